@@ -248,10 +248,13 @@ func init() {
 		if args[0] == "orphan" {
 			// The child stays behind when its parent ends, and so becomes the
 			// supervisor's.
-			if _, err := os.StartProcess("/proc/self/exe", []string{"attacker", deedWord, "traced", "waits", args[1]}, &os.ProcAttr{}); err != nil {
+			middle, err := os.StartProcess("/proc/self/exe", []string{"attacker", deedWord, "traced", "waits", args[1]}, &os.ProcAttr{})
+			if err != nil {
 				return err
 			}
-			time.Sleep(100 * time.Millisecond)
+			if _, err := middle.Wait(); err != nil {
+				return err
+			}
 			_ = syscall.Exec("/bin/sleep", []string{"sleep", "1000"}, nil)
 		}
 		runtime.LockOSThread()
@@ -263,7 +266,7 @@ func init() {
 		}
 		if args[0] == "orphaned" {
 			for parent := os.Getppid(); os.Getppid() == parent && parent != 1; {
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 				if !strings.Contains(procFile(os.Getppid(), "cmdline"), "attacker") {
 					break
 				}
@@ -274,7 +277,7 @@ func init() {
 		}
 		for {
 			_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGUSR2)
-			time.Sleep(50 * time.Millisecond)
+			<-time.After(50 * time.Millisecond)
 		}
 	}
 	deeds["reaper"] = func(args []string) error {
@@ -286,11 +289,11 @@ func init() {
 				return err
 			}
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		return nil
 	}
 	deeds["headless"] = func([]string) error {
-		go func() { time.Sleep(time.Hour) }()
+		go func() { <-time.After(time.Hour) }()
 		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0) // of this thread alone, which is the first
 		return nil
 	}
@@ -298,7 +301,7 @@ func init() {
 		if err := syscall.Setresuid(0, 0, 0); err != nil {
 			return err
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		return nil
 	}
 	deeds["take-pipe"] = func(args []string) error {
@@ -331,7 +334,7 @@ func init() {
 		locked := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
 		_, _, leased := syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 		fmt.Println("locked:", locked == nil, "leased:", strconv.Itoa(int(leased)))
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		return nil
 	}
 }

@@ -18,7 +18,7 @@ func init() { hoardAttacks = append(hoardAttacks, ruleAttacks...) }
 
 // Getting around rules by way of what was allowed before.
 var ruleAttacks = []attack{
-	{"run an old job again with what is no longer allowed", func(t *testing.T, c *camp) {
+	{"run an old job again under the limits of the past", func(t *testing.T, c *camp) {
 		c.configure(t, "max_priority = 100\n")
 		id := c.bob.submit(t, spec{"command": "true", "gpus": 1, "priority": 90})[0]
 		c.bob.mustEnd(t, id, job.OK)
