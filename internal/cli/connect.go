@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -215,6 +216,8 @@ func failed(err error, at target) error {
 // missed is the hint for a daemon that does not answer.
 func (t target) missed() string {
 	switch {
+	case t.host != nil && strings.HasPrefix(t.host.Address, socketScheme):
+		return "is the socket forwarded? ssh -N -L PATH:/run/berth/berth.sock HOST"
 	case t.host != nil:
 		return "check that the daemon runs there, and that [http] in its config listens on that address"
 	case t.explicit:
