@@ -114,7 +114,12 @@ func gpuTable(gpus []api.GPU, now time.Time) *text.Table {
 		}
 		t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: gpuName(g)}, text.Cell{Text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
 			text.Cell{Text: text.GiB(g.ForeignMiB) + "G"}, text.Cell{Text: text.GiB(g.BudgetMiB) + "G"}, text.Cell{Text: measured(g.Util, "%", "-")},
-			text.Cell{Text: measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJobs(g.Jobs, now)})
+			text.Cell{Text: measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJob(g.Jobs, 0, now)})
+		for i := 1; i < len(g.Jobs); i++ { // a row each, so that none is cut off
+			row := make([]text.Cell, len(t.Columns))
+			row[len(row)-1].Text = gpuJob(g.Jobs, i, now)
+			t.Add(row...)
+		}
 	}
 	return t
 }
@@ -203,28 +208,29 @@ func healthCell(g api.GPU, now time.Time) text.Cell {
 	return text.Cell{Text: strings.Join(append([]string{written}, more...), ", "), Paint: colour}
 }
 
-// gpuJobs lists the jobs on a GPU: "17 train (ann) 17.5G".
-func gpuJobs(jobs []api.GPUJob, now time.Time) string {
-	parts := make([]string, len(jobs))
-	for i, j := range jobs {
-		parts[i] = j.ID
-		if j.Name != "" && j.Name != "job"+j.ID {
-			parts[i] += " " + j.Name
-		}
-		if j.User != "" {
-			parts[i] += " (" + j.User + ")"
-		}
-		if j.UsedMiB != nil {
-			parts[i] += " " + text.GiB(*j.UsedMiB) + "G"
-		}
-		if j.IdleSince != nil {
-			parts[i] += " idle " + idleSpan(now.Sub(*j.IdleSince))
-		}
-		if j.Other {
-			parts[i] += " of another berth"
-		}
+// gpuJob is one of the jobs on a GPU; empty if there are not so many.
+func gpuJob(jobs []api.GPUJob, i int, now time.Time) string {
+	if i >= len(jobs) {
+		return ""
 	}
-	return strings.Join(parts, ", ")
+	j := jobs[i]
+	words := j.ID
+	if j.Name != "" && j.Name != "job"+j.ID {
+		words += " " + j.Name
+	}
+	if j.User != "" {
+		words += " (" + j.User + ")"
+	}
+	if j.UsedMiB != nil {
+		words += " " + text.GiB(*j.UsedMiB) + "G"
+	}
+	if j.IdleSince != nil {
+		words += " idle " + idleSpan(now.Sub(*j.IdleSince))
+	}
+	if j.Other {
+		words += " of another berth"
+	}
+	return words
 }
 
 // idleSpan is a span without seconds: 42m, 3h05m.
