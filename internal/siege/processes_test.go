@@ -322,9 +322,9 @@ func init() {
 				return err
 			}
 			fmt.Println("taken")
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		}
-		return errors.New("there is none")
+		return errors.New("it has no pipe")
 	}
 	deeds["lease"] = func(args []string) error {
 		file, err := os.OpenFile(args[0], os.O_RDWR, 0)
