@@ -77,7 +77,6 @@ type JobPage struct {
 type Detail struct {
 	job.View
 	Array       string            `json:"array,omitempty"`
-	Held        bool              `json:"held"`
 	Position    int               `json:"position,omitempty" doc:"place in the queue, from 1"`
 	NotBefore   *time.Time        `json:"not_before"`
 	Dir         string            `json:"dir,omitempty"`

@@ -10,9 +10,16 @@ import (
 )
 
 // stateCell is a job's state in its colour.
-func stateCell(state job.State) text.Cell {
+func stateCell(v job.View) text.Cell {
+	if v.State == job.Queued && v.Held {
+		return text.Cell{Text: "held", Paint: text.Yellow}
+	}
+	return text.Cell{Text: string(v.State), Paint: statePaint(v.State)}
+}
+
+func statePaint(state job.State) text.Paint {
 	colours := map[job.State]text.Paint{job.Running: text.Green, job.Queued: text.Yellow, job.Parked: text.Blue, job.Failed: text.Red, job.Finished: text.Dim, job.Cancelled: text.Dim}
-	return text.Cell{Text: string(state), Paint: colours[state]}
+	return colours[state]
 }
 
 // gpusText is the GPUs of a running job, or how many a waiting job needs.

@@ -174,7 +174,7 @@ func jobTable(jobs []job.View, now time.Time) *text.Table {
 		},
 	}
 	for _, v := range jobs {
-		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(v.State), text.Cell{Text: gpusText(v)},
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(v), text.Cell{Text: gpusText(v)},
 			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: noteText(v, now)}, text.Cell{Text: commandText(v)})
 	}
 	return t

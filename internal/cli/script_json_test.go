@@ -156,7 +156,7 @@ var jobFields = map[string]struct {
 	"submitted_at": {"time", false}, "started_at": {"time", true}, "ended_at": {"time", true},
 	"exit_code": {"number", true}, "signal": {"string", true},
 	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "charged_gpus": {"number", true}, "log": {"string", true},
-	"idle_since": {"time", true}, "preemptions": {"number", false},
+	"idle_since": {"time", true}, "preemptions": {"number", false}, "held": {"boolean", false},
 }
 
 var jobStates = []string{"queued", "running", "parked", "finished", "failed", "cancelled"}
@@ -213,6 +213,8 @@ func shapeError(value any, kind string) error {
 		_, ok = value.(string)
 	case "number":
 		_, ok = value.(float64)
+	case "boolean":
+		_, ok = value.(bool)
 	case "numbers":
 		list, isList := value.([]any)
 		ok = isList && !slices.ContainsFunc(list, func(v any) bool { return shapeError(v, "number") != nil })

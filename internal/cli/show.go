@@ -78,7 +78,7 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	if d.Name != "job"+d.ID {
 		title += " (" + d.Name + ")"
 	}
-	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(stateCell(d.State).Paint, stateText(d))); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(statePaint(d.State), stateText(d))); err != nil {
 		return err
 	}
 	f := &facts{}

@@ -237,7 +237,7 @@ func TestALongListIsCutOnlyForPeople(t *testing.T) {
 
 func TestShowAndWhy(t *testing.T) {
 	f := startFake(t)
-	f.add(api.Detail{View: job.View{Name: "train", GPUs: 2}, Held: true})
+	f.add(api.Detail{View: job.View{Name: "train", GPUs: 2, Held: true}})
 	berth("show", "@").wants(t, 0, "job 1 (train)  queued, held\n", "")
 	var detail api.Detail
 	if err := json.Unmarshal([]byte(berth("show", "1", "--json").out), &detail); err != nil || detail.Name != "train" || !detail.Held {

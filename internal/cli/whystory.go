@@ -25,7 +25,7 @@ func whyLine(why *api.Why) string {
 
 // tellStory prints everything known about a waiting job.
 func tellStory(s screen, why *api.Why, now time.Time) error {
-	title := fmt.Sprintf("%s  %s", s.painted(text.Bold, text.Line("job "+why.ID)), s.painted(stateCell(job.Queued).Paint, positionText(why)))
+	title := fmt.Sprintf("%s  %s", s.painted(text.Bold, text.Line("job "+why.ID)), s.painted(statePaint(job.Queued), positionText(why)))
 	if _, err := fmt.Fprintln(s.out, title); err != nil {
 		return err
 	}

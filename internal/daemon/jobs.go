@@ -36,7 +36,7 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 		}
 	}
 	detail := api.Detail{
-		View: d.view(c, j, reasons), Array: j.Array(), Held: j.Held, Position: position,
+		View: d.view(c, j, reasons), Array: j.Array(), Position: position,
 		TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After,
 		RetriesUsed: j.RetriesUsed, Requeues: j.Requeues, UUIDs: j.Grant.UUIDs, BudgetMiB: j.Grant.BudgetMiB,
 	}

@@ -33,12 +33,13 @@ type View struct {
 	Log         *string          `json:"log"`
 	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its GPUs, or that is not known
 	Preemptions int              `json:"preemptions"` // how often it was preempted
+	Held        bool             `json:"held"`        // it waits for berth release
 }
 
 // View converts the job to its public form.
 func (j *Job) View() View {
 	v := View{
-		ID: j.ID, Name: j.Name(), User: j.User, State: j.State,
+		ID: j.ID, Name: j.Name(), User: j.User, State: j.State, Held: j.Held,
 		Priority: j.Spec.Priority, Command: orNull(j.Spec.Command()), GPUs: j.Spec.GPUs,
 		Attempt: j.Attempt.Number, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),

@@ -115,7 +115,7 @@ class Served(Lab):
             self.client.show(99)
         self.assertEqual(caught.exception.kind, "not_found")
         for wrong in ("two words", "ü", "1?x=1"):
-            with self.assertRaisesRegex(BerthError, r"\bids?\b"):
+            with self.assertRaisesRegex(BerthError, "no job is named"):
                 self.client.why(wrong)
         with self.assertRaises(BerthError) as caught:
             self.client.submit("true", gpus=12)
