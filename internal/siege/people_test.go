@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,6 +86,10 @@ func enlist(t *testing.T, who, homes, socket string, groups ...string) *person {
 	database(t, "useradd", append(args, p.name)...)
 	t.Cleanup(func() {
 		if _, err := user.Lookup(p.name); err == nil { // an attack may have removed it
+			// A process that was killed may take a moment to be gone.
+			testkit.Holds(testkit.Patience, func() bool {
+				return !slices.ContainsFunc(processes(), func(pid int) bool { return owner(pid) == p.uid })
+			})
 			database(t, "userdel", p.name)
 		}
 	})
