@@ -31,7 +31,8 @@ func newTheirWords(o Options) *theirWords {
 	return &theirWords{tolerance: o.Tolerance, verbose: o.Verbose, declaredMiB: map[string]int64{}}
 }
 
-// sentence is gpusched's sentence for an event; not known: it has none.
+// sentence is gpusched's sentence for an event. It is not known where gpusched
+// says nothing.
 func (w *theirWords) sentence(ev job.Event, dispatched, total int) (said string, known bool) {
 	j := ev.Job
 	if j == nil {

@@ -58,7 +58,7 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 }
 
 // ownDaemon is the daemon that berth's verbs would talk to. It is started if
-// there is state to read, and with start even if there is none.
+// there is state to read; with start, in any case.
 func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string, err error) {
 	at, err := findDaemon("", os.Getenv, sharedPlaces(), systemService)
 	if err != nil || !at.private {

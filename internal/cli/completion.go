@@ -52,7 +52,7 @@ Exit status: 0 printed; 2 bad usage.`,
 	}
 }
 
-// flagChoices are the values of flags that have a few, by flag.
+// flagChoices are the words that a flag takes, for flags that take only a few.
 var flagChoices = map[string][]string{
 	"cap":         {"none", "soft", "mps"},
 	"estimates":   {"history", "perfect", "limits", "none"},

@@ -220,6 +220,9 @@ func TestANameMeansItsUnfinishedJobsOrElseTheNewest(t *testing.T) {
 	one("tr*", newer)
 	waiting := run("train", "hold", "yes")
 	one("train", waiting)
+	older := run("mixed", "hold", "yes")
+	l.end(run("mixed"))
+	one("mixed", older) // though a newer one has ended
 	other := run("train", "hold", "yes")
 	_, err := l.Job(l.ctx, "train")
 	wantProblem(t, err, problem.Invalid, "train means 2: "+waiting+", "+other)

@@ -48,15 +48,15 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequ
 
 // edited is a job with changed keys, if it may have them.
 func (d *Daemon) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (jobfile.Asked, error) {
-	asked, err := reset(j, t.Now, ch)
+	asked, err := readChanges(j, t.Now, ch)
 	if err != nil {
 		return asked, err
 	}
 	return asked, d.allow(t, c, j, &asked.Spec, ch.Set.Command)
 }
 
-// reset reads the changes over what the job has.
-func reset(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.Asked, err error) {
+// readChanges puts the changes over what the job has.
+func readChanges(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.Asked, err error) {
 	for _, key := range changedKeys(ch) {
 		if field, err := jobfile.Lookup(key); err == nil && field.Fixed != "" {
 			return asked, problem.Newf(problem.Refused, field.Fixed, "%s cannot be edited", key)

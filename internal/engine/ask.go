@@ -210,8 +210,7 @@ func (l *line) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	return l.expect.book.Duration(l.ask(j)), memory, true
 }
 
-// Feasible says whether all jobs can run here, and why the first one that cannot
-// never will.
+// Feasible says whether all jobs can run here, or which one never will, and why.
 // Until a card was seen that is unknown, and nothing is refused.
 func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why reason.Reason, ok bool) {
 	if len(t.cards.known) == 0 {
