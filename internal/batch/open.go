@@ -78,7 +78,7 @@ func (s *session) openMachine(ctx context.Context) error {
 		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state,
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
 		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
-		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree},
+		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},
 		Choose: func(_ *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
 			if err != nil {
 				return nil, problem.Newf(problem.Unable, machine.NoCardsHint, "the GPUs cannot be read: %w", err)

@@ -28,6 +28,10 @@ type Launcher struct {
 	SimDir  string   // the simulation directory, if there is one
 	LogFree int64    // bytes that growing logs leave free on their disk; 0: none
 
+	// LeaveRest means that a job ends with its main process, whatever that leaves
+	// in the background.
+	LeaveRest bool
+
 	// Filter means that jobs can be kept from opening other cards.
 	Filter bool
 	// MPSControl is nvidia-cuda-mps-control, and MPSDir is where jobs' servers
@@ -135,7 +139,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
 		LogFreeBytes: l.LogFree,
-		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup,
+		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup, LeaveRest: l.LeaveRest,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}

@@ -209,6 +209,18 @@ func (k *keeper) bury(r reaped) {
 		k.record.Signal, k.record.Core = int(r.status.Signal()), r.status.CoreDump()
 	}
 	k.held.ending.mainExited(time.Now())
+	if h := k.held; h.order.LeaveRest && h.ending.stop == "" && h.mps == nil {
+		k.leaveRest()
+	}
+}
+
+// leaveRest ends the job although it may have processes. The supervisor takes
+// no other: it could not tell whose processes are left.
+func (k *keeper) leaveRest() {
+	k.held.alone, k.useless = true, true
+	if !k.held.beginning {
+		k.part()
+	}
 }
 
 // settle takes in the end of a main process that has already ended before the

@@ -30,6 +30,11 @@ type Order struct {
 	// 3 once its set-up has succeeded.
 	Setup bool
 
+	// LeaveRest means that the job ends with its main process: what that leaves
+	// in the background neither delays the end nor is ended. An older supervisor
+	// does not know it.
+	LeaveRest bool
+
 	// Credential is the user to run as; nil: the supervisor's own.
 	Credential *Credential
 
@@ -186,6 +191,9 @@ func (o Order) Frame() Frame {
 	if o.LogKept {
 		add("log_kept", "true")
 	}
+	if o.LeaveRest {
+		add("leave_rest", "true")
+	}
 	add("setup", strconv.FormatBool(o.Setup))
 	add("cgroup_parent", o.CgroupParent)
 	add("note", o.Note)
@@ -216,7 +224,7 @@ func orderOf(f Frame) (Order, error) {
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
 		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Log: own("log"),
-		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
+		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", LeaveRest: f.Get("leave_rest") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 		Affinity: own("affinity"),
 	}

@@ -52,7 +52,8 @@ journal as gpusched does, except that:
   - SIGTERM stops the jobs, as Ctrl-C does;
   - failures of an earlier run are listed and count in the exit status;
   - other jobs may overtake a job for at most 48 hours;
-  - processes that a job leaves in the background are ended after ten seconds;
+  - processes that a job leaves in the background go on, as under gpusched; with
+    berth run they are ended after ten seconds;
   - --fresh moves old logs and journals aside and deletes nothing.
 
 Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
