@@ -18,8 +18,9 @@ type RunGuess struct {
 	LowS   float64 `json:"low_s"`
 	MidS   float64 `json:"mid_s"`
 	HighS  float64 `json:"high_s"`
-	Source string  `json:"source" doc:"command (earlier jobs with the same command), user (the user's last jobs) or limit"`
-	Runs   int     `json:"runs" doc:"number of earlier jobs it is based on"`
+	Source string  `json:"source" doc:"command (earlier runs with the same arguments), program (earlier runs with other arguments), user (a guess from the user's last jobs) or limit"`
+	Runs   int     `json:"runs" doc:"number of earlier runs it is based on"`
+	Longer bool    `json:"longer,omitempty" doc:"only earlier runs that took longer than this one so far count"`
 }
 
 // VRAMGuess is a job's estimated memory on each of its GPUs.
@@ -27,6 +28,6 @@ type VRAMGuess struct {
 	LowMiB  int64  `json:"low_mib"`
 	MidMiB  int64  `json:"mid_mib"`
 	HighMiB int64  `json:"high_mib"`
-	Source  string `json:"source"`
-	Runs    int    `json:"runs"`
+	Source  string `json:"source" doc:"command (earlier runs with the same arguments) or program (a guess from runs with other arguments)"`
+	Runs    int    `json:"runs" doc:"number of earlier runs it is based on"`
 }

@@ -32,9 +32,9 @@ func (d *fullDisk) Commit(tx store.Tx) error {
 	}
 	return nil
 }
-func (d *fullDisk) Job(string) (*job.Job, error)        { return nil, store.ErrNotFound }
-func (d *fullDisk) Present() error                      { return nil }
-func (d *fullDisk) PeakFor(string) (int64, bool, error) { return 0, false, nil }
+func (d *fullDisk) Job(string) (*job.Job, error)            { return nil, store.ErrNotFound }
+func (d *fullDisk) Present() error                          { return nil }
+func (d *fullDisk) PeakFor(_, _ string) (int64, int, error) { return 0, 0, nil }
 
 // said is what was printed, line by line.
 func said(s *session, out *bytes.Buffer) []string {

@@ -145,15 +145,18 @@ func TestEstimatesNameTheirSource(t *testing.T) {
 		guess api.RunGuess
 		want  string
 	}{
-		{api.RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}, "40m00s to 1h10m, about 50m00s, from 3 earlier jobs with the same command"},
-		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "user", Runs: 1}, "1m00s to 4m00s, about 2m00s, from the user's last job"},
+		{api.RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}, "40m00s to 1h10m, about 50m00s, from 3 earlier runs with the same arguments"},
+		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "user", Runs: 1}, "1m00s to 4m00s, about 2m00s, a guess from another job of the user"},
+		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "user", Runs: 3}, "1m00s to 4m00s, about 2m00s, a guess from the user's last 3 jobs"},
+		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "program", Runs: 1}, "1m00s to 4m00s, about 2m00s, a guess from 1 run of this program with other arguments"},
+		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "command", Runs: 2, Longer: true}, "1m00s to 4m00s, about 2m00s, from 2 earlier runs with the same arguments that took longer"},
 		{api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}, "at most 1h00m, about 30m00s, from its time limit only"},
 	} {
 		if got := runWords(&row.guess); got != row.want {
 			t.Errorf("%s, want %s", got, row.want)
 		}
 	}
-	if got := vramWords(&api.VRAMGuess{LowMiB: 17200, HighMiB: 18432, Source: "command", Runs: 1}); got != "16.8 to 18.0 GiB on each GPU, from 1 earlier job with the same command" {
+	if got := vramWords(&api.VRAMGuess{LowMiB: 17200, HighMiB: 18432, Source: "command", Runs: 1}); got != "16.8 to 18.0 GiB on each GPU, from 1 earlier run with the same arguments" {
 		t.Error(got)
 	}
 	var out bytes.Buffer
@@ -161,7 +164,7 @@ func TestEstimatesNameTheirSource(t *testing.T) {
 	if err := showJob(screen{out: &out}, d, noon); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"expected time  at most 1h00m, about 30m00s, from its time limit only\n", "expected VRAM  1.0 to 2.0 GiB on each GPU, from 2 earlier jobs with the same command\n"} {
+	for _, want := range []string{"expected time  at most 1h00m, about 30m00s, from its time limit only\n", "expected VRAM  1.0 to 2.0 GiB on each GPU, from 2 earlier runs with the same arguments\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

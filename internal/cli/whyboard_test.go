@@ -33,7 +33,7 @@ func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const line = "job 7: waits behind job 6 (priority 5) for 2 GPUs with 18432 MiB each; expected to start between 13:00 and 15:00, from the history of 2 running jobs\nfrom the status board of 12:00:00\n"
+	const line = "job 7: waits behind job 6 (priority 5) for 2 GPUs with 18432 MiB each; expected to start between 13:00 and 15:00, from earlier runs of 2 running jobs\nfrom the status board of 12:00:00\n"
 	for _, word := range []string{"7", "pair"} {
 		if got := berth("why", "--log-dir", dir, word); got.code != 0 || got.out != line {
 			t.Errorf("%s: %d %q %q", word, got.code, got.out, got.err)

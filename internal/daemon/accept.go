@@ -8,9 +8,11 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/predict"
 	"berth/internal/problem"
 	"berth/internal/reason"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // accept queues the jobs and waits until they are on disk.
@@ -26,6 +28,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		queued, running := t.Live()
 		s.d.boundMemory(queued + running + len(s.jobs))
 		s.number(t)
+		s.noteAuto(t)
 		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
 		if s.environ != nil {
 			batch.Blobs = map[string][]byte{store.BlobName(s.environ): s.environ}
@@ -53,6 +56,30 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.d.twins.add(s.jobs)
 	engine.Fault("before reply")
 	return s.reply(), nil
+}
+
+// maxAutoNotes bounds the jobs of a request that are asked about in the engine's
+// goroutine.
+const maxAutoNotes = 100
+
+// noteAuto tells the caller where vram=auto is only a guess.
+func (s *submission) noteAuto(t *engine.Turn) {
+	asked := 0
+	for i := range s.items {
+		it := &s.items[i]
+		if !it.asked.Spec.VRAMAuto || asked == maxAutoNotes {
+			continue
+		}
+		asked++
+		if mib, from := t.Auto(s.caller.Name, &it.asked.Spec); from.Source == predict.FromProgram {
+			it.notes = append(it.notes, autoGuess(mib, from.Samples))
+		}
+	}
+}
+
+// autoGuess says that a declaration is a guess, and from what.
+func autoGuess(mib int64, runs int) string {
+	return fmt.Sprintf("vram: auto declares %s GiB on each GPU, a guess from %s of this program with other arguments", text.GiB(mib), text.Count(runs, "run"))
 }
 
 // captureEnviron records the environment the jobs were submitted with. A job

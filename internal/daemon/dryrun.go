@@ -46,6 +46,7 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var rehearsal *engine.Rehearsal
 	err = s.d.do(ctx, func(t *engine.Turn) {
 		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
+		s.noteAuto(t)
 		rehearsal = t.Rehearse(s.caller.Name, specs...)
 	})
 	if err != nil {
@@ -69,7 +70,13 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 }
 
 // tryKey is equal for jobs that would be treated alike.
-func tryKey(spec *job.Spec) string { return fmt.Sprint(requestKey(spec), spec.Priority) }
+func tryKey(spec *job.Spec) string {
+	command := ""
+	if spec.VRAMAuto {
+		command = spec.Command() // it decides what the job declares
+	}
+	return fmt.Sprint(requestKey(spec), spec.Priority, command)
+}
 
 // foretell adds the outcome of a trial to the reply.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {

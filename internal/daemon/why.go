@@ -8,8 +8,10 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/predict"
 	"berth/internal/reason"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // Why is what a job waits for, or how it ended.
@@ -45,6 +47,9 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		why.Queued, _ = t.Live()
 		if d.maySee(c, &j) {
 			why.ExpectedRun, why.ExpectedVRAM = g.run, g.vram
+			if g.guessed() && j.Spec.VRAMAuto && j.State == job.Queued && j.Attempt.Number == 0 && j.VRAMMiB > 0 {
+				why.Notes = append(why.Notes, autoGuess(j.VRAMMiB, g.vram.Runs))
+			}
 		}
 		if blocked := t.Blocked(); blocked != "" {
 			why.Notes = append(why.Notes, blocked)
@@ -105,7 +110,7 @@ func (d *Daemon) estimate(t *engine.Turn, id string) estimates {
 	if run.Mid > 0 {
 		g.run = &api.RunGuess{
 			LowS: run.Low.Seconds(), MidS: run.Mid.Seconds(), HighS: run.High.Seconds(),
-			Source: string(run.Source), Runs: run.Samples,
+			Source: string(run.Source), Runs: run.Samples, Longer: run.Longer,
 		}
 	}
 	if vram.HighMiB > 0 {
@@ -117,32 +122,37 @@ func (d *Daemon) estimate(t *engine.Turn, id string) estimates {
 	return g
 }
 
-// span is the estimated duration, and whether it comes from earlier jobs.
-func (g *estimates) span() (s sched.Estimate, fromRuns bool) {
-	if g.run == nil {
-		return s, false
-	}
-	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return sched.Estimate{Low: seconds(g.run.LowS), Mid: seconds(g.run.MidS), High: seconds(g.run.HighS)}, g.run.Runs > 0
+// guessed reports that the memory is a guess from runs with other arguments.
+func (g *estimates) guessed() bool {
+	return g.vram != nil && g.vram.Source == string(predict.FromProgram)
 }
 
-// end is when a running job is expected to end; nil without an estimate, or if
-// the job has outlasted it.
+// span is the estimated duration.
+func (g *estimates) span() (s sched.Estimate) {
+	if g.run != nil {
+		s.Low, s.Mid, s.High = text.OfSeconds(g.run.LowS), text.OfSeconds(g.run.MidS), text.OfSeconds(g.run.HighS)
+	}
+	return s
+}
+
+// end is when a running job is expected to end; nil without an estimate.
 func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
-	span, fromRuns := g.span()
 	if j.StartedAt.IsZero() {
 		return nil
 	}
-	left := span.Left(now.Sub(j.StartedAt), j.Spec.TimeLimit)
+	left := g.span().Left(now.Sub(j.StartedAt), j.Spec.TimeLimit)
 	if left.High <= 0 {
 		return nil
 	}
 	e := &reason.Forecast{Now: now, Low: now.Add(left.Low), Mid: now.Add(left.Mid), High: now.Add(left.High)}
 	e.Running = 1
-	if fromRuns {
-		e.History = 1
-	} else {
+	switch {
+	case g.run == nil || g.run.Runs == 0:
 		e.Limit = 1
+	case g.run.Source == string(predict.FromUser):
+		e.Guessed = 1
+	default:
+		e.History = 1
 	}
 	return e
 }

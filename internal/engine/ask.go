@@ -200,14 +200,28 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 }
 
 // Estimate is the estimated duration and memory of an unfinished job, with their
-// sources.
-func (l *line) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
-	j, live := l.jobs[id]
+// sources. A running job is expected to run longer than it has.
+func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
+	j, live := t.line.jobs[id]
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
-	memory, _ := l.expect.book.VRAM(l.ask(j))
-	return l.expect.book.Duration(l.ask(j)), memory, true
+	ask, book := t.line.ask(j), t.line.expect.book
+	if j.State == job.Running && !j.StartedAt.IsZero() {
+		ask.Ran = max(0, t.Now.Sub(j.StartedAt)).Truncate(time.Second)
+	}
+	if j.Spec.GPUs == 0 {
+		book = predict.NewBook() // other jobs' runs say nothing about it: only its limit does
+	}
+	return book.Duration(ask), t.line.memory(j), true
+}
+
+// Auto is what a vram=auto job of a user would declare, and from what; 0: it
+// would declare nothing, and get GPUs to itself.
+func (t *Turn) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory) {
+	j := &job.Job{User: user, Spec: *spec}
+	from = t.line.memory(j)
+	return t.line.autoMiB(t.Now, j, from.HighMiB), from
 }
 
 // Feasible says whether all jobs can run here, or which one never will, and why.

@@ -18,7 +18,7 @@ import (
 type Store interface {
 	Commit(tx store.Tx) error
 	Job(id string) (*job.Job, error)
-	PeakFor(command string) (mib int64, ok bool, err error)
+	PeakFor(user, command string) (mib int64, runs int, err error)
 	Present() error // an error if the store was removed, or taken over
 }
 

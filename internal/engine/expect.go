@@ -16,7 +16,7 @@ type expectations struct {
 	book   *predict.Book
 	alike  map[string]map[string]bool // queued jobs by kind
 	learnt map[string]int             // how many of a kind have ended since one was queued
-	autos  map[string]map[string]bool // queued jobs with vram=auto and no estimate, by kind
+	autos  map[string]map[string]bool // queued jobs with vram=auto whose own command was not measured, by kind
 	review []string                   // queued jobs to estimate again
 }
 
@@ -70,22 +70,17 @@ func kindOf(j *job.Job) string {
 	return predict.Normalise(j.Spec.Command())
 }
 
-// past is what an ended job tells about others. A job that was stopped or never
-// ran says nothing about durations, and jobs without a card are not planned.
+// past is what an ended job tells about others. A job that failed or was stopped
+// says neither how long such jobs run nor how much they use, and jobs without a
+// card are not planned.
 func past(j *job.Job) (predict.Past, bool) {
-	switch {
-	case j.Spec.GPUs == 0 || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt):
-		return predict.Past{}, false
-	case j.Outcome == job.WasCancelled || j.Outcome == job.Overuse || j.Outcome == job.Lost || j.Outcome == job.Launch:
+	if j.Outcome != job.OK || j.Spec.GPUs == 0 || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
 		return predict.Past{}, false
 	}
 	_, peak := highest(j.PeakMiB)
-	if j.Outcome != job.OK && j.Outcome != job.OOM {
-		peak = 0 // it may not have reached its peak
-	}
 	return predict.Past{
 		User: j.User, Command: j.Spec.Command(), GPUs: j.Spec.GPUs,
-		Ran: j.EndedAt.Sub(j.StartedAt), PeakMiB: peak, OK: j.Outcome == job.OK,
+		Ran: j.EndedAt.Sub(j.StartedAt), PeakMiB: peak, OK: true,
 	}, true
 }
 
@@ -120,42 +115,58 @@ func (l *line) span(j *job.Job) sched.Estimate {
 		return sched.Estimate{}
 	}
 	g := l.expect.book.Duration(l.ask(j))
-	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High}
+	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Source == predict.FromUser}
 }
 
 // resolveAuto sets the declaration of a vram=auto job from what the same command
 // used before, or from commands that differ only in numbers and paths. Without
 // an estimate it stays undeclared, so that its first attempt has a card to
-// itself and can be measured.
+// itself and can be measured. A job that has run keeps its declaration: it may
+// have been raised.
 func (l *line) resolveAuto(now time.Time, j *job.Job, kind string) {
-	if !j.Spec.VRAMAuto || j.VRAMMiB > 0 {
+	if !j.Spec.VRAMAuto || j.VRAMMiB > 0 && j.Attempt.Number > 0 {
 		return
 	}
-	peak, ok, err := l.changes.store.PeakFor(j.Spec.Command())
-	if err != nil {
-		l.log.Warn("look up earlier peaks", "job", j.ID, "err", err)
-	}
-	if !ok {
-		peak, ok = l.alikePeak(j)
-	}
-	if !ok {
+	memory := l.memory(j)
+	if memory.Source != predict.FromCommand {
 		l.expect.autos[kind] = with(l.expect.autos[kind], j.ID)
-		return
 	}
-	j.VRAMMiB = l.autoMiB(now, j, peak)
-	l.changes.fact(j)
+	l.declare(now, j, memory.HighMiB)
 }
 
-// alikePeak is the estimated memory of similar commands.
-func (l *line) alikePeak(j *job.Job) (mib int64, ok bool) {
-	memory, ok := l.expect.book.VRAM(l.ask(j))
-	return memory.HighMiB, ok && memory.HighMiB > 0
+// declare changes what a vram=auto job declares, to what its peak suggests.
+func (l *line) declare(now time.Time, j *job.Job, peakMiB int64) {
+	if mib := l.autoMiB(now, j, peakMiB); mib != j.VRAMMiB {
+		j.VRAMMiB = mib
+		l.changes.fact(j)
+	}
+}
+
+// memory is the estimated memory of a job: what the same command with the same
+// arguments used, as far back as the store knows, else what the program used
+// with other arguments.
+func (l *line) memory(j *job.Job) predict.Memory {
+	memory, _ := l.expect.book.VRAM(l.ask(j))
+	peak, runs, err := l.changes.store.PeakFor(j.User, j.Spec.Command())
+	switch {
+	case err != nil:
+		l.log.Warn("look up earlier peaks", "job", j.ID, "err", err)
+	case runs == 0:
+	case memory.Source == predict.FromCommand:
+		memory.HighMiB, memory.Samples = max(memory.HighMiB, peak), max(memory.Samples, runs)
+	default:
+		return predict.Memory{LowMiB: peak, MidMiB: peak, HighMiB: peak, Source: predict.FromCommand, Samples: runs}
+	}
+	return memory
 }
 
 // autoMiB is what a vram=auto job declares after its command was measured: a
 // little more, but at most what its cards can hold. A job that ran once is not
-// refused because of the margin.
+// refused because of the margin. Without a measurement it declares nothing.
 func (l *line) autoMiB(now time.Time, j *job.Job, peakMiB int64) int64 {
+	if peakMiB <= 0 {
+		return 0
+	}
 	declared := sched.Budget(0, peakMiB, l.rules.SpikeBuffer)
 	if most := l.capMiB(now, sched.NewRequest(j.Spec, declared, l.rules)); most > 0 {
 		return min(declared, most)
@@ -177,23 +188,30 @@ func (l *line) learn(now time.Time, ended *job.Job) (kind string) {
 	return p.Key
 }
 
-// learnPeak sets the declaration of vram=auto jobs that waited for a first
-// measurement.
+// learnPeak sets the declaration of vram=auto jobs whose own command was measured
+// for the first time, and of those that had no estimate at all.
 func (l *line) learnPeak(now time.Time, p predict.Past) {
 	if p.PeakMiB == 0 {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.expect.autos[p.Key])) {
 		j := l.jobs[id]
-		peak, known := p.PeakMiB, j.Spec.Command() == p.Command
-		if !known {
-			peak, known = l.alikePeak(j)
+		same := j.User == p.User && j.Spec.Command() == p.Command
+		if !same && j.VRAMMiB > 0 {
+			continue
 		}
-		// One that ran out of memory meanwhile knows better.
-		if known && j.VRAMMiB == 0 {
-			j.VRAMMiB = l.autoMiB(now, j, peak)
-			l.changes.fact(j)
-			l.enterAgain(now, j)
+		peak := p.PeakMiB // the store learns of it later in this round
+		if !same {
+			memory, _ := l.expect.book.VRAM(l.ask(j))
+			peak = memory.HighMiB
+		}
+		if peak > 0 {
+			l.declare(now, j, peak)
+			l.queue.Add(l.pending(j))
+			l.moved = true
+		}
+		if same {
+			without(l.expect.autos, p.Key, id)
 		}
 	}
 }

@@ -25,8 +25,8 @@ func (d *disk) Commit(tx store.Tx) error {
 	return nil
 }
 
-func (d *disk) Job(string) (*job.Job, error)                 { return nil, store.ErrNotFound }
-func (d *disk) PeakFor(string) (mib int64, ok bool, e error) { return 0, false, nil }
+func (d *disk) Job(string) (*job.Job, error)                       { return nil, store.ErrNotFound }
+func (d *disk) PeakFor(_, _ string) (mib int64, runs int, e error) { return 0, 0, nil }
 
 func (d *disk) Present() error { return nil }
 

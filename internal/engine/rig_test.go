@@ -294,9 +294,11 @@ func (r *rig) Job(id string) (*job.Job, error) {
 
 func (r *rig) Present() error { return r.removed }
 
-func (r *rig) PeakFor(command string) (int64, bool, error) {
-	mib, ok := r.peaks[command]
-	return mib, ok, nil
+func (r *rig) PeakFor(_, command string) (mib int64, runs int, err error) {
+	if mib = r.peaks[command]; mib > 0 {
+		runs = 1
+	}
+	return mib, runs, nil
 }
 
 // The runner.

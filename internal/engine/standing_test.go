@@ -147,7 +147,7 @@ func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
 	r.submit(spec(command("python train.py --seed 3")))
 	for _, id := range []string{"2", "3"} {
 		g, _, live := r.at().Estimate(id)
-		if !live || g.Source != predict.FromCommand || g.Samples != 1 || g.Mid < 50*time.Minute || g.Mid > 70*time.Minute {
+		if !live || g.Source != predict.FromProgram || g.Samples != 1 || g.Mid < 50*time.Minute || g.Mid > 70*time.Minute {
 			t.Errorf("job %s: %v %+v", id, live, g)
 		}
 	}
@@ -225,8 +225,9 @@ func TestWhatIsRecalled(t *testing.T) {
 		peak    int64
 	}{
 		{"one that ended well", ran(job.OK), 1, 5000},
-		{"one that failed tells of its time only", ran(job.Exited(1)), 1, 0},
-		{"one that ran out of memory does not tell how much is enough", ran(job.OOM), 1, 0},
+		{"one that failed", ran(job.Exited(1)), 0, 0},
+		{"one that reached its time limit", ran(job.Timeout), 0, 0},
+		{"one that ran out of memory does not tell how much is enough", ran(job.OOM), 0, 0},
 		{"one that was cancelled would have taken longer", ran(job.WasCancelled), 0, 0},
 		{"one that was lost too", ran(job.Lost), 0, 0},
 		{"one that never began", ran(job.Launch), 0, 0},
@@ -277,6 +278,62 @@ func TestVRAMAutoOfACommandWithOtherNumbers(t *testing.T) {
 	}
 	if other := r.row("4").VRAMMiB; other != 0 {
 		t.Errorf("another command declares %d MiB", other)
+	}
+}
+
+// What a program used with other arguments is only a guess: it gives way to what
+// the command itself used, while the job still waits.
+func TestVRAMAutoPrefersTheSameArguments(t *testing.T) {
+	auto := func(s *job.Spec) { s.VRAMAuto = true }
+	small, large := command("train.py --batch 8"), command("train.py --batch 64")
+	r := newRig(t, 1)
+	r.submit(spec(auto, large))
+	r.submit(spec(auto, small), spec(auto, small))
+	r.uses("1", 0, 9000)
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("1", keep.Record{}, false)
+	mib, from := r.at().Auto("ann", &r.row("3").Spec)
+	if mib != 19800 || from.Source != predict.FromProgram || from.Samples != 1 {
+		t.Errorf("a job with other arguments would declare %d MiB, from %+v", mib, from)
+	}
+	if got := r.row("3").VRAMMiB; got != mib {
+		t.Errorf("it declares %d MiB", got)
+	}
+	r.uses("2", 0, 3000)
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("2", keep.Record{}, false)
+	if got := r.row("3").VRAMMiB; got != 3300 {
+		t.Errorf("once the same command used 3000 MiB it declares %d MiB", got)
+	}
+	if _, m, _ := r.at().Estimate("3"); m.Source != predict.FromCommand || m.HighMiB != 3000 {
+		t.Errorf("its memory is estimated as %+v", m)
+	}
+}
+
+func TestTheEstimateOfARunningJobIsLongerThanItRan(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(command("train.py")))
+	r.pass(time.Second)
+	r.end("1", keep.Record{Elapsed: time.Second}, false)
+	r.submit(spec(command("train.py")), spec(command("train.py"), func(s *job.Spec) { s.TimeLimit = time.Hour }))
+	r.pass(8 * time.Second)
+	if g, _, _ := r.at().Estimate("2"); g.Low < 8*time.Second || g.High <= g.Low || g.Source != predict.FromCommand {
+		t.Errorf("after 8 s: %+v", g)
+	}
+	r.pass(time.Minute)
+	if g, _, _ := r.at().Estimate("2"); g.Source != predict.FromNothing || g.High != 0 {
+		t.Errorf("nothing took more than a minute: %+v", g)
+	}
+	r.end("2", keep.Record{}, false)
+	r.pass(20 * time.Minute)
+	if g, _, _ := r.at().Estimate("3"); g.Source != predict.FromLimit || g.Low < 20*time.Minute || g.High > time.Hour+10*time.Second {
+		t.Errorf("the limit is all that is known: %+v", g)
+	}
+	r.submit(spec(gpus(0)))
+	if g, _, _ := r.at().Estimate("4"); g.Source != predict.FromNothing {
+		t.Errorf("a job without a GPU is expected to be like those with one: %+v", g)
 	}
 }
 

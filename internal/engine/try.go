@@ -27,9 +27,13 @@ func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: len(t.cards.known) == 0}
 	for i := range specs {
 		spec := &specs[i]
+		vramMiB := spec.VRAMMiB
+		if spec.VRAMAuto {
+			vramMiB, _ = t.Auto(user, spec)
+		}
 		r.jobs = append(r.jobs, sched.Pending{
 			Job: "trial", User: user, Priority: spec.Priority, Rank: t.nextSeq, Seq: t.nextSeq,
-			Request: sched.NewRequest(*spec, spec.VRAMMiB, t.cfg.Rules),
+			Request: sched.NewRequest(*spec, vramMiB, t.cfg.Rules),
 			Since:   t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.longest(spec),
 		})
 	}

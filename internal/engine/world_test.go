@@ -213,15 +213,16 @@ func (w *world) noteLeaving(x *execution) {
 func (w *world) Present() error { return nil }
 
 // PeakFor is the most this command was seen to use.
-func (w *world) PeakFor(command string) (peak int64, ok bool, err error) {
+func (w *world) PeakFor(user, command string) (peak int64, runs int, err error) {
 	for _, row := range w.rows {
-		if row.Outcome == job.OK && row.Spec.Command() == command {
+		if row.Outcome == job.OK && row.User == user && row.Spec.Command() == command && len(row.PeakMiB) > 0 {
+			runs++
 			for _, mib := range row.PeakMiB {
-				peak, ok = max(peak, mib), true
+				peak = max(peak, mib)
 			}
 		}
 	}
-	return peak, ok, nil
+	return peak, runs, nil
 }
 
 // The rest of what an engine needs.

@@ -1,5 +1,7 @@
 package predict
 
+import "time"
+
 // Bounds of a Book. Sixteen runs of one command are enough to know how much they
 // vary, and few enough to follow a command that changed. Eight jobs of a user:
 // those submitted together are similar, earlier ones are not. Each command and
@@ -36,7 +38,8 @@ func NewBook() *Book {
 // cards.
 func (b *Book) Len() int { return len(b.commands.shelves) + len(b.users.shelves) }
 
-// Add adds an ended run. Its duration is ignored if it is 0.
+// Add adds an ended run. Its duration counts only if it succeeded, and is ignored
+// if it is 0.
 func (b *Book) Add(p Past) {
 	at := shelfKey{user: bounded(p.User), command: key(p.Command, p.Key), gpus: max(0, p.GPUs)}
 	if at.command != "" {
@@ -50,12 +53,14 @@ func (b *Book) Add(p Past) {
 // note adds a run's duration to the shelf for its number of cards, and to the
 // one for all numbers.
 func note(in *table, at shelfKey, p Past, most int) {
-	if p.Ran <= 0 {
+	if p.Ran <= 0 || !p.OK {
 		return
 	}
-	of := run{log: logOf(p.Ran), gpus: at.gpus}
-	in.open(at).note(of, p.OK, most)
-	in.open(at.onAny()).note(of, p.OK, most)
+	of := run{log: logOf(p.Ran), gpus: at.gpus, exact: checksum(p.Command)}
+	for _, key := range []shelfKey{at, at.onAny()} {
+		s := in.open(key)
+		s.runs = push(s.runs, of, most)
+	}
 }
 
 func (k shelfKey) onAny() shelfKey {
@@ -65,70 +70,101 @@ func (k shelfKey) onAny() shelfKey {
 
 // Duration estimates how long a job will run: from runs of the same command, else
 // from the user's latest jobs, else from its time limit. The limit and the grace
-// period after it bound every estimate.
+// period after it bound every estimate. A job that runs already is expected to
+// run longer than it has: once it has outlasted the estimate, only longer runs
+// count, and without any there is no estimate.
 func (b *Book) Duration(a Ask) Estimate {
-	at := shelfKey{user: bounded(a.User), command: key(a.Command, a.Key), gpus: max(0, a.GPUs)}
-	e := Estimate{Source: FromNothing}
-	if s, assumed := b.sameCommand(at); s.count > 0 {
-		e = Estimate{Source: FromCommand, Samples: s.count}
-		e.Low, e.Mid, e.High = s.estimate(assumed)
-	} else if s := b.recent(at); s.count > 0 {
-		e = Estimate{Source: FromUser, Samples: s.count}
-		e.Low, e.Mid, e.High = s.estimate(sameUser)
-	} else if a.Limit > 0 {
+	e := b.fromRuns(a, 0)
+	if e.High <= a.Ran && e.Samples > 0 {
+		e = b.fromRuns(a, a.Ran)
+		e.Longer = e.Samples > 0
+	}
+	most := a.Limit + a.Grace
+	switch {
+	case a.Limit > 0 && e.Samples == 0:
 		// It may be anything up to the limit: take half. The grace period counts
 		// in full, or a short limit with a long one would hide how long the job
 		// can stay.
-		e = Estimate{Mid: a.Limit/2 + a.Grace, High: a.Limit + a.Grace, Source: FromLimit}
-	}
-	if most := a.Limit + a.Grace; a.Limit > 0 {
+		e = Estimate{Mid: a.Limit/2 + a.Grace, High: most, Source: FromLimit}
+	case a.Limit > 0:
 		e.Low, e.Mid, e.High = min(e.Low, most), min(e.Mid, most), min(e.High, most)
+	}
+	return e.after(a.Ran)
+}
+
+// after is the estimate for a job that has run for some time.
+func (e Estimate) after(ran time.Duration) Estimate {
+	switch {
+	case ran <= 0:
+		return e
+	case e.High <= ran:
+		return Estimate{Source: FromNothing}
+	case e.Mid <= ran:
+		e.Mid = ran + (e.High-ran)/2
+	}
+	e.Low = max(e.Low, ran)
+	return e
+}
+
+// fromRuns estimates from the runs that took longer than this.
+func (b *Book) fromRuns(a Ask, longer time.Duration) Estimate {
+	at := shelfKey{user: bounded(a.User), command: key(a.Command, a.Key), gpus: max(0, a.GPUs)}
+	e := Estimate{Source: FromNothing}
+	if s, assumed, source := b.sameCommand(at, a.Command, longer); s.count > 0 {
+		e = Estimate{Source: source, Samples: s.count}
+		e.Low, e.Mid, e.High = s.estimate(assumed)
+	} else if s := b.recent(at, longer); s.count > 0 {
+		e = Estimate{Source: FromUser, Samples: s.count}
+		e.Low, e.Mid, e.High = s.estimate(sameUser)
 	}
 	return e
 }
 
 // sameCommand samples the runs of a command on the same number of cards or, if
-// there are none, on other numbers. All weigh the same, because the order of the
-// runs of a sweep means nothing. A success on another number of cards is better
-// evidence than a failure on the same number.
-func (b *Book) sameCommand(at shelfKey) (sample, prior) {
-	s := newSample(1)
+// there are none, on other numbers. Runs with the same arguments go before those
+// with others. All weigh the same, because the order of the runs of a sweep means
+// nothing.
+func (b *Book) sameCommand(at shelfKey, command string, longer time.Duration) (sample, prior, Source) {
+	s := newSample(1, longer)
 	if at.command == "" {
-		return s, sameCommand
+		return s, sameCommand, FromNothing
 	}
-	these, all := b.commands.shelves[at], b.commands.shelves[at.onAny()]
-	switch {
-	case these != nil && len(these.runs) > 0 && (these.well || all == nil || !all.well):
-		s.addAll(these.runs)
-		return s, sameCommand
-	case all != nil:
-		s.addAll(all.runs)
+	these, assumed := b.commands.shelves[at], sameCommand
+	if these == nil || len(these.runs) == 0 {
+		these, assumed = b.commands.shelves[at.onAny()], otherGPUs
 	}
-	return s, otherGPUs
+	if these == nil {
+		return s, assumed, FromNothing
+	}
+	exact := checksum(command)
+	s.addIf(these.runs, func(r run) bool { return r.exact == exact })
+	if s.count > 0 && command != "" {
+		return s, assumed, FromCommand
+	}
+	s = newSample(1, longer)
+	s.addIf(these.runs, func(run) bool { return true })
+	return s, assumed, FromProgram
 }
 
-func (s *sample) addAll(runs []run) {
+// addIf adds runs, the newest first.
+func (s *sample) addIf(runs []run, counts func(run) bool) {
 	for i := len(runs) - 1; i >= 0; i-- {
-		s.add(runs[i].log)
+		if counts(runs[i]) {
+			s.add(runs[i].log)
+		}
 	}
 }
 
 // recent samples a user's latest jobs: first those on the same number of cards,
-// newest first, then the others. Failed ones count only if none succeeded.
-func (b *Book) recent(at shelfKey) sample {
+// newest first, then the others.
+func (b *Book) recent(at shelfKey, longer time.Duration) sample {
 	at.command = ""
-	s := newSample(recentFade)
-	these, all := b.users.shelves[at], b.users.shelves[at.onAny()]
-	if these != nil && (these.well || all == nil || !all.well) {
-		s.addAll(these.runs)
+	s := newSample(recentFade, longer)
+	if these := b.users.shelves[at]; these != nil {
+		s.addIf(these.runs, func(run) bool { return true })
 	}
-	if all == nil {
-		return s
-	}
-	for i := len(all.runs) - 1; i >= 0 && s.count < mostRecent; i-- {
-		if all.runs[i].gpus != at.gpus {
-			s.add(all.runs[i].log)
-		}
+	if all := b.users.shelves[at.onAny()]; all != nil {
+		s.addIf(all.runs, func(r run) bool { return r.gpus != at.gpus && s.count < mostRecent })
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -46,39 +47,47 @@ func TestWhatADurationRestsOn(t *testing.T) {
 		"a limit alone is halved": {limit: hours(8), want: Estimate{Mid: hours(4), Source: FromLimit}},
 		"one run of the command": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2))},
-			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromProgram, Samples: 1},
 		},
 		"the middle of two is the same factor from both": {
 			past: []Past{well("ann", "train.py", 1, hours(1)), well("ann", "train.py --seed 1", 1, hours(1)), well("ann", "train.py --seed 2", 1, hours(4))},
-			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 2},
+			want: Estimate{Mid: hours(2), Source: FromProgram, Samples: 2},
 		},
 		"the command goes before what the user did since": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2)), well("ann", "eval.py", 1, hours(9))},
-			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromProgram, Samples: 1},
 		},
 		"the command goes before the limit, which bounds it": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2))}, limit: hours(1),
-			want: Estimate{Mid: hours(1), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(1), Source: FromProgram, Samples: 1},
 		},
 		"on other cards it is still the command": {
 			past: []Past{well("ann", "train.py --seed 1", 4, hours(2)), well("ann", "eval.py", 1, hours(9))},
-			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromProgram, Samples: 1},
 		},
 		"the same number of cards goes before others": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2)), well("ann", "train.py --seed 1", 4, hours(1))},
-			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromProgram, Samples: 1},
 		},
 		"failed runs do not count beside one that ended well": {
 			past: []Past{failed("ann", "train.py --seed 1", 1, time.Minute), well("ann", "train.py --seed 1", 1, hours(2)), failed("ann", "train.py --seed 1", 1, time.Minute)},
-			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromProgram, Samples: 1},
 		},
-		"failed runs count where there are no others": {
-			past: []Past{failed("ann", "train.py --seed 1", 1, time.Minute), failed("ann", "train.py --seed 2", 1, time.Minute)},
-			want: Estimate{Mid: time.Minute, Source: FromCommand, Samples: 2},
+		"failed runs never count": {
+			past: []Past{failed("ann", "train.py --seed 9", 1, time.Minute), failed("ann", "eval.py", 1, time.Minute)},
+			want: Estimate{Source: FromNothing},
+		},
+		"the same arguments go before others": {
+			past: []Past{well("ann", "train.py --seed 9", 1, hours(1)), well("ann", "train.py --seed 1", 1, hours(9)), well("ann", "train.py --seed 9", 1, hours(1))},
+			want: Estimate{Mid: hours(1), Source: FromCommand, Samples: 2},
+		},
+		"the same arguments on other cards too": {
+			past: []Past{well("ann", "train.py --seed 9", 2, hours(1)), well("ann", "train.py --seed 1", 2, hours(9))},
+			want: Estimate{Mid: hours(1), Source: FromCommand, Samples: 1},
 		},
 		"one that ended well on other cards goes before one that failed on these": {
 			past: []Past{failed("ann", "train.py --seed 1", 1, time.Minute), well("ann", "train.py --seed 2", 2, hours(3))},
-			want: Estimate{Mid: hours(3), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(3), Source: FromProgram, Samples: 1},
 		},
 		"another user's command is another program": {
 			past: []Past{well("bob", "train.py --seed 9", 1, hours(2))}, want: Estimate{Source: FromNothing},
@@ -118,6 +127,65 @@ func TestWhatADurationRestsOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A guess never contradicts how long the job has run already.
+func TestARunningJobIsExpectedToRunLongerThanItHas(t *testing.T) {
+	same := func(ran ...time.Duration) (past []Past) {
+		for _, d := range ran {
+			past = append(past, well("ann", "train.py --seed 9", 1, d))
+		}
+		return past
+	}
+	for name, row := range map[string]struct {
+		past             []Past
+		limit, ran       time.Duration
+		want             Estimate // Low, Mid and High are looked at below
+		least, mid, most time.Duration
+	}{
+		"before the shortest expected run nothing changes": {
+			past: same(hours(2), hours(2)), ran: time.Minute, want: Estimate{Source: FromCommand, Samples: 2}, least: 25 * time.Minute, mid: hours(2), most: hours(10),
+		},
+		"within the estimate": {
+			past: same(hours(2), hours(2)), ran: hours(3), want: Estimate{Source: FromCommand, Samples: 2}, least: hours(3), mid: hours(4), most: hours(10),
+		},
+		"one that outlasts it is compared with longer runs": {
+			past: same(append(repeatedly(15, time.Minute), hours(30))...), ran: hours(29),
+			want: Estimate{Source: FromCommand, Samples: 1, Longer: true}, least: hours(29), mid: hours(29.5), most: hours(290),
+		},
+		"of the same program, if the same command was never that slow": {
+			past: append(same(repeatedly(4, time.Minute)...), well("ann", "train.py --seed 1", 1, hours(5))), ran: hours(4),
+			want: Estimate{Source: FromProgram, Samples: 1, Longer: true}, least: hours(4), mid: hours(4.5), most: hours(49),
+		},
+		"nothing ever ran that long": {past: same(repeatedly(16, time.Minute)...), ran: hours(1), want: Estimate{Source: FromNothing}},
+		"then its limit is all that is known": {
+			past: same(repeatedly(16, time.Minute)...), limit: hours(4), ran: hours(3),
+			want: Estimate{Source: FromLimit}, least: hours(3), mid: hours(3.2), most: hours(4),
+		},
+		"a limit bounds the longer runs": {
+			past: same(append(repeatedly(15, time.Minute), hours(30))...), limit: hours(29.5), ran: hours(29),
+			want: Estimate{Source: FromCommand, Samples: 1, Longer: true}, least: hours(29), mid: hours(29), most: hours(29.5),
+		},
+		"past its limit nothing is known": {limit: hours(1), ran: hours(2), want: Estimate{Source: FromNothing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := bookOf(row.past).Duration(Ask{User: "ann", Command: "train.py --seed 9", GPUs: 1, Limit: row.limit, Ran: row.ran})
+			if got.High > 0 && (got.Low < row.ran || got.Mid <= row.ran || got.High <= row.ran) {
+				t.Errorf("after %s the estimate is %+v", row.ran, got)
+			}
+			if got.Low < row.least || got.Mid < row.mid || got.High > row.most {
+				t.Errorf("estimate %+v, want at least %s, about %s and at most %s", got, row.least, row.mid, row.most)
+			}
+			got.Low, got.Mid, got.High = 0, 0, 0
+			if got != row.want {
+				t.Errorf("estimate %+v, want %+v", got, row.want)
+			}
+		})
+	}
+}
+
+func repeatedly(times int, d time.Duration) []time.Duration {
+	return slices.Repeat([]time.Duration{d}, times)
 }
 
 func TestTheLatestOfAUsersJobsMatterMost(t *testing.T) {
@@ -161,8 +229,8 @@ func TestAKeyStandsForItsCommand(t *testing.T) {
 	key := Normalise("train.py --seed 3")
 	b.Add(Past{User: "ann", Key: key, GPUs: 1, Ran: hours(1), OK: true, PeakMiB: 100})
 	for _, ask := range []Ask{{User: "ann", Key: key, GPUs: 1}, {User: "ann", Command: "train.py --seed 4", GPUs: 1}} {
-		if g := b.Duration(ask); g.Source != FromCommand {
-			t.Errorf("%+v: estimate %+v, want one from the command", ask, g)
+		if g := b.Duration(ask); g.Source != FromProgram {
+			t.Errorf("%+v: estimate %+v, want one from the program", ask, g)
 		}
 		if m, ok := b.VRAM(ask); !ok || m.HighMiB != 200 {
 			t.Errorf("%+v: memory %+v, want one run's peak doubled", ask, m)
@@ -186,15 +254,15 @@ func TestWhatMemoryRestsOn(t *testing.T) {
 		want Memory
 	}{
 		"nothing was measured":           {past: []Past{well("ann", "train.py --batch 9", 2, hours(1))}},
-		"one other run is doubled":       {[]Past{measured("train.py --batch 1", 1000)}, Memory{1000, 1000, 2000, FromCommand, 1}},
-		"two runs add half":              {[]Past{measured("train.py --batch 1", 1000), measured("train.py --batch 2", 1400)}, Memory{1000, 1400, 2100, FromCommand, 2}},
-		"sixteen runs add a sixteenth":   {repeat(measured("train.py --batch 1", 1600), 40), Memory{1600, 1600, 1700, FromCommand, 16}},
+		"one other run is doubled":       {[]Past{measured("train.py --batch 1", 1000)}, Memory{1000, 1000, 2000, FromProgram, 1}},
+		"two runs add half":              {[]Past{measured("train.py --batch 1", 1000), measured("train.py --batch 2", 1400)}, Memory{1000, 1400, 2100, FromProgram, 2}},
+		"sixteen runs add a sixteenth":   {repeat(measured("train.py --batch 1", 1600), 40), Memory{1600, 1600, 1700, FromProgram, 16}},
 		"the very same needs no more":    {[]Past{measured("train.py --batch 9", 1000), measured("train.py --batch 1", 5000), measured("train.py --batch 9", 1100)}, Memory{1000, 1100, 1100, FromCommand, 2}},
 		"other cards say nothing":        {past: []Past{with(measured("train.py --batch 9", 1000), func(p *Past) { p.GPUs = 1 })}},
 		"other users say nothing":        {past: []Past{with(measured("train.py --batch 9", 1000), func(p *Past) { p.User = "bob" })}},
 		"one that failed says nothing":   {past: []Past{with(measured("train.py --batch 9", 1000), func(p *Past) { p.OK = false })}},
 		"one without enough says enough": {[]Past{with(measured("train.py --batch 9", 1000), func(p *Past) { p.OK, p.OOM = false, true })}, Memory{1000, 1000, 1000, FromCommand, 1}},
-		"an absurd peak stays a number":  {[]Past{measured("train.py --batch 1", 1<<63-1)}, Memory{mostMiB, mostMiB, 2 * mostMiB, FromCommand, 1}},
+		"an absurd peak stays a number":  {[]Past{measured("train.py --batch 1", 1<<63-1)}, Memory{mostMiB, mostMiB, 2 * mostMiB, FromProgram, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := row.want

@@ -40,6 +40,7 @@ func (b *Book) VRAM(a Ask) (Memory, bool) {
 		peaks = append(peaks, p.mib)
 	}
 	m := memory(peaks)
+	m.Source = FromProgram
 	m.HighMiB += (m.HighMiB + int64(m.Samples) - 1) / int64(m.Samples)
 	return m, true
 }

@@ -7,8 +7,9 @@ type Source string
 
 // The sources, the best first.
 const (
-	FromCommand Source = "command" // earlier runs of the same command
-	FromUser    Source = "user"    // recent jobs of the same user
+	FromCommand Source = "command" // earlier runs of the same command with the same arguments
+	FromProgram Source = "program" // the same with other numbers and paths
+	FromUser    Source = "user"    // recent jobs of the same user, whatever they ran
 	FromLimit   Source = "limit"   // the job's time limit, if there is no history
 	FromNothing Source = "none"
 )
@@ -21,7 +22,7 @@ type Past struct {
 	GPUs    int
 	Ran     time.Duration
 	PeakMiB int64 // the highest on one card; 0: not measured
-	OK      bool  // it succeeded; a crash after one second says nothing about the duration
+	OK      bool  // it succeeded: the time until a crash is not how long a job runs
 	OOM     bool  // it ran out of memory: its peak is the least it needs
 }
 
@@ -33,6 +34,7 @@ type Ask struct {
 	GPUs    int
 	Limit   time.Duration // 0: none
 	Grace   time.Duration // how much longer it may run at its limit
+	Ran     time.Duration // how long it has been running; 0: it has not started
 }
 
 // Estimate is how long a job runs: typically Mid, and in nine of ten cases
@@ -40,7 +42,8 @@ type Ask struct {
 type Estimate struct {
 	Low, Mid, High time.Duration
 	Source         Source
-	Samples        int // how many runs it is based on
+	Samples        int  // how many runs it is based on
+	Longer         bool // of all runs, only those that took longer than the job so far
 }
 
 // Memory is an estimate of what a job needs on each of its cards. HighMiB is

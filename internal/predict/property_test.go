@@ -37,6 +37,7 @@ func asks() *rapid.Generator[Ask] {
 		return Ask{
 			User: users.Draw(t, "user"), Command: programs.Draw(t, "command"), GPUs: cards.Draw(t, "gpus"),
 			Limit: rapid.OneOf(rapid.Just(time.Duration(0)), times).Draw(t, "limit"),
+			Ran:   rapid.OneOf(rapid.Just(time.Duration(0)), times).Draw(t, "ran"),
 		}
 	})
 }
@@ -54,10 +55,13 @@ func TestGuessesAreInOrder(t *testing.T) {
 		if g.Low < 0 || g.Low > g.Mid || g.Mid > g.High || g.High > longestRun && g.Source != FromLimit {
 			t.Errorf("%+v is not in order", g)
 		}
-		if ask.Limit > 0 && (g.High > ask.Limit || g.Source == FromNothing) {
+		if ask.Limit > 0 && (g.High > ask.Limit || g.Source == FromNothing && ask.Ran < ask.Limit) {
 			t.Errorf("%+v with a limit of %s", g, ask.Limit)
 		}
-		if (g.Source == FromNothing) != (g.High == 0) || (g.Samples > 0) != (g.Source == FromCommand || g.Source == FromUser) {
+		if g.Source != FromNothing && ask.Ran > 0 && (g.Low < ask.Ran || g.High <= ask.Ran) {
+			t.Errorf("%+v of a job that has run for %s", g, ask.Ran)
+		}
+		if (g.Source == FromNothing) != (g.High == 0) || (g.Samples > 0) != (g.Source == FromCommand || g.Source == FromProgram || g.Source == FromUser) {
 			t.Errorf("%+v says more than it rests on, or less", g)
 		}
 		m, ok := book.VRAM(ask)
@@ -97,7 +101,7 @@ func TestALongerRunLowersNoGuess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		book, runs := drawBook(t)
 		ask := asks().Draw(t, "ask")
-		ask.Limit = 0
+		ask.Limit, ask.Ran = 0, 0
 		longest := time.Second
 		for _, p := range runs {
 			longest = max(longest, min(p.Ran, longestRun))

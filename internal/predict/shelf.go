@@ -16,8 +16,9 @@ type shelfKey struct {
 // run is the duration of one run, as the natural logarithm of seconds: a factor
 // of two is the same distance for a minute and for a day.
 type run struct {
-	log  float64
-	gpus int
+	log   float64
+	gpus  int
+	exact uint64 // checksum of the command as written
 }
 
 // peak is the measured peak of one run.
@@ -29,22 +30,9 @@ type peak struct {
 // shelf are the last runs of one kind, the newest last.
 type shelf struct {
 	key          shelfKey
-	well         bool // the runs succeeded; if false, none did
 	runs         []run
 	peaks        []peak
 	newer, older *shelf // in the order of the last Add
-}
-
-// note adds a run. After the first success only successes count: the time until
-// a failure says little.
-func (s *shelf) note(r run, well bool, most int) {
-	switch {
-	case s.well && !well:
-		return
-	case well && !s.well:
-		s.well, s.runs = true, s.runs[:0]
-	}
-	s.runs = push(s.runs, r, most)
 }
 
 // push appends, and drops the first if there are too many.

@@ -46,13 +46,23 @@ type sample struct {
 	weight, weights2 float64 // the sum of weights, and of their squares
 	mean, squares    float64 // of the logarithms; squares are of distances from the mean
 	next, fade       float64 // the weight of the next run, and the factor from one to the next
+	longer           float64 // only runs above this logarithm count
 }
 
-func newSample(fade float64) sample { return sample{next: 1, fade: fade} }
+func newSample(fade float64, longer time.Duration) sample {
+	s := sample{next: 1, fade: fade, longer: math.Inf(-1)}
+	if longer > 0 {
+		s.longer = logOf(longer)
+	}
+	return s
+}
 
-// add adds a run. Weights never grow from one run to the next, so that a run
+// add adds a run that is long enough. Weights never grow from one run to the next, so that a run
 // longer than all others raises the mean wherever it is added.
 func (s *sample) add(log float64) {
+	if log <= s.longer {
+		return
+	}
 	s.count++
 	s.weight += s.next
 	s.weights2 += s.next * s.next

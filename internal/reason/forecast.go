@@ -2,6 +2,7 @@ package reason
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,8 +32,8 @@ type Forecast struct {
 }
 
 // String says when the job is expected to start and how that is known, in the
-// zone of Now: "expected to start between 14:05 and 15:30, from the history of
-// 3 running jobs".
+// zone of Now: "expected to start between 14:05 and 15:30, from earlier
+// runs of 3 running jobs".
 func (f Forecast) String() string {
 	if f.expected() {
 		return "expected to start " + f.Start()
@@ -69,7 +70,9 @@ func (f *Forecast) own() string {
 	case f.Limit > 0:
 		return ", from its time limit"
 	case f.History > 0:
-		return ", from similar jobs"
+		return ", from earlier runs"
+	case f.Guessed > 0:
+		return ", a guess from other jobs of its user"
 	}
 	return ""
 }
@@ -156,35 +159,51 @@ type Basis struct {
 	Running int `json:"running" doc:"running jobs that were looked at"`
 	InFront int `json:"in_front" doc:"jobs that go first"`
 	Limit   int `json:"by_limit" doc:"of both, those with only a time limit"`
-	History int `json:"by_history" doc:"of both, those estimated from similar jobs"`
+	History int `json:"by_history" doc:"of both, those estimated from earlier runs of the same program"`
+	Guessed int `json:"by_guess" doc:"of both, those guessed from other jobs of their users"`
 	Unknown int `json:"unknown" doc:"of both, those without an estimate, or that have outlasted it"`
 }
 
-func (b *Basis) known() bool { return b.Limit+b.History > 0 }
+func (b *Basis) known() bool { return b.Limit+b.History+b.Guessed > 0 }
 
 // String says what a forecast is estimated from: "from the time limits of 2
-// running jobs and the history of 3; 1 running job has no time estimate".
+// running jobs and earlier runs of 3; 1 running job has no time estimate".
 func (b Basis) String() string {
 	noun := "running job"
 	if b.InFront > 0 {
 		noun = "job" // some of them are still queued
 	}
 	var from []string
-	if b.Limit > 0 {
-		from = append(from, "the time "+text.Plural(b.Limit, "limit")+" of "+text.Count(b.Limit, noun))
+	add := func(what string, jobs int) {
+		count := text.Count(jobs, noun)
+		if len(from) > 0 {
+			count = strconv.Itoa(jobs) // the noun is there already
+		}
+		if jobs > 0 {
+			from = append(from, what+" "+count)
+		}
 	}
-	switch {
-	case b.History > 0 && b.Limit > 0:
-		from = append(from, fmt.Sprint("the history of ", b.History))
-	case b.History > 0:
-		from = append(from, "the history of "+text.Count(b.History, noun))
-	}
+	add("the time "+text.Plural(b.Limit, "limit")+" of", b.Limit)
+	add("earlier runs of", b.History)
+	add("a guess at", b.Guessed)
 	var parts []string
 	if len(from) > 0 {
-		parts = append(parts, "from "+strings.Join(from, " and "))
+		parts = append(parts, "from "+listed(from))
+	}
+	if b.Guessed > 0 {
+		parts[0] += " (by other jobs of the same user)"
 	}
 	if b.Unknown > 0 {
 		parts = append(parts, text.Count(b.Unknown, noun)+" "+text.Verb(b.Unknown, "have")+" no time estimate")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// listed joins parts of a sentence: "a, b and c".
+func listed(parts []string) string {
+	last := len(parts) - 1
+	if last < 1 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }

@@ -34,7 +34,7 @@ type Run struct {
 	Low  time.Time `json:"low,omitzero" doc:"earliest expected end"`
 	Mid  time.Time `json:"mid,omitzero" doc:"likely end; left out without an estimate"`
 	High time.Time `json:"high,omitzero" doc:"latest expected end; left out without an estimate"`
-	By   Source    `json:"by" doc:"source of the estimate: limit, history or none"`
+	By   Source    `json:"by" doc:"source of the estimate: limit, history (earlier runs of its program), guess (other jobs of its user) or none"`
 }
 
 // Source is where an estimate comes from.
@@ -44,6 +44,7 @@ type Source string
 const (
 	ByLimit   Source = "limit"
 	ByHistory Source = "history"
+	ByGuess   Source = "guess"
 	ByNothing Source = "none"
 )
 
@@ -74,9 +75,12 @@ func (r *Run) end(now time.Time) string {
 	case r.LeavesFor != "":
 		return "being " + Preempted(r.LeavesFor)
 	case !r.High.IsZero() && !r.Low.IsZero():
-		source := "from similar jobs"
-		if r.By == ByLimit {
+		source := "from earlier runs"
+		switch r.By {
+		case ByLimit:
 			source = "from its time limit"
+		case ByGuess:
+			source = "a guess from other jobs of its user"
 		}
 		return "ends " + between(r.Low, r.High, now) + " (" + source + ")"
 	case !r.Mid.IsZero():

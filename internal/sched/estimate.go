@@ -7,6 +7,7 @@ import "time"
 // never ended for it.
 type Estimate struct {
 	Low, Mid, High time.Duration
+	Guess          bool // from other jobs of its user, because its program never ran before
 }
 
 // PreemptMode is what happens to a running job when it is preempted.

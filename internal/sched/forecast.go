@@ -218,6 +218,8 @@ func countRun(b *reason.Basis, run Estimate, limit time.Duration, left Estimate)
 		return false
 	case limit > 0 && (run == Estimate{} || run.Low == 0 && run.High >= limit):
 		b.Limit++
+	case run.Guess:
+		b.Guessed++
 	default:
 		b.History++
 	}

@@ -17,6 +17,12 @@ var sundayNoon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func aboutLong(d time.Duration) Estimate { return Estimate{Low: d / 2, Mid: d, High: 2 * d} }
 
+func guessed(d time.Duration) Estimate {
+	guess := aboutLong(d)
+	guess.Guess = true
+	return guess
+}
+
 // expecting is a queued job of a forecast's table.
 type expecting struct {
 	spec  job.Spec
@@ -73,10 +79,10 @@ func TestForecast(t *testing.T) {
 		{says: "an idle machine starts a job now", cards: eight(), jobs: []expecting{{spec: one}},
 			want: "expected to start now"},
 		{says: "a job waits for the end that history tells", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one}},
-			want: "expected to start between now and 15:00, from the history of 1 running job"},
+			want: "expected to start between now and 15:00, from earlier runs of 1 running job"},
 		{says: "the load that a run makes ends with it", cards: with(eight()[:1], 0, func(c *Card) { c.UtilPct = 99 }), rules: func(r *Rules) { r.LoadThreshold, r.LoadAlways = 0.5, true },
 			held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one}},
-			want: "expected to start between now and 15:00, from the history of 1 running job"},
+			want: "expected to start between now and 15:00, from earlier runs of 1 running job"},
 		{says: "a limit is the latest", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 3*hour, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between now and 14:00, from the time limit of 1 running job"},
 		{says: "of a run that nothing is known of there is no latest", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 0, 0)}, jobs: []expecting{{spec: one}},
@@ -87,14 +93,18 @@ func TestForecast(t *testing.T) {
 			want: "expected to start between now and 2026-03-02 12:00, from the time limit of 1 running job"},
 		{says: "and the date where it is far", cards: eight()[:1], held: []Held{runningFor("9", 0, none, 240*hour, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between now and 2026-03-11 12:00, from the time limit of 1 running job"},
-		{says: "seconds are said of what is near", cards: eight()[:1], held: []Held{runningFor("9", 2*time.Minute, Estimate{3 * time.Minute, 4 * time.Minute, 5 * time.Minute}, 0, 0)}, jobs: []expecting{{spec: one}},
-			want: "expected to start between 12:01:00 and 12:03:00, from the history of 1 running job"},
+		{says: "seconds are said of what is near", cards: eight()[:1], held: []Held{runningFor("9", 2*time.Minute, Estimate{Low: 3 * time.Minute, Mid: 4 * time.Minute, High: 5 * time.Minute}, 0, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between 12:01:00 and 12:03:00, from earlier runs of 1 running job"},
+		{says: "a guess is called one", cards: eight()[:1], held: []Held{runningFor("9", 2*hour, guessed(3*hour), 0, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and 16:00, from a guess at 1 running job (by other jobs of the same user)"},
+		{says: "a guess beside what is known", cards: eight()[:1], held: []Held{runningFor("9", 0, guessed(hour), 0, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one, limit: hour}, {spec: one}}, job: "3",
+			want: "expected to start between 13:00 and 17:00, from the time limit of 1 job, earlier runs of 1 and a guess at 1 (by other jobs of the same user)"},
 		{says: "those in front come first", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one}}, job: "2",
-			want: "expected to start between 12:30 and 17:00, from the history of 2 jobs"},
+			want: "expected to start between 12:30 and 17:00, from earlier runs of 2 jobs"},
 		{says: "limits and history are told apart", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 2*hour, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one}}, job: "2",
-			want: "expected to start between 12:30 and 15:00, from the time limit of 1 job and the history of 1"},
+			want: "expected to start between 12:30 and 15:00, from the time limit of 1 job and earlier runs of 1"},
 		{says: "one in front that is not known counts as the others do", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
-			want: "expected to start about 15:00, from the history of 1 job; 1 job has no time estimate"},
+			want: "expected to start about 15:00, from earlier runs of 1 job; 1 job has no time estimate"},
 		{says: "two cards take two in front at a time", cards: eight()[:2], held: []Held{runningFor("9", hour, none, 2*hour, 0), runningFor("8", hour, none, 2*hour, 1)},
 			jobs: []expecting{{spec: one, limit: hour}, {spec: one, limit: hour}, {spec: one}}, job: "3",
 			want: "expected to start between now and 14:00, from the time limits of 4 jobs"},
@@ -113,15 +123,15 @@ func TestForecast(t *testing.T) {
 		{says: "and a fifth after them", cards: cardsOf(gib24), held: []Held{runningFor("9", 0, none, hour, 0)},
 			jobs: []expecting{{spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25)}}, job: "5",
 			want: "expected to start between now and 14:00, from the time limits of 5 jobs"},
-		{says: "under fifo nobody passes the one in front", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, Estimate{hour, hour, hour}, 0, 0)},
-			jobs: []expecting{{spec: two, run: Estimate{hour, hour, hour}}, {spec: one}}, job: "2",
-			want: "expected to start about 14:00, from the history of 2 jobs"},
+		{says: "under fifo nobody passes the one in front", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, Estimate{Low: hour, Mid: hour, High: hour}, 0, 0)},
+			jobs: []expecting{{spec: two, run: Estimate{Low: hour, Mid: hour, High: hour}}, {spec: one}}, job: "2",
+			want: "expected to start about 14:00, from earlier runs of 2 jobs"},
 		{says: "host memory is waited for too", cards: nil, held: []Held{{Job: "9", MemMiB: 60, CPUs: 1, Started: sundayNoon, Limit: hour}},
 			jobs: []expecting{{spec: job.Spec{MemMiB: 50}}}, lab: func(s *State) { s.Host = Host{CPUs: 4, MemMiB: 100} },
 			want: "expected to start between now and 13:00, from the time limit of 1 running job"},
 		{says: "a job that leaves is gone when it said", cards: eight()[:1],
 			held: []Held{{Job: "9", Cards: []int{0}, Alone: true, Started: sundayNoon.Add(-hour), Leaving: true, LeavesFor: "1", LeavesBy: sundayNoon.Add(20 * time.Second)}},
-			jobs: []expecting{{spec: one}}, want: "expected to start about 12:00:20, from the history of 1 running job"},
+			jobs: []expecting{{spec: one}}, want: "expected to start about 12:00:20, from earlier runs of 1 running job"},
 		{says: "a paused machine starts nothing", cards: with(eight()[:1], 0, func(c *Card) { c.Paused = true }), jobs: []expecting{{spec: one}},
 			want: "its start cannot be estimated until enough of its GPUs are available"},
 		{says: "a card that is not well takes no job", cards: with(eight()[:1], 0, func(c *Card) { c.Health = HealthQuarantined }), jobs: []expecting{{spec: one}},
@@ -140,20 +150,20 @@ func TestForecast(t *testing.T) {
 			want: "expected to start between now and 13:00, from the time limit of 1 running job"},
 		{says: "one that asks for more may be passed, and may not", cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(hour), 0, 0), runningFor("8", 0, exactly(2*hour), 0, 1)},
 			jobs: []expecting{{spec: job.Spec{IDs: []int{0}}, run: exactly(hour)}, {spec: two, run: exactly(5 * hour)}, {spec: one}}, job: "3",
-			want: "expected to start between 14:00 and 19:00, from the history of 4 jobs"},
+			want: "expected to start between 14:00 and 19:00, from earlier runs of 4 jobs"},
 		{says: "under fifo not even onto a card that nobody else wants", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(hour), 0, 0)},
 			jobs: []expecting{{spec: job.Spec{IDs: []int{0}}, run: exactly(hour)}, {spec: one}}, job: "2",
-			want: "expected to start about 13:00, from the history of 2 jobs"},
+			want: "expected to start about 13:00, from earlier runs of 2 jobs"},
 		{says: "one in front that its user's limit keeps is in nobody's way", cards: eight()[:1], held: []Held{runningFor("9", 0, exactly(hour), 0, 0), {Job: "8", User: "cay", CPUs: 1, Started: sundayNoon, Run: exactly(9 * hour)}},
 			jobs: []expecting{{spec: one, user: "cay", run: exactly(hour)}, {spec: one, user: "ann"}}, job: "2",
 			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"cay": {Jobs: 1}} },
-			want: "expected to start about 13:00, from the history of 3 jobs"},
+			want: "expected to start about 13:00, from earlier runs of 3 jobs"},
 		{says: "tasks of an array follow one another where it says so", cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(hour), 0, 0, 1)},
 			jobs: []expecting{{spec: one, array: "17", atOnce: 1, run: exactly(hour)}, {spec: one, array: "17", atOnce: 1, run: exactly(hour)}, {spec: one}}, job: "3",
-			want: "expected to start about 13:00, from the history of 3 jobs"},
+			want: "expected to start about 13:00, from earlier runs of 3 jobs"},
 		{says: "parts of cards are packed, so that whole ones are left", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", 0, exactly(hour), 0, 0, 1)},
 			jobs: []expecting{{spec: share(.5), run: exactly(2 * hour)}, {spec: share(.5), run: exactly(2 * hour)}, {spec: one}}, job: "3",
-			want: "expected to start about 13:00, from the history of 3 jobs"},
+			want: "expected to start about 13:00, from earlier runs of 3 jobs"},
 		{says: "the margin has to be free too", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{12200}, Started: sundayNoon, Limit: hour}}, jobs: []expecting{{spec: vram(12000)}},
 			want: "expected to start between now and 13:00, from the time limit of 1 running job"},
 		{says: "a limit is that of one run alone", cards: eight()[:1], held: []Held{{Job: "9", Cards: []int{0}, Alone: true, Started: sundayNoon, Served: hour, Limit: 2 * hour}},
@@ -166,29 +176,29 @@ func TestForecast(t *testing.T) {
 		{says: "a full array waits for its own", cards: eight(), jobs: []expecting{{spec: one, array: "17", atOnce: 1}}, lab: func(s *State) { s.Pools = map[string]int{"17": 1} },
 			want: "it starts once another task of its array has ended"},
 		{says: "what is set aside for it is gone soon", cards: eight()[:1], held: []Held{preemptible(runningFor("9", hour, exactly(9*hour), 0, 0))}, jobs: []expecting{{spec: urgently(one, 5)}},
-			want: "expected to start about 12:00:10, from the history of 1 running job"},
+			want: "expected to start about 12:00:10, from earlier runs of 1 running job"},
 		{says: "who may only be set aside later is gone later", cards: eight()[:1], held: []Held{preemptible(runningFor("9", 10*time.Second, exactly(9*hour), 0, 0))}, jobs: []expecting{{spec: urgently(one, 5)}},
-			want: "expected to start about 12:01:00, from the history of 1 running job"},
+			want: "expected to start about 12:01:00, from earlier runs of 1 running job"},
 		{says: "a card of which nothing was heard takes no job", cards: with(eight()[:1], 0, func(c *Card) { c.Stale = true }), jobs: []expecting{{spec: one}},
 			want: "its start cannot be estimated until enough of its GPUs are available"},
 		{says: "a short job may pass a large one, if it is so lucky", cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(2*hour), 0, 0), runningFor("8", 0, exactly(hour), 0, 1)},
 			jobs: []expecting{{spec: two, run: exactly(5 * hour)}, {spec: one, run: exactly(hour)}}, job: "2",
-			want: "expected to start between 13:00 and 19:00, from the history of 3 jobs"},
+			want: "expected to start between 13:00 and 19:00, from earlier runs of 3 jobs"},
 		{says: "a long one is not so lucky", cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(2*hour), 0, 0), runningFor("8", 0, exactly(hour), 0, 1)},
 			jobs: []expecting{{spec: two, run: exactly(5 * hour)}, {spec: one, run: exactly(3 * hour)}}, job: "2",
-			want: "expected to start about 19:00, from the history of 3 jobs"},
+			want: "expected to start about 19:00, from earlier runs of 3 jobs"},
 		{says: "of two cards that a limit leaves idle the one is taken that came free last", cards: eight()[:2],
 			held: []Held{runningFor("9", 0, exactly(hour), 0, 0), runningFor("8", 0, exactly(3*hour), 0, 1), {Job: "7", User: "cay", CPUs: 1, Started: sundayNoon, Run: exactly(3 * hour)}},
 			jobs: []expecting{{spec: one, user: "cay", run: exactly(9 * hour)}, {spec: one, user: "ann", run: exactly(5 * hour)}, {spec: one, user: "ann"}}, job: "3",
 			lab: func(s *State) {
 				s.Limits, s.InUse = map[string]Limit{"cay": {Jobs: 1}}, map[string]Use{"cay": {Jobs: 1}}
 			},
-			want: "expected to start about 18:00, from the history of 5 jobs"},
+			want: "expected to start about 18:00, from earlier runs of 5 jobs"},
 		{says: "where nothing is known of anything, nothing is said", cards: eight()[:1], held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
 			want: "its start cannot be estimated; 2 jobs have no time estimate"},
 		{says: "parts of cards are spread where the rules say so", rules: func(r *Rules) { r.Placement = Spread }, cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", 0, exactly(hour), 0, 0, 1)},
 			jobs: []expecting{{spec: share(.5), run: exactly(2 * hour)}, {spec: share(.5), run: exactly(2 * hour)}, {spec: one}}, job: "3",
-			want: "expected to start between 13:00 and 15:00, from the history of 3 jobs"},
+			want: "expected to start between 13:00 and 15:00, from earlier runs of 3 jobs"},
 		{says: "a job that is not there has no forecast", cards: eight(), job: "7", want: ""},
 	} {
 		t.Run(row.says, func(t *testing.T) {
@@ -319,7 +329,7 @@ func TestWhoIsInFrontIsTheOrder(t *testing.T) {
 
 // TestMoreInFrontThanAreLookedAt: then only the earliest is said.
 func TestMoreInFrontThanAreLookedAt(t *testing.T) {
-	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", 0, Estimate{time.Hour, time.Hour, time.Hour}, 0, 0)}, nil)
+	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", 0, Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}, 0, 0)}, nil)
 	for i := range frontBound + 2 {
 		s.Queue.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), Request: Request{GPUs: 1}, Run: aboutLong(time.Second)})
 	}

@@ -118,7 +118,7 @@ func TestKeptCPUsAreAReason(t *testing.T) {
 		Held: []Held{running("9", hour, both(lasting(2*hour), func(h *Held) { h.CPUs = 3 }), 0)},
 	}
 	for i, cpus := range []int{4, 1} {
-		s.Queue.Add(Pending{Job: fmt.Sprint(i + 1), Seq: int64(i), Request: Request{GPUs: 1, CPUs: cpus}, Run: Estimate{9 * hour, 9 * hour, 9 * hour}})
+		s.Queue.Add(Pending{Job: fmt.Sprint(i + 1), Seq: int64(i), Request: Request{GPUs: 1, CPUs: cpus}, Run: Estimate{Low: 9 * hour, Mid: 9 * hour, High: 9 * hour}})
 	}
 	for _, why := range []reason.Reason{Explain(s, "2"), Reasons(s, []string{"2"})[0]} {
 		if want := (reason.Reason{Kind: reason.WaitsForCPUs, Amount: 1, Total: 4, Job: "1"}); why.String() != want.String() || why.Job != "1" {
@@ -134,8 +134,8 @@ func TestNobodyWaitsForTheirOwnCards(t *testing.T) {
 		s := State{Now: midday, Rules: DefaultRules(), Cards: cardsOf(gib24, gib24), Queue: NewQueue(), Held: []Held{running("9", hour, lasting(2*hour), 0)}}
 		s.Rules.Policy = policy
 		s.Queue.SetRules(s.Rules)
-		s.Queue.Add(Pending{Job: "1", Request: Request{GPUs: 2}, Since: midday.Add(-DefaultMaxBypass), Run: Estimate{hour, hour, hour}})
-		s.Queue.Add(Pending{Job: "2", User: "eve", Seq: 1, Request: Request{GPUs: 1}, Run: Estimate{9 * hour, 9 * hour, 9 * hour}, Since: midday})
+		s.Queue.Add(Pending{Job: "1", Request: Request{GPUs: 2}, Since: midday.Add(-DefaultMaxBypass), Run: Estimate{Low: hour, Mid: hour, High: hour}})
+		s.Queue.Add(Pending{Job: "2", User: "eve", Seq: 1, Request: Request{GPUs: 1}, Run: Estimate{Low: 9 * hour, Mid: 9 * hour, High: 9 * hour}, Since: midday})
 		s.Queue.Tick(midday)
 		for _, why := range []reason.Reason{Explain(s, "1"), Reasons(s, []string{"1"})[0]} {
 			if why.Cards[1].Obstacle != "" {
@@ -180,7 +180,7 @@ func giveWayState(ran time.Duration) State {
 			Job: fmt.Sprint(i), User: fmt.Sprint("user", i%50), Rank: int64(i), Seq: int64(i), Priority: r.IntN(3) - 1,
 			Request: Request{GPUs: 1 + r.IntN(8), VRAMMiB: 1000 + r.Int64N(20000), CPUs: r.IntN(9), MemMiB: r.Int64N(60000)},
 			Since:   midday.Add(-time.Duration(r.IntN(20_000)) * time.Second), Served: served,
-			Run: Estimate{run / 2, run, 2 * run},
+			Run: Estimate{Low: run / 2, Mid: run, High: 2 * run},
 		})
 	}
 	s.Queue.Tick(midday)

@@ -74,7 +74,7 @@ func TestEnoughIsWhetherThereIsAGrant(t *testing.T) {
 
 func drawAmounts(t *rapid.T) amounts {
 	small := rapid.IntRange(0, 2)
-	term := rapid.SampledFrom([]term{{}, anyTerm, termOf(Estimate{hour, hour, hour}, 0, 0), termOf(Estimate{hour, 2 * hour, 9 * hour}, 0, 3*hour), termOf(Estimate{}, 0, hour)})
+	term := rapid.SampledFrom([]term{{}, anyTerm, termOf(Estimate{Low: hour, Mid: hour, High: hour}, 0, 0), termOf(Estimate{Low: hour, Mid: 2 * hour, High: 9 * hour}, 0, 3*hour), termOf(Estimate{}, 0, hour)})
 	return amounts{
 		gpus: small.Draw(t, "gpus"), vramMiB: int64(small.Draw(t, "vram")), share: float64(small.Draw(t, "share")) / 2,
 		cpus: small.Draw(t, "cpus"), memMiB: int64(small.Draw(t, "mem")), term: term.Draw(t, "lasts"),

@@ -109,7 +109,7 @@ func (r orderRow) decide() Plan {
 		p := Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
-			Run: Estimate{w.run, w.run, max(w.run, w.most)}, Limit: w.limit,
+			Run: Estimate{Low: w.run, Mid: w.run, High: max(w.run, w.most)}, Limit: w.limit,
 		}
 		if w.before > 0 {
 			p.Submitted = p.Since.Add(-w.before - w.served)

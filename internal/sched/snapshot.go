@@ -149,6 +149,8 @@ type writtenEstimate struct {
 	Low  time.Duration `json:"low_ns"`
 	Mid  time.Duration `json:"mid_ns"`
 	High time.Duration `json:"high_ns"`
+
+	Guess bool `json:"guess,omitempty"`
 }
 
 type writtenPreempt struct {

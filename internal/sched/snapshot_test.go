@@ -37,7 +37,7 @@ func drawAged(t *rapid.T) State {
 	s := drawState(t)
 	s.Now = time.Unix(1_800_000_000, 123_456_789).UTC()
 	ago := rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour, 25 * time.Hour, 100 * time.Hour})
-	span := rapid.SampledFrom([]Estimate{{}, {Low: time.Minute, Mid: time.Hour, High: 2 * time.Hour}, {Mid: 3, High: 1<<62 + 1}})
+	span := rapid.SampledFrom([]Estimate{{}, {Low: time.Minute, Mid: time.Hour, High: 2 * time.Hour}, {Mid: 3, High: 1<<62 + 1, Guess: true}})
 	q := NewQueue()
 	q.SetRules(s.Rules)
 	// What was the oldest of each user and is gone: others have been it since.

@@ -15,7 +15,7 @@ var spans = []time.Duration{0, 0, time.Minute, 4 * time.Minute, hour, 3 * hour, 
 
 func drawSpan(t *rapid.T, what string) Estimate {
 	mid := rapid.SampledFrom(spans).Draw(t, what)
-	return Estimate{mid / 2, mid, mid * rapid.SampledFrom([]time.Duration{1, 1, 2}).Draw(t, "at most")}
+	return Estimate{Low: mid / 2, Mid: mid, High: mid * rapid.SampledFrom([]time.Duration{1, 1, 2}).Draw(t, "at most")}
 }
 
 // drawTime adds to a snapshot all that depends on time: since when jobs wait and
@@ -152,13 +152,13 @@ func knowRuns(s *State) {
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		p.Limit = 0
 		if p.Served = 0; p.Run.Mid <= 0 {
-			p.Run = Estimate{4 * hour, 4 * hour, 4 * hour}
+			p.Run = Estimate{Low: 4 * hour, Mid: 4 * hour, High: 4 * hour}
 		}
 		s.Queue.Add(p)
 	}
 	for i := range s.Held {
 		if h := &s.Held[i]; !h.Other && s.Now.Sub(h.Started)+h.Served >= h.Run.Mid {
-			h.Run = Estimate{200 * hour, 200 * hour, 200 * hour}
+			h.Run = Estimate{Low: 200 * hour, Mid: 200 * hour, High: 200 * hour}
 		}
 		if !s.Held[i].Other {
 			s.Held[i].Limit = 0

@@ -220,9 +220,11 @@ func (h *Held) onCard(now time.Time, i int) reason.Run {
 	var b reason.Basis
 	if countRun(&b, h.Run, h.Limit, left) {
 		o.High = now.Add(left.High)
-		o.By = reason.ByHistory
-		if b.Limit > 0 {
+		switch o.By = reason.ByHistory; {
+		case b.Limit > 0:
 			o.By = reason.ByLimit
+		case b.Guessed > 0:
+			o.By = reason.ByGuess
 		}
 	}
 	if o.By != reason.ByNothing || h.ran(now) > 0 {

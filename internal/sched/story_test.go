@@ -19,7 +19,7 @@ func urgently(spec job.Spec, priority int) job.Spec {
 // TestWaitsInOneLine is what people read for each kind of wait.
 func TestWaitsInOneLine(t *testing.T) {
 	const hour = time.Hour
-	one, hours := idle(1), Estimate{2 * hour, 2 * hour, 2 * hour}
+	one, hours := idle(1), Estimate{Low: 2 * hour, Mid: 2 * hour, High: 2 * hour}
 	taken := []Held{runningFor("9", hour, hours, 0, 0)}
 	for _, row := range []struct {
 		says  string
@@ -34,15 +34,15 @@ func TestWaitsInOneLine(t *testing.T) {
 		{says: "nothing keeps it", cards: eight(), jobs: []expecting{{spec: one}}, job: "1",
 			want: "fits; it starts next; expected to start now"},
 		{says: "it is first, and waits for a card", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one}}, job: "1",
-			want: "needs an idle GPU; gpu0 runs job 9; expected to start about 13:00, from the history of 1 running job"},
+			want: "needs an idle GPU; gpu0 runs job 9; expected to start about 13:00, from earlier runs of 1 running job"},
 		{says: "it waits behind a higher priority", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one, user: "ann"}, {spec: urgently(one, 5), user: "bob", run: hours}}, job: "1",
-			want: "waits behind job 2 (bob, priority 5) for an idle GPU; expected to start about 15:00, from the history of 2 jobs"},
+			want: "waits behind job 2 (bob, priority 5) for an idle GPU; expected to start about 15:00, from earlier runs of 2 jobs"},
 		{says: "it waits behind one of the same user", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", hour, hours, 0, 0, 1)}, jobs: []expecting{{spec: vrams(2, 18432), user: "ann", run: hours}, {spec: vrams(2, 18432), user: "ann"}}, job: "2",
-			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from the history of 2 jobs"},
+			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from earlier runs of 2 jobs"},
 		{says: "what it may not pass is said under fifo", rules: fifo, cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one}}, job: "2",
-			want: "waits behind job 1, which needs 2 idle GPUs; gpu0 runs job 9, gpu1 is idle; expected to start about 15:00, from the history of 2 jobs"},
-		{says: "a card that is kept is said with for whom", cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one, run: Estimate{9 * hour, 9 * hour, 9 * hour}}}, job: "2",
-			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 jobs"},
+			want: "waits behind job 1, which needs 2 idle GPUs; gpu0 runs job 9, gpu1 is idle; expected to start about 15:00, from earlier runs of 2 jobs"},
+		{says: "a card that is kept is said with for whom", cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one, run: Estimate{Low: 9 * hour, Mid: 9 * hour, High: 9 * hour}}}, job: "2",
+			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from earlier runs of 2 jobs"},
 		{says: "a limit is told, and no time", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}}, job: "1",
 			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
 			want: "ann already runs 1 job; the limit per user is 1 (limits.running_jobs); it starts once its user is below the limit"},
@@ -74,7 +74,7 @@ func TestWaitsInOneLine(t *testing.T) {
 // TestWhyOneGoesFirst: each rule of the order has its words.
 func TestWhyOneGoesFirst(t *testing.T) {
 	const hour = time.Hour
-	hours := Estimate{2 * hour, 2 * hour, 2 * hour}
+	hours := Estimate{Low: 2 * hour, Mid: 2 * hour, High: 2 * hour}
 	base := func(user string, seq int64) Pending {
 		return Pending{User: user, Seq: seq, Since: sundayNoon.Add(-time.Minute), Request: Request{GPUs: 1}, Run: hours}
 	}
@@ -166,7 +166,7 @@ func TestTheStoryOfEachCard(t *testing.T) {
 	cards[3].Health, cards[3].HealthReason = HealthQuarantined, "Xid 79"
 	held := []Held{
 		{Job: "12", User: "bob", Cards: []int{0}, BudgetMiB: []int64{10000}, Started: sundayNoon.Add(-hour), Limit: 3 * hour},
-		{Job: "7", User: "ann", Cards: []int{0, 1}, BudgetMiB: []int64{8000, 8000}, Started: sundayNoon.Add(-2 * hour), Run: Estimate{hour, 3 * hour, 4 * hour}},
+		{Job: "7", User: "ann", Cards: []int{0, 1}, BudgetMiB: []int64{8000, 8000}, Started: sundayNoon.Add(-2 * hour), Run: Estimate{Low: hour, Mid: 3 * hour, High: 4 * hour}},
 		{Job: "x", Cards: []int{1}, Alone: true, Other: true},
 	}
 	s := forecastState(DefaultRules(), cards, held, []expecting{{spec: also(vrams(2, 18432), func(s *job.Spec) { s.Allow = []int{0, 1, 2, 3} }), user: "cay"}})
@@ -204,8 +204,8 @@ func clockOf(t time.Time) string {
 // TestAReservationIsTold: for when, on which cards, and who gives way.
 func TestAReservationIsTold(t *testing.T) {
 	const hour = time.Hour
-	exact := Estimate{2 * hour, 2 * hour, 2 * hour}
-	s := forecastState(DefaultRules(), eight()[:2], []Held{runningFor("9", hour, exact, 0, 0)}, []expecting{{spec: idle(2), user: "ann"}, {spec: idle(1), run: Estimate{9 * hour, 9 * hour, 9 * hour}}})
+	exact := Estimate{Low: 2 * hour, Mid: 2 * hour, High: 2 * hour}
+	s := forecastState(DefaultRules(), eight()[:2], []Held{runningFor("9", hour, exact, 0, 0)}, []expecting{{spec: idle(2), user: "ann"}, {spec: idle(1), run: Estimate{Low: 9 * hour, Mid: 9 * hour, High: 9 * hour}}})
 	story, _ := Tell(s, "1")
 	if k := story.Kept; k == nil || !k.At.Equal(sundayNoon.Add(hour)) || len(k.Cards) != 2 || story.Expected.Mid != k.At || story.OldestSince.IsZero() {
 		t.Errorf("%+v %+v", story.Kept, story.Expected)

@@ -220,7 +220,7 @@ func (r *snapshotReader) cardsOf(request *sched.Request) (ids, allow []int, can 
 
 // less is the rest of an estimate for a job that has run before.
 func less(s sched.Estimate, served time.Duration) sched.Estimate {
-	return sched.Estimate{Low: max(0, s.Low-served), Mid: max(0, s.Mid-served), High: max(0, s.High-served)}
+	return sched.Estimate{Low: max(0, s.Low-served), Mid: max(0, s.Mid-served), High: max(0, s.High-served), Guess: s.Guess}
 }
 
 // usage is each user's usage in ended jobs: the replay adds that of running jobs

@@ -13,7 +13,7 @@ import (
 // contain.
 const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib, submitted_at, started_at, ended_at, command, spec, rest"
 
-const peakSQL = "SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom')"
+const peakSQL = "SELECT max(peak_mib), count(*) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom') AND user = ?"
 
 // Each calls fn with every job in order of submission, and stops at its first
 // error. fn may commit.
@@ -89,13 +89,13 @@ func (s *Store) LastSeq() (int64, error) {
 }
 
 // PeakFor is the highest memory, in MiB on one card, measured for this command
-// in an attempt that finished well or ran out of memory. Others were stopped
-// early and may not have reached their peak.
-func (s *Store) PeakFor(command string) (mib int64, ok bool, err error) {
+// of this user, and in how many attempts. They finished well or ran out of
+// memory: others were stopped early and may not have reached their peak.
+func (s *Store) PeakFor(user, command string) (mib int64, runs int, err error) {
 	var peak sql.NullInt64
-	row := s.lookup.QueryRowContext(context.Background(), peakSQL, hashCommand(command))
-	if err := row.Scan(&peak); err != nil {
-		return 0, false, fmt.Errorf("read peaks: %w", s.classify(err))
+	row := s.lookup.QueryRowContext(context.Background(), peakSQL, hashCommand(command), user)
+	if err := row.Scan(&peak, &runs); err != nil {
+		return 0, 0, fmt.Errorf("read peaks: %w", s.classify(err))
 	}
-	return peak.Int64, peak.Valid, nil
+	return peak.Int64, runs, nil
 }

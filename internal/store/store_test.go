@@ -292,17 +292,18 @@ func TestPeaksOfTheSameCommand(t *testing.T) {
 		words,
 	}})
 	for _, row := range []struct {
-		sentence, command string
-		want              int64
-		ok                bool
+		sentence, user, command string
+		want                    int64
+		runs                    int
 	}{
-		{"the highest of runs that say something", "train", 500, true},
-		{"another command has its own", "other", 700, true},
-		{"words count as they are shown", "echo 'a b'", 42, true},
-		{"a command never measured has none", "new", 0, false},
+		{"the highest of runs that say something", words.User, "train", 500, 2},
+		{"another command has its own", words.User, "other", 700, 1},
+		{"words count as they are shown", words.User, "echo 'a b'", 42, 1},
+		{"a command never measured has none", words.User, "new", 0, 0},
+		{"another user's command is another program", "mallory", "train", 0, 0},
 	} {
-		if got, ok, err := s.PeakFor(row.command); got != row.want || ok != row.ok || err != nil {
-			t.Errorf("%s: %d %v %v", row.sentence, got, ok, err)
+		if got, runs, err := s.PeakFor(row.user, row.command); got != row.want || runs != row.runs || err != nil {
+			t.Errorf("%s: %d %d %v", row.sentence, got, runs, err)
 		}
 	}
 }
@@ -348,11 +349,14 @@ func TestReadsGoOnBesideCommits(t *testing.T) {
 
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	s := openIn(t, t.TempDir())
-	for _, row := range []struct{ query, index string }{
-		{"SELECT * FROM jobs WHERE id = '1'", "sqlite_autoindex_jobs_1"},
-		{peakSQL, "jobs_peak"},
+	for _, row := range []struct {
+		query, index string
+		args         []any
+	}{
+		{"SELECT * FROM jobs WHERE id = ?", "sqlite_autoindex_jobs_1", []any{"1"}},
+		{peakSQL, "jobs_peak", []any{1, "ann"}},
 	} {
-		found, err := s.reader.Query("EXPLAIN QUERY PLAN "+row.query, 1)
+		found, err := s.reader.Query("EXPLAIN QUERY PLAN "+row.query, row.args...)
 		if err != nil {
 			t.Fatal(err)
 		}
