@@ -43,10 +43,15 @@ func (s *Store) Wipe() error {
 	return nil
 }
 
+// rowReader is a connection, or a pool of them.
+type rowReader interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // readCounters finds the highest numbers used, by rows that exist or were
 // deleted.
-func (s *Store) readCounters(ctx context.Context) error {
-	row := s.conn.QueryRowContext(ctx, `SELECT
+func (s *Store) readCounters(ctx context.Context, from rowReader) error {
+	row := from.QueryRowContext(ctx, `SELECT
 		max(coalesce((SELECT max(seq) FROM jobs), 0), coalesce((SELECT value FROM counters WHERE name = ?), 0)),
 		max(coalesce((SELECT max(seq) FROM events), 0), coalesce((SELECT value FROM counters WHERE name = ?), 0))`,
 		counterSeq, counterEvent)

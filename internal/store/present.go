@@ -25,6 +25,9 @@ func (s *Store) Present() error {
 	if s.closed {
 		return errClosed
 	}
+	if s.lock == nil {
+		return errReading // it never was this process's
+	}
 	if isAt(s.lock, filepath.Join(s.dir, lockName)) {
 		_ = s.ballast.refill() // if there is no room yet, the next look tries again
 		return nil

@@ -34,16 +34,9 @@ var migrations = func() []string {
 // migrate brings the file to the last step. An older store is copied first, so
 // that the berth that wrote it can be used again.
 func migrate(ctx context.Context, conn *sql.Conn, path string, steps []string) error {
-	version, tables := 0, 0
-	row := conn.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version")
-	if err := row.Scan(&version, &tables); err != nil {
+	version, tables, err := formatOf(ctx, conn, len(steps))
+	if err != nil || version == len(steps) {
 		return err
-	}
-	if version > len(steps) {
-		return &NewerSchemaError{Found: version, Known: len(steps)}
-	}
-	if version == len(steps) {
-		return nil
 	}
 	if tables > 0 {
 		if err := backUp(ctx, conn, fmt.Sprintf("%s.bak-v%d", path, version)); err != nil {
@@ -56,6 +49,19 @@ func migrate(ctx context.Context, conn *sql.Conn, path string, steps []string) e
 		}
 	}
 	return nil
+}
+
+// formatOf is the format of a store, which must not be a later one, and how many
+// tables it has.
+func formatOf(ctx context.Context, from rowReader, known int) (version, tables int, err error) {
+	row := from.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version")
+	if err := row.Scan(&version, &tables); err != nil {
+		return 0, 0, err
+	}
+	if version > known {
+		return version, tables, &NewerSchemaError{Found: version, Known: known}
+	}
+	return version, tables, nil
 }
 
 func migrateStep(ctx context.Context, conn *sql.Conn, step string, version int) error {

@@ -115,9 +115,23 @@ func (s *Store) start(steps []string) error {
 	if err := migrate(ctx, s.conn, s.path, steps); err != nil {
 		return err
 	}
-	if err := s.readCounters(ctx); err != nil {
+	if err := s.readCounters(ctx, s.conn); err != nil {
 		return err
 	}
+	if err := s.startReading(); err != nil {
+		return err
+	}
+	if s.statements, err = prepare(ctx, s.conn); err != nil {
+		return err
+	}
+	if s.file, err = os.Stat(s.path); err != nil {
+		return err
+	}
+	return syncPath(s.dir) // the directory entry must survive a power cut too
+}
+
+// startReading opens the connections that only read.
+func (s *Store) startReading() (err error) {
 	if s.reader, err = sql.Open("sqlite", s.address(readerCacheKiB, "query_only(1)")); err != nil {
 		return err
 	}
@@ -128,13 +142,7 @@ func (s *Store) start(steps []string) error {
 	}
 	s.lookup.SetMaxOpenConns(maxLookups)
 	s.lookup.SetMaxIdleConns(1)
-	if s.statements, err = prepare(ctx, s.conn); err != nil {
-		return err
-	}
-	if s.file, err = os.Stat(s.path); err != nil {
-		return err
-	}
-	return syncPath(s.dir) // the directory entry must survive a power cut too
+	return nil
 }
 
 // needsCheck decides before anything is opened whether to check the file. A

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"berth/internal/job"
+)
+
+func TestAStoreIsReadBesideItsOwner(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenToRead(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a store that does not exist: %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("reading made %v", entries)
+	}
+	owner := openIn(t, dir)
+	commit(t, owner, Tx{Put: []*job.Job{{ID: "1", Seq: 1, State: job.Queued}}})
+	reader, err := OpenToRead(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	commit(t, owner, Tx{Put: []*job.Job{{ID: "2", Seq: 2, State: job.Queued}}})
+	if got := ids(t, reader); len(got) != 2 {
+		t.Errorf("it reads %v", got)
+	}
+	if err := reader.Commit(Tx{}); err == nil {
+		t.Error("it takes a commit")
+	}
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := Open(dir) // a reader holds no lock
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if got := ids(t, reader); len(got) != 2 {
+		t.Errorf("after its owner: %v", got)
+	}
+}
+
+func TestAStoreOfAnotherFormatIsNotRead(t *testing.T) {
+	dir := t.TempDir()
+	s, err := open(dir, migrations[:len(migrations)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenToRead(dir); !errors.Is(err, ErrOlder) {
+		t.Errorf("an older format: %v", err)
+	}
+}
