@@ -9,7 +9,6 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/job"
-	"berth/internal/reason"
 	"berth/internal/sched"
 	"berth/internal/text"
 )
@@ -36,27 +35,21 @@ type snapshot struct {
 	began   time.Time  // when this berth run did
 }
 
-// waiting is a queued job with the reason it waits and its estimated start.
+// waiting is a queued job with the reason it waits.
 type waiting struct {
 	job    *job.Job
 	reason string
-	story  *reason.Story // nil: it is held, or waits for a time or for other jobs
 }
 
 // board writes status.txt, always as a whole, so that `watch cat` never sees
-// half of it, and status.json beside it for `berth why`.
+// half of it.
 type board struct {
-	path     string
-	render   func(snapshot) []byte
-	last     []byte
-	statusAt time.Time // when status.json was written
-	statusOf string    // ids and states of the jobs in it
+	path   string
+	render func(snapshot) []byte
+	last   []byte
 }
 
 func (b *board) write(s snapshot) error {
-	if err := b.writeStatus(s); err != nil {
-		return err
-	}
 	text := b.render(s)
 	if bytes.Equal(text[bytes.IndexByte(text, '\n'):], b.last) {
 		return nil // only the time has changed

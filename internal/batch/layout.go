@@ -3,14 +3,17 @@ package batch
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"berth/internal/machine"
 	"berth/internal/site"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // layout is where the files of one queue are.
@@ -47,7 +50,7 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err := store.MakeDir(filepath.Join(abs, "jobs"), 0o755); err != nil {
 		return layout{}, fmt.Errorf("make log directory: %w", err)
 	}
-	for _, name := range []string{"jobs", "store", "keep", "sim", "journal.jsonl", "status.txt", "status.json", "berth.log", pointerName} {
+	for _, name := range []string{"jobs", "store", "keep", "sim", "journal.jsonl", "status.txt", "berth.log", pointerName} {
 		if err := site.OwnEntry(filepath.Join(abs, name)); err != nil {
 			return layout{}, fmt.Errorf("log directory %w", err)
 		}
@@ -74,6 +77,75 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 		return layout{}, fmt.Errorf("write pointer to the state directory: %w", err)
 	}
 	return l, nil
+}
+
+// Place is where a queue is, for those who ask about it.
+type Place struct {
+	LogDir   string // absolute
+	StateDir string
+	JobsDir  string
+}
+
+func (l layout) place() Place {
+	return Place{LogDir: l.logDir, StateDir: l.state, JobsDir: l.jobsDir()}
+}
+
+// DefaultLogDir is the log directory of a berth run in its working directory.
+const DefaultLogDir = "berth_logs"
+
+// Find is the queue of a log directory that a berth run made. It changes nothing
+// there. Only the user's own is found: others could have others' answers, or
+// links to any file, in it.
+func Find(logDir string) (Place, error) { return find(logDir, site.OnNetwork) }
+
+func find(logDir string, network func(path string) (bool, error)) (Place, error) {
+	abs, err := filepath.Abs(logDir)
+	if err != nil {
+		return Place{}, fmt.Errorf("log directory %s: %w", logDir, err)
+	}
+	if err := site.OwnPlace(abs); err != nil {
+		return Place{}, fmt.Errorf("log directory %w", err)
+	}
+	l := layout{logDir: abs, state: abs}
+	for _, name := range []string{pointerName, "store"} {
+		if err := site.OwnEntry(filepath.Join(abs, name)); err != nil {
+			return Place{}, fmt.Errorf("log directory %w", err)
+		}
+	}
+	remote, err := network(abs)
+	if err != nil {
+		return Place{}, fmt.Errorf("look at the file system of %s: %w", abs, err)
+	}
+	if remote {
+		pointer, err := os.ReadFile(filepath.Join(abs, pointerName))
+		if err != nil {
+			return Place{}, fmt.Errorf("%s: %w", logDir, errNoRun)
+		}
+		if l.state, err = pointsTo(string(pointer)); err != nil {
+			return Place{}, fmt.Errorf("the queue of %s %w", logDir, err)
+		}
+		if err := site.OwnPlace(l.state); err != nil {
+			return Place{}, fmt.Errorf("state directory %w", err)
+		}
+	}
+	if _, err := os.Stat(store.Path(machine.StoreDir(l.state))); err != nil {
+		return Place{}, fmt.Errorf("%s: %w", logDir, errNoRun)
+	}
+	return l.place(), nil
+}
+
+var errNoRun = errors.New("expected the log directory of a berth run, found no queue in it")
+
+// pointsTo is the state directory that a pointer names, on this machine.
+func pointsTo(pointer string) (state string, err error) {
+	host, state, _ := strings.Cut(strings.TrimSuffix(pointer, "\n"), ":")
+	if here, _ := os.Hostname(); host != here {
+		return "", fmt.Errorf("is on the machine %s", text.Line(host))
+	}
+	if !filepath.IsAbs(state) {
+		return "", fmt.Errorf("is at %q, which is not a path", state)
+	}
+	return state, nil
 }
 
 // maxDirBytes bounds the path of a queue: SQLite opens no file whose path is

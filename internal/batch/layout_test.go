@@ -174,3 +174,38 @@ func TestSetAside(t *testing.T) {
 		}
 	})
 }
+
+func TestTheQueueOfALogDirectoryIsFound(t *testing.T) {
+	queue := func(logs, home string, remote bool) layout {
+		l, err := openLayout(logs, home, isNetwork(remote))
+		testkit.Must(t, err)
+		testkit.Must(t, os.MkdirAll(machine.StoreDir(l.state), 0o700))
+		testkit.Write(t, store.Path(machine.StoreDir(l.state)), "")
+		return l
+	}
+	dir := t.TempDir()
+	local, far := queue(dir+"/local", "/nowhere", false), queue(dir+"/far", dir+"/state", true)
+	for _, l := range []layout{local, far} {
+		if found, err := find(l.logDir, isNetwork(l != local)); err != nil || found != l.place() {
+			t.Errorf("%s: found %+v, %v", l.logDir, found, err)
+		}
+	}
+	// A directory that moved from a network to a local disk is itself the queue.
+	if _, err := find(far.logDir, isNetwork(false)); !errors.Is(err, errNoRun) {
+		t.Errorf("a stale pointer is followed: %v", err)
+	}
+	testkit.Write(t, far.logDir+"/"+pointerName, "elsewhere:"+far.state+"\n")
+	if _, err := find(far.logDir, isNetwork(true)); err == nil || !strings.Contains(err.Error(), "is on the machine elsewhere") {
+		t.Errorf("a queue of another machine: %v", err)
+	}
+	testkit.Must(t, os.Mkdir(dir+"/empty", 0o755))
+	if _, err := find(dir+"/empty", isNetwork(false)); !errors.Is(err, errNoRun) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if os.Getuid() == 0 {
+		testkit.Must(t, os.Chown(local.logDir, 12345, 12345))
+		if _, err := find(local.logDir, isNetwork(false)); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+			t.Errorf("a queue of another user: %v", err)
+		}
+	}
+}

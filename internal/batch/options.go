@@ -5,7 +5,9 @@ import (
 	"os"
 	"time"
 
+	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/machine"
 	"berth/internal/sched"
 )
 
@@ -30,6 +32,10 @@ type Options struct {
 	LogLevel    string
 	AsGpusched  bool // speak as gpusched does, and name logs as it does
 
+	// Serve lets other processes ask about the queue while it runs: publish gets
+	// every event, and done is called when the engine has ended. Nil: nobody may.
+	Serve func(Door) (publish func([]job.Event), done func(), err error)
+
 	// AcceptEmptyStore continues with an empty store although an earlier run left
 	// jobs running.
 	AcceptEmptyStore bool
@@ -45,6 +51,13 @@ type Options struct {
 	Signals  <-chan os.Signal
 	Env      []string
 	Dir      string // the caller's working directory
+}
+
+// Door is what others may ask about a running queue.
+type Door struct {
+	Place
+	Machine *machine.Machine
+	Engine  *engine.Engine
 }
 
 // defaults are the settings of a line without a block.

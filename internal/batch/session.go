@@ -43,6 +43,7 @@ type session struct {
 	store   *store.Store // the machine's
 	log     *slog.Logger // likewise
 	engine  *engine.Engine
+	tell    func([]job.Event) // passes events on to others who ask; nil: nobody can
 	cards   []int
 	lastSeq int64
 
@@ -86,6 +87,7 @@ func Run(ctx context.Context, opt Options) (int, error) {
 func (s *session) loop(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer s.openDoor()()
 	go s.watch(ctx)
 	go s.listen(ctx)
 	if s.screen.live {
@@ -96,6 +98,20 @@ func (s *session) loop(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// openDoor lets other processes ask about the queue. The run goes on without.
+func (s *session) openDoor() (done func()) {
+	if s.opt.Serve == nil {
+		return func() {}
+	}
+	tell, done, err := s.opt.Serve(Door{Place: s.layout.place(), Machine: s.machine, Engine: s.engine})
+	if err != nil {
+		s.warn(fmt.Sprintf("berth list and berth logs cannot reach this run: %v", err))
+		return func() {}
+	}
+	s.tell = tell
+	return done
 }
 
 // watch looks at the jobs file once a poll, and updates the board: with nothing
@@ -142,6 +158,9 @@ func (s *session) animate(ctx context.Context) {
 // publish receives all events, in order, once they are durable.
 func (s *session) publish(events []job.Event) {
 	s.changed = true
+	if s.tell != nil {
+		s.tell(events)
+	}
 	var lines []string
 	for _, ev := range events {
 		s.queue.follow(ev)
@@ -269,7 +288,7 @@ func (s *session) waiting(t *engine.Turn, most int) []waiting {
 		list[i] = waiting{job: j}
 		if story := stories[i]; story.ID != "" && !t.Stopping() {
 			story.WasPreempted(j.PreemptedFor)
-			list[i].reason, list[i].story = story.String(), &story
+			list[i].reason = story.String()
 		} else {
 			list[i].reason = t.Why(j.ID)
 		}

@@ -87,7 +87,7 @@ func (a *action) command(short, long, example string) *cobra.Command {
 			return a.run(ctx, s, args)
 		}),
 	}
-	daemonFlags(cmd)
+	actFlags(cmd)
 	a.registerOwn(cmd)
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON array with the result for each job")
 	return cmd

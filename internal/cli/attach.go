@@ -57,7 +57,7 @@ answers; 2 bad usage; 130 interrupted.`,
 			return sayState(ctx, s, id)
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	return cmd
 }
 

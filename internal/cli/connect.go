@@ -21,7 +21,8 @@ import (
 
 // target is the daemon that a verb talks to.
 type target struct {
-	host     *remote // a daemon on another machine; nil: this one, at the socket
+	host     *remote    // a daemon on another machine; nil: this one, at the socket
+	run      *runTarget // a berth run instead of a daemon; nil: a daemon
 	socket   string
 	explicit bool // named by the user
 	stateDir string
@@ -139,6 +140,10 @@ func openSession(cmd *cobra.Command) (*session, error) {
 		noColour = f.Value.String() == "true"
 	}
 	s := &session{screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr()}
+	ctx := context.Background()
+	if run, err := namedRun(ctx, cmd); run != nil || err != nil {
+		return s.at(run), err
+	}
 	host, err := hostFor(cmd, socket, os.Getenv)
 	if err != nil {
 		return nil, err
@@ -153,9 +158,25 @@ func openSession(cmd *cobra.Command) (*session, error) {
 	if s.target, err = findDaemon(socket, os.Getenv, sharedPlaces(), systemService); err != nil {
 		return nil, err
 	}
+	run, err := s.runHere(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	if run != nil {
+		return s.at(run), nil
+	}
 	s.client = api.Dial(s.target.socket)
 	s.client.OnSilence = s.silence
 	return s, nil
+}
+
+// at makes it a session with a berth run.
+func (s *session) at(run *runTarget) *session {
+	if run != nil {
+		s.target, s.client = target{run: run}, run.dial()
+		s.client.OnSilence = s.silence
+	}
+	return s
 }
 
 // compareVersions mentions a daemon of another version. On a daemon that its

@@ -42,7 +42,7 @@ daemon; 2 bad usage; 130 interrupted.`,
 	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash())
 	})
-	daemonFlags(cmd)
+	actFlags(cmd)
 	o.registerChanges(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the changed job as a JSON object")
 	return cmd

@@ -39,7 +39,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 			return o.run(ctx, s)
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also list the processes on each GPU")

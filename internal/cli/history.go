@@ -39,7 +39,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 			return o.run(ctx, s, args, time.Now())
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	o.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "", "only jobs that ended since then: 2h (ago), 7d, 2026-03-01")

@@ -55,7 +55,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 			return o.run(ctx, s, args)
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
@@ -76,7 +76,7 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
-	q := api.Query{Select: sel, Over: o.all || namesEnded(o.states), Reasons: true, Idle: o.idle}
+	q := api.Query{Select: sel, Over: o.all || s.ended() || namesEnded(o.states), Reasons: true, Idle: o.idle}
 	switch {
 	case o.json:
 		q.Limit = max(o.limit, 0)

@@ -51,7 +51,7 @@ interrupted.`,
 			return o.run(ctx, s, args[0])
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "follow the output until the job ends")
 	flags.IntVarP(&o.lines, "lines", "n", 0, "show only this many lines from the end (default all)")

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/batch"
+	"berth/internal/daemon"
+	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/text"
@@ -84,7 +86,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.opt.AcceptEmptyStore, "accept-empty-store", false, "continue although the store is empty and jobs of an earlier run still run")
 	flags.StringVar(&f.format, "format", "", "format of the jobs file: lines or csv (default by its name: *.csv is csv)")
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
-	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "directory for logs, journal, status board and state")
+	flags.StringVar(&f.opt.LogDir, "log-dir", batch.DefaultLogDir, "directory for logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
 	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
 	_ = flags.MarkHidden("as-gpusched") // for the front end of that name
@@ -140,6 +142,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
 	f.opt.Width = func() int { columns, _ := terminalSize(out); return columns }
 	f.opt.Height = func() int { _, rows := terminalSize(out); return rows }
+	f.opt.Serve = f.serve
 	code, err := batch.Run(context.Background(), f.opt)
 	if err != nil {
 		return err
@@ -148,4 +151,12 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return status(code)
 	}
 	return nil
+}
+
+// serve answers other berth commands about the run.
+func (f *runFlags) serve(d batch.Door) (func([]job.Event), func(), error) {
+	q := runQueue(d.Place)
+	q.Machine, q.Engine = d.Machine, d.Engine
+	q.Override = func(c *daemon.Config) { c.Rules, c.Poll, c.Tolerance = f.opt.Rules, f.opt.Poll, f.opt.Tolerance }
+	return daemon.ServeRun(q)
 }

@@ -40,7 +40,7 @@ Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.
 			return showJob(s.screen, detail, time.Now())
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as a JSON object")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd

@@ -35,7 +35,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 			return o.run(ctx, s, time.Now())
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "7d", "start of the period: 24h (ago), 30d, 2026-03-01")
 	flags.StringVar(&o.until, "until", "", "end of the period (default now)")

@@ -24,6 +24,10 @@ type promise struct {
 // here; to see why a story is there, look for its name.
 var promises = append([]promise{
 	// How it is called.
+	{"list, show, logs, why, wait, history and cancel know the jobs of a berth run, and never mistake them for a daemon's", `
+		run-other-commands-see-its-jobs
+		run-why-explains-jobs-of-a-run
+		run-beside-a-daemon-nothing-is-mistaken`},
 	{"help ends with an example and the exit statuses", "cli-help-ends-with-an-example-and-the-exit-statuses"},
 	{"Tab completes verbs, flags, their values, and jobs", "cli-completion-offers-jobs-and-values"},
 	{"help shows the pages of the documentation", "cli-help-shows-pages-of-the-documentation"},
@@ -166,7 +170,6 @@ var promises = append([]promise{
 		out-colour-and-redrawing-only-on-a-terminal`},
 	{"status.txt is a board: ▶ · ↻ ✓ ✗", `
 		out-the-board-marks-how-each-job-stands
-		out-why-of-a-run-is-read-from-its-board
 		out-the-board-follows-within-a-poll`},
 	{"journal.jsonl is an append-only event log", `
 		out-the-journal-is-appended-to-and-has-everything

@@ -48,7 +48,7 @@ no daemon answers; 2 bad usage; 130 interrupted.`,
 			return o.run(ctx, s, args)
 		}),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	o.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.any, "any", false, "return when the first job ends")

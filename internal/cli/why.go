@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -11,15 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/batch"
 	"berth/internal/jobfile"
-	"berth/internal/problem"
 	"berth/internal/text"
 )
 
 type whyFlags struct {
 	verbose, json bool
-	logDir        string
 }
 
 func newWhy() *cobra.Command {
@@ -36,18 +32,12 @@ Exit status: 0 explained; 1 no such job, or no daemon; 2 bad usage; 130
 interrupted.`,
 		Args:              someJobs,
 		ValidArgsFunction: completeEndedToo,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.logDir != "" {
-				return failed(whyOnBoard(cmd, o, args), target{})
-			}
-			return verb(o.run)(cmd, args)
-		},
+		RunE:              verb(o.run),
 	}
-	daemonFlags(cmd)
+	queueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "everything: each GPU, the jobs on it, and which jobs go first")
 	flags.BoolVar(&o.json, "json", false, "print a JSON object with text, position, expected and more; an array for several jobs")
-	flags.StringVar(&o.logDir, "log-dir", "", "read the status board of a berth run instead of asking the daemon")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
@@ -94,31 +84,6 @@ func eachOf(words []string) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// whyOnBoard explains jobs from the status board of a berth run.
-func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
-	told, err := batch.ReadStatus(o.logDir)
-	if err != nil {
-		return problem.Newf(problem.Unable, "give the log directory of a berth run, usually --log-dir berth_logs", "%w", err)
-	}
-	stories := make([]api.Why, 0, len(args))
-	for _, word := range args {
-		j, found := told.Find(word)
-		if !found {
-			return problem.Newf(problem.Unable, "the board has the running jobs, the first waiting ones and the last to end; see "+o.logDir+"/status.txt",
-				"no job %s on the status board of %s", word, o.logDir)
-		}
-		stories = append(stories, whyTold(j, told.At))
-	}
-	s := newScreen(cmd.OutOrStdout(), cmd.Flag("no-color").Value.String() == "true", os.Getenv)
-	return o.tell(s, stories, time.Now())
-}
-
-// whyTold turns the board's entry for a job into the daemon's form.
-func whyTold(j batch.StatusJob, at time.Time) api.Why {
-	said := "from the status board of " + at.Local().Format(time.TimeOnly)
-	return api.Why{Story: j.Story, State: j.State, Notes: []string{said}}
 }
 
 func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {

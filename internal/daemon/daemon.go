@@ -82,6 +82,7 @@ type Daemon struct {
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
 
 	ended     chan struct{} // closed when the engine's loop ends
+	still     *sync.Mutex   // there is no loop: who holds this may use the engine; nil: there is one
 	gone      error         // why its store is not its own any more; only for the engine's goroutine
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns
@@ -118,6 +119,12 @@ const (
 // do runs f in the engine's goroutine and waits for it. If the caller goes away
 // first, f does not run.
 func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
+	if d.still != nil {
+		d.still.Lock()
+		defer d.still.Unlock()
+		d.engine.Outside(time.Now(), f)
+		return nil
+	}
 	var state atomic.Int32
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)

@@ -151,7 +151,7 @@ func noLog(ctx context.Context, id, path string, err error) error {
 // awaitOwnLog waits until a log named after the job id alone is this job's:
 // before the job starts, it may be another queue's.
 func (r *logReader) awaitOwnLog(j *job.Job) {
-	if !engine.LogAlone(&j.Spec) {
+	if !engine.LogAlone(&j.Spec) || r.d.still != nil {
 		return
 	}
 	for !r.over && !r.d.machine.Runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {

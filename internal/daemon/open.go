@@ -380,9 +380,9 @@ func (d *Daemon) close() {
 	}
 }
 
-// note records who did what in the audit log.
+// note records who did what in the audit log; a berth run has none.
 func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string, err error) {
-	if err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
+	if d.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
 		return
 	}
 	via := "socket"

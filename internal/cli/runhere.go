@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/batch"
+	"berth/internal/daemon"
+	"berth/internal/problem"
+)
+
+// actsKey marks a verb that changes jobs.
+const actsKey = "acts"
+
+// queueFlags are the flags of a verb that also knows the jobs of a berth run.
+func queueFlags(cmd *cobra.Command) {
+	daemonFlags(cmd)
+	cmd.Flags().String("log-dir", "", "ask the berth run with this log directory; - for the daemon")
+}
+
+// actFlags are queueFlags for a verb that changes jobs.
+func actFlags(cmd *cobra.Command) {
+	queueFlags(cmd)
+	cmd.Annotations = map[string]string{actsKey: "yes"}
+}
+
+// runTarget is a berth run that a verb talks to.
+type runTarget struct {
+	batch.Place
+	live bool // its process answers
+}
+
+// namedRun is the berth run of --log-dir; nil: none was named.
+func namedRun(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
+	flag := cmd.Flag("log-dir")
+	if flag == nil || !flag.Changed || flag.Value.String() == daemonInstead {
+		return nil, nil
+	}
+	dir := flag.Value.String()
+	for _, other := range []string{"socket", "host"} {
+		if f := cmd.Flag(other); f != nil && f.Changed {
+			return nil, problem.Newf(problem.Invalid, "leave one of them out", "expected --log-dir or --%s, found both", other)
+		}
+	}
+	if dir == "" { // --log-dir "$UNSET" must not cancel jobs of the daemon
+		return nil, problem.Newf(problem.Invalid, "--log-dir "+batch.DefaultLogDir, "expected a directory after --log-dir, found nothing")
+	}
+	place, err := batch.Find(dir)
+	if err != nil {
+		return nil, problem.Newf(problem.Unable, "give the log directory of a berth run, usually --log-dir "+batch.DefaultLogDir, "%w", err)
+	}
+	return openRunTarget(ctx, place), nil
+}
+
+// daemonInstead is the log directory that means the daemon.
+const daemonInstead = "-"
+
+// runHere is the berth run of this directory, if no daemon was named and none
+// exists. If there are both, a verb that only looks asks the daemon and
+// mentions a run that goes on; one that changes jobs is refused, because an id
+// may mean a job of either.
+func (s *session) runHere(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
+	if flag := cmd.Flag("log-dir"); flag == nil || flag.Changed || s.target.explicit {
+		return nil, nil
+	}
+	place, err := batch.Find(batch.DefaultLogDir)
+	if err != nil {
+		return nil, nil //nolint:nilerr // there is none here
+	}
+	run := openRunTarget(ctx, place)
+	switch {
+	case !s.target.used():
+		return run, nil
+	case !run.live:
+		return nil, nil
+	case cmd.Annotations[actsKey] != "":
+		return nil, problem.Newf(problem.Invalid, "add --log-dir "+batch.DefaultLogDir+" for the run, or --log-dir - for the daemon",
+			"a daemon and a berth run in this directory both have jobs; say which is meant")
+	}
+	s.advise("a berth run works in this directory too; --log-dir %s shows its jobs", batch.DefaultLogDir)
+	return nil, nil
+}
+
+// used reports whether there is a daemon here, or was one.
+func (t target) used() bool { return !t.private || exists(t.socket) || t.hasState() }
+
+func openRunTarget(ctx context.Context, p batch.Place) *runTarget {
+	return &runTarget{Place: p, live: api.Listening(ctx, daemon.RunSocket(p.StateDir))}
+}
+
+// dial makes a client for the run: its process, or its store once it has ended.
+func (r *runTarget) dial() *api.Client {
+	return api.DialQueue(daemon.RunSocket(r.StateDir), func() (*api.Server, func(), error) {
+		return daemon.ReadRun(runQueue(r.Place))
+	})
+}
+
+func runQueue(p batch.Place) daemon.RunQueue {
+	return daemon.RunQueue{LogDir: relative(p.LogDir), StateDir: p.StateDir, JobsDir: p.JobsDir, Version: Version, Env: os.Environ()}
+}
+
+// relative is a path as seen from here, if it is below.
+func relative(path string) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+// ended reports whether the verb reads a berth run that has ended.
+func (s *session) ended() bool { return s.target.run != nil && !s.target.run.live }

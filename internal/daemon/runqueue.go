@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/fair"
+	"berth/internal/job"
+	"berth/internal/machine"
+	"berth/internal/problem"
+	"berth/internal/site"
+	"berth/internal/store"
+)
+
+// RunQueue is the queue of a berth run: what its process shows of itself, or
+// what is left of it.
+type RunQueue struct {
+	LogDir   string // as its user knows it
+	StateDir string
+	JobsDir  string
+	Version  string
+	Env      []string
+	Override func(*Config) // the rules of the run
+
+	Machine *machine.Machine
+	Engine  *engine.Engine
+}
+
+// RunSocket is where a berth run listens.
+func RunSocket(stateDir string) string { return filepath.Join(stateDir, "berth.sock") }
+
+// ServeRun answers requests about a running berth run at a socket that only its
+// user can reach. publish must be called with every event, and done once the
+// engine's loop has ended.
+func ServeRun(q RunQueue) (publish func([]job.Event), done func(), err error) {
+	d := q.daemon()
+	server := api.NewServer(api.ServerOptions{Backend: runQueue{d: d, logDir: q.LogDir}, Log: d.log, Version: q.Version, Gate: d.gate})
+	l, err := api.Listen(RunSocket(q.StateDir), 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.wait.Go(func() {
+		if err := server.ServeUnix(l); err != nil {
+			d.log.Error("serve", "err", err)
+		}
+	})
+	return d.hub.publish, func() {
+		close(d.ended)
+		d.hub.close()
+		bounded, cancel := context.WithTimeout(context.Background(), shutdownTime)
+		defer cancel()
+		if err := server.Shutdown(bounded); err != nil {
+			d.log.Warn("shut down", "err", err)
+		}
+		d.wait.Wait()
+	}, nil
+}
+
+// ReadRun answers requests about a berth run that has ended, from its store. The
+// caller serves one connection, and calls done after it.
+func ReadRun(q RunQueue) (server *api.Server, done func(), err error) {
+	launcher := engine.Launcher{JobsDir: q.JobsDir, Home: lookup(q.Env, "HOME")}
+	cfg := DefaultConfig(false)
+	m, e, err := machine.OpenToRead(q.StateDir, engine.Config{Rules: cfg.Rules, Poll: cfg.Poll, Tolerance: cfg.Tolerance}, launcher)
+	if err != nil {
+		return nil, nil, notReadable(q.LogDir, err)
+	}
+	q.Machine, q.Engine = m, e
+	d := q.daemon()
+	d.still = &sync.Mutex{}
+	return api.NewServer(api.ServerOptions{Backend: runQueue{d: d, logDir: q.LogDir}, Version: q.Version, Gate: d.gate}), m.Close, nil
+}
+
+func notReadable(logDir string, err error) error {
+	if _, newer := errors.AsType[*store.NewerSchemaError](err); newer || errors.Is(err, store.ErrOlder) {
+		return problem.Newf(problem.Unable, "run the same berth run command again, or use the berth that wrote it", "the jobs of %s cannot be read: %w", logDir, err)
+	}
+	return problem.Newf(problem.Unable, "", "the jobs of %s cannot be read: %w", logDir, err)
+}
+
+// daemon is a private daemon around the queue, without a config file, an audit
+// log or a port.
+func (q *RunQueue) daemon() *Daemon {
+	d := &Daemon{
+		opt: Options{Places: site.Places{StateDir: q.StateDir, Socket: RunSocket(q.StateDir)}, Version: q.Version, Env: q.Env},
+		uid: os.Getuid(), started: time.Now(), hub: newHub(), ended: make(chan struct{}),
+		gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
+		machine: q.Machine, store: q.Machine.Store, log: q.Machine.Log, engine: q.Engine, users: site.NewUsers(userTTL),
+	}
+	cfg := DefaultConfig(false)
+	if q.Override != nil {
+		q.Override(&cfg)
+	}
+	d.cfg.Store(&cfg)
+	return d
+}
+
+// runQueue is the backend for a berth run. It reads as a daemon does, and
+// cancels; the jobs file decides the rest.
+type runQueue struct {
+	d      *Daemon
+	logDir string
+}
+
+// fileDecides refuses what the jobs file is for.
+func fileDecides(what, instead string) error {
+	return problem.Newf(problem.Refused, instead, "berth %s does not change jobs of a berth run: its jobs file decides", what)
+}
+
+// onlyDaemon refuses what only a daemon has.
+func onlyDaemon(what string) error {
+	return problem.Newf(problem.Refused, "--log-dir - asks the daemon", "berth %s needs a daemon, and this is a berth run", what)
+}
+
+// over refuses what needs a process that works on the queue.
+func (q runQueue) over() error {
+	if q.d.still == nil {
+		return nil
+	}
+	return problem.Newf(problem.Unable, "the same berth run command continues it", "no berth run is working on %s", q.logDir)
+}
+
+func (q runQueue) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
+	if p.Secret != "" {
+		return api.Caller{}, onlyDaemon("token")
+	}
+	return q.d.Identify(ctx, p)
+}
+
+func (q runQueue) Status(ctx context.Context, c api.Caller) (api.Status, error) {
+	if err := q.over(); err != nil {
+		return api.Status{}, err
+	}
+	return q.d.Status(ctx, c)
+}
+
+func (q runQueue) Jobs(ctx context.Context, c api.Caller, query api.Query) (api.JobPage, error) {
+	return q.d.Jobs(ctx, c, query)
+}
+
+func (q runQueue) Job(ctx context.Context, c api.Caller, id string) (api.Detail, error) {
+	return q.d.Job(ctx, c, id)
+}
+
+func (q runQueue) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
+	why, err := q.d.Why(ctx, c, id)
+	if over := q.over(); err == nil && over != nil && why.State == string(job.Queued) {
+		why.Text = over.Error()
+	}
+	return why, err
+}
+
+func (q runQueue) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
+	switch r.Action {
+	case api.ActHold, api.ActRelease:
+		return api.ActReply{}, fileDecides(r.Action, "put # before the job's line in the jobs file, or remove it again")
+	case api.ActRequeue:
+		return api.ActReply{}, fileDecides(r.Action, "berth run --retry-failed runs failed jobs again")
+	}
+	if err := q.over(); err != nil {
+		return api.ActReply{}, err
+	}
+	return q.d.Act(ctx, c, r)
+}
+
+func (q runQueue) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
+	over := q.over()
+	if over != nil {
+		r.TimeoutS = time.Millisecond.Seconds()
+	}
+	reply, err := q.d.Wait(ctx, c, r)
+	if err == nil && over != nil && !reply.Done {
+		err = over // nothing would ever happen
+	}
+	return reply, err
+}
+
+func (q runQueue) Log(ctx context.Context, c api.Caller, query api.LogQuery) (api.LogStream, error) {
+	if over := q.over(); over != nil && query.Follow {
+		j, err := q.d.find(ctx, c, query.ID)
+		if err != nil {
+			return api.LogStream{}, err
+		}
+		if !j.State.Terminal() {
+			return api.LogStream{}, over // its end would not be noticed
+		}
+	}
+	return q.d.Log(ctx, c, query)
+}
+
+func (q runQueue) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
+	if err := q.over(); err != nil {
+		return nil, err
+	}
+	return q.d.Attach(ctx, c, id)
+}
+
+func (q runQueue) Events(ctx context.Context, c api.Caller, query api.EventQuery, send func(api.Event) error) error {
+	if err := q.over(); err != nil {
+		return err
+	}
+	return q.d.Events(ctx, c, query, send)
+}
+
+func (q runQueue) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
+	if err := q.over(); err != nil {
+		return nil, err
+	}
+	return q.d.GPUs(ctx, c)
+}
+
+func (q runQueue) CardHistory(ctx context.Context, c api.Caller, query api.CardQuery) ([]api.CardEvent, error) {
+	return q.d.CardHistory(ctx, c, query)
+}
+
+func (q runQueue) Stats(ctx context.Context, c api.Caller, query api.StatsQuery) (api.Stats, error) {
+	return q.d.Stats(ctx, c, query)
+}
+
+func (q runQueue) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
+	return q.d.Strays(ctx, c)
+}
+
+func (q runQueue) Snapshot(ctx context.Context, c api.Caller) (json.RawMessage, error) {
+	return q.d.Snapshot(ctx, c)
+}
+
+func (runQueue) Submit(context.Context, api.Caller, api.SubmitRequest) (api.SubmitReply, error) {
+	return api.SubmitReply{}, fileDecides("submit", "add a line to the jobs file")
+}
+
+func (runQueue) Edit(context.Context, api.Caller, string, api.EditRequest) (api.Detail, error) {
+	return api.Detail{}, fileDecides("edit", "edit the job's line in the jobs file")
+}
+
+func (runQueue) Adopt(context.Context, api.Caller, api.AdoptRequest) (api.Detail, error) {
+	return api.Detail{}, onlyDaemon("adopt")
+}
+
+func (runQueue) AdoptStrays(context.Context, api.Caller, api.AdoptStraysRequest) ([]api.AdoptedStray, error) {
+	return nil, onlyDaemon("adopt")
+}
+
+func (runQueue) PauseGPU(context.Context, api.Caller, int, bool) (api.GPU, error) {
+	return api.GPU{}, onlyDaemon("gpu pause")
+}
+
+func (runQueue) SetHealth(context.Context, api.Caller, int, api.HealthRequest) (api.GPU, error) {
+	return api.GPU{}, onlyDaemon("gpu health")
+}
+
+func (runQueue) ReleaseGPUs(context.Context, api.Caller, api.ReleaseRequest) (api.Released, error) {
+	return api.Released{}, onlyDaemon("gpu release")
+}
+
+func (runQueue) Backup(context.Context, api.Caller, io.Writer) error { return onlyDaemon("backup") }
+
+func (runQueue) Reload(context.Context, api.Caller, api.ReloadRequest) (api.Reloaded, error) {
+	return api.Reloaded{}, onlyDaemon("config reload")
+}
+
+func (runQueue) NewToken(context.Context, api.Caller, api.TokenRequest) (api.Token, error) {
+	return api.Token{}, onlyDaemon("token")
+}
+
+func (runQueue) Tokens(context.Context, api.Caller) ([]api.Token, error) {
+	return nil, onlyDaemon("token")
+}
+
+func (runQueue) RevokeToken(context.Context, api.Caller, string) error { return onlyDaemon("token") }

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/store"
+)
+
+// OpenToRead opens a queue that no berth works on, for reading: its store, and
+// an engine that knows the unfinished jobs as the store has them. That engine
+// has no cards and no supervisors, and its loop must not run.
+func OpenToRead(stateDir string, cfg engine.Config, l engine.Launcher) (*Machine, *engine.Engine, error) {
+	s, err := store.OpenToRead(StoreDir(stateDir))
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &Machine{Store: s, Log: slog.New(slog.DiscardHandler), Source: nothing{}, Launcher: &l}
+	m.opened = append(m.opened, s)
+	e, err := m.still(cfg, stateDir)
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return m, e, nil
+}
+
+func (m *Machine) still(cfg engine.Config, stateDir string) (*engine.Engine, error) {
+	last, err := m.Store.LastSeq()
+	if err != nil {
+		return nil, err
+	}
+	found, err := run.Living(KeepDir(stateDir))
+	if err != nil {
+		return nil, err
+	}
+	var live []*job.Job
+	if err := m.Store.EachLive(func(j *job.Job) error { live = append(live, j); return nil }); err != nil {
+		return nil, err
+	}
+	cfg.Order, cfg.LogPath, cfg.Log = m.Launcher.Order, m.Launcher.LogPath, m.Log
+	e := engine.New(cfg, m.Store, nothing{}, nothing{}, nothing{}, nothing{}, last)
+	e.Outside(time.Now(), func(t *engine.Turn) { t.Restore(live, found) })
+	return e, nil
+}
+
+// nothing replaces cards, supervisors and ledger where nothing runs.
+type nothing struct{}
+
+var errStill = errors.New("no berth works on this queue")
+
+func (nothing) Name() string                                { return "none" }
+func (nothing) Sample(context.Context) (gpu.Sample, error)  { return gpu.Sample{}, errStill }
+func (nothing) Cheap() bool                                 { return false }
+func (nothing) Close() error                                { return nil }
+func (nothing) Lease() (string, error)                      { return "", errStill }
+func (nothing) Release(string)                              {}
+func (nothing) Go(string, keep.Order) error                 { return errStill }
+func (nothing) Stop(string, job.Stop, time.Duration) error  { return errStill }
+func (nothing) Warn(string, string) error                   { return errStill }
+func (nothing) Ack(string)                                  {}
+func (nothing) Lose(string, string, int)                    {}
+func (nothing) Identity(string) (run.Identity, bool)        { return run.Identity{}, false }
+func (nothing) Lock(context.Context) error                  { return errStill }
+func (nothing) Unlock()                                     {}
+func (nothing) Others() ([]gpu.Entry, error)                { return nil, nil }
+func (nothing) Publish([]gpu.Entry) error                   { return errStill }
+func (nothing) Notes() []string                             { return nil }
+func (nothing) Set([]run.Holder)                            {}
+func (nothing) Owner(int) (key string, ok bool, known bool) { return "", false, false }
+func (nothing) Local(int) (key string, ok bool)             { return "", false }
