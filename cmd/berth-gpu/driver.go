@@ -57,6 +57,8 @@ func failed(ret nvml.Return) error {
 	return errors.New(ret.Error())
 }
 
+var errNoLibrary = errors.New("cannot load libnvidia-ml.so.1: the NVIDIA driver is missing, or not in the library path")
+
 // start initialises NVML. Nothing else may be called before it has succeeded.
 func (d *driver) start() error {
 	d.page.system()
@@ -64,7 +66,7 @@ func (d *driver) start() error {
 	switch ret := d.nvml.Init(); ret {
 	case nvml.SUCCESS:
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return errors.New("start NVML: cannot load libnvidia-ml.so.1: the NVIDIA driver is missing, or not in the library path")
+		return fmt.Errorf("start NVML: %w", errNoLibrary)
 	default:
 		return fmt.Errorf("start NVML: %w", failed(ret))
 	}

@@ -136,7 +136,7 @@ func (s *server) answer(line request) (reply gpu.HelperReply, status int) {
 	reply.ID = ask.ID
 	if !s.started {
 		if err := s.driver.start(); err != nil {
-			reply.Error = err.Error()
+			reply.Error, reply.NoLib = err.Error(), errors.Is(err, errNoLibrary)
 			return reply, exitNoNVML
 		}
 		s.started = true

@@ -19,6 +19,7 @@ import (
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // open prepares a session. It finds all mistakes in the user's input before
@@ -79,9 +80,12 @@ func (s *session) openMachine(ctx context.Context) error {
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
 		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
 		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},
-		Choose: func(_ *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
-			if err != nil {
+		Choose: func(m *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
+			switch {
+			case err != nil:
 				return nil, problem.Newf(problem.Unable, machine.NoCardsHint, "the GPUs cannot be read: %w", err)
+			case m.NoGPUs:
+				return nil, s.doWithout()
 			}
 			return first.Devices, s.chooseCards(first)
 		},
@@ -109,6 +113,42 @@ func (s *session) notOpened(err error) error {
 	return problem.Wrap(problem.Unable, "is the disk full or the directory read-only?", err)
 }
 
+// doWithout checks whether the jobs can run on a machine without a GPU: either
+// all of them can, or none is started.
+func (s *session) doWithout() error {
+	if s.opt.AsGpusched {
+		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "this machine has no GPU")
+	}
+	if len(s.opt.GPUs) > 0 {
+		return problem.Newf(problem.Invalid, "", "--gpus names GPU %d; this machine has no GPU", s.opt.GPUs[0])
+	}
+	var lines []int
+	for _, l := range s.file.Lines {
+		if !l.Spec.CancelMarked && (l.Spec.GPUs > 0 || l.Spec.Share > 0) {
+			lines = append(lines, l.Number)
+		}
+	}
+	need := "the job in line %s needs"
+	switch {
+	case len(lines) == 0:
+		return nil
+	case len(lines) > 1:
+		need = "the jobs in lines %s need"
+	}
+	return problem.Newf(problem.Unable, "[gpus=0] before a command runs it without one; --sim 2 tries the file on simulated GPUs",
+		"this machine has no GPU, and "+need+" one", someLines(lines))
+}
+
+// maxLinesNamed bounds how many lines a message names.
+const maxLinesNamed = 10
+
+func someLines(lines []int) string {
+	if more := len(lines) - maxLinesNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", text.Numbers(lines[:maxLinesNamed]), more)
+	}
+	return text.Numbers(lines)
+}
+
 // chooseCards checks the ids that the user gave or inherited against the cards of
 // this machine.
 func (s *session) chooseCards(sample gpu.Sample) error {
@@ -119,7 +159,7 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	}
 	list := "this machine has " + strings.Join(have, ", ")
 	if len(sample.Devices) == 0 {
-		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "this machine has no GPU")
+		return problem.Newf(problem.Unable, "berth doctor says what is wrong with them", "no GPU of this machine can be read: %s", sample.Faults[0].Text)
 	}
 	if s.opt.GPUs != nil {
 		for _, index := range s.opt.GPUs {

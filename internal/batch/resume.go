@@ -200,7 +200,10 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 // greet says what is about to run.
 func (s *session) greet() {
 	kind := text.Count(len(s.cards), "GPU")
-	if s.opt.Sim > 0 {
+	switch {
+	case s.machine.NoGPUs:
+		kind = "no GPU"
+	case s.opt.Sim > 0:
 		kind = fmt.Sprintf("%s of %d MiB", text.Count(len(s.cards), "simulated GPU"), s.opt.SimVRAMMiB)
 	}
 	s.say(fmt.Sprintf("%s in %s, %s, logs in %s", text.Count(s.queue.total, "job"), s.opt.File, kind, s.opt.LogDir))

@@ -341,7 +341,7 @@ func TestChooseCards(t *testing.T) {
 		{name: "a part by its UUID", env: []string{"CUDA_VISIBLE_DEVICES=MIG-c"}, sample: parted, want: "201"},
 		{name: "--gpus names a card that is in parts", flag: []int{1}, sample: parted, code: 2, says: "GPU 1, which is partitioned; its parts are 200, 201"},
 		{name: "an inherited one that is in parts", env: []string{"CUDA_VISIBLE_DEVICES=1"}, sample: parted, code: 2, says: `names "1", which is partitioned`},
-		{name: "there is none", code: 1, says: "no GPU"},
+		{name: "none can be read", sample: gpu.Sample{Faults: []gpu.Fault{{Text: "fell off the bus"}}}, code: 1, says: "no GPU of this machine can be read: fell off the bus"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

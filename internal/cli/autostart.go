@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -47,6 +48,9 @@ type command struct {
 // verbs try at once, one of them starts it.
 func autostart(ctx context.Context, s *session) error {
 	how := command{args: []string{"serve", "--private", "--idle-exit", "1h"}, dir: "/"}
+	if s.sim > 0 {
+		how.args = append(how.args, "--sim", strconv.Itoa(s.sim))
+	}
 	if userService(os.Getenv) {
 		how = command{service: true}
 	}
@@ -86,7 +90,11 @@ func (s *session) launch(ctx context.Context, how command) error {
 	if how.env != nil {
 		ends = ", with the flags of the old one"
 	}
-	s.say("started a private daemon (pid %d)%s", child.pid, ends)
+	with := ""
+	if s.sim > 0 {
+		with = " with " + text.Count(s.sim, "simulated GPU")
+	}
+	s.say("started a private daemon (pid %d)%s%s", child.pid, with, ends)
 	if ends, why := site.EndsAtLogout(ctx, os.Getuid()); ends {
 		s.say("warning: %s", why)
 	}

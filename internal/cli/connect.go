@@ -71,6 +71,7 @@ type session struct {
 	client *api.Client
 	begins bool // a private daemon is started even if there is no state
 	stays  bool // none is started
+	sim    int  // simulated GPUs of a daemon that is started; 0: BERTH_SIM
 }
 
 // missing is called if no daemon answers. It starts a private one where there is

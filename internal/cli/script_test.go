@@ -88,12 +88,25 @@ func storyCondition(name string) (bool, error) {
 	if name == "small-disk" {
 		return canMount(), nil
 	}
+	if name == "nvidia" {
+		return hasNVIDIA(), nil
+	}
 	if name != "machine-daemon" {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	places := site.SharedPlaces()
 	_, err := os.Lstat(places.Socket)
 	return err == nil || site.SystemService(), nil
+}
+
+// hasNVIDIA reports whether the machine has an NVIDIA driver, or its remains.
+func hasNVIDIA() bool {
+	for _, path := range []string{"/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/usr/bin/nvidia-smi", "/bin/nvidia-smi"} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // canMount reports whether stories can mount a small disk of their own.

@@ -12,7 +12,9 @@ import (
 
 func newStart() *cobra.Command {
 	asJSON := false
-	cmd := &cobra.Command{
+	var sim simFlag
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "start",
 		Short: "Start your private daemon, if it is not running",
 		Long: `Start your private daemon in the background, as the first submit does. Queued
@@ -21,12 +23,15 @@ directory starts the daemon itself.
 
 If your systemd runs berth as a user service, it is that service that starts.`,
 		Example: `  berth start
-  BERTH_SIM=2 berth start        with two simulated GPUs
+  berth start --sim 2            with two simulated GPUs
 
-Exit status: 0 it runs; 1 it could not be started, or the machine's daemon is
-meant; 2 bad usage; 130 interrupted.`,
+Exit status: 0 it runs; 1 it could not be started, it has other GPUs than --sim
+asks for, or the machine's daemon is meant; 2 bad usage; 130 interrupted.`,
 		Args: noJobs("release"),
 		RunE: look(func(ctx context.Context, s *session, _ []string) error {
+			if err := sim.check(cmd); err != nil {
+				return err
+			}
 			was, err := s.private(ctx, "start")
 			if err != nil {
 				return err
@@ -34,10 +39,13 @@ meant; 2 bad usage; 130 interrupted.`,
 			if !was.Running && s.target.explicit {
 				return problem.Newf(problem.Refused, "berth serve --socket PATH starts one there", "no daemon answers at %s, and berth start knows only your own daemon", s.target.socket)
 			}
-			if !was.Running {
+			if s.sim = sim.cards; !was.Running {
 				if err := autostart(ctx, s); err != nil {
 					return err
 				}
+			}
+			if err := s.simulate(ctx, sim); err != nil {
+				return err
 			}
 			now, err := s.state(ctx)
 			if err != nil || asJSON {
@@ -53,6 +61,7 @@ meant; 2 bad usage; 130 interrupted.`,
 	}
 	socketFlag(cmd)
 	jsonFlag(cmd, &asJSON)
+	sim.register(cmd)
 	return cmd
 }
 

@@ -44,6 +44,9 @@ var promises = append([]promise{
 	{"no usable GPU source is an error, not success", `
 		cli-no-gpu-source-is-an-error-with-a-hint
 		cli-an-nvidia-smi-that-fails-is-an-error-with-its-words`},
+	{"a machine without a GPU runs the jobs that need none, and refuses the others with a choice", `
+		place-a-machine-without-a-gpu-runs-lines-without-one
+		daemon-a-machine-without-a-gpu-runs-jobs-without-one`},
 	{"two runs on one log directory: the second refuses", "cli-a-second-run-on-one-log-directory-refuses"},
 	{"berth is one binary: without its small supervisor it re-executes itself", "cli-berth-keep-is-not-needed-beside-berth"},
 	{"the examples do what they say", `

@@ -15,6 +15,7 @@ import (
 // submitOptions are the flags of `berth submit` besides those of a job.
 type submitOptions struct {
 	jobFlags
+	sim         simFlag
 	file        string
 	dryRun      bool
 	wait        bool
@@ -56,6 +57,9 @@ interrupted. With --wait or -i, the job's own: its exit code, 128 + signal, 124
 for its time limit, else 1; the largest if there are several jobs.`,
 	}
 	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
+		if err := o.sim.check(cmd); err != nil {
+			return err
+		}
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash() >= 0)
 	})
 	daemonFlags(cmd)
@@ -68,6 +72,7 @@ for its time limit, else 1; the largest if there are several jobs.`,
 	flags.BoolVarP(&o.interactive, "interactive", "i", false, "show its output and exit with its status; Ctrl-C leaves it running")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the job id")
 	flags.BoolVar(&o.json, "json", false, "print a JSON object with id; an array for several jobs")
+	o.sim.register(cmd)
 	flags.BoolVar(&o.noAutostart, "no-autostart", false, "do not start a daemon (also: BERTH_NO_AUTOSTART=1)")
 	return cmd
 }

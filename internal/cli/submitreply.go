@@ -12,6 +12,9 @@ import (
 // send submits the jobs, and starts a private daemon first if none is running.
 func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitRequest) (api.SubmitReply, error) {
 	s.begins, s.stays = true, o.noAutostart
+	if err := s.simulate(ctx, o.sim); err != nil {
+		return api.SubmitReply{}, err
+	}
 	return s.client.Submit(ctx, r)
 }
 

@@ -8,6 +8,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/machine"
 	"berth/internal/predict"
 	"berth/internal/problem"
 	"berth/internal/reason"
@@ -136,6 +137,10 @@ func (s *submission) admissible(t *engine.Turn) error {
 func neverFits(why reason.Reason) error {
 	hint := "berth gpus shows what this machine has"
 	switch why.Kind {
+	case reason.TooManyGPUs:
+		if why.Total == 0 {
+			return problem.Newf(problem.Refused, machine.NoGPUHint, "this machine has no GPU")
+		}
 	case reason.TooManyCPUs, reason.TooMuchMemory:
 		hint = "ask for less"
 	case reason.RepeatedGPU:

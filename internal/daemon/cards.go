@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/gpu"
+	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -23,8 +24,10 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 		// The driver may answer later, and running jobs need the daemon
 		// meanwhile.
 		m.Log.Error("the GPUs cannot be read; nothing starts until they can", "err", unread)
-	case len(first.Devices) == 0 && len(first.Faults) == 0:
-		return nil, problem.Newf(problem.Refused, machine.NoCardsHint, "this machine has no GPU")
+	case m.NoGPUs:
+		if err := d.doWithout(m); err != nil {
+			return nil, err
+		}
 	}
 	wanted := d.config().GPUs
 	for _, index := range wanted {
@@ -51,6 +54,37 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 		m.Log.Error(warning)
 	}
 	return append(devices, absent...), nil
+}
+
+// doWithout checks whether the daemon can start on a machine without a GPU. With
+// jobs that need one it does not: they would be refused, and may only have been
+// submitted with simulated GPUs.
+func (d *Daemon) doWithout(m *machine.Machine) error {
+	if d.opt.NeedsGPUs {
+		return problem.Newf(problem.Refused, machine.NoCardsHint, "this machine has no GPU")
+	}
+	if _, late := d.knownCards(m); late {
+		return nil // they are waited for
+	}
+	jobs := 0
+	err := m.Store.EachLive(func(j *job.Job) error {
+		if j.Spec.GPUs > 0 || j.Spec.Share > 0 {
+			jobs++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if jobs == 0 {
+		m.Log.Warn("this machine has no GPU: only jobs without one (gpus=0) can run")
+		return nil
+	}
+	who := "unfinished jobs need"
+	if jobs == 1 {
+		who = "unfinished job needs"
+	}
+	return problem.Newf(problem.Refused, "if they were submitted to simulated GPUs: berth start --sim N, with as many as before", "this machine has no GPU, and %d %s one", jobs, who)
 }
 
 // knownCards are the cards seen since the machine booted, with the numbers they

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/gpu"
+	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/machine"
 	"berth/internal/site"
@@ -84,7 +86,11 @@ func TestCardsKeepTheirNumbersUntilTheMachineIsRestarted(t *testing.T) {
 }
 
 func TestADaemonWaitsForADriverThatIsLate(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, "nvidia-smi"), []byte("#!/bin/sh\nexit 9\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", broken)
 	if err := cardless(t).openMachine(t.Context()); err == nil || !strings.Contains(err.Error(), "no NVIDIA GPU can be read") {
 		t.Errorf("a machine that never had a card: %v", err)
 	}
@@ -103,5 +109,44 @@ func TestADaemonWaitsForADriverThatIsLate(t *testing.T) {
 	old := seenCard{Device: dev, Seen: time.Now().Add(-2 * cardsFor)}
 	if err := cardless(t, old).openMachine(t.Context()); err == nil {
 		t.Error("a machine that had one long ago waits for it")
+	}
+}
+
+func TestADaemonDoesWithoutGPUsUnlessJobsNeedThem(t *testing.T) {
+	st, err := store.Open(machine.StoreDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	m := &machine.Machine{Store: st, Log: slog.New(slog.DiscardHandler), NoGPUs: true}
+	d := cardless(t)
+	if devices, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) > 0 {
+		t.Errorf("without jobs: %v, %v", devices, err)
+	}
+	d.opt.NeedsGPUs = true
+	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "this machine has no GPU") {
+		t.Errorf("where it needs them: %v", err)
+	}
+	d.opt.NeedsGPUs = false
+	queue := func(id string, gpus int) {
+		t.Helper()
+		j := &job.Job{ID: id, Seq: int64(gpus) + 1, State: job.Queued, Spec: job.Spec{Shell: "true", GPUs: gpus}}
+		if err := st.Commit(store.Tx{Put: []*job.Job{j}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queue("1", 0)
+	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil {
+		t.Errorf("with a job that needs none: %v", err)
+	}
+	queue("2", 1)
+	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "1 unfinished job needs one") {
+		t.Errorf("with a job that needs one: %v", err)
+	}
+	// Cards that were there recently are waited for.
+	dev := gpu.Unknown(0, "GPU-a", "Card")
+	saveCards(m, []seenCard{{Device: dev, Seen: time.Now(), Boot: keep.BootID()}})
+	if devices, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) != 1 {
+		t.Errorf("with a card that was there: %v, %v", devices, err)
 	}
 }

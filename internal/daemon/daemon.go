@@ -32,6 +32,7 @@ type Options struct {
 	TypedGPUs  bool  // --gpus was given
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
+	NeedsGPUs  bool  // do not start on a machine without a GPU
 	IdleExit   time.Duration
 
 	Env     []string

@@ -20,6 +20,7 @@ import (
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 const (
@@ -153,9 +154,9 @@ func (d *Daemon) greet(listeners []listening) {
 	if d.opt.Out == nil {
 		return
 	}
-	cards := fmt.Sprintf("%d GPUs", len(d.machine.Devices))
-	if len(d.machine.Devices) == 1 {
-		cards = "1 GPU"
+	cards := text.Count(len(d.machine.Devices), "GPU")
+	if d.machine.NoGPUs {
+		cards = "no GPU"
 	}
 	fmt.Fprintf(d.opt.Out, "berth %s: serving %s on %s, %s\n", d.opt.Version, cards, strings.Join(names, " and "), kind)
 	fmt.Fprintf(d.opt.Out, "state %s, log %s\n", d.opt.Places.StateDir, filepath.Join(d.opt.Places.StateDir, "berth.log"))

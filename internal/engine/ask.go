@@ -227,7 +227,7 @@ func (t *Turn) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory
 // Feasible says whether all jobs can run here, or which one never will, and why.
 // Until a card was seen that is unknown, and nothing is refused.
 func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why reason.Reason, ok bool) {
-	if len(t.cards.known) == 0 {
+	if t.cards.unseen() {
 		return 0, why, true
 	}
 	state := t.State()

@@ -63,6 +63,10 @@ func newCardBook(only []int, health *gpu.Health) cardBook {
 	}
 }
 
+// unseen reports whether no card was ever seen, so that nothing can be refused:
+// the driver may be late.
+func (c *cards) unseen() bool { return len(c.known) == 0 && !c.cfg.NoGPUs }
+
 // know records that these cards exist. Nothing starts on them before a reading.
 func (b *cardBook) know(devices []gpu.Device) {
 	for _, d := range devices {

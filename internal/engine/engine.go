@@ -64,6 +64,7 @@ type Config struct {
 	Host      sched.Host
 	Cards     []int        // only these; nil: all
 	Devices   []gpu.Device // the cards found; the engine reads their free memory itself
+	NoGPUs    bool         // there are none, so what needs one can be refused
 	Xids      []gpu.Xid    // errors reported for them meanwhile
 	Poll      time.Duration
 	Rest      bool // stop polling the cards after they have been idle for long

@@ -125,7 +125,7 @@ func (t *Turn) decideAt() time.Time {
 // preempt. The machine-wide ledger is locked from reading the other berths'
 // bookings until ours are published.
 func (t *Turn) decide() (starts, victims []*job.Job) {
-	if t.stopping || t.line.queue.Len() == 0 || !t.undecided() || len(t.cards.known) == 0 {
+	if t.stopping || t.line.queue.Len() == 0 || !t.undecided() || t.cards.unseen() {
 		return nil, nil // before any card was seen, nothing can be refused either
 	}
 	if t.Present() != nil {

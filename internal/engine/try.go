@@ -24,7 +24,7 @@ type Trial struct {
 
 // Rehearse prepares to try a user's jobs.
 func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
-	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: len(t.cards.known) == 0}
+	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: t.cards.unseen()}
 	for i := range specs {
 		spec := &specs[i]
 		vramMiB := spec.VRAMMiB

@@ -281,6 +281,8 @@ func (h *helperSource) greet(p *helperProcess, skip []int) (HelperHi, error) {
 	switch {
 	case err != nil:
 		return HelperHi{}, err
+	case reply.NoLib:
+		return HelperHi{}, fmt.Errorf("%w: %s", errNoLibrary, text.Said(reply.Error))
 	case reply.Error != "":
 		return HelperHi{}, fmt.Errorf("%w: %s", errNoNVML, text.Said(reply.Error))
 	case reply.Hello == nil:

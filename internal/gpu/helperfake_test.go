@@ -35,6 +35,7 @@ type fakeHelper struct {
 type fakeBox struct {
 	Cards      []fakeCard
 	NoNVML     string // hello is refused with this
+	NoLib      bool   // because there is no library
 	HangHello  bool
 	Protocol   int    // other than ours
 	Rubbish    string // written instead of a reply
@@ -258,7 +259,7 @@ func (b fakeBox) answer(req HelperRequest, only int) {
 			reply.Hello.Protocol = b.Protocol
 		}
 		if b.NoNVML != "" {
-			reply.Hello, reply.Error = nil, b.NoNVML
+			reply.Hello, reply.Error, reply.NoLib = nil, b.NoNVML, b.NoLib
 		}
 	case HelperSample:
 		<-time.After(b.Slow)

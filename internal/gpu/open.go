@@ -19,6 +19,8 @@ type OpenOptions struct {
 	// Wait makes Open succeed even if no card can be read yet: the source tries
 	// again at every sample.
 	Wait bool
+
+	root string // of the file system; "": /
 }
 
 // HelperVariable holds the path of the helper, or "none" to do without it.
@@ -36,7 +38,8 @@ const (
 
 // Open finds a way to read the cards: the helper berth-gpu if it works,
 // otherwise nvidia-smi. A helper that hangs is kept: nvidia-smi would hang
-// too.
+// too. A machine without any trace of a driver has no cards, which is an answer
+// and not an error; a driver that fails is an error.
 func Open(o OpenOptions) (Source, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -44,15 +47,24 @@ func Open(o OpenOptions) (Source, error) {
 	if o.Env == nil {
 		o.Env = os.Getenv
 	}
-	c := newCards(o.Known, newSysfs(systemRoot))
+	if o.root == "" {
+		o.root = systemRoot
+	}
+	c := newCards(o.Known, newSysfs(o.root))
 	c.open = func() (Source, []string, error) { return openSource(o, patientHelper) }
 	_, why := findHelper(o)
 	c.noHelper = why == notWanted
-	if err := c.reopen(); err != nil {
-		if !o.Wait {
+	switch err := c.reopen(); {
+	case err == nil:
+	case o.Wait:
+		o.Log.Error("cannot read the GPUs yet", "err", err)
+	case !driverMissing(o.root, err):
+		return nil, err
+	default:
+		o.Log.Info("this machine has no GPU", "why", err)
+		if err := c.install(noCards{}, nil); err != nil {
 			return nil, err
 		}
-		o.Log.Error("cannot read the GPUs yet", "err", err)
 	}
 	kernel, err := openKernelLog(kernelLogPath)
 	if err != nil {

@@ -100,8 +100,81 @@ func TestOpenSaysBothCauses(t *testing.T) {
 	if !errors.Is(err, errNoDriver) || !strings.Contains(err.Error(), "nvidia-smi is not in PATH; berth-gpu: NVML cannot be used: Driver Not Loaded") {
 		t.Error(err)
 	}
-	if _, err := Open(OpenOptions{Helper: "none"}); err == nil || err.Error() != "no NVIDIA GPU can be read: nvidia-smi is not in PATH" {
-		t.Error(err)
+}
+
+// machineWith is the root of a machine with these files.
+func machineWith(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for path, content := range files {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestNoDriverAtAllMeansNoCardsAndAFailingOneIsAnError(t *testing.T) {
+	onBus := map[string]string{
+		"sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+		"sys/bus/pci/devices/0000:01:00.0/class":  "0x030000\n",
+	}
+	sound := map[string]string{
+		"sys/bus/pci/devices/0000:01:00.1/vendor": "0x10de\n",
+		"sys/bus/pci/devices/0000:01:00.1/class":  "0x040300\n",
+	}
+	noLibrary, notLoaded, dies := newFakeHelper(t), newFakeHelper(t), newFakeHelper(t)
+	noLibrary.set(func(b *fakeBox) { b.NoNVML, b.NoLib = "cannot load the library", true })
+	notLoaded.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
+	dies.set(func(b *fakeBox) { b.DieAt = HelperHello })
+	for name, test := range map[string]struct {
+		helper string
+		files  map[string]string
+		smi    bool
+		wait   bool
+		none   bool
+	}{
+		"no trace":                      {helper: noLibrary.path, none: true},
+		"no trace and no helper":        {helper: "none", none: true},
+		"a helper that cannot run":      {helper: dies.path, none: true},
+		"another device of NVIDIA's":    {helper: "none", files: sound, none: true},
+		"a card that nobody drives":     {helper: noLibrary.path, files: onBus, none: true},
+		"a card, and no helper":         {helper: "none", files: onBus},
+		"a library without its driver":  {helper: notLoaded.path},
+		"the driver without a library":  {helper: noLibrary.path, files: map[string]string{"proc/driver/nvidia/version": "600"}},
+		"device files":                  {helper: noLibrary.path, files: map[string]string{"dev/nvidia0": ""}},
+		"WSL":                           {helper: noLibrary.path, files: map[string]string{"dev/dxg": ""}},
+		"an nvidia-smi that fails":      {helper: noLibrary.path, smi: true},
+		"cards that were there lately":  {helper: noLibrary.path, wait: true},
+		"a Jetson without a library":    {helper: noLibrary.path, files: map[string]string{"dev/nvhost-gpu": ""}},
+		"a helper that dies, and a GPU": {helper: dies.path, files: onBus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noSMI(t)
+			if test.smi {
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nexit 9\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				t.Setenv("PATH", dir)
+			}
+			source, err := Open(OpenOptions{Helper: test.helper, Wait: test.wait, root: machineWith(t, test.files)})
+			if err != nil {
+				if test.none || test.wait || !errors.Is(err, errNoDriver) {
+					t.Error(err)
+				}
+				return
+			}
+			defer source.Close()
+			sample, err := source.Sample(t.Context())
+			if none := err == nil && source.Name() == NoSource && len(sample.Devices) == 0; none != test.none {
+				t.Errorf("%s reads %+v, %v", source.Name(), sample, err)
+			}
+		})
 	}
 }
 

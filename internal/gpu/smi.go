@@ -56,7 +56,7 @@ var (
 func findSMI() (*smiSource, error) {
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
-		return nil, fmt.Errorf("%w: nvidia-smi is not in PATH", errNoDriver)
+		return nil, fmt.Errorf("%w: %w", errNoDriver, errNoSMI)
 	}
 	s := &smiSource{command: &smiCommand{path: path, deadline: smiDeadline}, fields: slices.Concat(smiBase, smiMore), places: map[string]Device{}}
 	ctx := context.Background()

@@ -40,6 +40,7 @@ type HelperRequest struct {
 type HelperReply struct {
 	ID     int64         `json:"id"`
 	Error  string        `json:"error,omitempty"`
+	NoLib  bool          `json:"no_library,omitempty"` // beside Error: the driver's library is not installed
 	Hello  *HelperHi     `json:"hello,omitempty"`
 	Sample *Sample       `json:"sample,omitempty"`
 	CPU    time.Duration `json:"cpu,omitempty"` // processor time used by the helper so far

@@ -68,6 +68,7 @@ type Machine struct {
 	Log      *slog.Logger
 	Source   gpu.Source
 	Devices  []gpu.Device // as Choose returned them
+	NoGPUs   bool         // they were read, and there are none: jobs without a GPU run
 	SimDir   string       // the simulation directory; empty: the cards are real
 	Runner   *run.Runner
 	Launcher *engine.Launcher
@@ -129,6 +130,9 @@ func (m *Machine) openLog(context.Context) (err error) {
 // NoCardsHint is the hint when no card can be read.
 const NoCardsHint = "without a GPU, try --sim 2: simulated GPUs, real processes; with one, `berth doctor` says what is missing"
 
+// NoGPUHint is the hint when a job needs a card on a machine without one.
+const NoGPUHint = "-g 0 runs the job without one; --sim 2 tries it on simulated GPUs"
+
 // openCards finds the cards and reads them once: nothing can be promised before
 // that.
 func (m *Machine) openCards(ctx context.Context) (err error) {
@@ -144,7 +148,7 @@ func (m *Machine) openCards(ctx context.Context) (err error) {
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	first, err := Await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, m.Source) })
-	m.heard = first.Xids
+	m.heard, m.NoGPUs = first.Xids, err == nil && len(first.Devices) == 0 && len(first.Faults) == 0
 	m.Devices, err = m.setup.Choose(m, first, err)
 	return err
 }
@@ -195,7 +199,7 @@ func (m *Machine) openLedger(context.Context) (err error) {
 func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	cpus, memMiB := site.Host()
 	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
-	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
+	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 

@@ -15,7 +15,7 @@ import (
 // driver asks nvidia-smi, which may hang in the kernel and must not be killed
 // in a hurry.
 func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
-	const noCards = "install the NVIDIA driver; without one, --sim N simulates GPUs"
+	const noCards = "install the NVIDIA driver; without one, berth runs jobs with `-g 0`, and `--sim N` simulates GPUs"
 	said, err := e.run(ctx, call{name: "nvidia-smi", args: []string{"--query-gpu=driver_version,name", "--format=csv,noheader"}, deadline: 10 * time.Second})
 	switch {
 	case errors.Is(err, errNotInstalled) && e.hasDriver():

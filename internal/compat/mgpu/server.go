@@ -179,7 +179,7 @@ func placeIsFree(socket string) error {
 func (f *serverFlags) options(c call, places site.Places) daemon.Options {
 	return daemon.Options{
 		LimitedLast: true, NotHTTP: oldClient,
-		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(), Out: c.Out,
+		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: simVRAMMiB, NeedsGPUs: true, Env: os.Environ(), Out: c.Out,
 		Override: func(cfg *daemon.Config) {
 			cfg.Rules.Fair = true
 			if f.maxJobTime > 0 {
