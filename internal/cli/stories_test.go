@@ -232,6 +232,7 @@ var promises = append([]promise{
 	{"per-job, per-GPU peaks, attributed by session and ancestry; vram=auto takes them", `
 		place-use-is-measured-per-job-also-in-other-sessions
 		place-vram-auto-takes-what-the-same-command-used-before
+		daemon-estimates-say-whose-runs-they-come-from
 		real-nvidia-smi-is-read-through-its-own-words`},
 	{"several berths on one machine see each other's reservations", `
 		place-two-berths-on-one-machine-see-each-others-reservations
