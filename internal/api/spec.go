@@ -106,6 +106,7 @@ type Spec struct {
 	Grace       Text `json:"grace,omitempty"`
 	Preemptible Text `json:"preemptible,omitempty"`
 	Cap         Text `json:"cap,omitempty"`
+	Group       Text `json:"group,omitempty"`
 }
 
 // textKeys are the keys of Spec that are Text, at the index of their field; the

@@ -63,6 +63,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"grace", "3s", func(s *job.Spec) { s.Grace = 3 * time.Second }},
 		{"preemptible", "requeue", func(s *job.Spec) { s.Preemptible = "requeue" }},
 		{"cap", "soft", func(s *job.Spec) { s.Cap = "soft" }},
+		{"group", "io", func(s *job.Spec) { s.Group = "io" }},
 		{"env.A", "b c", func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "b c"}} }},
 	}
 	seen := map[string]bool{"array": true, "begin": true, "hold": true, "dedup": true} // tested below

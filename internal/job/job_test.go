@@ -133,8 +133,8 @@ func TestView(t *testing.T) {
 		job  Job
 		want string
 	}{
-		{full, `{"id":"17","name":"train","user":"ann","state":"failed","outcome":"exit:3","reason":"why","priority":5,"command":"python 'train me.py'","gpus":2,"share":null,"vram_mib":18432,"gpu_ids":[1,0],"asked_ids":[1,0],"attempt":2,"submitted_at":"2026-03-01T14:02:09Z","started_at":"2026-03-01T14:02:10Z","ended_at":"2026-03-01T14:03:09Z","exit_code":3,"signal":null,"peak_vram_mib":{"0":17904,"1":17910},"avg_util":96.5,"charged_gpus":2,"log":"/logs/17/2.log","idle_since":null,"preemptions":3,"held":false}`},
-		{empty, `{"id":"1","name":"job1","user":"ann","state":"queued","outcome":null,"reason":null,"priority":0,"command":"true","gpus":1,"share":0.5,"vram_mib":null,"gpu_ids":null,"asked_ids":null,"attempt":0,"submitted_at":null,"started_at":null,"ended_at":null,"exit_code":null,"signal":null,"peak_vram_mib":null,"avg_util":null,"charged_gpus":null,"log":null,"idle_since":null,"preemptions":0,"held":false}`},
+		{full, `{"id":"17","name":"train","user":"ann","state":"failed","outcome":"exit:3","reason":"why","priority":5,"command":"python 'train me.py'","gpus":2,"share":null,"vram_mib":18432,"gpu_ids":[1,0],"asked_ids":[1,0],"attempt":2,"submitted_at":"2026-03-01T14:02:09Z","started_at":"2026-03-01T14:02:10Z","ended_at":"2026-03-01T14:03:09Z","exit_code":3,"signal":null,"peak_vram_mib":{"0":17904,"1":17910},"avg_util":96.5,"charged_gpus":2,"log":"/logs/17/2.log","idle_since":null,"preemptions":3,"held":false,"group":null}`},
+		{empty, `{"id":"1","name":"job1","user":"ann","state":"queued","outcome":null,"reason":null,"priority":0,"command":"true","gpus":1,"share":0.5,"vram_mib":null,"gpu_ids":null,"asked_ids":null,"attempt":0,"submitted_at":null,"started_at":null,"ended_at":null,"exit_code":null,"signal":null,"peak_vram_mib":null,"avg_util":null,"charged_gpus":null,"log":null,"idle_since":null,"preemptions":0,"held":false,"group":null}`},
 	} {
 		got, err := json.Marshal(test.job.View())
 		if err != nil || string(got) != test.want {

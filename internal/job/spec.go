@@ -61,6 +61,7 @@ type Spec struct {
 	Pty          bool          `json:"pty,omitempty"`         // a terminal of its own
 	Export       string        `json:"export,omitempty"`      // which of the caller's variables: "" or "all", "none", "A,B"
 	ArrayLimit   int           `json:"array_limit,omitempty"` // how many tasks of its array may run at a time; 0: all
+	Group        string        `json:"group,omitempty"`       // of its user's groups, which can limit and pause their jobs
 	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
 }
 
@@ -68,7 +69,7 @@ type Spec struct {
 func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
-		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export,
+		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
 	} {
 		visit(text)
 	}

@@ -34,6 +34,7 @@ type View struct {
 	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its GPUs, or that is not known
 	Preemptions int              `json:"preemptions"` // how often it was preempted
 	Held        bool             `json:"held"`        // it waits for berth release
+	Group       *string          `json:"group"`       // null: none
 }
 
 // View converts the job to its public form.
@@ -44,7 +45,7 @@ func (j *Job) View() View {
 		Attempt: j.Attempt.Number, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
-		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince),
+		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group),
 	}
 	if len(j.Spec.IDs) > 0 {
 		v.AskedIDs = j.Spec.IDs

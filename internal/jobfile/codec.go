@@ -107,6 +107,20 @@ func parseName(value string) (string, error) {
 	return value, nil
 }
 
+// maxGroupBytes bounds the name of a group.
+const maxGroupBytes = 64
+
+// parseGroup reads the name of a group: a word that needs no quotes anywhere.
+func parseGroup(value string) (string, error) {
+	odd := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r)
+	}
+	if value == "" || len(value) > maxGroupBytes || strings.ContainsRune("._-", rune(value[0])) || strings.IndexFunc(value, odd) >= 0 {
+		return "", text.Mismatch(value, fmt.Sprintf("at most %d letters, digits and the characters . _ -, beginning with a letter or digit", maxGroupBytes))
+	}
+	return value, nil
+}
+
 func readGPUs(a *asking, value string) (err error) {
 	count, share, err := parseGPUs(value)
 	if err == nil {

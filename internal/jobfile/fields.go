@@ -125,6 +125,8 @@ var fields = []*Field{
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Preemptible }, parsePreemptible, asIs)},
 	{Key: "cap", Word: "how", Admin: true, Help: "GPU memory limit: none, soft (requested from frameworks) or mps (enforced)",
 		codec: choice(func(a *Asked) *string { return &a.Spec.Cap }, "none", "soft", "mps")},
+	{Key: "group", Word: "name", Admin: true, Help: "group whose jobs are limited and paused together (berth group)",
+		codec: parsed(func(a *Asked) *string { return &a.Spec.Group }, parseGroup, asIs)},
 	{Key: "cancel", Alone: "true", Where: FileOnly, Help: "stop this job, or never start it",
 		codec: toggle(func(a *Asked) *bool { return &a.Spec.CancelMarked }), shown: elsewhere},
 }

@@ -3,6 +3,7 @@ package jobfile
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +20,7 @@ var someValues = map[string][]string{
 	"on_timeout": {"kill", "requeue"}, "max_requeues": {"10", "0"}, "retries": {"0", "3"}, "retry_on": {"oom", "fail"},
 	"after": {"@", "12,13:any,17_3:fail,prep"}, "array": {"0-9%2"}, "begin": {"now+2h"}, "hold": {"yes"}, "dir": {"/tmp"}, "env": {"A=1"},
 	"export": {"all", "none", "HOME, PATH"}, "venv": {"v"}, "conda": {"base"}, "setup": {"source x"}, "output": {"%j.log"}, "pty": {"yes"},
-	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue"}, "cap": {"none", "mps", "soft"}, "cancel": {"yes"},
+	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue"}, "cap": {"none", "mps", "soft"}, "group": {"io", "Big-2.x_y"}, "cancel": {"yes"},
 }
 
 // TestWhatIsWrittenReadsAsTheSame: a spec, told in keys and values, is the same
@@ -137,6 +138,19 @@ func TestSettingsAreWhatAViewHasNoPlaceFor(t *testing.T) {
 		asked, err := Ask(row.pairs, noon, job.Defaults(), 1)
 		if diff := cmp.Diff(row.want, Settings(&asked.Spec)); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", row.sentence, err, diff)
+		}
+	}
+}
+
+func TestTheNameOfAGroup(t *testing.T) {
+	for _, good := range []string{"io", "a", "Big-2.x_y", "0", strings.Repeat("x", maxGroupBytes)} {
+		if got, err := parseGroup(good); got != good || err != nil {
+			t.Errorf("%q is read as %q, %v", good, got, err)
+		}
+	}
+	for _, bad := range []string{"", "-io", ".io", "_", "a b", "a/b", "a,b", "*", "ä", "a\n", strings.Repeat("x", maxGroupBytes+1)} {
+		if got, err := parseGroup(bad); err == nil {
+			t.Errorf("%q is accepted as %q", bad, got)
 		}
 	}
 }

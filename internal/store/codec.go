@@ -147,7 +147,7 @@ func brief(j *job.Job) *job.Job {
 	short := *j
 	short.Spec = job.Spec{
 		Shell: cutText(j.Spec.Command()), Name: j.Spec.Name, GPUs: j.Spec.GPUs, Share: j.Spec.Share, VRAMMiB: j.Spec.VRAMMiB,
-		Priority: j.Spec.Priority, TimeLimit: j.Spec.TimeLimit, Retries: j.Spec.Retries, ArrayLimit: j.Spec.ArrayLimit, Pty: j.Spec.Pty,
+		Priority: j.Spec.Priority, TimeLimit: j.Spec.TimeLimit, Retries: j.Spec.Retries, ArrayLimit: j.Spec.ArrayLimit, Pty: j.Spec.Pty, Group: j.Spec.Group,
 	}
 	short.Detail, short.Log = cutText(j.Detail), cutText(j.Log)
 	return &short

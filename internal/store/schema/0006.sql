@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's JSON has the group it belongs to
+-- (spec.group).
