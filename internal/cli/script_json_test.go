@@ -156,7 +156,7 @@ var jobFields = map[string]struct {
 	"submitted_at": {"time", false}, "started_at": {"time", true}, "ended_at": {"time", true},
 	"exit_code": {"number", true}, "signal": {"string", true},
 	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "charged_gpus": {"number", true}, "log": {"string", true},
-	"idle_since": {"time", true}, "preemptions": {"number", false}, "held": {"boolean", false},
+	"idle_since": {"time", true}, "preemptions": {"number", false}, "held": {"boolean", false}, "group": {"string", true},
 }
 
 var jobStates = []string{"queued", "running", "parked", "finished", "failed", "cancelled"}
