@@ -26,24 +26,79 @@ func (p painter) on(paint text.Paint, written string) string {
 type narrator struct {
 	tolerance float64
 	verbose   bool
+	quiet     bool // only of jobs that failed
 	paint     painter
-	dir       string // log paths below it are shown relative to it
+	width     func() int // columns; nil: no limit
+	dir       string     // log paths below it are shown relative to it
 	exists    func(path string) bool
-	theirs    *theirWords // speak as gpusched; nil: as berth
+	tail      func(path string) []string // the last lines of a log
+	theirs    *theirWords                // speak as gpusched; nil: as berth
 }
 
-// line is the line for an event; empty: none.
-func (n narrator) line(ev job.Event, dispatched, total int) string {
+// lines are what is said of an event, if anything: one line, or as many as a
+// failure or a warning needs on a terminal, and what a job that failed said
+// last.
+func (n narrator) lines(ev job.Event, dispatched, total int) []string {
+	failed := ev.Kind == job.EventEnded && ev.Job.State == job.Failed
 	sentence := n.sentence(ev, dispatched, total)
-	if sentence == "" {
-		return ""
+	if n.quiet && !failed || sentence == "" {
+		return nil
 	}
-	return n.paint.on(colourOf(ev), stamp(ev.At, sentence))
+	lines := []string{n.fit(stamp(ev.At, sentence))}
+	if colour := colourOf(ev); colour != text.Plain {
+		lines = n.wrap(colour, stamp(ev.At, sentence))
+	} else if ev.Kind == job.EventEnded && ev.Job.State == job.Finished {
+		ok := string(job.Finished)
+		lines[0] = strings.Replace(lines[0], " "+ok+" [", " "+n.paint.on(text.Green, ok)+" [", 1)
+	}
+	if failed && n.theirs == nil && ev.Job.Log != "" && !ev.Job.StartedAt.IsZero() {
+		lines = append(lines, n.last(ev.Job)...)
+	}
+	return lines
 }
 
-// warn is the line for a warning of berth's own.
-func (n narrator) warn(at time.Time, warning string) string {
-	return n.paint.on(text.Yellow, stamp(at, "WARN "+warning))
+// last is what a job said last, and where the rest is, if the line has no room
+// for that.
+func (n narrator) last(j *job.Job) (lines []string) {
+	for _, said := range n.tail(j.Log) {
+		lines = append(lines, n.fit("    | "+text.Line(said)))
+	}
+	if where := n.logOf(j); where != "" && n.width != nil {
+		lines = append(lines, "    "+where)
+	}
+	return lines
+}
+
+// narrowest is the width below which lines are not made to fit.
+const narrowest = 20
+
+// fit cuts a line to the terminal.
+func (n narrator) fit(line string) string {
+	if n.width == nil {
+		return line
+	}
+	return text.Cut(line, max(n.width(), narrowest))
+}
+
+// wrap breaks a line that must not be cut.
+func (n narrator) wrap(colour text.Paint, line string) []string {
+	lines := []string{line}
+	if n.width != nil && text.Width(line) > n.width() {
+		const indent = "    "
+		lines = text.Wrap(line, max(n.width(), narrowest)-len(indent))
+		for i := range lines[1:] {
+			lines[i+1] = indent + lines[i+1]
+		}
+	}
+	for i := range lines {
+		lines[i] = n.paint.on(colour, lines[i])
+	}
+	return lines
+}
+
+// warn is what is said of a warning of berth's own.
+func (n narrator) warn(at time.Time, warning string) []string {
+	return n.wrap(text.Yellow, stamp(at, "WARN "+warning))
 }
 
 // colourOf is the colour of an event's whole line.
@@ -142,11 +197,7 @@ func (n narrator) started(j *job.Job, dispatched, total int) string {
 }
 
 func (n narrator) ended(j *job.Job) string {
-	state := string(j.State)
-	if j.State == job.Finished {
-		state = n.paint.on(text.Green, state)
-	}
-	head := fmt.Sprintf("%s %s [%s]", label(j), state, strings.ToUpper(string(j.Outcome)))
+	head := fmt.Sprintf("%s %s [%s]", label(j), j.State, strings.ToUpper(string(j.Outcome)))
 	if j.State == job.Failed && (strings.HasPrefix(string(j.Outcome), "exit:") || strings.HasPrefix(string(j.Outcome), "signal:")) {
 		head = fmt.Sprintf("%s failed [%s]", label(j), j.Outcome)
 	}
@@ -159,7 +210,7 @@ func (n narrator) ended(j *job.Job) string {
 		}
 	}
 	facts = appendSome(facts, text.Line(j.Detail))
-	if j.State == job.Failed && j.Outcome != job.Infeasible {
+	if j.State == job.Failed && j.Outcome != job.Infeasible && n.width == nil {
 		facts = appendSome(facts, n.logOf(j))
 	}
 	if len(facts) == 0 {

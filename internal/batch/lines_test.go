@@ -2,11 +2,17 @@ package batch
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/job"
+	"berth/internal/testkit"
+	words "berth/internal/text"
 )
 
 // story is one event of every kind and shape, in an order that could be.
@@ -75,19 +81,48 @@ func story() []job.Event {
 func TestLines(t *testing.T) {
 	// The job that could not be launched has no log.
 	exists := func(path string) bool { return path != "/run/berth_logs/jobs/12/1.log" }
+	silent := func(string) []string { return nil }
+	says := func(string) []string { return []string{"Traceback:", "\x1b[2J 値が正しくありません 値が正しくありません 値が正しくありません"} }
+	narrow := func() int { return 60 }
 	for name, n := range map[string]narrator{
-		"lines":         {tolerance: 0.1, dir: "/run", exists: exists},
-		"lines-verbose": {tolerance: 0.1, dir: "/run", verbose: true, exists: exists},
+		"lines":         {tolerance: 0.1, dir: "/run", exists: exists, tail: silent},
+		"lines-verbose": {tolerance: 0.1, dir: "/run", verbose: true, exists: exists, tail: silent},
+		"lines-narrow":  {tolerance: 0.1, dir: "/run", exists: exists, tail: says, width: narrow},
+		"lines-quiet":   {tolerance: 0.1, dir: "/run", exists: exists, tail: says, quiet: true},
 	} {
 		var text strings.Builder
 		for i, ev := range story() {
-			if line := n.line(ev, min(i, 12), 12); line != "" {
+			for _, line := range n.lines(ev, min(i, 12), 12) {
 				fmt.Fprintln(&text, line)
+				if n.width != nil && words.Width(line) > n.width() {
+					t.Errorf("%s: %q takes %d columns", name, line, words.Width(line))
+				}
 			}
 		}
 		if strings.ContainsAny(strings.ReplaceAll(text.String(), "\n", ""), "\x1b\r\x07") {
 			t.Errorf("%s: a job can drive the terminal", name)
 		}
 		golden(t, name, text.String())
+	}
+}
+
+func TestTheTailOfALog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "1.log")
+	for _, test := range []struct{ log, want string }{
+		{"", ""},
+		{"one\n", "one"},
+		{"1\n2\n3\n4\n5\n6\n7", "3/4/5/6/7"},
+		{"bar  1%\rbar 50%\rbar 99%\nError\r\n\n\n", "bar 99%/Error"},
+		{strings.Repeat("x", saidBytes) + "\nlast\n", "last"},
+	} {
+		testkit.Write(t, path, test.log)
+		if got := strings.Join(tailOfLog(path), "/"); got != test.want {
+			t.Errorf("%.40q: %.60q, want %q", test.log, got, test.want)
+		}
+	}
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, unix.Mkfifo(path, 0o600))
+	if got := tailOfLog(path); got != nil { // and it does not wait for a writer
+		t.Errorf("a pipe says %q", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/machine"
 	"berth/internal/problem"
+	"berth/internal/sched"
 	"berth/internal/site"
 	"berth/internal/store"
 	"berth/internal/text"
@@ -252,7 +253,13 @@ func (s *session) openRecords(context.Context) error {
 		return err
 	}
 	s.screen = s.newScreen()
-	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, paint: painter(s.screen.colour), dir: s.opt.Dir, exists: isThere}
+	s.narrator = narrator{
+		tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, quiet: s.opt.Quiet, paint: painter(s.screen.colour),
+		dir: s.opt.Dir, exists: isThere, tail: tailOfLog,
+	}
+	if s.opt.Terminal && !s.opt.AsGpusched {
+		s.narrator.width = s.opt.Width
+	}
 	s.board = &board{path: s.layout.board(), render: renderBoard}
 	if s.opt.AsGpusched {
 		s.narrator.theirs = newTheirWords(s.opt)
@@ -264,7 +271,7 @@ func (s *session) openRecords(context.Context) error {
 
 func (s *session) newScreen() *screen {
 	screen := &screen{
-		out: s.opt.Out, live: s.opt.Terminal && !s.opt.JSON, colour: s.opt.Colour && !s.opt.JSON,
+		out: s.opt.Out, live: s.opt.Terminal && !s.opt.JSON && !s.opt.Quiet, colour: s.opt.Colour && !s.opt.JSON,
 		width: s.opt.Width, height: s.opt.Height, patience: linePatience,
 	}
 	if s.opt.JSON {
@@ -277,7 +284,7 @@ func (s *session) newScreen() *screen {
 func (s *session) newEngine() {
 	launcher := s.machine.Launcher
 	s.engine = s.machine.Engine(engine.Config{
-		Rules: s.opt.Rules, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
+		Rules: s.opt.Rules, Limits: engine.Limits{Default: sched.Limit{Jobs: s.opt.Jobs, Flag: "-j"}}, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: launcher.Order, LogPath: launcher.LogPath,
 		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.KeepAll,
 		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after,

@@ -19,6 +19,7 @@ type Options struct {
 	LogDir      string
 	LogFree     int64 // bytes that growing logs leave free on their disk; 0: none
 	GPUs        []int // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
+	Jobs        int   // at a time; 0: as many as fit
 	Poll        time.Duration
 	Rules       sched.Rules
 	KeepAll     bool // preempt no running job
@@ -28,6 +29,7 @@ type Options struct {
 	Fresh       bool
 	RetryFailed bool
 	Verbose     bool
+	Quiet       bool // only jobs that failed, warnings and the summary
 	JSON        bool
 	LogLevel    string
 	AsGpusched  bool // speak as gpusched does, and name logs as it does

@@ -180,9 +180,7 @@ func (s *session) publish(events []job.Event) {
 			s.emit(toRecord(ev))
 			continue
 		}
-		if line := s.narrator.line(ev, s.queue.begun, s.queue.total); line != "" {
-			lines = append(lines, line)
-		}
+		lines = append(lines, s.narrator.lines(ev, s.queue.begun, s.queue.total)...)
 	}
 	if len(lines) > 0 {
 		s.screen.print(lines...)
@@ -314,12 +312,15 @@ func (s *session) stories(t *engine.Turn, ids []string) []reason.Story {
 
 // say prints a notice of berth's own.
 func (s *session) say(notice string) {
+	if s.opt.Quiet {
+		return
+	}
 	now := time.Now()
 	if s.opt.JSON {
 		s.emit(record{Time: now, Event: job.EventNotice, Text: notice})
 		return
 	}
-	s.screen.print(stamp(now, text.Line(notice)))
+	s.screen.print(s.narrator.wrap(text.Plain, stamp(now, text.Line(notice)))...)
 }
 
 // warn prints a warning of berth's own.
@@ -329,7 +330,7 @@ func (s *session) warn(warning string) {
 		s.emit(record{Time: now, Event: job.EventWarning, Text: warning})
 		return
 	}
-	s.screen.print(s.narrator.warn(now, text.Line(warning)))
+	s.screen.print(s.narrator.warn(now, text.Line(warning))...)
 }
 
 // emit writes one JSON line on stdout.
@@ -369,7 +370,10 @@ func (s *session) finish() int {
 		s.screen.finish(s.encode(summaryRecord(now, s.account, s.queue.counts, status))...)
 		return status
 	}
-	lines := s.account.lines(now, s.queue.counts, outcomes)
+	var lines []string
+	for _, line := range s.account.lines(now, s.queue.counts, outcomes) {
+		lines = append(lines, s.narrator.wrap(text.Plain, line)...)
+	}
 	if s.narrator.theirs != nil {
 		lines = append(s.narrator.theirs.summary(now), lines...)
 	}

@@ -60,7 +60,7 @@ func newSession(t *testing.T, text string) (*session, *bytes.Buffer) {
 	s := &session{
 		opt:  Options{File: "jobs.txt", LogDir: dir, Tolerance: 0.1},
 		file: file, store: st, queue: newQueue(), log: silent(),
-		screen: &screen{out: &out}, narrator: narrator{tolerance: 0.1, dir: dir, exists: isThere},
+		screen: &screen{out: &out}, narrator: narrator{tolerance: 0.1, dir: dir, exists: isThere, tail: tailOfLog},
 		journal: openTestJournal(t, filepath.Join(dir, "journal.jsonl")),
 		watcher: &watcher{}, board: &board{path: filepath.Join(dir, "status.txt"), render: renderBoard}, account: newAccount(time.Now(), 1),
 	}

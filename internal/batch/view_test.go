@@ -192,14 +192,14 @@ func TestLinesAreColouredByWhatHappened(t *testing.T) {
 	}
 	for _, test := range tests {
 		test.ev.At = at
-		if got := (narrator{paint: true}).line(test.ev, 1, 1); got != test.want {
+		if got := strings.Join((narrator{paint: true, tail: tailOfLog}).lines(test.ev, 1, 1), "\n"); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
-		if got := (narrator{}).line(test.ev, 1, 1); strings.Contains(got, "\x1b") {
+		if got := strings.Join((narrator{tail: tailOfLog}).lines(test.ev, 1, 1), "\n"); strings.Contains(got, "\x1b") {
 			t.Errorf("without colour: %q", got)
 		}
 	}
-	if got := (narrator{paint: true}).warn(at, "disk is full"); got != "\x1b[33m[12:00:00] WARN disk is full\x1b[0m" {
+	if got := strings.Join((narrator{paint: true}).warn(at, "disk is full"), "\n"); got != "\x1b[33m[12:00:00] WARN disk is full\x1b[0m" {
 		t.Errorf("%q", got)
 	}
 }

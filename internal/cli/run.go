@@ -86,6 +86,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.opt.AcceptEmptyStore, "accept-empty-store", false, "continue although the store is empty and jobs of an earlier run still run")
 	flags.StringVar(&f.format, "format", "", "format of the jobs file: lines or csv (default by its name: *.csv is csv)")
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
+	flags.IntVarP(&f.opt.Jobs, "jobs", "j", 0, "run at most this many jobs at a time (default as many as fit)")
 	flags.StringVar(&f.opt.LogDir, "log-dir", batch.DefaultLogDir, "directory for logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
 	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
@@ -93,6 +94,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)", " and the jobs file")
 	flags.BoolVar(&f.opt.JSON, "json", false, "print one event per line as JSON")
 	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also report memory use as it grows")
+	flags.BoolVarP(&f.opt.Quiet, "quiet", "q", false, "report only failed jobs, warnings and the summary")
 	flags.BoolVar(&f.noColour, "no-color", false, "no colours (also: NO_COLOR)")
 	flags.StringVar(&f.opt.LogLevel, "log-level", "info", "level of <log-dir>/berth.log: debug, info, warn or error")
 }
@@ -104,6 +106,16 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	if err := inRange(cmd, "oom-retries", float64(f.opt.OOMRetries), 0, 1000); err != nil {
 		return err
+	}
+	if cmd.Flags().Changed("jobs") {
+		if err := inRange(cmd, "jobs", float64(f.opt.Jobs), 1, 100_000); err != nil {
+			return err
+		}
+	}
+	for _, other := range []string{"verbose", "json"} {
+		if f.opt.Quiet && cmd.Flags().Changed(other) {
+			return problem.Newf(problem.Invalid, "leave one of them out", "expected --quiet or --%s, found both", other)
+		}
 	}
 	if !slices.Contains(site.Levels, f.opt.LogLevel) {
 		return badFlag(cmd, "log-level", text.Mismatch(f.opt.LogLevel, text.Or(site.Levels)))

@@ -162,12 +162,15 @@ var promises = append([]promise{
 		sim-simjob-stands-in-for-a-gpu-program
 		sim-a-process-started-by-hand-is-foreign`},
 
+	{"-j bounds the jobs that run at a time", "run-at-most-n-jobs-at-a-time"},
+
 	// What is said.
 	{"a start line and a finish line per job, with the time, streamed as they happen", "out-lines-are-streamed-with-the-time"},
 	{"declared-against-actual verdict; under-declaration warns at once, over-declaration is reported at the end", `
 		out-a-declaration-is-held-against-what-was-used
 		out-tolerance-decides-what-is-off`},
 	{"-v shows use as it grows", "out-verbose-shows-use-as-it-grows"},
+	{"-q tells only of failed jobs; a failed job shows what it said last", "run-quiet-tells-of-failures-only"},
 	{"a live progress display on a terminal", `
 		out-a-terminal-gets-a-live-view
 		out-colour-and-redrawing-only-on-a-terminal`},

@@ -58,6 +58,8 @@ var reasons = []Reason{
 	{Kind: TooManyCPUs, Amount: 64, Total: 16},
 	{Kind: TooMuchMemory, Amount: 500000, Total: 64000},
 	{Kind: OverUserLimit, User: "ann", MoreGPUs: 6, LimitGPUs: 4},
+	{Kind: WaitsForLimit, User: "ann", Flag: "-j", Amount: 2, Total: 2},
+	{Kind: WaitsForLimit, User: "ann", Flag: "-j", Amount: 1, Total: 1},
 	{Kind: OverUserLimit, User: "ann", Own: true, MoreGPUs: 1, LimitGPUs: 0.5},
 }
 

@@ -65,7 +65,8 @@ type Reason struct {
 	// A user's limit. A share counts as that part of a GPU. Where the limit is
 	// on jobs, Amount jobs are running of the Total allowed.
 	User      string  `json:"user,omitempty"`
-	Own       bool    `json:"own,omitempty"` // the limit is for this user, not for every user
+	Own       bool    `json:"own,omitempty"`  // the limit is for this user, not for every user
+	Flag      string  `json:"flag,omitempty"` // the flag that sets the limit; empty: the config does
 	HeldGPUs  float64 `json:"held_gpus,omitempty"`
 	MoreGPUs  float64 `json:"more_gpus,omitempty"` // what the job would add
 	LimitGPUs float64 `json:"limit_gpus,omitempty"`

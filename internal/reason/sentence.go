@@ -84,6 +84,9 @@ func (r Reason) userLimit() string {
 		return fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s (%s)",
 			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
+	if r.Flag != "" {
+		return fmt.Sprintf("%s already %s; the limit is %d at a time (%s)", text.Count(r.Amount, "job"), text.Verb(r.Amount, "run"), r.Total, r.Flag)
+	}
 	return fmt.Sprintf("%s already runs %s; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.whose(), r.Total, r.key("running_jobs"))
 }
 

@@ -12,6 +12,7 @@ import (
 type Limit struct {
 	Jobs int
 	GPUs float64 // counted as CountedGPUs does
+	Flag string  // the flag that sets it; empty: the config does
 }
 
 // Use is what one user's running jobs hold.

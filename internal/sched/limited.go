@@ -22,7 +22,7 @@ func (d *decision) whyLimited(g *group, asked *amounts, a *account) reason.Reaso
 	case d.poolSpent(g):
 		return reason.Reason{Kind: reason.WaitsForArray, Pool: g.pool, Amount: int64(d.poolRuns(g.pool)), Total: int64(g.poolLimit)}
 	case a.jobsSpent():
-		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs)}
+		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Flag: a.limit.Flag, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs)}
 	}
 	return reason.Reason{
 		Kind: reason.WaitsForLimit, User: a.user, Own: a.own,

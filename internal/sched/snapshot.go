@@ -163,6 +163,7 @@ type writtenPreempt struct {
 type userLimit struct {
 	Jobs int     `json:"jobs,omitempty"`
 	GPUs float64 `json:"gpus,omitempty"`
+	Flag string  `json:"flag,omitempty"`
 }
 
 type userUse struct {
