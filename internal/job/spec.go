@@ -62,6 +62,7 @@ type Spec struct {
 	Export       string        `json:"export,omitempty"`      // which of the caller's variables: "" or "all", "none", "A,B"
 	ArrayLimit   int           `json:"array_limit,omitempty"` // how many tasks of its array may run at a time; 0: all
 	Group        string        `json:"group,omitempty"`       // of its user's groups, which can limit and pause their jobs
+	Snapshot     Snapshot      `json:"snapshot,omitzero"`     // of the code it runs
 	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
 }
 
@@ -70,6 +71,7 @@ func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
 		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
+		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,
 	} {
 		visit(text)
 	}

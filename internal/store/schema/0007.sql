@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's JSON has the snapshot of its code
+-- (spec.snapshot).
