@@ -57,6 +57,7 @@ type Backend interface {
 	Backup(ctx context.Context, c Caller, to io.Writer) error
 	Reload(ctx context.Context, c Caller, r ReloadRequest) (Reloaded, error)
 	Snapshot(ctx context.Context, c Caller) (json.RawMessage, error)
+	Snapshots(ctx context.Context, c Caller) (SnapshotIDs, error)
 
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)

@@ -171,6 +171,11 @@ func (c *Client) Job(ctx context.Context, id string) (Detail, error) {
 	return call[Detail](ctx, c, http.MethodGet, jobPath(id), nil, nil)
 }
 
+// Snapshots lists the snapshots of code that the caller's jobs refer to.
+func (c *Client) Snapshots(ctx context.Context) (SnapshotIDs, error) {
+	return call[SnapshotIDs](ctx, c, http.MethodGet, "/v1/snapshots", nil, nil)
+}
+
 // Why says why a job waits.
 func (c *Client) Why(ctx context.Context, id string) (Why, error) {
 	return call[Why](ctx, c, http.MethodGet, jobPath(id, "why"), nil, nil)

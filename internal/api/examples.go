@@ -23,18 +23,23 @@ var exampleView = job.View{
 var (
 	exampleSubmit = SubmitRequest{
 		Jobs: []Spec{
-			{Command: Command{Argv: []string{"python", "train.py"}}, Name: "train", GPUs: "2", VRAM: "18G"},
+			{Command: Command{Argv: []string{"python", "train.py"}}, Name: "train", GPUs: "2", VRAM: "18G", Snapshot: "/home/ann/project"},
 			{Command: Command{Shell: "make eval > eval.txt"}, GPUs: "0", After: "@"},
 		},
-		Dir:     "/home/ann/project",
-		Environ: []string{"PATH=/usr/bin:/bin", "HOME=/home/ann"},
+		Dir:       "/home/ann/project",
+		Environ:   []string{"PATH=/usr/bin:/bin", "HOME=/home/ann"},
+		Snapshots: []job.Snapshot{exampleCode},
 	}
-	exampleSubmitted = SubmitReply{Jobs: []Submitted{{ID: "17", Name: "train"}, {ID: "18", Name: "job18"}}}
+	exampleCode = job.Snapshot{Tree: "/home/ann/project", ID: "3f2a9c0d4b5e6f708192a3b4c5d6e7f8",
+		Path:   "/home/ann/.local/state/berth/snapshots/3f2a9c0d4b5e6f708192a3b4c5d6e7f8/project",
+		Commit: "9fd0e89b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f", Dirty: true}
+	exampleSnapshotIDs = SnapshotIDs{IDs: []string{exampleCode.ID}}
+	exampleSubmitted   = SubmitReply{Jobs: []Submitted{{ID: "17", Name: "train"}, {ID: "18", Name: "job18"}}}
 
 	examplePage = JobPage{Jobs: []job.View{exampleView}, Total: 1,
 		Counts: map[string]int{"queued": 3, "running": 1, "finished": 12}}
 	exampleDetail = Detail{View: exampleView, Dir: "/home/ann/project", TimeLimitS: 7200,
-		Settings: map[string]string{"priority": "5"}, UUIDs: []string{"GPU-a1", "GPU-b2"}, BudgetMiB: 18432,
+		Settings: map[string]string{"priority": "5"}, UUIDs: []string{"GPU-a1", "GPU-b2"}, BudgetMiB: 18432, Snapshot: &exampleCode,
 		Events:      []Event{{Seq: 41, Time: exampleTime, Kind: job.EventQueued}},
 		ExpectedRun: exampleRun, ExpectedVRAM: exampleVRAM}
 	exampleRun  = &RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}

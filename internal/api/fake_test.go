@@ -360,6 +360,10 @@ func (f *fake) Stats(_ context.Context, _ Caller, q StatsQuery) (Stats, error) {
 	return s, nil
 }
 
+func (f *fake) Snapshots(context.Context, Caller) (SnapshotIDs, error) {
+	return exampleSnapshotIDs, nil
+}
+
 func (f *fake) Snapshot(context.Context, Caller) (json.RawMessage, error) {
 	return exampleSnapshot, nil
 }

@@ -10,6 +10,10 @@ func (x *exchange) getStatus() error {
 	return x.reply(x.backend.Status(x.r.Context(), x.caller))
 }
 
+func (x *exchange) getSnapshots() error {
+	return x.reply(x.backend.Snapshots(x.r.Context(), x.caller))
+}
+
 func (x *exchange) postJobs() error {
 	r, err := decodeSubmit(x.body(x.limits.SubmitBytes), x.limits)
 	if err != nil {

@@ -59,6 +59,11 @@ func jobOperations() []route {
 			about:  "Sets the given keys of a queued job; the others stay as they are.",
 			params: []param{pathID}, request: exampleEdit, reply: exampleDetail, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused},
 		}},
+		{method: get, path: "/v1/snapshots", handle: (*exchange).getSnapshots, heavy: true, long: true, doc: doc{
+			id: "snapshots", tag: "jobs", summary: "List the snapshots in use",
+			about: "The ids of the snapshots of code that the caller's jobs refer to, including jobs that have ended and could run again. Whoever made other snapshots can remove them.",
+			reply: exampleSnapshotIDs,
+		}},
 		{method: post, path: "/v1/jobs/wait", handle: (*exchange).postWait, body: true, doc: doc{
 			id: "wait", tag: "jobs", summary: "Wait for jobs to end",
 			about:   "Replies when the selected jobs have ended, or after timeout_s (at most a minute) with done: false. Ask again to keep waiting.",

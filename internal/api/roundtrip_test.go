@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,9 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	testkit.Must(t, err)
 	if string(snapshot) != string(exampleSnapshot) {
 		t.Errorf("the snapshot is %s", snapshot)
+	}
+	if used, err := c.Snapshots(ctx); err != nil || !slices.Equal(used.IDs, exampleSnapshotIDs.IDs) {
+		t.Errorf("the snapshots in use: %v, %v", used, err)
 	}
 	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})
 	testkit.Must(t, err)

@@ -107,6 +107,7 @@ type Spec struct {
 	Preemptible Text `json:"preemptible,omitempty"`
 	Cap         Text `json:"cap,omitempty"`
 	Group       Text `json:"group,omitempty"`
+	Snapshot    Text `json:"snapshot,omitempty"`
 }
 
 // textKeys are the keys of Spec that are Text, at the index of their field; the

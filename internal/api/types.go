@@ -16,6 +16,15 @@ type SubmitRequest struct {
 	// Interactive jobs are subject to the limit on interactive time.
 	Interactive bool   `json:"interactive,omitempty"`
 	Term        string `json:"term,omitempty" doc:"TERM for jobs with a terminal"`
+	// Snapshots are copies that the caller has made; the key snapshot of a job
+	// names the tree of one of them.
+	Snapshots []job.Snapshot `json:"snapshots,omitempty" doc:"copies of code that jobs of this request run"`
+}
+
+// SnapshotIDs are the snapshots of code that jobs of the caller refer to, ended
+// ones included.
+type SnapshotIDs struct {
+	IDs []string `json:"ids"`
 }
 
 // SubmitReply lists what was accepted, in the order of the request.
@@ -90,6 +99,7 @@ type Detail struct {
 	BudgetMiB   int64             `json:"budget_mib,omitempty"`
 	Verdict     string            `json:"verdict,omitempty" doc:"declared compared with measured memory"`
 	Stopping    string            `json:"stopping,omitempty" doc:"why it is being stopped"`
+	Snapshot    *job.Snapshot     `json:"snapshot,omitempty" doc:"the copy of the code that it runs"`
 	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes dropped from the middle of its log to keep it within its limit; known once the attempt has ended"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
 
@@ -238,6 +248,7 @@ type Status struct {
 	HTTP     string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
 	Warnings []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
 	Strays   int            `json:"strays,omitempty" doc:"supervisors that the store does not know"`
+	Snapshot bool           `json:"snapshot,omitempty" doc:"jobs run a snapshot of their code unless they ask for none"`
 	You      Caller         `json:"you"`
 	Enforced *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
 }

@@ -9,6 +9,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/sched"
+	copies "berth/internal/snapshot"
 )
 
 // Options are the flags of `berth run`, checked and turned into values.
@@ -42,6 +43,9 @@ type Options struct {
 	// jobs running.
 	AcceptEmptyStore bool
 
+	Snapshot  string       // of the code of lines that say nothing: job.SnapshotAuto, a directory, or none
+	Snapshots copies.Place // where they are kept
+
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
 
@@ -65,6 +69,6 @@ type Door struct {
 // defaults are the settings of a line without a block.
 func (o *Options) defaults() job.Spec {
 	spec := job.Defaults()
-	spec.Retries = o.OOMRetries
+	spec.Retries, spec.Snapshot.Tree = o.OOMRetries, o.Snapshot
 	return spec
 }

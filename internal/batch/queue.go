@@ -19,6 +19,8 @@ type entry struct {
 	earlier bool // it ended before this berth run began
 	begun   bool // it started at least once
 	seen    int  // the generation of the file that last had its line
+
+	code *job.Snapshot // what it runs; nil: none
 }
 
 // queue is the last good version of the jobs file.
@@ -42,7 +44,9 @@ func (q *queue) add(e *entry) {
 
 // remember adds a job of an earlier run from the store.
 func (q *queue) remember(j *job.Job) {
-	q.add(&entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt.Number > 0})
+	e := &entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
+	e.keepCode(&j.Spec)
+	q.add(e)
 }
 
 // engineRequests are what a change of the file may ask of the engine.
@@ -74,6 +78,7 @@ func (q *queue) apply(file jobfile.File, e engineRequests) {
 		j := fresh[next]
 		next++
 		j.Spec, j.Spec.CancelMarked = line.Spec, false
+		q.byKey[line.Key].keepCode(&line.Spec)
 		if line.Spec.CancelMarked {
 			unwanted = append(unwanted, j.ID)
 		}
@@ -121,7 +126,20 @@ func (q *queue) line(line *jobfile.Line, rank int64, e engineRequests) {
 	case line.Spec.CancelMarked:
 		e.Cancel(entry.id, markedCancel)
 	default:
+		// The jobs that wait when berth begins get the code of that moment. Later
+		// versions of the file leave the code of their jobs as it is.
+		if old := entry.code; old != nil && old.Tree == line.Spec.Snapshot.Tree && (q.generation > 1 || entry.state != job.Queued) {
+			line.Spec.Snapshot = *old
+		}
+		entry.keepCode(&line.Spec)
 		e.Edit(entry.id, line.Spec, rank)
+	}
+}
+
+func (e *entry) keepCode(spec *job.Spec) {
+	if e.code = nil; spec.Snapshot.Path != "" {
+		code := spec.Snapshot
+		e.code = &code
 	}
 }
 

@@ -408,3 +408,39 @@ func TestTallyReadsAsASentence(t *testing.T) {
 		}
 	}
 }
+
+// TestWhichLinesGetWhichCode: waiting lines that of the start, later ones that of
+// the moment they are read, and none of them another later.
+func TestWhichLinesGetWhichCode(t *testing.T) {
+	clerk, q := newClerk(), newQueue()
+	version := func(id string, commands ...string) jobfile.File {
+		var file jobfile.File
+		for _, command := range commands {
+			file.Lines = append(file.Lines, &jobfile.Line{Key: command, Spec: job.Spec{Shell: command, GPUs: 1, Snapshot: job.Snapshot{Tree: "/tree", ID: id, Path: "/" + id}}})
+		}
+		return file
+	}
+	q.remember(&job.Job{ID: "1", Key: "ran", State: job.Running, Spec: job.Spec{Snapshot: job.Snapshot{Tree: "/tree", ID: "earlier", Path: "/earlier"}}})
+	q.remember(&job.Job{ID: "2", Key: "waits", State: job.Queued, Spec: job.Spec{Snapshot: job.Snapshot{Tree: "/tree", ID: "earlier", Path: "/earlier"}}})
+	clerk.next = 2
+	for _, id := range []string{"1", "2"} {
+		clerk.jobs[id] = &job.Job{ID: id, State: job.Queued} // the first runs again soon
+	}
+	check := func(says string, want map[string]string) {
+		t.Helper()
+		for id, code := range want {
+			if got := clerk.jobs[id].Spec.Snapshot.ID; got != code {
+				t.Errorf("%s: job %s runs %q, want %q", says, id, got, code)
+			}
+		}
+	}
+	q.apply(version("start", "ran", "waits", "new"), clerk)
+	check("at the start", map[string]string{"1": "earlier", "2": "start", "3": "start"})
+	q.apply(version("later", "ran", "waits", "new", "added"), clerk)
+	check("a line is added", map[string]string{"1": "earlier", "2": "start", "3": "start", "4": "later"})
+	last := version("last", "ran", "waits", "new", "added")
+	last.Lines[1].Spec.Snapshot = job.Snapshot{}
+	last.Lines[2].Spec.Snapshot.Tree = "/other"
+	q.apply(last, clerk)
+	check("a line says otherwise", map[string]string{"2": "", "3": "last", "4": "later"})
+}

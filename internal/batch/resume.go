@@ -53,6 +53,9 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return problem.Wrap(problem.Unable, "", err)
 	}
+	if err := s.takeCode(ctx, &s.file); err != nil {
+		return err
+	}
 	boundMemory(len(s.file.Lines))
 	s.engine.Outside(time.Now(), func(t *engine.Turn) {
 		t.Recall(s.store.Past)

@@ -119,6 +119,8 @@ func (s *session) openDoor() (done func()) {
 func (s *session) watch(ctx context.Context) {
 	ticker := time.NewTicker(s.opt.Poll)
 	defer ticker.Stop()
+	var next *jobfile.File // a version that waits for its code to be copied
+	var tried time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,6 +128,16 @@ func (s *session) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		file, changed, complaint := s.watcher.look()
+		if changed {
+			next, tried = &file, time.Time{}
+		}
+		if changed = next != nil && time.Since(tried) > codeAgain; changed {
+			if err := s.takeCode(ctx, next); err != nil {
+				changed, tried, complaint = false, time.Now(), s.watcher.once(fmt.Sprintf("%v; keeping the last good queue", err))
+			} else {
+				file, next = *next, nil
+			}
+		}
 		if complaint != "" {
 			s.log.Warn("jobs file", "problem", complaint)
 			s.engine.Do(ctx, func(*engine.Turn) { s.warn(complaint) })
@@ -358,6 +370,7 @@ func missedEvents(missed int) string {
 // finish prints the summary and returns the exit status.
 func (s *session) finish() int {
 	now := time.Now()
+	s.removeCode(context.Background())
 	s.engine.Outside(now, s.writeBoard)
 	status, outcomes := s.queue.status()
 	if s.lost != nil {

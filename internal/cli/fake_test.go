@@ -527,6 +527,10 @@ func (f *fakeDaemon) Stats(_ context.Context, _ api.Caller, q api.StatsQuery) (a
 	return api.Stats{Since: time.Now(), Until: time.Now(), GPUs: 2, GPUHours: 12.5, Users: []api.StatsLine{{Key: "ann", Jobs: 3}}}, nil
 }
 
+func (f *fakeDaemon) Snapshots(context.Context, api.Caller) (api.SnapshotIDs, error) {
+	return api.SnapshotIDs{}, nil
+}
+
 func (f *fakeDaemon) Snapshot(context.Context, api.Caller) (json.RawMessage, error) {
 	return json.RawMessage(`{"format":"berth-snapshot","version":1,"now":"2026-03-01T14:02:10Z","queue":[]}`), nil
 }

@@ -13,6 +13,7 @@ import (
 	"berth/internal/batch"
 	"berth/internal/daemon"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/text"
@@ -89,6 +90,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.IntVarP(&f.opt.Jobs, "jobs", "j", 0, "run at most this many jobs at a time (default as many as fit)")
 	flags.StringVar(&f.opt.LogDir, "log-dir", batch.DefaultLogDir, "directory for logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
+	flags.StringVar(&f.opt.Snapshot, "snapshot", "", "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this `dir`")
+	flags.Lookup("snapshot").NoOptDefVal = job.SnapshotAuto
 	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
 	_ = flags.MarkHidden("as-gpusched") // for the front end of that name
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)", " and the jobs file")
@@ -129,6 +132,10 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
 	f.opt.LogFree = f.logFreeMiB << 20
+	f.opt.Snapshot = jobfile.SnapshotOf(f.opt.Snapshot)
+	if f.opt.Snapshots, err = snapshotPlace(os.Getenv); err != nil && f.opt.Snapshot != "" {
+		return err
+	}
 	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.KeepAll = f.sim, f.simVRAMMiB, f.keepAll
 	return nil
 }

@@ -90,6 +90,7 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 		f.add("command", *d.Command)
 	}
 	f.add("directory", d.Dir)
+	f.add("snapshot", snapshotText(d.Snapshot))
 	f.add("array", d.Array)
 	f.add("requests", requestsText(d))
 	f.add("expected time", runWords(d.ExpectedRun))
@@ -105,6 +106,19 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 		return err
 	}
 	return showEvents(s, d.Events, now)
+}
+
+// snapshotText is the copy of the code that a job runs, and what it is a copy of.
+func snapshotText(s *job.Snapshot) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Commit == "":
+		return fmt.Sprintf("%s (copy of %s)", s.Path, s.Tree)
+	case s.Dirty:
+		return fmt.Sprintf("%s (commit %.12s with uncommitted changes)", s.Path, s.Commit)
+	}
+	return fmt.Sprintf("%s (commit %.12s)", s.Path, s.Commit)
 }
 
 // stateText is a job's state, with its outcome or its place in the queue.

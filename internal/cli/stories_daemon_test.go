@@ -54,6 +54,11 @@ var daemonPromises = []promise{
 	{"output: %j %n %a", "daemon-output-goes-where-the-pattern-says"},
 	{"terminal: the job gets one, and attach goes there; ctrl-\\ leaves it running", "daemon-attach-goes-to-the-terminal-of-a-job"},
 	{"dedup: refuse if the same is queued, running or finished well", "daemon-dedup-refuses-what-is-there-already"},
+	{"snapshot: run the code that was submitted, stored once per content, read-only", `
+		daemon-a-snapshot-runs-the-code-that-was-submitted
+		daemon-a-snapshot-that-cannot-be-made-submits-nothing
+		daemon-snapshots-can-be-the-default
+		live-a-snapshot-is-the-code-of-the-start`},
 	{"requeue, preemptible", `
 		daemon-a-reboot-flag-and-preemption-are-kept-with-the-job
 		daemon-a-preemptible-job-makes-room-and-runs-again

@@ -23,6 +23,8 @@ type submitOptions struct {
 	quiet       bool
 	json        bool
 	noAutostart bool
+	noSnapshot  bool
+	script      string // the script that was named, absolute
 }
 
 func newSubmit() *cobra.Command {
@@ -33,13 +35,19 @@ func newSubmit() *cobra.Command {
 		Long: `Queue one or more jobs. Everything after -- is the command: several words are
 executed as they are, a single word is run by the shell.
 
-A script is not copied: the job runs whatever the file contains when the job
-starts. Its leading "#BERTH --flag" lines are read as flags, and so are #SBATCH
-lines with an equivalent here, in Slurm's units. Flags on the command line win
-over both. Flags after the script's name are passed to the script.
+A script is not copied, unless it is part of a snapshot: the job runs whatever
+the file contains when the job starts. Its leading "#BERTH --flag" lines are
+read as flags, and so are #SBATCH lines with an equivalent here, in Slurm's
+units. Flags on the command line win over both. Flags after the script's name
+are passed to the script.
 
 -f takes a YAML or JSON file with one job or a list of jobs, or - for standard
 input. Either all of them are accepted or none. Flags beside -f are defaults.
+
+--snapshot copies the code first and runs the copy, so that later edits do not
+change the job: the git tree of the working directory with its uncommitted
+changes, or the directory itself where there is no git. The copy is read-only;
+$BERTH_SUBMIT_DIR is the original directory. berth help howto/snapshot has more.
 
 If no daemon is running, a private one is started in the background, unless
 BERTH_NO_AUTOSTART=1 is set or berth is installed as a service.`,
@@ -47,6 +55,7 @@ BERTH_NO_AUTOSTART=1 is set or berth is installed as a service.`,
   berth submit -n eval --vram 8G -- 'python eval.py | tee scores.txt'
   berth submit --gpus 2 --vram 30G --time 12h -- torchrun train_big.py
   berth submit --array 0-99%4 -- sh -c 'python sweep.py $BERTH_ARRAY_INDEX'
+  berth submit --snapshot -- 'python train.py --out $BERTH_SUBMIT_DIR/runs'
   berth submit train.sh --epochs 3
   berth submit -f jobs.yaml --priority 5
   berth submit --dry-run --gpus 4 -- python big.py
@@ -67,6 +76,7 @@ for its time limit, else 1; the largest if there are several jobs.`,
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // flags after a script's name belong to the script
 	flags.StringVarP(&o.file, "file", "f", "", "YAML or JSON file of jobs, - for standard input")
+	flags.BoolVar(&o.noSnapshot, "no-snapshot", false, "run the code as it is when the job starts, even if the daemon's config asks for snapshots")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen and why, without submitting")
 	flags.BoolVar(&o.wait, "wait", false, "wait for the job to end, and exit with its status")
 	flags.BoolVarP(&o.interactive, "interactive", "i", false, "show its output and exit with its status; Ctrl-C leaves it running")
@@ -86,7 +96,8 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	if err != nil {
 		return err
 	}
-	reply, err := o.send(ctx, s, r)
+	code := &codeSnapshots{s: s, request: &r, script: o.script}
+	reply, err := o.send(ctx, s, code)
 	if err != nil {
 		return err
 	}
@@ -96,6 +107,7 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	if err := o.confirm(s, reply.Jobs); err != nil {
 		return err
 	}
+	code.removeOld(ctx)
 	switch {
 	case o.interactive:
 		return follow(ctx, s, reply.Jobs[0].ID, isOn(specs[0].Pty))

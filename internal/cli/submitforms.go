@@ -92,6 +92,7 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 	if err != nil {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
+	o.script = path
 	spec := api.Spec{Command: scriptCommand(path, mode, head, args[1:])}
 	if bytes.IndexByte(head, 0) < 0 { // a program has no directives
 		script, err := jobfile.ParseScript(args[0], head)

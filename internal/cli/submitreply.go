@@ -9,13 +9,17 @@ import (
 	"berth/internal/text"
 )
 
-// send submits the jobs, and starts a private daemon first if none is running.
-func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitRequest) (api.SubmitReply, error) {
+// send submits the jobs with copies of their code, and starts a private daemon
+// first if none is running.
+func (o *submitOptions) send(ctx context.Context, s *session, code *codeSnapshots) (api.SubmitReply, error) {
 	s.begins, s.stays = true, o.noAutostart
 	if err := s.simulate(ctx, o.sim); err != nil {
 		return api.SubmitReply{}, err
 	}
-	return s.client.Submit(ctx, r)
+	if err := code.add(ctx, o.noSnapshot); err != nil {
+		return api.SubmitReply{}, err
+	}
+	return s.client.Submit(ctx, *code.request)
 }
 
 // confirm reports the ids of the jobs.

@@ -51,6 +51,8 @@ type Config struct {
 	Logs        time.Duration // how long logs of finished jobs are kept; 0: as long as the job is remembered
 	Events      int           // the most events kept, of all users
 
+	Snapshot bool // jobs run a snapshot of their code unless they ask for none
+
 	AdminGroup   string // its members are administrators; empty: only root is
 	ShowCommands string // showOwnCommands or showAllCommands
 

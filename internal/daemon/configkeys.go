@@ -58,7 +58,7 @@ const (
 )
 
 // configKeys lists every key except those of single users.
-var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, retentionKeys, accessKeys, serviceKeys)
+var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, retentionKeys, accessKeys, serviceKeys)
 
 var schedulingKeys = []configKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
@@ -110,6 +110,10 @@ var idleKeys = []configKey{
 var overuseKeys = []configKey{
 	keyFor("overuse.cancel_after", func(c *Config) *time.Duration { return &c.OveruseCancel }, readDuration(shortestIdle, "never")),
 	keyFor("overuse.cancel_above", func(c *Config) *float64 { return &c.OveruseAbove }, readNumber(0, 1000)),
+}
+
+var jobKeys = []configKey{
+	keyFor("jobs.snapshot", func(c *Config) *bool { return &c.Snapshot }, readFlag),
 }
 
 var retentionKeys = []configKey{

@@ -52,6 +52,9 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	if d.maySee(c, j) {
 		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
 		detail.LogDropped = j.LogDropped
+		if j.Spec.Snapshot.Path != "" {
+			detail.Snapshot = &j.Spec.Snapshot
+		}
 		detail.ExpectedRun, detail.ExpectedVRAM = g.run, g.vram
 	}
 	if mayTouch(c, j) {

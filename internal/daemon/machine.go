@@ -20,7 +20,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
 		Version: d.opt.Version, PID: os.Getpid(), Since: d.started, Shared: d.opt.Places.Shared,
 		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.machine.SimDir,
-		You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
+		Snapshot: d.config().Snapshot, You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
 	}
 	s.HTTP, s.Warnings = d.port.state()
 	s.Warnings = append(s.Warnings, missingGPUs(d.begun.GPUs, d.there)...)

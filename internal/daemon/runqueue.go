@@ -234,6 +234,10 @@ func (q runQueue) Snapshot(ctx context.Context, c api.Caller) (json.RawMessage, 
 	return q.d.Snapshot(ctx, c)
 }
 
+func (q runQueue) Snapshots(ctx context.Context, c api.Caller) (api.SnapshotIDs, error) {
+	return q.d.Snapshots(ctx, c)
+}
+
 func (runQueue) Submit(context.Context, api.Caller, api.SubmitRequest) (api.SubmitReply, error) {
 	return api.SubmitReply{}, fileDecides("submit", "add a line to the jobs file")
 }

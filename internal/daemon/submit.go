@@ -145,6 +145,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		return err
 	}
 	s.setPlaces(&asked.Spec)
+	if err := s.setSnapshot(&asked.Spec); err != nil {
+		return err
+	}
 	if err := checkWords(&asked.Spec); err != nil {
 		return err
 	}
@@ -165,6 +168,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	}
 	if err := s.cfg.boundMemory(&asked.Spec); err != nil {
 		return err
+	}
+	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
+		s.notes = append(s.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
 	s.notes = append(s.notes, notesOn(&asked.Spec, s.cfg)...)
 	return s.addJobs(asked)

@@ -66,7 +66,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"group", "io", func(s *job.Spec) { s.Group = "io" }},
 		{"env.A", "b c", func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "b c"}} }},
 	}
-	seen := map[string]bool{"array": true, "begin": true, "hold": true, "dedup": true} // tested below
+	seen := map[string]bool{"snapshot": true, "array": true, "begin": true, "hold": true, "dedup": true} // tested below
 	for _, row := range rows {
 		seen[row.key] = true
 		id := l.one(sh("train "+row.key, row.key, row.value, "hold", "yes"))

@@ -30,10 +30,10 @@ type twins struct {
 // jobs.
 const twinsSpare = 10_000
 
-// work is what makes two jobs the same: user, command, directory, set-up and
-// variables.
+// work is what makes two jobs the same: user, command, directory, set-up,
+// variables and code.
 func work(uid int, s *job.Spec) []byte {
-	data, err := json.Marshal([]any{uid, s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env})
+	data, err := json.Marshal([]any{uid, s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env, s.Snapshot.ID})
 	if err != nil {
 		panic("bug: " + err.Error())
 	}

@@ -133,13 +133,20 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	if spec.Venv != "" && !filepath.IsAbs(spec.Venv) {
 		spec.Venv = filepath.Join(l.Dir, spec.Venv)
 	}
+	for i, word := range spec.Argv {
+		if spec.Snapshot.Script != "" && word == spec.Snapshot.Script {
+			spec.Argv = slices.Clone(spec.Argv)
+			spec.Argv[i] = spec.Snapshot.Inside(word)
+			break
+		}
+	}
 	cards := l.cards(j)
 	grant := cards.env()
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
 		LogFreeBytes: l.LogFree,
-		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup, LeaveRest: l.LeaveRest,
+		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: spec.Snapshot.Inside(l.dir(j)), Code: spec.Snapshot.Path, Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup, LeaveRest: l.LeaveRest,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}
@@ -156,7 +163,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 // berth's.
 func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars := newEnviron(l.Env)
-	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU", "BERTH_CPUS"} {
+	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU", "BERTH_CPUS", "BERTH_SNAPSHOT"} {
 		vars.unset(name) // a berth inside a berth job must not pass these on
 	}
 	vars.set("PYTHONUNBUFFERED", "1")
@@ -183,6 +190,11 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars.set("BERTH_ATTEMPT", strconv.Itoa(j.Attempt.Number))
 	if j.VRAMMiB > 0 {
 		vars.set("BERTH_VRAM_MIB", strconv.FormatInt(j.VRAMMiB, 10))
+	}
+	vars.set("BERTH_SUBMIT_DIR", l.dir(j))
+	if s := j.Spec.Snapshot; s.Path != "" {
+		vars.set("BERTH_SNAPSHOT", s.Path)
+		vars.set("PWD", s.Inside(l.dir(j)))
 	}
 	if index := arrayIndex(j.ID); index != "" {
 		vars.set("BERTH_ARRAY_INDEX", index)

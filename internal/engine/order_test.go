@@ -41,7 +41,7 @@ func TestEnvironmentOfAJob(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES": "3,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"NVIDIA_VISIBLE_DEVICES": "3,1", "APPTAINERENV_NVIDIA_VISIBLE_DEVICES": "3,1", "APPTAINERENV_CUDA_VISIBLE_DEVICES": "3,1",
 		"BERTH_GPUS": "3,1", "BERTH_JOB_ID": "7", "BERTH_JOB_NAME": "train", "BERTH_GPU_UUIDS": "GPU-x,GPU-x",
-		"BERTH_ATTEMPT": "2", "BERTH_VRAM_MIB": "8000",
+		"BERTH_ATTEMPT": "2", "BERTH_VRAM_MIB": "8000", "BERTH_SUBMIT_DIR": "/home/ann/project",
 	}
 	if diff := cmp.Diff(want, environment(launcher(), j)); diff != "" {
 		t.Error(diff)
@@ -71,9 +71,9 @@ func TestEnvironmentRules(t *testing.T) {
 		{
 			name: "nor does it inherit them",
 			setup: func(l *Launcher, _ *job.Job) {
-				l.Env = append(l.Env, "CUDA_VISIBLE_DEVICES=0,1", "NVIDIA_VISIBLE_DEVICES=all", "BERTH_VRAM_MIB=1", "BERTH_ARRAY_INDEX=4", "BERTH_SIM_GPU=1")
+				l.Env = append(l.Env, "CUDA_VISIBLE_DEVICES=0,1", "NVIDIA_VISIBLE_DEVICES=all", "BERTH_VRAM_MIB=1", "BERTH_ARRAY_INDEX=4", "BERTH_SIM_GPU=1", "BERTH_SNAPSHOT=/outer")
 			},
-			want: map[string]string{"CUDA_VISIBLE_DEVICES": "2", "NVIDIA_VISIBLE_DEVICES": "2", "BERTH_VRAM_MIB": "-", "BERTH_ARRAY_INDEX": "-", "BERTH_SIM_GPU": "-"},
+			want: map[string]string{"CUDA_VISIBLE_DEVICES": "2", "NVIDIA_VISIBLE_DEVICES": "2", "BERTH_VRAM_MIB": "-", "BERTH_ARRAY_INDEX": "-", "BERTH_SIM_GPU": "-", "BERTH_SNAPSHOT": "-"},
 		},
 		{
 			name:  "a CPU job sees no card",
@@ -236,4 +236,36 @@ func mustOrder(l *Launcher, j *job.Job) keep.Order {
 		panic(err)
 	}
 	return o
+}
+
+// TestASnapshotIsWhereAJobRuns: in the same place inside the copy. What is outside
+// the tree, and the log, stay where they are.
+func TestASnapshotIsWhereAJobRuns(t *testing.T) {
+	code := job.Snapshot{Tree: "/home/ann/project", ID: "1", Path: "/state/1/project"}
+	for _, row := range []struct {
+		says, dir, script string
+		want, runs        string
+	}{
+		{"the tree itself", "", "", "/state/1/project", "/home/ann/project/train.sh"},
+		{"a directory in it", "~/project/src", "", "/state/1/project/src", "/home/ann/project/train.sh"},
+		{"one beside it with a longer name", "/home/ann/project2", "", "/home/ann/project2", "/home/ann/project/train.sh"},
+		{"the submitted script", "", "/home/ann/project/train.sh", "/state/1/project", "/state/1/project/train.sh"},
+	} {
+		j := onCards(&job.Job{ID: "7", Spec: spec(func(s *job.Spec) {
+			s.Shell, s.Argv, s.Dir, s.Output = "", []string{"sh", "/home/ann/project/train.sh"}, row.dir, "out.log"
+			s.Snapshot = code
+			s.Snapshot.Script = row.script
+		})}, 0)
+		l := launcher()
+		o, env := mustOrder(l, j), environment(l, j)
+		if o.Dir != row.want || o.Code != code.Path || o.Argv[1] != row.runs || env["PWD"] != row.want || env["BERTH_SNAPSHOT"] != code.Path {
+			t.Errorf("%s: %s in %s, with %v", row.says, o.Argv, o.Dir, env)
+		}
+		if log := l.LogPath(j); log != l.dir(j)+"/out.log" || env["BERTH_SUBMIT_DIR"] != l.dir(j) {
+			t.Errorf("%s: its log is %s, and it writes to %s", row.says, log, env["BERTH_SUBMIT_DIR"])
+		}
+		if j.Spec.Argv[1] != "/home/ann/project/train.sh" {
+			t.Errorf("%s: the spec changed: %v", row.says, j.Spec.Argv)
+		}
+	}
 }

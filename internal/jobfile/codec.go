@@ -157,6 +157,26 @@ func writeVRAM(a *Asked) string {
 	return text.FormatSize(a.Spec.VRAMMiB)
 }
 
+func readSnapshot(a *asking, value string) error {
+	if value == "" {
+		return text.Mismatch(value, "a directory, auto or no")
+	}
+	a.Spec.Snapshot = job.Snapshot{Tree: SnapshotOf(value)}
+	return nil
+}
+
+// SnapshotOf is what a value of the key snapshot asks for: job.SnapshotAuto, a
+// directory, or nothing.
+func SnapshotOf(value string) string {
+	switch strings.ToLower(value) {
+	case job.SnapshotAuto, "yes", "true", "1":
+		return job.SnapshotAuto
+	case "no", "false", "0":
+		return ""
+	}
+	return value
+}
+
 func readSignal(a *asking, value string) error {
 	name, before, err := parseSignal(value)
 	if err == nil {

@@ -86,6 +86,9 @@ func (b *beginning) become(o Order, join []string) error {
 	if o.LogAlone {
 		setAside(o.Log) // an old log is not this job's
 	}
+	if err := checkCode(o.Code); err != nil {
+		return err
+	}
 	if err := os.Chdir(o.Dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}

@@ -94,6 +94,9 @@ func (s *started) prepareDirect(o Order, c *child) (err error) {
 	if o.LogAlone {
 		setAside(o.Log) // an old log is not this job's
 	}
+	if err := checkCode(o.Code); err != nil {
+		return err
+	}
 	if err := checkDir(o.Dir); err != nil {
 		return err
 	}
@@ -269,6 +272,17 @@ func lookPath(name, dir string, env []string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("command %q not found in PATH", name)
+}
+
+// checkCode keeps a job from running other code than it was submitted with.
+func checkCode(snapshot string) error {
+	if snapshot == "" {
+		return nil
+	}
+	if info, err := os.Stat(snapshot); err == nil && info.IsDir() {
+		return nil
+	}
+	return fmt.Errorf("the snapshot of its code is gone: %s; submit the job again", snapshot)
 }
 
 func checkDir(dir string) error {

@@ -16,6 +16,7 @@ type Order struct {
 	Argv []string // Argv[0] without a slash is looked up in the PATH of Env
 	Env  []string // the whole environment except BERTH_TOKEN, which the supervisor adds
 	Dir  string
+	Code string // the snapshot of its code, which must exist; "": none
 	Log  string // appended to; its directories are created
 
 	// LogAlone means that no other attempt of this queue has this log: an
@@ -184,6 +185,9 @@ func (o Order) Frame() Frame {
 		add("env", entry)
 	}
 	add("dir", o.Dir)
+	if o.Code != "" {
+		add("code", o.Code)
+	}
 	add("log", o.Log)
 	if o.LogAlone {
 		add("log_alone", "true")
@@ -223,7 +227,7 @@ func orderOf(f Frame) (Order, error) {
 	// Values that outlast the start are copied, so that the rest can be freed.
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
-		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Log: own("log"),
+		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Code: own("code"), Log: own("log"),
 		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", LeaveRest: f.Get("leave_rest") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 		Affinity: own("affinity"),

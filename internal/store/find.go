@@ -129,6 +129,26 @@ func (s *Store) LastOf(uid int, user string, skip int) (id string, ok bool, err 
 	return "", false, rows.Err()
 }
 
+// Snapshots are the ids of the snapshots that jobs of a user refer to, over or
+// not.
+func (s *Store) Snapshots(uid int, user string) ([]string, error) {
+	rows, err := s.reader.QueryContext(context.Background(),
+		"SELECT DISTINCT spec ->> '$.snapshot.id' AS snapshot FROM jobs WHERE user = ? AND coalesce(rest ->> '$.uid', 0) = ? AND snapshot IS NOT NULL ORDER BY snapshot", user, uid)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshots: %w", s.classify(err))
+	}
+	defer rows.Close()
+	ids := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("read snapshots: %w", s.classify(err))
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
 // where renders the filter as a condition.
 func (f *Filter) where() (string, []any) {
 	parts, args := []string{"NOT " + live}, []any(nil)

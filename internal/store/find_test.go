@@ -238,6 +238,21 @@ func TestLastOf(t *testing.T) {
 	}
 }
 
+func TestSnapshotsThatJobsOfAUserReferTo(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	jobs := []*job.Job{queued(1), queued(2), queued(3), queued(4), queued(5)}
+	for i, j := range jobs {
+		j.User, j.UID = "ann", 7
+		j.Spec.Snapshot = job.Snapshot{ID: []string{"b", "a", "b", "", "c"}[i], Path: "/\xff"}
+	}
+	jobs[1].State, jobs[1].Outcome = job.Finished, job.OK
+	jobs[4].UID = 8 // another one of that name
+	commit(t, s, Tx{Put: jobs})
+	if ids, err := s.Snapshots(7, "ann"); err != nil || !slices.Equal(ids, []string{"a", "b"}) {
+		t.Errorf("%v %v", ids, err)
+	}
+}
+
 // TestSweepBlobsKeepsWhatAJobNames: of any mix of jobs and environments.
 func TestSweepBlobsKeepsWhatAJobNames(t *testing.T) {
 	s := openIn(t, t.TempDir())
