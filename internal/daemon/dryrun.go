@@ -75,7 +75,7 @@ func tryKey(spec *job.Spec) string {
 	if spec.VRAMAuto {
 		command = spec.Command() // it decides what the job declares
 	}
-	return fmt.Sprint(requestKey(spec), spec.Priority, command)
+	return fmt.Sprint(requestKey(spec), spec.Priority, spec.Group, command)
 }
 
 // foretell adds the outcome of a trial to the reply.

@@ -256,7 +256,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		Publish: d.publish, After: d.parted,
 	}, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
-		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta))
+		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta), t.RestoreGroups(d.store.Metas))
 	})
 	return err
 }

@@ -37,10 +37,10 @@ func (t *Turn) State() sched.State {
 	return s
 }
 
-// shares fills in users and arrays.
+// shares fills in users, arrays and groups.
 func (t *Turn) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
-	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
+	s.Pools, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, t.limitedGroups()
 	if t.cfg.Rules.Fair {
 		s.Usage, s.FairQuantum = t.line.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
 	}

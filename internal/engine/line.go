@@ -24,6 +24,7 @@ type line struct {
 	inLine   map[string]place // more about these
 	adopted  map[string]bool  // those that represent a process, which start where it is
 	gates    gates            // those that may not start yet
+	groups   map[sched.GroupName]setting
 	outcomes map[string]verdict
 	expect   *expectations
 	usage    usage
@@ -41,7 +42,7 @@ func newLine(cfg *Config, c *changes) *line {
 	l := &line{
 		roster: newRoster(), cfg: cfg, rules: cfg.Rules, changes: c, log: cfg.Log,
 		queue: sched.NewQueue(), inLine: map[string]place{}, adopted: map[string]bool{},
-		gates: newGates(), outcomes: map[string]verdict{}, expect: newExpectations(),
+		gates: newGates(), groups: map[sched.GroupName]setting{}, outcomes: map[string]verdict{}, expect: newExpectations(),
 	}
 	l.queue.SetRules(l.rules)
 	return l
@@ -127,7 +128,7 @@ func (l *line) enterAgain(now time.Time, j *job.Job) { l.enter(now, j, l.inLine[
 func (l *line) pending(j *job.Job) sched.Pending {
 	return sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
-		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit,
+		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
 		Submitted: j.SubmittedAt, Since: l.inLine[j.ID].since, Run: l.span(j), Limit: l.cfg.longest(&j.Spec),
 	}

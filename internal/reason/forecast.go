@@ -132,6 +132,8 @@ const (
 	NoneInfeasible NoForecast = "infeasible" // it can never run here
 	NoneLimit      NoForecast = "user_limit" // its user is at a limit
 	NoneArray      NoForecast = "array"      // its array is at its limit of running tasks
+	NoneGroup      NoForecast = "group"      // its group is at its limit of running jobs
+	NonePaused     NoForecast = "group_paused"
 	NoneUnreadable NoForecast = "unreadable" // the GPUs cannot be read
 	NoneClosed     NoForecast = "closed"     // too few of its cards accept jobs, or external processes use them
 )
@@ -146,6 +148,10 @@ func (n NoForecast) String() string {
 		return "it starts once its user is below the limit"
 	case NoneArray:
 		return "it starts once another task of its array has ended"
+	case NoneGroup:
+		return "it starts once another job of its group has ended"
+	case NonePaused:
+		return "it starts once the group is resumed"
 	case NoneUnreadable:
 		return "its start cannot be estimated until the GPUs can be read"
 	case NoneClosed:

@@ -57,6 +57,10 @@ var reasons = []Reason{
 	{Kind: TooMuchVRAM, Needs: 2, VRAMMiB: 40000, HoldsMiB: 24064, Share: 0.99},
 	{Kind: TooManyCPUs, Amount: 64, Total: 16},
 	{Kind: TooMuchMemory, Amount: 500000, Total: 64000},
+	{Kind: WaitsForGroup, Pool: "io", Jobs: []string{"14", "17"}, Total: 2},
+	{Kind: WaitsForGroup, Pool: "io", Jobs: []string{"14"}, Total: 1},
+	{Kind: WaitsForGroup, Pool: "io", Jobs: []string{"14", "17", "18"}, Total: 2},
+	{Kind: WaitsForResume, Pool: "io", User: "anna"},
 	{Kind: OverUserLimit, User: "ann", MoreGPUs: 6, LimitGPUs: 4},
 	{Kind: WaitsForLimit, User: "ann", Flag: "-j", Amount: 2, Total: 2},
 	{Kind: WaitsForLimit, User: "ann", Flag: "-j", Amount: 1, Total: 1},
@@ -93,7 +97,7 @@ var forecasts = []Forecast{
 	{Now: noon, Low: in(time.Hour)},
 	{Now: noon, Low: noon, Basis: Basis{Unknown: 1}},
 	{Now: noon, Low: in(time.Hour), Beyond: true, Basis: Basis{InFront: 16384}},
-	{Now: noon, None: NoneInfeasible}, {Now: noon, None: NoneLimit}, {Now: noon, None: NoneArray}, {Now: noon, None: NoneUnreadable},
+	{Now: noon, None: NoneInfeasible}, {Now: noon, None: NoneLimit}, {Now: noon, None: NoneArray}, {Now: noon, None: NoneGroup}, {Now: noon, None: NonePaused}, {Now: noon, None: NoneUnreadable},
 	{Now: noon, None: NoneClosed}, {Now: noon, None: NoneGate}, {Now: noon, None: NoneNotQueued},
 }
 

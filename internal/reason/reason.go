@@ -12,6 +12,8 @@ const (
 	WaitsBehind      Kind = "behind"     // under FIFO: for the job ahead
 	WaitsForTurn     Kind = "turn"       // it fits, but this round has all the starts it may have
 	WaitsForArray    Kind = "array"      // its array is at its limit of running tasks
+	WaitsForGroup    Kind = "group"      // its group is at its limit of running jobs
+	WaitsForResume   Kind = "group_paused"
 	WaitsForLimit    Kind = "user_limit" // its user is at a limit on jobs or GPUs
 	StartsNow        Kind = "starts"     // it starts next
 	NotQueued        Kind = "not_queued"
@@ -64,15 +66,16 @@ type Reason struct {
 
 	// A user's limit. A share counts as that part of a GPU. Where the limit is
 	// on jobs, Amount jobs are running of the Total allowed.
-	User      string  `json:"user,omitempty"`
+	User      string  `json:"user,omitempty"` // for WaitsForResume: who paused the group
 	Own       bool    `json:"own,omitempty"`  // the limit is for this user, not for every user
 	Flag      string  `json:"flag,omitempty"` // the flag that sets the limit; empty: the config does
 	HeldGPUs  float64 `json:"held_gpus,omitempty"`
 	MoreGPUs  float64 `json:"more_gpus,omitempty"` // what the job would add
 	LimitGPUs float64 `json:"limit_gpus,omitempty"`
 
-	Pool    string  `json:"pool,omitempty"`    // the array, for WaitsForArray
-	Job     string  `json:"job,omitempty"`     // the job ahead, or the one not queued
-	Because *Reason `json:"because,omitempty"` // why the job ahead waits
-	Detail  string  `json:"detail,omitempty"`  // why the GPUs cannot be read
+	Pool    string   `json:"pool,omitempty"`    // the array or the group
+	Jobs    []string `json:"jobs,omitempty"`    // for WaitsForGroup: those of the group that run
+	Job     string   `json:"job,omitempty"`     // the job ahead, or the one not queued
+	Because *Reason  `json:"because,omitempty"` // why the job ahead waits
+	Detail  string   `json:"detail,omitempty"`  // why the GPUs cannot be read
 }

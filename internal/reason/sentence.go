@@ -28,6 +28,10 @@ func (r Reason) String() string {
 		return fmt.Sprintf("fits; it starts after the jobs ahead of it (at most %s at a time)", text.Count(r.Total, "start"))
 	case WaitsForArray:
 		return fmt.Sprintf("array %s already has %s running; its limit is %d", r.Pool, text.Count(r.Amount, "task"), r.Total)
+	case WaitsForGroup:
+		return r.groupLimit()
+	case WaitsForResume:
+		return fmt.Sprintf("group %s is paused by %s", r.Pool, r.User)
 	case WaitsForLimit:
 		return r.userLimit()
 	case StartsNow:
@@ -75,6 +79,16 @@ func (r Reason) never() string {
 		return fmt.Sprintf("asks for %s; the limit %s is %s (%s)", countGPUs(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
 	return ""
+}
+
+// groupLimit is the sentence of a job whose group is at its limit, or above it: a
+// limit may be lowered while jobs run.
+func (r Reason) groupLimit() string {
+	runs, jobs := int64(len(r.Jobs)), text.Some(r.Jobs, maxJobsNamed)
+	if runs > r.Total {
+		return fmt.Sprintf("%s of group %s are running (%s); its limit is %d", text.Count(runs, "job"), r.Pool, jobs, r.Total)
+	}
+	return fmt.Sprintf("%d of group %s's %s %s running (%s)", runs, r.Pool, text.Count(r.Total, "job"), text.Verb(runs, "are"), jobs)
 }
 
 // userLimit is the sentence of a job whose user is at a limit.

@@ -15,7 +15,7 @@ type Story struct {
 	Position int    `json:"position,omitempty" doc:"its place in the queue, from 1"`
 	Queued   int    `json:"queued" doc:"number of jobs in the queue"`
 
-	Kind     Kind      `json:"kind,omitempty" doc:"what it waits for: gpus, cpus, memory, behind, turn, array, user_limit, unreadable, starts, or why it can never run"`
+	Kind     Kind      `json:"kind,omitempty" doc:"what it waits for: gpus, cpus, memory, behind, turn, array, group, group_paused, user_limit, unreadable, starts, or why it can never run"`
 	User     string    `json:"user,omitempty"`
 	Priority int       `json:"priority,omitempty"`
 	Needs    string    `json:"needs,omitempty" doc:"what it asks for, as a phrase"`
@@ -31,7 +31,7 @@ type Story struct {
 	OldestSince time.Time `json:"oldest_since,omitzero" doc:"when it became its user's oldest waiting job: the overtake limit counts from then"`
 
 	Expected *Forecast  `json:"expected,omitempty" doc:"when it is expected to start; for a running job, to end"`
-	NoStart  NoForecast `json:"no_start,omitempty" doc:"why no start is expected: gate, user_limit, array, unreadable, closed, infeasible"`
+	NoStart  NoForecast `json:"no_start,omitempty" doc:"why no start is expected: gate, user_limit, array, group, group_paused, unreadable, closed, infeasible"`
 }
 
 // Reservation is the cards reserved for a waiting job.

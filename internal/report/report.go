@@ -107,8 +107,12 @@ func leftOutText(w *sim.Workload) string {
 	switch {
 	case w.Origin == sim.OfHistory:
 		return "never started, or had no GPU"
+	case w.KeptOff > 0 && w.Paused > 0:
+		return "without a GPU, of paused groups, or for GPUs that are paused or unhealthy"
 	case w.KeptOff > 0:
 		return "without a GPU, or for GPUs that are paused or unhealthy"
+	case w.Paused > 0:
+		return "without a GPU, or of paused groups"
 	}
 	return "without a GPU"
 }

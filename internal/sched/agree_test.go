@@ -64,6 +64,7 @@ func checkPlanned(t *rapid.T, id string, starts, refused bool, shown reason.Reas
 func checkExpected(t *rapid.T, id string, kind reason.Kind, f reason.Forecast) {
 	none := map[reason.Kind]reason.NoForecast{
 		reason.WaitsForLimit: reason.NoneLimit, reason.WaitsForArray: reason.NoneArray, reason.WaitsForReadings: reason.NoneUnreadable,
+		reason.WaitsForGroup: reason.NoneGroup, reason.WaitsForResume: reason.NonePaused,
 	}[kind]
 	if kind.Infeasible() {
 		none = reason.NoneInfeasible

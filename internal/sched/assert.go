@@ -138,11 +138,11 @@ func (d *decision) assertClaim(f *reservation, stays []*Held) {
 	}
 }
 
-// assertLimits checks that no start exceeds a limit of a user or an array. A user
-// may be over a limit already: limits are lowered while jobs run.
+// assertLimits checks that no start exceeds a limit of a user, an array or a group.
+// A user may be over a limit already: limits are lowered while jobs run.
 func (d *decision) assertLimits() {
 	added := map[string]Use{}
-	pooled := map[string]int{}
+	pooled, joined := map[string]int{}, map[GroupName]int{}
 	for _, start := range d.plan.Starts {
 		p, _ := d.state.Queue.Get(start.Job)
 		use := added[p.User]
@@ -152,6 +152,12 @@ func (d *decision) assertLimits() {
 			pooled[p.Pool]++
 			runs := d.state.Pools[p.Pool] + pooled[p.Pool]
 			assert(runs <= p.PoolLimit, "%d tasks of array %s run, its limit is %d", runs, p.Pool, p.PoolLimit)
+		}
+		name := GroupName{p.User, p.Group}
+		if of, set := d.state.Groups[name]; set {
+			joined[name]++
+			runs := len(of.Running) + joined[name]
+			assert(of.PausedBy == "" && (of.Limit <= 0 || runs <= of.Limit), "%d jobs of group %s run, its limit is %d, paused by %q", runs, p.Group, of.Limit, of.PausedBy)
 		}
 	}
 	for user, more := range added {

@@ -118,7 +118,7 @@ func (d *decision) start(h *head, a *account) bool {
 			r.machine.book(held)
 		}
 	}
-	d.charge(h.group, &h.amounts, a)
+	d.charge(h, a)
 	return true
 }
 

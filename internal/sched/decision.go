@@ -13,9 +13,10 @@ type decision struct {
 	quiet bool // record no refusals
 
 	walk    *walker
-	pooled  map[string]int  // starts of this plan, by limited pool
-	seen    map[string]bool // jobs considered out of order
-	blocker *Pending        // under FIFO, the job that no other may overtake
+	pooled  map[string]int         // starts of this plan, by limited pool
+	joined  map[GroupName][]string // and by limited group
+	seen    map[string]bool        // jobs considered out of order
+	blocker *Pending               // under FIFO, the job that no other may overtake
 
 	now     *machine       // with the jobs that this plan starts
 	running []*Held        // in order

@@ -138,7 +138,7 @@ func TestOrderTakesTurns(t *testing.T) {
 func TestOrderIsTheOrderOfStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFair(t)
-		s.DefaultLimit, s.Limits, s.Pools, s.Held, s.Host, s.MaxStarts, s.Unreadable = Limit{}, nil, nil, nil, Host{}, 0, ""
+		s.DefaultLimit, s.Limits, s.Pools, s.Groups, s.Held, s.Host, s.MaxStarts, s.Unreadable = Limit{}, nil, nil, nil, nil, Host{}, 0, ""
 		s.Cards = cardsOf(1000, 1000, 1000)
 		s.Rules.Policy = FIFO
 		for _, p := range s.Queue.First(s.Queue.Len()) {

@@ -99,6 +99,10 @@ func noneOf(why reason.Reason) reason.NoForecast {
 		return reason.NoneLimit
 	case why.Kind == reason.WaitsForArray:
 		return reason.NoneArray
+	case why.Kind == reason.WaitsForGroup:
+		return reason.NoneGroup
+	case why.Kind == reason.WaitsForResume:
+		return reason.NonePaused
 	case why.Kind == reason.WaitsForReadings:
 		return reason.NoneUnreadable
 	case why.Kind == reason.NotQueued:

@@ -33,6 +33,7 @@ type expecting struct {
 	served time.Duration
 	array  string
 	atOnce int
+	group  string
 }
 
 func exactly(d time.Duration) Estimate { return Estimate{Low: d, Mid: d, High: d} }
@@ -55,7 +56,7 @@ func forecastState(rules Rules, cards []Card, held []Held, jobs []expecting) Sta
 		s.Queue.Add(Pending{
 			Job: fmt.Sprint(i + 1), User: w.user, Priority: w.spec.Priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(w.spec, w.spec.VRAMMiB, rules), Since: sundayNoon.Add(-time.Hour), Run: w.run, Limit: w.limit,
-			Served: w.served, Pool: w.array, PoolLimit: w.atOnce,
+			Served: w.served, Pool: w.array, PoolLimit: w.atOnce, Group: w.group,
 		})
 	}
 	s.Queue.Tick(sundayNoon)
@@ -173,6 +174,15 @@ func TestForecast(t *testing.T) {
 			want: "expected to start between now and 13:00, from the time limit of 1 running job"},
 		{says: "what only waits for its turn to be started starts now", cards: eight(), jobs: []expecting{{spec: one}, {spec: one}}, job: "2", lab: func(s *State) { s.MaxStarts = 1 },
 			want: "expected to start now"},
+		{says: "a job of a full group waits for another of it", cards: eight(), jobs: []expecting{{spec: one, group: "io"}}, lab: func(s *State) { s.Groups = map[GroupName]JobGroup{{Name: "io"}: {Limit: 1, Running: []string{"9"}}} },
+			want: "it starts once another job of its group has ended"},
+		{says: "a job of a paused group waits for somebody", cards: eight(), jobs: []expecting{{spec: one, group: "io"}}, lab: func(s *State) { s.Groups = map[GroupName]JobGroup{{Name: "io"}: {PausedBy: "ann"}} },
+			want: "it starts once the group is resumed"},
+		{says: "a job of a paused group in front is passed", cards: eight()[:1], held: []Held{runningFor("9", 0, exactly(hour), 0, 0)}, jobs: []expecting{{spec: one, run: exactly(hour), group: "io"}, {spec: one}}, job: "2", lab: func(s *State) { s.Groups = map[GroupName]JobGroup{{Name: "io"}: {PausedBy: "ann"}} },
+			want: "expected to start about 13:00, from earlier runs of 2 jobs"},
+		{says: "jobs of a limited group in front start one after the other", cards: eight()[:2], held: []Held{runningFor("8", 0, exactly(hour), 0, 0), runningFor("9", 0, exactly(2*hour), 0, 1)},
+			jobs: []expecting{{spec: one, run: exactly(hour), group: "io"}, {spec: one, run: exactly(hour), group: "io"}, {spec: one}}, job: "3", lab: func(s *State) { s.Groups = map[GroupName]JobGroup{{Name: "io"}: {Limit: 1, Running: []string{"9"}}} },
+			want: "expected to start about 13:00, from earlier runs of 4 jobs"},
 		{says: "a full array waits for its own", cards: eight(), jobs: []expecting{{spec: one, array: "17", atOnce: 1}}, lab: func(s *State) { s.Pools = map[string]int{"17": 1} },
 			want: "it starts once another task of its array has ended"},
 		{says: "what is set aside for it is gone soon", cards: eight()[:1], held: []Held{preemptible(runningFor("9", hour, exactly(9*hour), 0, 0))}, jobs: []expecting{{spec: urgently(one, 5)}},

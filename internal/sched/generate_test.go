@@ -129,6 +129,32 @@ func drawLab(t *rapid.T, s *State) {
 			s.Queue.Add(p)
 			s.Pools[p.Pool] = rapid.IntRange(0, 2).Draw(t, "tasks that run")
 		}
+		if rapid.IntRange(0, 2).Draw(t, "in a group") == 0 {
+			p.Group = rapid.SampledFrom([]string{"io", "big", "plain"}).Draw(t, "group")
+			s.Queue.Add(p)
+		}
+	}
+	drawGroups(t, s)
+}
+
+// drawGroups sets some of the users' groups: limited, full, paused, or more than
+// one of these.
+func drawGroups(t *rapid.T, s *State) {
+	s.Groups = map[GroupName]JobGroup{}
+	for _, user := range users {
+		for _, name := range []string{"io", "big"} {
+			if !rapid.Bool().Draw(t, "set") {
+				continue
+			}
+			of := JobGroup{Limit: rapid.IntRange(0, 3).Draw(t, "limit of the group")}
+			if rapid.IntRange(0, 3).Draw(t, "paused") == 0 {
+				of.PausedBy = "ann"
+			}
+			for i := range rapid.IntRange(0, 2).Draw(t, "of the group run") {
+				of.Running = append(of.Running, fmt.Sprint("r", i))
+			}
+			s.Groups[GroupName{user, name}] = of
+		}
 	}
 }
 
@@ -183,7 +209,7 @@ func copied[V any](m map[string]V) map[string]V {
 // that carries turns on from one plan to the next.
 func commit(s State, p Plan) State {
 	next := s
-	next.InUse, next.Usage, next.Pools = copied(s.InUse), copied(s.Usage), copied(s.Pools)
+	next.InUse, next.Usage, next.Pools, next.Groups = copied(s.InUse), copied(s.Usage), copied(s.Pools), maps.Clone(s.Groups)
 	next.Held = slices.Clone(s.Held)
 	for _, a := range p.Victims {
 		for i := range next.Held {
@@ -203,6 +229,10 @@ func commit(s State, p Plan) State {
 		next.Usage[pending.User] += s.FairQuantum * pending.Request.FairWeight()
 		if pending.PoolLimit > 0 {
 			next.Pools[pending.Pool]++
+		}
+		if of, set := next.Groups[GroupName{pending.User, pending.Group}]; set {
+			of.Running = append(slices.Clone(of.Running), start.Job)
+			next.Groups[GroupName{pending.User, pending.Group}] = of
 		}
 		next.Held = append(next.Held, Held{
 			Job: start.Job, Cards: start.Grant.GPUs,

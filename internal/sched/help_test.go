@@ -94,6 +94,7 @@ type row struct {
 	users  string // whose the jobs are: "ann bob ann"
 	arrays string // which array each is a task of: "17 - 17"
 	atOnce int    // the limit of those arrays
+	groups string // which of its user's groups each is in: "io - io"
 	lab    func(*State)
 
 	want string
@@ -108,13 +109,16 @@ func (r row) state() State {
 		Rules: rules, Cards: r.cards, Host: r.host, Held: r.held, Unreadable: r.blind,
 		MaxStarts: r.most, Queue: queueOf(rules, r.jobs),
 	}
-	users, arrays := strings.Fields(r.users), strings.Fields(r.arrays)
+	users, arrays, groups := strings.Fields(r.users), strings.Fields(r.arrays), strings.Fields(r.groups)
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		if p.Seq < int64(len(users)) {
 			p.User = users[p.Seq]
 		}
 		if p.Seq < int64(len(arrays)) && arrays[p.Seq] != "-" {
 			p.Pool, p.PoolLimit = arrays[p.Seq], r.atOnce
+		}
+		if p.Seq < int64(len(groups)) && groups[p.Seq] != "-" {
+			p.Group = groups[p.Seq]
 		}
 		s.Queue.Add(p)
 	}

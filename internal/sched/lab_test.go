@@ -3,6 +3,7 @@ package sched
 import (
 	"math"
 	"testing"
+	"time"
 
 	"berth/internal/job"
 	"berth/internal/reason"
@@ -29,6 +30,32 @@ func TestArrays(t *testing.T) {
 		{says: "tasks of one array that ask for different things share its limit", cards: eight(), jobs: asks(one, vram(100), share(0.5)), arrays: "17 17 17", atOnce: 2, want: "1@0 2@1"},
 		{says: "an array without a limit has none", cards: eight(), jobs: asks(one, one), arrays: "17 17", lab: runs(9), want: "1@0 2@1"},
 		{says: "a task that can never fit is refused though its array is full", cards: eight(), jobs: asks(idle(9)), arrays: "17", atOnce: 1, lab: runs(1), want: "!1"},
+	})
+}
+
+func TestGroups(t *testing.T) {
+	set := func(user string, of JobGroup) func(*State) {
+		return func(s *State) { s.Groups = map[GroupName]JobGroup{{user, "io"}: of} }
+	}
+	two := JobGroup{Limit: 2}
+	full, paused := JobGroup{Limit: 2, Running: []string{"8", "9"}}, JobGroup{PausedBy: "ann"}
+	one := idle(1)
+	checkRows(t, []row{
+		{says: "no more jobs of a group run than its limit", cards: eight(), jobs: asks(one, one, one), groups: "io io io", lab: set("", two), want: "1@0 2@1"},
+		{says: "jobs that run already count", cards: eight(), jobs: asks(one, one), groups: "io io", lab: set("", JobGroup{Limit: 2, Running: []string{"9"}}), want: "1@0"},
+		{says: "a limit lowered below what runs starts nothing", cards: eight(), jobs: asks(one), groups: "io", lab: set("", JobGroup{Limit: 1, Running: []string{"8", "9"}}), want: ""},
+		{says: "a paused group starts nothing", cards: eight(), jobs: asks(one), groups: "io", lab: set("", paused), want: ""},
+		{says: "a paused group without a limit of running jobs starts nothing either", cards: eight(), jobs: asks(one, one), groups: "io io", lab: set("", JobGroup{Limit: 5, PausedBy: "ann"}), want: ""},
+		{says: "a group that is only a name has no limit", cards: eight(), jobs: asks(one, one), groups: "other other", lab: set("", full), want: "1@0 2@1"},
+		{says: "another user's group of that name is another", cards: eight(), jobs: asks(one, one), users: "ann bob", groups: "io io", lab: set("ann", paused), want: "2@0"},
+		{says: "jobs that ask for different things share the limit", cards: eight(), jobs: asks(one, vram(100), share(0.5)), groups: "io io io", lab: set("", two), want: "1@0 2@1"},
+		{says: "tasks of arrays count one by one", cards: eight(), jobs: asks(one, one, one, one), arrays: "17 17 17 18", atOnce: 3, groups: "io io io io", lab: set("", two), want: "1@0 2@1"},
+		{says: "the limit of the array holds too", cards: eight(), jobs: asks(one, one, one), arrays: "17 17 17", atOnce: 1, groups: "io io io", lab: set("", two), want: "1@0"},
+		{says: "others pass a full group even under fifo", rules: fifo, cards: eight(), jobs: asks(one, one), groups: "io -", lab: set("", full), want: "2@0"},
+		{says: "under fifo a job of a paused group that would not fit blocks nobody", rules: fifo, cards: eight(), host: Host{CPUs: 4}, held: []Held{{Job: "9", Cards: []int{0}, Alone: true, CPUs: 3}}, jobs: asks(idle(8), cpus(1)), groups: "io -", lab: set("", paused), want: "2@"},
+		{says: "nothing is reserved for a job of a full group", cards: eight()[:2], held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(idle(2), one), groups: "io -", lab: set("", full), want: "2@1"},
+		{says: "nor for one of a paused group, and no job is preempted for it", cards: eight()[:1], held: []Held{preemptible(runningFor("9", 10*time.Hour, Estimate{}, 0, 0))}, jobs: asks(also(one, func(s *job.Spec) { s.Priority = 5 })), groups: "io", lab: set("", paused), want: ""},
+		{says: "a job that can never fit is refused though its group is paused", cards: eight(), jobs: asks(idle(9)), groups: "io", lab: set("", paused), want: "!1"},
 	})
 }
 

@@ -29,6 +29,7 @@ type layout struct {
 	host  *lane
 	users map[string]*lane
 	pools map[string]*lane
+	named map[GroupName]*lane
 	soon  []offer // reused
 	last  laidOut // under FIFO, the job in front that starts last
 	gaps  bool
@@ -62,7 +63,7 @@ type offer struct {
 const gapBound = 1024
 
 func (k *known) layout(s *State, front []*ahead, self *ask, left Estimate, b bent) laidOut {
-	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, pools: map[string]*lane{}, gaps: true}
+	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, pools: map[string]*lane{}, named: map[GroupName]*lane{}, gaps: true}
 	l.last.binds = nobody
 	l.open()
 	for i, a := range front {
@@ -162,6 +163,30 @@ func (l *layout) pool(g *group) *lane {
 	return n
 }
 
+// group is what the limit of a JobGroup leaves, nothing while it is paused.
+func (l *layout) group(g *group) *lane {
+	of := l.state.Groups[g.groupName()]
+	if of.Limit <= 0 && of.PausedBy == "" {
+		return nil
+	}
+	n, found := l.named[g.groupName()]
+	if found {
+		return n
+	}
+	room := float64(of.Limit)
+	if of.PausedBy != "" {
+		room = 0
+	}
+	n = newLane([2]float64{room, math.Inf(1)}, [2]float64{1, 0})
+	for i, h := range l.known.runs {
+		if !h.Other && slices.Contains(of.Running, h.Job) {
+			n.add(stay{end: l.length(l.known.held[i]), use: oneOfPool.use, who: binding{held: int32(i), front: -1}}, l)
+		}
+	}
+	l.named[g.groupName()] = n
+	return n
+}
+
 // maxRounds bounds how often a start is put off because one of several cards is
 // taken again when the others are free.
 const maxRounds = 8
@@ -169,7 +194,7 @@ const maxRounds = 8
 // place lets a job start where it can soonest and last this long. A job that can
 // start nowhere is left out: it holds up no other.
 func (l *layout) place(a *ask, length int64, who binding) laidOut {
-	w := want{ask: a, length: length, user: l.user(a.group.user), pool: l.pool(a.group)}
+	w := want{ask: a, length: length, user: l.user(a.group.user), pool: l.pool(a.group), named: l.group(a.group)}
 	out := laidOut{binds: nobody}
 	if l.state.Rules.Policy == FIFO {
 		out = l.last
@@ -193,6 +218,9 @@ func (l *layout) place(a *ask, length int64, who binding) laidOut {
 	if w.pool != nil {
 		w.pool.add(s.with(&oneOfPool), l)
 	}
+	if w.named != nil {
+		w.named.add(s.with(&oneOfPool), l)
+	}
 	if slices.ContainsFunc(chosen, func(o offer) bool { return o.free < w.limited }) {
 		return out // its limit holds it back while others take the card
 	}
@@ -211,19 +239,24 @@ func (s stay) with(d *need) stay {
 // want is a job to be placed.
 type want struct {
 	*ask
-	length     int64
-	from       int64 // no earlier
-	limited    int64 // until then a limit holds it back
-	user, pool *lane // nil: no limit
+	length  int64
+	from    int64 // no earlier
+	limited int64 // until then a limit holds it back
+
+	user, pool, named *lane // nil: no limit
 }
 
-// limits puts a start off until the limits of the user and of the array allow it.
+// limits puts a start off until the limits of the user, the array and the JobGroup
+// allow it.
 func (l *layout) limits(w *want, out laidOut, gaps bool) laidOut {
 	if w.user != nil {
 		out.wait(w.user.soonest(&w.ask.user, out.start, w.length, gaps))
 	}
 	if w.pool != nil {
 		out.wait(w.pool.soonest(&oneOfPool, out.start, w.length, gaps))
+	}
+	if w.named != nil {
+		out.wait(w.named.soonest(&oneOfPool, out.start, w.length, gaps))
 	}
 	if out.closed {
 		return laidOut{start: never, closed: true, binds: nobody}
@@ -249,7 +282,7 @@ func (l *layout) fit(w *want, out laidOut) ([]offer, laidOut) {
 
 // simple reports that the job needs one card and nothing else.
 func (w *want) simple() bool {
-	return w.group.request.GPUs == 1 && w.user == nil && w.pool == nil && w.host.use == [2]float64{}
+	return w.group.request.GPUs == 1 && w.user == nil && w.pool == nil && w.named == nil && w.host.use == [2]float64{}
 }
 
 // choose takes the cards that can take the request soonest; among equals the one

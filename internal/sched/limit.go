@@ -101,3 +101,16 @@ func (a *account) overLimit(asked *amounts) reason.Reason {
 		User: a.user, Own: a.own, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
 	}
 }
+
+// compareNames orders ids as people count: job 9 before job 10.
+func compareNames(a, b string) int {
+	switch {
+	case len(a) != len(b):
+		return len(a) - len(b)
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

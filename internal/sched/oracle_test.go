@@ -29,6 +29,7 @@ type oracle struct {
 	turn   map[string]float64 // usage, with what this plan gives
 	use    map[string]Use
 	pools  map[string]int
+	joined map[GroupName]int
 	failed map[groupKey]bool // jobs that ask for the same have nothing to hope for
 	block  string            // under FIFO: the job that no other may overtake
 	plan   Plan
@@ -53,7 +54,7 @@ type oracleMachine struct {
 // consult is what Decide has to say, in plan.
 func consult(s State) *oracle {
 	o := &oracle{
-		s: s, leaving: map[*Held]bool{}, margins: map[*Held]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), failed: map[groupKey]bool{},
+		s: s, leaving: map[*Held]bool{}, margins: map[*Held]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), joined: map[GroupName]int{}, failed: map[groupKey]bool{},
 		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Held),
 	}
 	for _, h := range o.running {
@@ -85,7 +86,7 @@ func consult(s State) *oracle {
 }
 
 func keyOf(p *Pending) groupKey {
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, term: termOf(p.Run, p.Served, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
@@ -338,8 +339,13 @@ func (o *oracle) limit(user string) Limit {
 	return o.s.DefaultLimit
 }
 
-// limited reports that a limit of the user or of the array keeps the job.
+// limited reports that a limit of the user, of the array or of the group keeps the
+// job, or that its group is paused.
 func (o *oracle) limited(p *Pending) bool {
+	name := GroupName{p.User, p.Group}
+	if of, set := o.s.Groups[name]; set && (of.PausedBy != "" || of.Limit > 0 && len(of.Running)+o.joined[name] >= of.Limit) {
+		return true
+	}
 	limit, use, more := o.limit(p.User), o.use[p.User], o.counted(&p.Request)
 	return p.PoolLimit > 0 && o.pools[p.Pool] >= p.PoolLimit ||
 		limit.Jobs > 0 && use.Jobs >= limit.Jobs ||
@@ -358,6 +364,7 @@ func (o *oracle) charge(p *Pending) {
 	if p.PoolLimit > 0 {
 		o.pools[p.Pool]++
 	}
+	o.joined[GroupName{p.User, p.Group}]++
 }
 
 // start gives the job its cards if there are any.

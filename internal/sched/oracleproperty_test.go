@@ -83,7 +83,7 @@ func TestFIFOStartsUpToTheBlocker(t *testing.T) {
 			if why.Kind == reason.WaitsBehind && (why.Job != slow.block || started || refused[p.Job]) {
 				t.Fatalf("job %s %s, but job %s blocks", p.Job, why, slow.block)
 			}
-			if p.Job == slow.block && (why.Kind == reason.WaitsBehind || why.Kind == reason.WaitsForLimit || why.Kind == reason.WaitsForArray) {
+			if p.Job == slow.block && (why.Kind == reason.WaitsBehind || why.Kind == reason.WaitsForLimit || why.Kind == reason.WaitsForArray || why.Kind == reason.WaitsForGroup || why.Kind == reason.WaitsForResume) {
 				t.Fatalf("job %s blocks, and yet %s", p.Job, why)
 			}
 		}

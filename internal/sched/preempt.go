@@ -193,7 +193,7 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
 	d.reservations = append(d.reservations, r)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at})
 	d.reopen()
-	d.charge(h.group, &h.amounts, a)
+	d.charge(h, a)
 }
 
 // reopen discards what is known not to work: other jobs may use the new room too.

@@ -55,7 +55,7 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 		s := drawState(t)
 		drawLab(t, &s)
 		drawTime(t, &s)
-		jobs, gpus, tasks := map[string]int{}, map[string]float64{}, map[string]int{}
+		jobs, gpus, tasks, joined := map[string]int{}, map[string]float64{}, map[string]int{}, map[GroupName]int{}
 		for _, start := range Decide(s).Starts {
 			p, _ := s.Queue.Get(start.Job)
 			limit, own := s.Limits[p.User]
@@ -69,6 +69,9 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 			jobs[p.User]++
 			gpus[p.User] += more
 			tasks[p.Pool]++
+			name := GroupName{p.User, p.Group}
+			joined[name]++
+			of := s.Groups[name]
 			switch use := s.InUse[p.User]; {
 			case limit.Jobs > 0 && use.Jobs+jobs[p.User] > limit.Jobs:
 				t.Fatalf("%s runs %d jobs with job %s, the limit is %d", p.User, use.Jobs+jobs[p.User], p.Job, limit.Jobs)
@@ -76,6 +79,8 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 				t.Fatalf("%s holds %g GPUs with job %s, the limit is %g", p.User, use.GPUs+gpus[p.User], p.Job, limit.GPUs)
 			case p.PoolLimit > 0 && s.Pools[p.Pool]+tasks[p.Pool] > p.PoolLimit:
 				t.Fatalf("%d tasks of array %s run with job %s, its limit is %d", s.Pools[p.Pool]+tasks[p.Pool], p.Pool, p.Job, p.PoolLimit)
+			case of.PausedBy != "" || of.Limit > 0 && len(of.Running)+joined[name] > of.Limit:
+				t.Fatalf("job %s starts, the %d-th of %+v", p.Job, joined[name], of)
 			}
 		}
 	})

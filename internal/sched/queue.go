@@ -18,6 +18,10 @@ type Pending struct {
 	Pool      string
 	PoolLimit int
 
+	// Group is which of its user's groups the job is in. The State says whether that
+	// is limited or paused.
+	Group string
+
 	Submitted time.Time     // zero: not known
 	Since     time.Time     // when this wait began: submission, the end of a hold or dependency, or its preemption
 	Served    time.Duration // how long it ran before without losing the work
@@ -27,7 +31,7 @@ type Pending struct {
 }
 
 // Queue is an ordered index of the waiting jobs. Jobs of one user, priority,
-// request and limited pool form one group, so that a decision looks at each group
+// request, limited pool and JobGroup form one group, so that a decision looks at each group
 // and not at each job. It is not safe for concurrent use.
 type Queue struct {
 	rules    Rules
@@ -51,6 +55,7 @@ type groupKey struct {
 	request   Request
 	pool      string // empty without a limit
 	poolLimit int
+	named     string // the user's group
 	term      term
 }
 
@@ -146,7 +151,7 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, term: termOf(p.Run, p.Served, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
@@ -266,7 +271,7 @@ func (m *member) pending() Pending {
 func (g *group) pending(e entry) Pending {
 	return Pending{
 		Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq,
-		Request: g.request, Pool: g.pool, PoolLimit: g.poolLimit,
+		Request: g.request, Pool: g.pool, PoolLimit: g.poolLimit, Group: g.named,
 	}
 }
 

@@ -69,6 +69,11 @@ func reasonRows() []row {
 		{says: "array", cards: eight(), jobs: asks(idle(1), idle(1), idle(1), idle(1), idle(1)), arrays: "17 17 17 17 17", atOnce: 4},
 		{says: "array of one at a time", cards: eight(), jobs: asks(idle(1), idle(1)), arrays: "17 17", atOnce: 1},
 		{says: "array, even behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(vram(20000), vram(100)), arrays: "- 17", atOnce: 1, lab: func(s *State) { s.Pools = map[string]int{"17": 1} }},
+		{says: "group", cards: eight(), jobs: asks(idle(1), idle(1)), groups: "io io", lab: ofGroup(JobGroup{Limit: 2, Running: []string{"17"}})},
+		{says: "group with many running jobs", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 5, Running: []string{"17", "9", "20", "21", "101"}})},
+		{says: "group of one at a time", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 1, Running: []string{"17_3"}})},
+		{says: "group over its limit", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 1, Running: []string{"17", "18"}})},
+		{says: "paused group", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 1, PausedBy: "anna", Running: []string{"17"}})},
 		{says: "limit on jobs", cards: eight(), jobs: asks(idle(1)), users: "ann", lab: limited(Limit{Jobs: 4}, Use{Jobs: 4, GPUs: 6})},
 		{says: "limit on one job", cards: eight(), jobs: asks(idle(1), idle(1)), users: "ann ann", lab: limited(Limit{Jobs: 1}, Use{})},
 		{says: "limit on GPUs", cards: eight(), jobs: asks(idle(4)), users: "ann", lab: limited(Limit{GPUs: 8}, Use{Jobs: 4, GPUs: 6})},
@@ -92,6 +97,10 @@ func reasonRows() []row {
 		{says: "more GPUs than this user may hold", cards: eight(), jobs: asks(share(0.75)), users: "ann", lab: own(Limit{GPUs: 0.5}, Use{})},
 		{says: "more memory than there is", host: host, jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 500000 }))},
 	}
+}
+
+func ofGroup(of JobGroup) func(*State) {
+	return func(s *State) { s.Groups = map[GroupName]JobGroup{{Name: "io"}: of} }
 }
 
 func TestReasonsGolden(t *testing.T) {

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type Snapshot struct {
 	Oldest       map[string]oldest    `json:"oldest,omitempty"` // by user
 	MaxStarts    int                  `json:"max_starts,omitempty"`
 	Pools        map[string]int       `json:"pools,omitempty"`
+	Groups       []writtenGroup       `json:"groups,omitempty"`
 	Limits       map[string]userLimit `json:"limits,omitempty"`
 	DefaultLimit userLimit            `json:"default_limit"`
 	InUse        map[string]userUse   `json:"in_use,omitempty"`
@@ -130,6 +132,7 @@ type writtenPending struct {
 	Request   Request       `json:"request"`
 	Pool      string        `json:"pool,omitempty"`
 	PoolLimit int           `json:"pool_limit,omitempty"`
+	Group     string        `json:"group,omitempty"`
 	Submitted time.Time     `json:"submitted,omitzero"`
 	Since     time.Time     `json:"since,omitzero"`
 	Served    time.Duration `json:"served_ns,omitempty"`
@@ -151,6 +154,14 @@ type writtenEstimate struct {
 	High time.Duration `json:"high_ns"`
 
 	Guess bool `json:"guess,omitempty"`
+}
+
+type writtenGroup struct {
+	User     string   `json:"user,omitempty"`
+	Name     string   `json:"name"`
+	Limit    int      `json:"limit,omitempty"`
+	PausedBy string   `json:"paused_by,omitempty"`
+	Running  []string `json:"running,omitempty"`
 }
 
 type writtenPreempt struct {
@@ -219,6 +230,12 @@ func NewSnapshot(s State) Snapshot {
 	for user, use := range s.InUse {
 		w.InUse[user] = userUse(use)
 	}
+	for name, of := range s.Groups {
+		w.Groups = append(w.Groups, writtenGroup{User: name.User, Name: name.Name, Limit: of.Limit, PausedBy: of.PausedBy, Running: slices.Clone(of.Running)})
+	}
+	slices.SortFunc(w.Groups, func(a, b writtenGroup) int {
+		return cmp.Or(strings.Compare(a.User, b.User), strings.Compare(a.Name, b.Name))
+	})
 	return w
 }
 
@@ -277,6 +294,12 @@ func (w *Snapshot) State() State {
 	}
 	for user, use := range w.InUse {
 		s.InUse[user] = Use(use)
+	}
+	if len(w.Groups) > 0 {
+		s.Groups = map[GroupName]JobGroup{}
+	}
+	for _, of := range w.Groups {
+		s.Groups[GroupName{of.User, of.Name}] = JobGroup{Limit: of.Limit, PausedBy: of.PausedBy, Running: of.Running}
 	}
 	s.Queue.SetRules(s.Rules)
 	for _, p := range w.Queue {

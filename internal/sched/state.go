@@ -22,7 +22,8 @@ type State struct {
 	Queue     *Queue // only read
 	MaxStarts int    // how many jobs one plan may start; 0: no bound
 
-	Pools        map[string]int   // how many jobs of each pool run now
+	Pools        map[string]int // how many jobs of each pool run now
+	Groups       map[GroupName]JobGroup
 	Limits       map[string]Limit // of users that have their own
 	DefaultLimit Limit            // of everybody else
 	InUse        map[string]Use   // what each user's running jobs hold now
@@ -39,6 +40,17 @@ type State struct {
 	// ParkMiB is how much host memory parked jobs may still take; 0: not known and
 	// not checked, below 0: none.
 	ParkMiB int64
+}
+
+// GroupName names a group of a user's jobs.
+type GroupName struct{ User, Name string }
+
+// JobGroup is a group that its user limits or paused. Groups that are only a name
+// are not in a State.
+type JobGroup struct {
+	Limit    int      // how many of its jobs may run at a time; 0: all
+	PausedBy string   // who paused it; empty: it is not paused
+	Running  []string // its running jobs
 }
 
 // machine is the machine with all running jobs on it.

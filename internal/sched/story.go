@@ -194,18 +194,6 @@ func compareRuns(a, b reason.Run) int {
 	return compareNames(a.ID, b.ID)
 }
 
-func compareNames(a, b string) int {
-	switch {
-	case len(a) != len(b):
-		return len(a) - len(b) // job 9 before job 10
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // onCard is the job on its i-th card, and its expected end.
 func (h *Held) onCard(now time.Time, i int) reason.Run {
 	left := h.left(now)

@@ -168,7 +168,7 @@ func (r *replay) pending(place int) sched.Pending {
 	}
 	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
-		Pool: j.Array, PoolLimit: j.AtOnce,
+		Pool: j.Array, PoolLimit: j.AtOnce, Group: j.Group,
 		Submitted: j.Submit.at(), Since: c.since.at(), Served: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: r.preemption(j),
 	}
 }

@@ -25,6 +25,7 @@ type input struct {
 
 	Limits       map[string]sched.Limit // of users with their own
 	DefaultLimit sched.Limit            // of all other users
+	GroupLimits  map[sched.GroupName]int
 
 	Foreign []Foreign // external processes
 	Lost    []loss    // cards that fail
@@ -179,6 +180,9 @@ func (r *replay) state() sched.State {
 			s.Pools[a.job.Array]++
 		}
 	}
+	if len(r.in.GroupLimits) > 0 {
+		s.Groups = r.groups()
+	}
 	if len(s.Limits) > 0 || s.DefaultLimit != (sched.Limit{}) {
 		s.InUse = r.inUse()
 	}
@@ -186,6 +190,22 @@ func (r *replay) state() sched.State {
 		s.Usage, s.FairQuantum, s.HalfLife = r.usage(), sched.FairQuantum, r.in.Policy.HalfLife
 	}
 	return s
+}
+
+// groups are the limited groups and their running jobs.
+func (r *replay) groups() map[sched.GroupName]sched.JobGroup {
+	groups := map[sched.GroupName]sched.JobGroup{}
+	for name, limit := range r.in.GroupLimits {
+		groups[name] = sched.JobGroup{Limit: limit}
+	}
+	for _, a := range r.running {
+		name := sched.GroupName{User: a.job.User, Name: a.job.Group}
+		if of, limited := groups[name]; limited {
+			of.Running = append(of.Running, a.held.Job)
+			groups[name] = of
+		}
+	}
+	return groups
 }
 
 // inUse is what each user's running jobs occupy.

@@ -18,21 +18,23 @@ type snapshotReader struct {
 	state  *sched.State
 	work   *Workload
 	origin time.Time
-	places map[int]int    // of the cards: their numbers in the replay
-	atOnce map[string]int // how many tasks of an array may run at a time, for arrays with waiting tasks
+	places map[int]int       // of the cards: their numbers in the replay
+	atOnce map[string]int    // how many tasks of an array may run at a time, for arrays with waiting tasks
+	member map[string]string // the group of each running job, if that has a limit
 }
 
 // FromSnapshot makes a workload of the running and queued jobs of a daemon. It
 // fails if no card takes jobs.
 func FromSnapshot(source string, s *sched.State) (*Workload, error) {
 	r := &snapshotReader{
-		state: s, places: map[int]int{}, atOnce: map[string]int{},
-		work: &Workload{Source: source, Origin: OfSnapshot, TakenAt: s.Now, Rules: &s.Rules, Limits: s.Limits, DefaultLimit: s.DefaultLimit},
+		state: s, places: map[int]int{}, atOnce: map[string]int{}, member: map[string]string{},
+		work: &Workload{Source: source, Origin: OfSnapshot, TakenAt: s.Now, Rules: &s.Rules, Limits: s.Limits, DefaultLimit: s.DefaultLimit, GroupLimits: map[sched.GroupName]int{}},
 	}
 	if err := r.cards(); err != nil {
 		return nil, err
 	}
 	r.begin()
+	r.groups()
 	for i := range s.Held {
 		r.held(&s.Held[i])
 	}
@@ -114,6 +116,19 @@ func (r *snapshotReader) begin() {
 	r.work.Begin = r.millis(s.Now)
 }
 
+// groups takes over the limits of groups.
+func (r *snapshotReader) groups() {
+	for name, of := range r.state.Groups {
+		if of.Limit <= 0 {
+			continue
+		}
+		r.work.GroupLimits[name] = of.Limit
+		for _, id := range of.Running {
+			r.member[id] = name.Name
+		}
+	}
+}
+
 // millis is a moment in the replay's time; an unknown one is that of the
 // snapshot.
 func (r *snapshotReader) millis(t time.Time) Millis {
@@ -166,13 +181,21 @@ func (r *snapshotReader) held(h *sched.Held) {
 	if array := (&job.Job{ID: h.Job}).Array(); r.atOnce[array] > 0 {
 		j.Array, j.AtOnce = array, r.atOnce[array]
 	}
+	j.Group = r.member[h.Job]
 	w.Running = append(w.Running, Running{Job: len(w.Jobs), Cards: cards, Ran: min(r.work.Begin, MillisOf(ran.Seconds()))})
 	w.add(j, "job "+j.ID)
 }
 
-// pending adds a queued job with what it asked for.
+// pending adds a queued job with what it asked for. A job of a paused group is left
+// out: nobody knows when the group is resumed.
 func (r *snapshotReader) pending(p *sched.Pending) {
-	if p.Request.GPUs == 0 {
+	of := r.state.Groups[sched.GroupName{User: p.User, Name: p.Group}]
+	switch {
+	case p.Request.GPUs == 0:
+		r.work.LeftOut++
+		return
+	case of.PausedBy != "":
+		r.work.Paused++
 		r.work.LeftOut++
 		return
 	}
@@ -195,7 +218,7 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 	}
 	r.work.add(Job{
 		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB,
-		IDs: ids, Allow: allow, Array: p.Pool, AtOnce: p.PoolLimit, Submit: r.millis(p.Since), Duration: lasting(run),
+		IDs: ids, Allow: allow, Array: p.Pool, AtOnce: p.PoolLimit, Group: p.Group, Submit: r.millis(p.Since), Duration: lasting(run),
 	}, "job "+p.Job)
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -158,6 +159,35 @@ func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
 		for i, fate := range r.Result.Fates {
 			if id := w.Jobs[i].ID; fate.Start != want[id]*3600_000 {
 				t.Errorf("%s: task %s starts after %g s", r.Policy, id, fate.Start.Seconds())
+			}
+		}
+	}
+}
+
+// TestASnapshotKeepsTheLimitsOfGroups: one of ann's group runs and two wait for it,
+// one after the other; bob's group of that name is another, and a paused one is
+// left out.
+func TestASnapshotKeepsTheLimitsOfGroups(t *testing.T) {
+	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Groups: map[sched.GroupName]sched.JobGroup{
+		{User: "ann", Name: "io"}: {Limit: 1, Running: []string{"5"}}, {User: "ann", Name: "off"}: {PausedBy: "ann"},
+	}}
+	for i := range 3 {
+		state.Cards = append(state.Cards, sched.Card{Index: i, TotalMiB: 24576})
+	}
+	hour := sched.Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}
+	state.Held = []sched.Held{{Job: "5", User: "ann", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
+	for i, in := range [][2]string{{"ann", "io"}, {"ann", "io"}, {"bob", "io"}, {"ann", "off"}} {
+		state.Queue.Add(sched.Pending{Job: fmt.Sprint(6 + i), User: in[0], Group: in[1], Seq: int64(i), Request: sched.Request{GPUs: 1}, Since: noon, Run: hour})
+	}
+	w := readState(t, state)
+	if len(w.Jobs) != 4 || w.LeftOut != 1 || w.Paused != 1 {
+		t.Fatalf("%d jobs, %d left out, %d of paused groups", len(w.Jobs), w.LeftOut, w.Paused)
+	}
+	want := map[string]Millis{"5": 0, "6": 1, "7": 2, "8": 0} // hours
+	for _, r := range compared(t, w, Policies(), Choices{}, 0) {
+		for i, fate := range r.Result.Fates {
+			if id := w.Jobs[i].ID; fate.Start != want[id]*3600_000 {
+				t.Errorf("%s: job %s starts after %g s", r.Policy, id, fate.Start.Seconds())
 			}
 		}
 	}

@@ -32,6 +32,7 @@ type Workload struct {
 	Usage        map[string]float64 // of each user until then
 	Limits       map[string]sched.Limit
 	DefaultLimit sched.Limit // of users without their own
+	GroupLimits  map[sched.GroupName]int
 	Foreign      []Foreign
 	Rules        *sched.Rules // the daemon's
 	CardNames    []int        // the daemon's number of each card
@@ -39,6 +40,7 @@ type Workload struct {
 	// Of a snapshot: what was assumed.
 	CardsLeftOut int           // paused or unhealthy, without a job
 	KeptOff      int           // of LeftOut: jobs that need such cards
+	Paused       int           // of LeftOut: jobs of paused groups
 	Unknown      int           // queued jobs without an estimate
 	Typical      time.Duration // their assumed duration
 }
@@ -72,7 +74,7 @@ func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
 	in := input{
 		Jobs: jobs, Machine: w.Machine, Policy: policy, Park: c.Park, Estimates: c.Estimates,
 		Begin: w.Begin, Running: w.Running, Usage: w.Usage, Foreign: w.Foreign,
-		Limits: w.Limits, DefaultLimit: w.DefaultLimit,
+		Limits: w.Limits, DefaultLimit: w.DefaultLimit, GroupLimits: w.GroupLimits,
 	}
 	if w.Rules != nil {
 		rules := *w.Rules

@@ -21,6 +21,27 @@ func (s *Store) Meta(key string) (string, error) {
 	return value, nil
 }
 
+// Metas are the values of all keys that begin with a prefix.
+func (s *Store) Metas(prefix string) (map[string]string, error) {
+	rows, err := s.reader.QueryContext(context.Background(), "SELECT key, value FROM meta WHERE substr(key, 1, length(?1)) = ?1", prefix)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", prefix, s.classify(err))
+	}
+	defer rows.Close()
+	values := map[string]string{}
+	for rows.Next() {
+		var key, value string
+		if err := rows.Scan(&key, &value); err != nil {
+			return nil, fmt.Errorf("read %s: %w", prefix, s.classify(err))
+		}
+		values[key] = value
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", prefix, s.classify(err))
+	}
+	return values, nil
+}
+
 // Wipe deletes all jobs and events. Jobs are numbered from 1 again, so the
 // caller must deal with their old logs; event numbers continue, so that old and
 // new events are not confused. Meta values stay.

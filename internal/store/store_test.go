@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -419,6 +420,18 @@ func TestMakeDirMakesParentsAndRefusesAFile(t *testing.T) {
 	for _, bad := range []string{file, filepath.Join(file, "below")} {
 		if err := MakeDir(bad, 0o700); err == nil {
 			t.Errorf("%s: a file is taken for a directory", bad)
+		}
+	}
+}
+
+func TestMetasAreFoundByTheirBeginning(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	commit(t, s, Tx{Meta: map[string]string{"groups/ann": "1", "groups/bob": "2", "groups": "3", "Groups/cay": "4", "other%": "5"}})
+	for prefix, want := range map[string]map[string]string{
+		"groups/": {"groups/ann": "1", "groups/bob": "2"}, "other%": {"other%": "5"}, "%": {}, "none": {},
+	} {
+		if got, err := s.Metas(prefix); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %v, %v", prefix, got, err)
 		}
 	}
 }

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// MaxGroups bounds the groups of one user that are limited or paused. Groups that
+// are only a name of jobs are bounded by the jobs.
+const MaxGroups = 100
+
+// ErrTooManyGroups means that a user has MaxGroups already.
+var ErrTooManyGroups = errors.New("too many groups")
+
+// groupsKey begins the store's keys for groups; the name of the user follows.
+const groupsKey = "groups/"
+
+// setting is what a user set for a group: how many of its jobs may run at a time,
+// and whether any may start. A group without either is only a name of jobs.
+type setting struct {
+	Limit    int    `json:"limit,omitempty"` // 0: none
+	PausedBy string `json:"paused_by,omitempty"`
+}
+
+// Group is a group and its unfinished jobs.
+type Group struct {
+	User, Name string
+	Limit      int    // 0: none
+	PausedBy   string // empty: it is not paused
+	Running    []string
+	Queued     int
+}
+
+func groupOf(j *job.Job) sched.GroupName {
+	return sched.GroupName{User: j.User, Name: j.Spec.Group}
+}
+
+// LimitGroup sets how many jobs of a group may run at a time; 0: all.
+func (t *Turn) LimitGroup(user, name string, limit int) error {
+	of := t.line.groups[sched.GroupName{User: user, Name: name}]
+	of.Limit = limit
+	return t.setGroup(sched.GroupName{User: user, Name: name}, of)
+}
+
+// PauseGroup keeps jobs of a group from starting, or lets them start again;
+// running jobs are not touched.
+func (t *Turn) PauseGroup(user, name string, paused bool, by string) error {
+	of := t.line.groups[sched.GroupName{User: user, Name: name}]
+	switch {
+	case !paused:
+		of.PausedBy = ""
+	case of.PausedBy == "":
+		of.PausedBy = by
+	}
+	return t.setGroup(sched.GroupName{User: user, Name: name}, of)
+}
+
+// RemoveGroup lifts the limit and the pause of a group. Its jobs keep the name.
+func (t *Turn) RemoveGroup(user, name string) {
+	_ = t.setGroup(sched.GroupName{User: user, Name: name}, setting{}) // removing makes none too many
+}
+
+func (t *Turn) setGroup(name sched.GroupName, of setting) error {
+	was, known := t.line.groups[name]
+	switch {
+	case was == of:
+		return nil
+	case of == setting{}:
+		delete(t.line.groups, name)
+	case !known && t.line.countGroups(name.User) >= MaxGroups:
+		return ErrTooManyGroups
+	default:
+		t.line.groups[name] = of
+	}
+	t.line.saveGroups(name.User)
+	t.line.moved = true
+	if was.PausedBy != "" && of.PausedBy == "" {
+		t.line.resumed(t.Now, name)
+	}
+	return nil
+}
+
+// resumed lets the jobs of a group wait anew. What they waited while it was paused
+// does not count, as with held jobs: nobody gains a place by pausing.
+func (l *line) resumed(now time.Time, name sched.GroupName) {
+	var waiting []*job.Job
+	l.Each(-1, func(j *job.Job) bool {
+		if _, in := l.inLine[j.ID]; in && groupOf(j) == name {
+			waiting = append(waiting, j)
+		}
+		return true
+	})
+	for _, j := range waiting {
+		j.WaitsSince = now
+		l.changes.fact(j)
+		l.enter(now, j, time.Time{})
+	}
+}
+
+func (l *line) countGroups(user string) (n int) {
+	for name := range l.groups {
+		if name.User == user {
+			n++
+		}
+	}
+	return n
+}
+
+// saveGroups adds a user's groups to the next commit.
+func (l *line) saveGroups(user string) {
+	own := map[string]setting{}
+	for name, of := range l.groups {
+		if name.User == user {
+			own[name.Name] = of
+		}
+	}
+	data, err := json.Marshal(own)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	l.changes.meta[groupsKey+user] = string(data)
+}
+
+// RestoreGroups takes over the groups from an earlier berth.
+func (t *Turn) RestoreGroups(metas func(prefix string) (map[string]string, error)) error {
+	values, err := metas(groupsKey)
+	if err != nil {
+		return err
+	}
+	for key, value := range values {
+		own, user := map[string]setting{}, strings.TrimPrefix(key, groupsKey)
+		if err := json.Unmarshal([]byte(value), &own); err != nil {
+			return fmt.Errorf("read the groups of %s: %w", user, err)
+		}
+		for name, of := range own {
+			t.line.groups[sched.GroupName{User: user, Name: name}] = of
+		}
+	}
+	t.line.moved = true
+	return nil
+}
+
+// limitedGroups is what a decision has to know about groups.
+func (t *Turn) limitedGroups() map[sched.GroupName]sched.JobGroup {
+	if len(t.line.groups) == 0 {
+		return nil
+	}
+	groups := make(map[sched.GroupName]sched.JobGroup, len(t.line.groups))
+	for name, of := range t.line.groups {
+		groups[name] = sched.JobGroup{Limit: of.Limit, PausedBy: of.PausedBy}
+	}
+	for id, a := range t.attempts.active {
+		if of, set := groups[groupOf(a.job)]; set {
+			of.Running = append(of.Running, id)
+			groups[groupOf(a.job)] = of
+		}
+	}
+	for _, of := range groups {
+		slices.Sort(of.Running)
+	}
+	return groups
+}
+
+// Groups lists the groups of a user that are set or have unfinished jobs, by
+// name; those of all users without one.
+func (t *Turn) Groups(user string) []Group {
+	all := map[sched.GroupName]*Group{}
+	find := func(name sched.GroupName) *Group {
+		if all[name] == nil {
+			all[name] = &Group{User: name.User, Name: name.Name}
+		}
+		return all[name]
+	}
+	for name, of := range t.line.groups {
+		if user == "" || name.User == user {
+			g := find(name)
+			g.Limit, g.PausedBy = of.Limit, of.PausedBy
+		}
+	}
+	t.line.Each(-1, func(j *job.Job) bool {
+		if j.Spec.Group == "" || user != "" && j.User != user {
+			return true
+		}
+		if g := find(groupOf(j)); j.State == job.Queued {
+			g.Queued++
+		} else {
+			g.Running = append(g.Running, j.ID)
+		}
+		return true
+	})
+	list := make([]Group, 0, len(all))
+	for _, g := range all {
+		list = append(list, *g)
+	}
+	slices.SortFunc(list, func(a, b Group) int { return cmp.Or(strings.Compare(a.User, b.User), strings.Compare(a.Name, b.Name)) })
+	return list
+}
