@@ -110,17 +110,46 @@ func (t *Turn) EachUnwritten(fn func(*job.Job)) {
 	}
 }
 
+// InOrder visits the unfinished jobs until fn returns false: running ones, oldest
+// first, then queued ones as Next lists them. fn must not keep a job or change the
+// queue.
+func (t *Turn) InOrder(fn func(*job.Job) bool) {
+	for _, j := range t.attempts.oldestFirst() {
+		if !fn(j) {
+			return
+		}
+	}
+	t.eachQueued(fn)
+}
+
 // Next lists the first n queued jobs: those that wait for room in order, then
-// those behind a gate.
+// those behind a gate, oldest first.
 func (t *Turn) Next(n int) []*job.Job {
 	list := make([]*job.Job, 0, n)
-	for _, id := range sched.Order(t.State(), n) {
-		list = append(list, t.line.jobs[id])
-	}
-	for _, id := range t.line.gates.first(n-len(list), t.line.jobs) {
-		list = append(list, t.line.jobs[id])
-	}
+	t.eachQueued(func(j *job.Job) bool {
+		if len(list) < n {
+			list = append(list, j)
+		}
+		return len(list) < n
+	})
 	return list
+}
+
+func (t *Turn) eachQueued(fn func(*job.Job) bool) {
+	more := true
+	sched.InOrder(t.State(), func(id string) bool {
+		more = fn(t.line.jobs[id])
+		return more
+	})
+	if !more {
+		return
+	}
+	t.line.Each(0, func(j *job.Job) bool {
+		if _, waits := t.line.queue.Get(j.ID); waits || t.attempts.runs(j.ID) {
+			return true
+		}
+		return fn(j)
+	})
 }
 
 // Position is a job's place in the queue, from 1; 0 if it is behind a gate.
@@ -250,16 +279,25 @@ type Running struct {
 // Running lists the running jobs, oldest first.
 func (s *attempts) Running() []Running {
 	list := make([]Running, 0, len(s.active))
-	for id, a := range s.active {
-		r := Running{Job: a.job, NowMiB: -1, CardMiB: s.cards.meter.Now(id)}
+	for _, j := range s.oldestFirst() {
+		r := Running{Job: j, NowMiB: -1, CardMiB: s.cards.meter.Now(j.ID)}
 		if card, now := highest(r.CardMiB); card >= 0 {
 			r.NowMiB = now
 		}
-		_, r.PeakMiB = highest(s.cards.meter.Peak(id))
+		_, r.PeakMiB = highest(s.cards.meter.Peak(j.ID))
 		list = append(list, r)
 	}
-	slices.SortFunc(list, func(a, b Running) int {
-		return cmp.Or(a.Job.StartedAt.Compare(b.Job.StartedAt), cmp.Compare(a.Job.Seq, b.Job.Seq))
+	return list
+}
+
+// oldestFirst is the running jobs by start.
+func (s *attempts) oldestFirst() []*job.Job {
+	list := make([]*job.Job, 0, len(s.active))
+	for _, a := range s.active {
+		list = append(list, a.job)
+	}
+	slices.SortFunc(list, func(a, b *job.Job) int {
+		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Seq, b.Seq))
 	})
 	return list
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,17 +58,6 @@ func (g *gates) leave(awaited, id string) {
 func (g *gates) next() time.Time {
 	first, _ := g.until.first()
 	return first.at
-}
-
-// first lists n jobs behind a gate, oldest first.
-func (g *gates) first(n int, jobs map[string]*job.Job) []string {
-	if n <= 0 {
-		return nil
-	}
-	ids := slices.AppendSeq(slices.Collect(maps.Keys(g.until.at)), maps.Keys(g.waiting))
-	ids = slices.AppendSeq(ids, maps.Keys(g.held))
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(jobs[a].Seq, jobs[b].Seq) })
-	return ids[:min(n, len(ids))]
 }
 
 func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {

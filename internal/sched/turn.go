@@ -71,22 +71,30 @@ func (a spot) compare(b spot) int {
 	return a.entry.compare(b.entry)
 }
 
-// Order gives the ids of the first n waiting jobs, or of all if there are fewer, in
-// the order in which they would be considered if each one in front started: under
-// fair share the users take turns. Otherwise it is the order of First.
+// Order gives the ids of the first n waiting jobs, or of all if there are fewer, as
+// InOrder visits them.
 func Order(s State, n int) []string {
 	if s.Queue == nil {
 		return nil
 	}
 	jobs := make([]string, 0, min(max(n, 0), s.Queue.Len()))
-	inTurn(&s, func(h *head) bool {
+	InOrder(s, func(job string) bool {
 		if len(jobs) == cap(jobs) {
 			return false
 		}
-		jobs = append(jobs, h.job)
+		jobs = append(jobs, job)
 		return true
 	})
 	return jobs
+}
+
+// InOrder visits the waiting jobs in the order in which they would be considered if
+// each one in front started, until visit returns false: under fair share the users
+// take turns. Otherwise it is the order of First.
+func InOrder(s State, visit func(job string) bool) {
+	if s.Queue != nil {
+		inTurn(&s, func(h *head) bool { return visit(h.job) })
+	}
 }
 
 // Position is a job's place in Order, starting at 1; 0 if it is not queued. Under
