@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,9 +90,10 @@ func (c *Client) Jobs(ctx context.Context, q Query) (JobPage, error) {
 }
 
 // JobsAll calls fn with every job of all pages, or the first q.Limit of them,
-// and returns the last page without its jobs.
+// and returns the last page without its jobs, and with the arrays of all pages.
 func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) (JobPage, error) {
 	var last JobPage
+	arrays := map[string]Tasks{}
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		var page JobPage
 		if err := json.Unmarshal(data, &page); err != nil {
@@ -103,8 +105,9 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 			}
 		}
 		n := len(page.Jobs)
+		maps.Copy(arrays, page.Arrays)
 		last = page
-		last.Jobs = nil
+		last.Jobs, last.Arrays = nil, arrays
 		return n, page.Next, nil
 	})
 	return last, err

@@ -41,12 +41,12 @@ func jobOperations() []route {
 		}},
 		{method: get, path: "/v1/jobs/{id}", handle: (*exchange).getJob, doc: doc{
 			id: "show", tag: "jobs", summary: "Show a job",
-			about:  "Everything about one job. Only its owner sees the command and the variables.",
+			about:  "Everything about one job. Only its owner sees the command and the variables. The id of an array gives what its tasks have in common, and tasks sums them up.",
 			params: []param{pathID}, reply: exampleDetail, kinds: []problem.Kind{problem.NotFound},
 		}},
 		{method: get, path: "/v1/jobs/{id}/why", handle: (*exchange).getWhy, doc: doc{
 			id: "why", tag: "jobs", summary: "Say why a job waits",
-			about:  "The reason as a sentence with numbers. For a queued job also every GPU with what is missing and the jobs on it, the job ahead and why it goes first, its reservation, and when it is expected to start, with the sources of that estimate.",
+			about:  "The reason as a sentence with numbers; of an array, that of its first waiting task. For a queued job also every GPU with what is missing and the jobs on it, the job ahead and why it goes first, its reservation, and when it is expected to start, with the sources of that estimate.",
 			params: []param{pathID}, reply: exampleWhy, kinds: []problem.Kind{problem.NotFound},
 		}},
 		{method: post, path: "/v1/jobs/act", handle: (*exchange).postAct, body: true, doc: doc{
@@ -172,5 +172,7 @@ func queryParams() []param {
 		{name: "reasons", in: "query", kind: "boolean", about: "say why each queued job waits"},
 		{name: "order", in: "query", kind: "boolean", about: "include the order of the queue on the last page"},
 		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold GPUs and have not used them for long"},
+		{name: "queue", in: "query", kind: "boolean", about: "the first jobs in the order of the queue: running ones, queued ones, those that ended, the latest first; there is no next page"},
+		{name: "arrays", in: "query", kind: "boolean", about: "sum up each array of the page; with queue, an array is its first task"},
 	}
 }

@@ -34,6 +34,8 @@ func (q Query) values() url.Values {
 	putBool(v, "reasons", q.Reasons)
 	putBool(v, "order", q.Order)
 	putBool(v, "idle", q.Idle)
+	putBool(v, "queue", q.Queue)
+	putBool(v, "arrays", q.Arrays)
 	return v
 }
 
@@ -45,7 +47,7 @@ func readQuery(p *params) Query {
 		},
 		Over: p.bool("over"), Newest: p.bool("newest"), Since: p.time("since"),
 		Limit: int(p.int("limit", 0, maxPageLimit)), After: p.text("after"), Reasons: p.bool("reasons"),
-		Order: p.bool("order"), Idle: p.bool("idle"),
+		Order: p.bool("order"), Idle: p.bool("idle"), Queue: p.bool("queue"), Arrays: p.bool("arrays"),
 	}
 	return q
 }

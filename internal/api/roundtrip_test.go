@@ -68,7 +68,7 @@ func TestAQueryArrivesAsItWas(t *testing.T) {
 	for _, q := range []Query{
 		{},
 		{Select: Select{Words: []string{"1-3", "@~1"}, All: true, Name: "a&b=c", User: "ann", States: []string{"queued", "held"}},
-			Over: true, Newest: true, Since: &since, Limit: 17, After: "3", Reasons: true},
+			Over: true, Newest: true, Since: &since, Limit: 17, After: "3", Reasons: true, Order: true, Idle: true, Queue: true, Arrays: true},
 	} {
 		if _, err := s.client.Jobs(background(t), q); err != nil {
 			t.Fatal(err)

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // SubmitRequest is one or many jobs, accepted together or not at all.
@@ -69,6 +73,10 @@ type Query struct {
 	Reasons bool `json:"reasons,omitempty"`
 	// Order adds the order of the queue.
 	Order bool `json:"order,omitempty"`
+	// Queue lists the first jobs in the order of the queue instead of a page.
+	Queue bool `json:"queue,omitempty"`
+	// Arrays sums up the arrays. With Queue, an array is its first task.
+	Arrays bool `json:"arrays,omitempty"`
 	// Idle selects only jobs with an idle_since.
 	Idle bool `json:"idle,omitempty"`
 }
@@ -80,12 +88,42 @@ type JobPage struct {
 	Total  int            `json:"total" doc:"how many jobs match in all"`
 	Counts map[string]int `json:"counts" doc:"by state, over the whole queue"`
 	Order  []string       `json:"order,omitempty" doc:"if requested, on the last page: the first 10000 queued jobs in order"`
+	// Matching is with Queue, which has no next page.
+	Matching map[string]int   `json:"matching,omitempty" doc:"with queue: how many jobs match, by state"`
+	Arrays   map[string]Tasks `json:"arrays,omitempty" doc:"if requested: the arrays of this page, by id"`
+}
+
+// Tasks sums up the tasks of an array.
+type Tasks struct {
+	Counts map[string]int `json:"counts" doc:"how many tasks match, by state; ended ones always, unless a state was asked for"`
+	Reason string         `json:"reason,omitempty" doc:"with reasons: why the first queued task waits"`
+}
+
+// String counts the tasks: "3 running, 4 queued, 1 failed".
+func (t Tasks) String() string {
+	var parts []string
+	for _, state := range []job.State{job.Running, job.Queued, job.Parked, job.Finished, job.Failed, job.Cancelled} {
+		if n := t.Counts[string(state)]; n > 0 {
+			parts = append(parts, text.Grouped(n)+" "+string(state))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ArrayDetail is what an array has in detail beside the keys of a job.
+type ArrayDetail struct {
+	Tasks
+	GPUHours   float64    `json:"gpu_hours" doc:"of the last attempt of each task"`
+	Limit      int        `json:"limit,omitempty" doc:"how many tasks may run at a time"`
+	Failed     []job.View `json:"failed" doc:"the first tasks that failed, at most 10"`
+	Unfinished []job.View `json:"unfinished" doc:"tasks that have not ended in the order of the queue, at most 50"`
 }
 
 // Detail is everything about one job.
 type Detail struct {
 	job.View
 	Array       string            `json:"array,omitempty"`
+	Tasks       *ArrayDetail      `json:"tasks,omitempty" doc:"only of an array: what it consists of"`
 	Position    int               `json:"position,omitempty" doc:"place in the queue, from 1"`
 	NotBefore   *time.Time        `json:"not_before"`
 	Dir         string            `json:"dir,omitempty"`
@@ -105,6 +143,26 @@ type Detail struct {
 
 	ExpectedRun  *RunGuess  `json:"expected_run,omitempty" doc:"estimated duration; left out without an estimate"`
 	ExpectedVRAM *VRAMGuess `json:"expected_vram,omitempty" doc:"estimated memory on each of its GPUs; left out without an estimate"`
+}
+
+// One is an error if it is an array.
+func (d *Detail) One() error {
+	if d.Tasks == nil {
+		return nil
+	}
+	tasks := 0
+	for _, n := range d.Tasks.Counts {
+		tasks += n
+	}
+	for _, v := range slices.Concat(d.Tasks.Unfinished, d.Tasks.Failed) {
+		return ErrArray(d.ID, tasks, v.ID)
+	}
+	return ErrArray(d.ID, tasks, d.ID+"_0")
+}
+
+// ErrArray is for an array where one job is expected.
+func ErrArray(word string, tasks int, such string) error {
+	return problem.Newf(problem.Invalid, "choose one task, such as "+such, "expected one job; %.60s is an array of %d tasks", word, tasks)
 }
 
 // The actions on jobs.

@@ -35,6 +35,9 @@ answers; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			detail, err := s.client.Job(ctx, args[0])
+			if err == nil {
+				err = detail.One()
+			}
 			if err != nil {
 				return err
 			}

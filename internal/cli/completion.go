@@ -93,6 +93,18 @@ func completeFlags(cmd *cobra.Command) {
 	}
 }
 
+// completeList completes the last word of a list of words with commas.
+func completeList(cmd *cobra.Command, flag string, words []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		offered := make([]string, len(words))
+		for i, word := range words {
+			offered[i] = before + word
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	})
+}
+
 // completionPatience is how long completion in a shell may take.
 const completionPatience = time.Second
 

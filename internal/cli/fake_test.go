@@ -298,6 +298,9 @@ func (f *fakeDaemon) Jobs(_ context.Context, _ api.Caller, q api.Query) (api.Job
 			page.Jobs = append(page.Jobs, d.View)
 		}
 	}
+	if q.Queue {
+		page.Next, page.Matching = "", page.Counts
+	}
 	return page, nil
 }
 

@@ -105,7 +105,7 @@ func historyTable(jobs []job.View, now time.Time) *text.Table {
 		if v.EndedAt != nil {
 			ended = moment(*v.EndedAt, now)
 		}
-		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(v), text.Cell{Text: gpusText(v)},
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, jobStateCell(v), text.Cell{Text: gpusText(v)},
 			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: reasonText(v)}, text.Cell{Text: commandText(v)})
 	}
 	return t

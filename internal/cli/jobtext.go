@@ -9,8 +9,18 @@ import (
 	"berth/internal/text"
 )
 
-// stateCell is a job's state in its colour.
-func stateCell(v job.View) text.Cell {
+// stateCell is a job's state in its colour, or the states of an array's tasks.
+func stateCell(r *row, _ time.Time) text.Cell {
+	switch {
+	case r.tasks != nil && r.tasks.Counts[string(job.Failed)] > 0:
+		return text.Cell{Text: r.tasks.String(), Paint: text.Red}
+	case r.tasks != nil:
+		return text.Cell{Text: r.tasks.String(), Paint: statePaint(r.State)}
+	}
+	return jobStateCell(r.View)
+}
+
+func jobStateCell(v job.View) text.Cell {
 	if v.State == job.Queued && v.Held {
 		return text.Cell{Text: "held", Paint: text.Yellow}
 	}
@@ -37,10 +47,7 @@ func gpusText(v job.View) string {
 
 // vramText is peak and declared memory per GPU.
 func vramText(v job.View) string {
-	var highest int64
-	for _, mib := range v.PeakVRAMMiB {
-		highest = max(highest, mib)
-	}
+	highest := peakOf(&v)
 	switch measured := len(v.PeakVRAMMiB) > 0; {
 	case measured && v.VRAMMiB != nil:
 		return text.GiB(highest) + "/" + text.GiB(*v.VRAMMiB) + "G"
@@ -52,17 +59,33 @@ func vramText(v job.View) string {
 	return ""
 }
 
-// timeText is how long a job has waited or run.
-func timeText(v job.View, now time.Time) string {
+// peakOf is the most memory a job used on a GPU; 0: not known.
+func peakOf(v *job.View) (highest int64) {
+	for _, mib := range v.PeakVRAMMiB {
+		highest = max(highest, mib)
+	}
+	return highest
+}
+
+// spanOf is how long a job has waited or run.
+func spanOf(v job.View, now time.Time) (span time.Duration, known bool) {
 	switch {
 	case v.StartedAt != nil && v.EndedAt != nil:
-		return text.Span(v.EndedAt.Sub(*v.StartedAt))
+		return v.EndedAt.Sub(*v.StartedAt), true
 	case v.StartedAt != nil && !v.State.Terminal() && v.State != job.Queued:
-		return text.Span(now.Sub(*v.StartedAt))
+		return now.Sub(*v.StartedAt), true
 	case v.State == job.Queued && v.SubmittedAt != nil:
-		return text.Span(now.Sub(*v.SubmittedAt))
+		return now.Sub(*v.SubmittedAt), true
 	}
-	return "-"
+	return 0, false
+}
+
+func timeText(v job.View, now time.Time) string {
+	span, known := spanOf(v, now)
+	if !known {
+		return "-"
+	}
+	return text.Span(span)
 }
 
 // reasonText is how a job ended, or why it waits.

@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/text"
 )
 
@@ -21,10 +26,20 @@ type listOptions struct {
 	watch  bool
 	idle   bool
 	strays bool
+	tasks  bool
 	limit  int // 0: all; negative: not given
+
+	sort    []string
+	reverse bool
+	columns []string
+	format  string
+
+	shown    []column
+	template *template.Template
 }
 
-// shownByDefault is how many rows are shown on a terminal.
+// shownByDefault is how many rows are shown where the height of the terminal is
+// not known.
 const shownByDefault = 50
 
 func newList() *cobra.Command {
@@ -33,16 +48,36 @@ func newList() *cobra.Command {
 		Use:     "list [JOB...]",
 		Aliases: []string{"ls", "queue"},
 		Short:   "Show the queue",
-		Long: `Show the running jobs, and the waiting jobs with the reason each one waits.
+		Long: `Show the running jobs, then the waiting jobs in the order in which they will be
+considered, with the reason each one waits. Held jobs and those that wait for
+another job or a time come after them, and with --all jobs that have ended, the
+latest first.
 
-GPUS lists the GPUs of a running job, or ×N for a job that waits for N of them.
+An array is one row that counts its tasks by state; --tasks shows each of them.
+GPUS lists the GPUs of a running job, or ×N for a job that needs N of them.
 VRAM/DECL is peak and declared memory per GPU, in GiB. TIME is how long the job
 has run or waited.
 
-On a terminal, the table is cut to fit and shows at most 50 jobs. In a pipe
-nothing is cut, unless COLUMNS is set.`,
+On a terminal, the table is cut to the screen and says what it hides. In a pipe
+nothing is cut, unless COLUMNS is set.
+
+--sort takes id, name, user, state, priority, submitted, started, ended, vram
+and time; a - in front sorts the other way.
+
+--columns takes id, name, user, state, gpus, vram, time, reason, command,
+priority, outcome, exit, attempt, submitted, started, ended, gpu-ids, peak,
+util, group and log.
+
+--format csv prints these columns with plain values: memory in MiB, TIME in
+seconds. Any other format is a Go template over the fields of a job's JSON
+(berth help json). --format and --json print each task of an array.`,
 		Example: `  berth list
   berth list --all --state failed
+  berth list --tasks 17          each task of an array
+  berth list --sort user,-started
+  berth list --columns id,state,priority,command
+  berth list --format '{{.id}} {{.name}} {{.state}}'
+  berth list --all --format csv > jobs.csv
   berth list --user ann --name train
   berth list --idle              jobs that hold GPUs and leave them idle
   berth list --strays            running jobs that the store does not know
@@ -50,7 +85,9 @@ nothing is cut, unless COLUMNS is set.`,
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeEndedToo,
-		PreRunE:           func(cmd *cobra.Command, _ []string) error { return atLeast(cmd, "limit", o.limit, 0) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cmp.Or(atLeast(cmd, "limit", o.limit, 0), o.check())
+		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args)
 		}),
@@ -59,13 +96,50 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
-	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50 on a terminal)")
+	flags.IntVar(&o.limit, "limit", -1, "show at most this many rows, 0 for all (default a screenful on a terminal)")
 	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for a long time")
+	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array, not one row for all of them")
+	flags.StringSliceVar(&o.sort, "sort", nil, "sort by these, as in user,-started (default the order of the queue)")
+	flags.BoolVar(&o.reverse, "reverse", false, "sort the other way round")
+	flags.StringSliceVar(&o.columns, "columns", nil, "show these columns, as in id,state,command")
+	flags.StringVar(&o.format, "format", "", "print csv, or a line for each job by a template such as '{{.id}} {{.name}}'")
 	flags.BoolVar(&o.strays, "strays", false, "only jobs under a supervisor that the daemon's store does not know")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
-	flags.BoolVar(&o.json, "json", false, "print all jobs as a JSON array")
+	flags.BoolVar(&o.json, "json", false, "print all jobs as a JSON array, in order of submission")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
+	completeList(cmd, "sort", sortWords)
+	completeList(cmd, "columns", columnNames())
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{formatCSV, "{{.id}} {{.name}} {{.state}}"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// check parses the flags that shape the list.
+func (o *listOptions) check() (err error) {
+	for flag, given := range map[string]bool{"--sort": len(o.sort) > 0, "--reverse": o.reverse, "--columns": len(o.columns) > 0, "--format": o.format != ""} {
+		if o.json && given {
+			return problem.Newf(problem.Invalid, "leave out --json, or sort and choose with jq", "%s does not go with --json, which prints whole jobs in order of submission", flag)
+		}
+	}
+	if o.watch && o.format != "" {
+		return problem.Newf(problem.Invalid, "leave out --watch", "--format does not go with --watch, which draws a table")
+	}
+	if err = o.checkSort(); err != nil {
+		return err
+	}
+	usual := columns[:usualColumns]
+	if o.format == formatCSV {
+		usual = columns
+	}
+	if o.shown, err = chooseColumns(o.columns, usual); err != nil {
+		return err
+	}
+	if o.format != "" && o.format != formatCSV {
+		if len(o.columns) > 0 {
+			return problem.Newf(problem.Invalid, "name the fields in the template", "--columns does not go with a template")
+		}
+		o.template, err = parseFormat(o.format)
+	}
+	return err
 }
 
 func (o *listOptions) run(ctx context.Context, s *session, args []string) error {
@@ -77,14 +151,35 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 		return err
 	}
 	q := api.Query{Select: sel, Over: o.all || s.ended() || namesEnded(o.states), Reasons: true, Idle: o.idle}
+	q.Arrays = !o.tasks && !namesTask(args) && o.format == "" && !o.json
 	switch {
 	case o.json:
 		q.Limit = max(o.limit, 0)
 		return rawJobs(ctx, s, q)
 	case o.watch:
-		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view, q, view.height-4) })
+		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view, q, max(view.height-around, 1)) })
 	}
-	return o.draw(ctx, s, s.screen, q, o.rows(s.screen))
+	if o.format == "" {
+		return o.draw(ctx, s, s.screen, q, o.rows(s.screen))
+	}
+	list, err := o.fetch(ctx, s, q, max(o.limit, 0))
+	if err != nil {
+		return err
+	}
+	if o.template != nil {
+		return writeFormat(s.out, list.rows, o.template, cleanFor(s.screen))
+	}
+	return writeCSV(s.out, list.rows, o.shown, time.Now(), cleanFor(s.screen))
+}
+
+// namesTask reports whether a task of an array was named, which is then shown as
+// such.
+func namesTask(words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool {
+		sel, err := jobfile.ParseSelection([]string{word})
+		task := func(id string) bool { return strings.Contains(id, "_") }
+		return err == nil && (slices.ContainsFunc(sel.IDs, task) || slices.ContainsFunc(sel.Ranges, func(r jobfile.Range) bool { return r.Array != "" }))
+	})
 }
 
 // namesEnded reports whether a state was named that only ended jobs have.
@@ -97,12 +192,22 @@ func namesEnded(states []string) bool {
 	return false
 }
 
-// rows is how many jobs to show, 0 for all.
+// A screenful: the lines around the rows are titles, what is hidden, the counts
+// and the prompt.
+const (
+	around     = 4
+	fewestRows = 5
+)
+
+// rows is how many rows to show, 0 for all.
 func (o *listOptions) rows(s screen) int {
-	if o.limit < 0 && s.terminal {
-		return shownByDefault
+	switch {
+	case o.limit >= 0 || !s.terminal:
+		return max(o.limit, 0)
+	case s.height > 0:
+		return max(s.height-around, fewestRows)
 	}
-	return max(o.limit, 0)
+	return shownByDefault
 }
 
 // rawJobs prints the daemon's JSON as it came.
@@ -132,25 +237,25 @@ func fetchJobs(ctx context.Context, s *session, q api.Query, limit int) ([]job.V
 	return jobs, page, err
 }
 
-func (o *listOptions) draw(ctx context.Context, s *session, view screen, q api.Query, rows int) error {
-	jobs, page, err := fetchJobs(ctx, s, q, rows)
+func (o *listOptions) draw(ctx context.Context, s *session, view screen, q api.Query, most int) error {
+	list, err := o.fetch(ctx, s, q, most)
 	if err != nil {
 		return err
 	}
-	return drawJobs(view, jobs, page, time.Now())
+	return drawList(view, list, o.shown, len(o.columns) > 0, time.Now())
 }
 
-// drawJobs draws the table, then says what was left out and counts the states.
-func drawJobs(s screen, jobs []job.View, page api.JobPage, now time.Time) error {
-	if len(jobs) > 0 {
-		if err := s.draw(jobTable(jobs, now)); err != nil {
+// drawList draws the table, then says what was left out and counts the states.
+func drawList(s screen, list listed, shown []column, chosen bool, now time.Time) error {
+	if len(list.rows) > 0 {
+		if err := s.draw(listTable(list.rows, shown, chosen, now)); err != nil {
 			return err
 		}
 	}
-	if more := page.Total - len(jobs); more > 0 {
-		fmt.Fprintln(s.out, fit(s, fmt.Sprintf("… %s more (berth list --limit 0, or narrow with --state, --user, --name)", text.Grouped(more))))
+	if more := list.more(); more != "" {
+		fmt.Fprintln(s.out, fit(s, "… and "+more+" (berth list --limit 0 shows all)"))
 	}
-	_, err := fmt.Fprintln(s.out, fit(s, countLine(page.Counts, len(jobs))))
+	_, err := fmt.Fprintln(s.out, fit(s, countLine(list.counts, len(list.rows))))
 	return err
 }
 
@@ -162,37 +267,14 @@ func fit(s screen, line string) string {
 	return text.Cut(line, s.width)
 }
 
-func jobTable(jobs []job.View, now time.Time) *text.Table {
-	t := &text.Table{
-		Columns: []text.Column{
-			{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "STATE"}, {Title: "GPUS"},
-			{Title: "VRAM/DECL", Shy: true}, {Title: "TIME", Right: true}, {Title: "REASON", Shy: true}, {Title: "COMMAND", Shy: true},
-		},
-		Concessions: []text.Concession{
-			{Title: "COMMAND", To: 20}, {Title: "NAME", To: 16}, {Title: "COMMAND", To: 0}, {Title: "REASON", To: 24}, {Title: "NAME", To: 10}, {Title: "USER", To: 6},
-			{Title: "REASON", To: 16}, {Title: "GPUS", To: 5}, {Title: "VRAM/DECL", To: 0}, {Title: "USER", To: 0}, {Title: "NAME", To: 6}, {Title: "REASON", To: 0},
-		},
-	}
-	for _, v := range jobs {
-		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(v), text.Cell{Text: gpusText(v)},
-			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: noteText(v, now)}, text.Cell{Text: commandText(v)})
-	}
-	return t
-}
-
 // countLine counts all selected jobs by state, including those not shown.
 func countLine(counts map[string]int, shown int) string {
-	var parts []string
-	for _, state := range []job.State{job.Running, job.Queued, job.Parked, job.Finished, job.Failed, job.Cancelled} {
-		if n := counts[string(state)]; n > 0 {
-			parts = append(parts, text.Grouped(n)+" "+string(state))
-		}
-	}
+	counted := api.Tasks{Counts: counts}.String()
 	switch {
-	case len(parts) == 0:
+	case counted == "":
 		return "no jobs"
 	case shown == 0:
-		return "no jobs to show; in total: " + strings.Join(parts, ", ")
+		return "no jobs to show; in total: " + counted
 	}
-	return strings.Join(parts, ", ")
+	return counted
 }

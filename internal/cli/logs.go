@@ -32,12 +32,18 @@ follows the output until the job ends; if the daemon restarts meanwhile, nothing
 is lost or repeated. If a log outgrew the daemon's log_size, its middle is gone,
 and a line beginning with [berth: marks the gap.
 
+Of an array you get the output of each task, one after the other. With -f the
+lines of all tasks come as they are written, with the task in front, until the
+last one has ended.
+
 In a pipe you get every byte as the job wrote it. On a terminal, colours, tabs
 and carriage returns work, and other control characters are shown as symbols, so
 that a log cannot control your terminal. --raw passes them through.`,
 		Example: `  berth logs 17
   berth logs -f @
   berth logs -n 20 17
+  berth logs -f 17              all tasks of an array: 17_3 | epoch 1 ...
+  berth logs 17_3               one of them
   berth logs --attempt 1 17 > first.log
 
 Exit status: 0 shown; 1 no such job, no log yet, or no daemon; 2 bad usage; 130
@@ -64,6 +70,9 @@ func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 	detail, err := s.client.Job(ctx, word)
 	if err != nil {
 		return err
+	}
+	if detail.Tasks != nil {
+		return o.array(ctx, s, detail)
 	}
 	id := detail.ID
 	if detail.Attempt == 0 && detail.State.Terminal() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,7 +24,8 @@ func newShow() *cobra.Command {
 		Short: "Show everything about one job",
 		Example: `  berth show 17
   berth show @          your last job
-  berth show 17_3       one task of an array
+  berth show 18         an array: its tasks by state, failures, GPU time
+  berth show 18_3       one of its tasks
   berth show 17 --json
 
 Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.`,
@@ -36,6 +38,9 @@ Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.
 			}
 			if asJSON {
 				return printJSON(s.out, detail)
+			}
+			if detail.Tasks != nil {
+				return showArray(s.screen, detail, time.Now())
 			}
 			return showJob(s.screen, detail, time.Now())
 		}),
@@ -74,25 +79,15 @@ func (f *facts) draw(s screen) error {
 }
 
 func showJob(s screen, d api.Detail, now time.Time) error {
-	title := "job " + d.ID
-	if d.Name != "job"+d.ID {
-		title += " (" + d.Name + ")"
-	}
-	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(statePaint(d.State), stateText(d))); err != nil {
+	f := &facts{}
+	if err := f.begin(s, "job "+d.ID, d, stateText(d)); err != nil {
 		return err
 	}
-	f := &facts{}
 	if d.Reason != nil {
 		f.add("reason", *d.Reason)
 	}
-	f.add("user", d.User)
-	if d.Command != nil {
-		f.add("command", *d.Command)
-	}
-	f.add("directory", d.Dir)
-	f.add("snapshot", snapshotText(d.Snapshot))
+	f.addSpec(d)
 	f.add("array", d.Array)
-	f.add("requests", requestsText(d))
 	f.add("expected time", runWords(d.ExpectedRun))
 	f.add("expected VRAM", vramWords(d.ExpectedVRAM))
 	f.add("GPUs", text.Numbers(d.GPUIDs))
@@ -121,6 +116,70 @@ func snapshotText(s *job.Snapshot) string {
 	return fmt.Sprintf("%s (commit %.12s)", s.Path, s.Commit)
 }
 
+// begin prints the title.
+func (f *facts) begin(s screen, title string, d api.Detail, state string) error {
+	if d.Name != "job"+d.ID {
+		title += " (" + d.Name + ")"
+	}
+	_, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(statePaint(d.State), text.Line(state)))
+	return err
+}
+
+// addSpec adds what a job is and requests.
+func (f *facts) addSpec(d api.Detail) {
+	f.add("user", d.User)
+	if d.Command != nil {
+		f.add("command", *d.Command)
+	}
+	f.add("directory", d.Dir)
+	f.add("snapshot", snapshotText(d.Snapshot))
+	f.add("requests", requestsText(d))
+}
+
+// showArray sums up an array: its tasks by state, what they share, those that
+// failed and those that have not ended.
+func showArray(s screen, d api.Detail, now time.Time) error {
+	f := &facts{}
+	if err := f.begin(s, "array "+d.ID, d, d.Tasks.String()); err != nil {
+		return err
+	}
+	f.add("waits because", d.Tasks.Reason)
+	f.addSpec(d)
+	f.add("GPU time", fmt.Sprintf("%.2f GPU-hours", d.Tasks.GPUHours))
+	showTimes(f, d, now)
+	showRest(f, d)
+	if err := f.draw(s); err != nil {
+		return err
+	}
+	if failed := d.Tasks.Counts[string(job.Failed)]; failed > 0 {
+		fmt.Fprintf(s.out, "\n%s\n", s.painted(text.Bold, someOf("failed", len(d.Tasks.Failed), failed)))
+		for _, v := range d.Tasks.Failed {
+			fmt.Fprintln(s.out, fit(s, text.Line(endText(v))))
+		}
+	}
+	open := 0
+	for _, state := range []job.State{job.Running, job.Parked, job.Queued} {
+		open += d.Tasks.Counts[string(state)]
+	}
+	if open == 0 || len(d.Tasks.Unfinished) == 0 {
+		return nil
+	}
+	fmt.Fprintf(s.out, "\n%s\n", s.painted(text.Bold, someOf("unfinished", len(d.Tasks.Unfinished), open)))
+	shown, err := chooseColumns([]string{"id", "state", "gpus", "time", "reason"}, nil)
+	if err != nil {
+		return err
+	}
+	return s.draw(listTable(foldRows(d.Tasks.Unfinished, nil), shown, false, now))
+}
+
+// someOf heads a part of a list: "failed (first 10 of 31)".
+func someOf(what string, shown, all int) string {
+	if shown < all {
+		return fmt.Sprintf("%s (first %d of %s)", what, shown, text.Grouped(all))
+	}
+	return what
+}
+
 // stateText is a job's state, with its outcome or its place in the queue.
 func stateText(d api.Detail) string {
 	written := string(d.State)
@@ -132,7 +191,7 @@ func stateText(d api.Detail) string {
 	case d.State == job.Queued && d.Position > 0:
 		written += ", position " + text.Grouped(d.Position)
 	case d.Stopping != "":
-		written += ", stopping (" + d.Stopping + ")"
+		written += ", stopping (" + plain(stopWords, d.Stopping) + ")"
 	}
 	return text.Line(written)
 }
@@ -194,18 +253,18 @@ func showTimes(f *facts, d api.Detail, now time.Time) {
 func showRest(f *facts, d api.Detail) {
 	var after []string
 	for _, dep := range d.After {
-		after = append(after, dep.Job+dep.Name+":"+string(dep.On))
+		after = append(after, dep.Job+dep.Name+" to "+dep.On.Words())
 	}
-	f.add("after", strings.Join(after, ","))
+	f.add("depends on", strings.Join(after, ", "))
 	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 || d.Preemptions > 0 {
 		f.add("attempt", attemptText(d))
 	}
-	f.add("verdict", d.Verdict)
+	f.add("memory use", plain(verdictWords, d.Verdict))
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
-		f.add(key, d.Settings[key])
+		f.add(plain(settingWords, key), d.Settings[key])
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
-		f.add("env."+name, d.Env[name])
+		f.add("variable "+name, d.Env[name])
 	}
 	if d.Log != nil {
 		written := *d.Log
@@ -214,6 +273,22 @@ func showRest(f *facts, d api.Detail) {
 		}
 		f.add("log", written)
 	}
+}
+
+// What show calls keys whose own words say little. Any other key is its own word.
+var (
+	settingWords = map[string]string{
+		"allow": "allowed GPUs", "array_limit": "at a time", "cap": "memory limit", "cpus": "CPUs", "export": "exports", "grace": "grace period",
+		"ids": "exact GPUs", "inject_gpus": "GPU flag", "mem": "host memory", "on_timeout": "at time limit", "pin": "CPUs near GPUs", "pty": "terminal",
+		"requeue": "requeue after reboot", "retry_on": "retries after", "type": "GPU type",
+	}
+	stopWords    = map[string]string{"aside": "preempted", "cancel": "cancelled", "timeout": "time limit", "interrupt": "berth stops", "overuse": "too much memory"}
+	verdictWords = map[string]string{"within": "as declared", "under-declared": "more than declared", "over-declared": "much less than declared"}
+	eventWords   = map[string]string{"set_aside": "preempted", "gpus_unreadable": "GPUs unreadable", "gpus_readable": "GPUs readable", "exceeds": "uses more than declared"}
+)
+
+func plain(words map[string]string, key string) string {
+	return cmp.Or(words[key], strings.ReplaceAll(key, "_", " "))
 }
 
 // attemptText counts the attempts, and says why there was more than one.
@@ -238,9 +313,16 @@ func showEvents(s screen, events []api.Event, now time.Time) error {
 	}
 	fmt.Fprintln(s.out)
 	for _, e := range events {
-		line := moment(e.Time, now) + "  " + string(e.Kind)
-		if e.Text != "" {
-			line += ": " + e.Text
+		line := moment(e.Time, now) + "  "
+		switch what := plain(eventWords, string(e.Kind)); {
+		case e.Text == "":
+			line += what
+		case e.Kind == job.EventStopping:
+			line += what + ": " + plain(stopWords, e.Text)
+		case strings.HasPrefix(e.Text, what):
+			line += e.Text
+		default:
+			line += what + ": " + e.Text
 		}
 		if _, err := fmt.Fprintln(s.out, text.Line(line)); err != nil {
 			return err

@@ -47,7 +47,9 @@ var daemonPromises = []promise{
 	{"after: :ok, :any, :fail, each for its own id; @ and @~1; a condition that can't hold cancels", "daemon-after-waits-for-the-end-of-others"},
 	{"requeue changes a job that has ended; edit and --unset change one that waits", "daemon-a-job-is-changed-and-run-again"},
 	{"names and patterns select jobs wherever ids do", "daemon-names-select-jobs"},
-	{"array: one spec, many tasks, so many at a time", "daemon-an-array-is-many-tasks-some-at-a-time"},
+	{"array: one spec, many tasks, so many at a time; one row, one log, one sum", `
+		daemon-an-array-is-many-tasks-some-at-a-time
+		daemon-an-array-is-one-row-and-one-log`},
 	{"begin, hold: not before; not until release", "daemon-begin-and-hold-keep-a-job-back"},
 	{"directory, env, export", "daemon-environment-is-the-callers-or-what-was-named"},
 	{"venv, conda, setup", "daemon-venv-conda-and-setup-come-first-and-may-fail-the-job"},
@@ -111,6 +113,7 @@ var daemonPromises = []promise{
 		health-a-dead-process-that-is-still-listed-is-nobodys`},
 	{"list: a table people can read", `
 		daemon-the-list-is-a-table-that-fits
+		daemon-the-list-is-in-the-order-of-the-queue
 		daemon-a-terminal-gets-colours-and-a-cut-table
 		daemon-control-bytes-never-reach-a-terminal
 		daemon-five-hundred-jobs-are-listed-at-once`},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,8 +42,26 @@ func someViews() []job.View {
 	}
 }
 
-func somePage() api.JobPage {
-	return api.JobPage{Total: 49957, Counts: map[string]int{"running": 2, "queued": 49952, "failed": 1, "cancelled": 1, "finished": 1}}
+// someList are these jobs, and an array.
+func someList() listed {
+	views := append(someViews(), job.View{ID: "40_2", Name: "job40_2", User: "ann", State: job.Running, GPUs: 1, GPUIDs: []int{2}, Command: to("python sweep.py"), StartedAt: ago(time.Minute)},
+		job.View{ID: "40_3", Name: "job40_3", User: "ann", State: job.Queued, GPUs: 1, Command: to("python sweep.py")})
+	arrays := map[string]api.Tasks{"40": {Counts: map[string]int{"running": 3, "queued": 4, "failed": 1}, Reason: "array 40 already has 3 tasks running, and runs 3 at a time"}}
+	list := listed{rows: foldRows(views, arrays), counts: map[string]int{"running": 5, "queued": 49956, "failed": 2, "cancelled": 1, "finished": 1}}
+	list.hidden.Counts = maps.Clone(list.counts)
+	list.cut(0)
+	return list
+}
+
+func someArray() api.Detail {
+	d := someDetail()
+	d.View.ID, d.View.Name, d.View.State, d.View.Outcome, d.View.GPUIDs, d.View.PeakVRAMMiB, d.View.Log, d.EndedAt, d.Reason, d.Verdict = "40", "sweep", job.Running, nil, nil, nil, nil, nil, nil, ""
+	d.Events, d.Attempt, d.RetriesUsed, d.Settings = nil, 0, 0, map[string]string{"array_limit": "3"}
+	d.Tasks = &api.ArrayDetail{Tasks: api.Tasks{Counts: map[string]int{"running": 1, "queued": 40, "failed": 12}, Reason: "array 40 already has 3 tasks running"}, GPUHours: 12.345, Limit: 3,
+		Failed: []job.View{{ID: "40_1", Name: "sweep", State: job.Failed, Outcome: to(job.Exited(3)), StartedAt: ago(time.Hour), EndedAt: ago(50 * time.Minute)}},
+		Unfinished: []job.View{{ID: "40_2", Name: "sweep", State: job.Running, GPUs: 1, GPUIDs: []int{3}, StartedAt: ago(time.Minute)},
+			{ID: "40_3", Name: "sweep", State: job.Queued, GPUs: 1, SubmittedAt: ago(time.Hour), Reason: to("array 40 already has 3 tasks running")}}}
+	return d
 }
 
 // someGPUs are cards in every state: at work, with a desktop, in parts, gone.
@@ -87,12 +106,13 @@ func someDetail() api.Detail {
 // pipe.
 func TestTables(t *testing.T) {
 	views := map[string]func(s screen) error{
-		"list":    func(s screen) error { return drawJobs(s, someViews(), somePage(), noon) },
+		"list":    func(s screen) error { return drawList(s, someList(), columns[:usualColumns], false, noon) },
 		"history": func(s screen) error { return s.draw(historyTable(someViews()[4:], noon)) },
 		"gpus":    func(s screen) error { return drawGPUs(s, someGPUs(), false, noon) },
 		"gpus-v":  func(s screen) error { return drawGPUs(s, someGPUs(), true, noon) },
 		"stats":   func(s screen) error { return drawStats(s, someStats()) },
 		"show":    func(s screen) error { return showJob(s, someDetail(), noon) },
+		"array":   func(s screen) error { return showArray(s, someArray(), noon) },
 	}
 	for name, draw := range views {
 		for _, size := range []struct {
@@ -106,7 +126,7 @@ func TestTables(t *testing.T) {
 					t.Fatal(err)
 				}
 				golden(t, name+"-"+size.name, out.Bytes())
-				if name != "show" {
+				if name != "show" && name != "array" {
 					checkWidth(t, out.String(), size.width)
 				}
 			})
@@ -147,7 +167,7 @@ func TestATableFitsAnyTerminal(t *testing.T) {
 		}
 		var out bytes.Buffer
 		width := rapid.IntRange(60, 250).Draw(r, "width")
-		if err := (screen{out: &out, width: width}).draw(jobTable(jobs, noon)); err != nil {
+		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, nil), columns[:usualColumns], false, noon)); err != nil {
 			r.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -205,9 +225,9 @@ func TestRunsOfIDs(t *testing.T) {
 func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
 	name := strings.Repeat("n", 30)
 	jobs := []job.View{{ID: "1", Name: name, User: "ann", State: job.Running, GPUs: 1, Command: to(strings.Repeat("c", 40))}}
-	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 62: name + "  ann"} {
+	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 48: strings.Repeat("n", 22) + "…  running"} {
 		var out bytes.Buffer
-		if err := (screen{out: &out, width: width}).draw(jobTable(jobs, noon)); err != nil || !strings.Contains(out.String(), want) {
+		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, nil), columns[:usualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}

@@ -334,7 +334,7 @@ func TestAListOnATerminalFitsIt(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	text := s.sees("1 running, 80 queued\r\n")
-	if !strings.Contains(text, "… 31 more (berth list --limit 0") || !strings.Contains(text, "\x1b[32mrunning\x1b[0m") {
+	if !strings.Contains(text, "… and 55 more queued (berth list --limit 0 shows all)") || !strings.Contains(text, "\x1b[32mrunning\x1b[0m") {
 		t.Errorf("it shows %q", text)
 	}
 	s = sit(t, socket, "list", "--no-color")

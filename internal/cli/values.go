@@ -75,7 +75,7 @@ var valueWords = map[string]string{
 	"since": "when", "until": "when", "timeout": "time", "grace": "time", "for": "time", "ttl": "time", "idle-exit": "time",
 	"poll": "time", "min-run": "time", "max-bypass": "time", "half-life": "time", "vram": "size", "sim-vram": "size",
 	"gpus": "ids", "placement": "how", "preempt": "how", "policy": "policy", "estimates": "source", "log-level": "level",
-	"log-dir": "dir", "state-dir": "dir", "config": "file", "file": "file", "llm-config": "file", "oom-once": "file", "format": "format", "unset": "keys",
+	"log-dir": "dir", "state-dir": "dir", "config": "file", "file": "file", "llm-config": "file", "oom-once": "file", "format": "format", "unset": "keys", "sort": "keys", "columns": "names",
 }
 
 // named gives a flag's value its word in the help, where pflag would show the

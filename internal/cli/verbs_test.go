@@ -197,10 +197,17 @@ func TestListAsksForWhatIsWanted(t *testing.T) {
 		args string
 		want api.Query
 	}{
-		{"list", api.Query{Reasons: true}},
-		{"list --all", api.Query{Over: true, Reasons: true}},
-		{"list --state failed", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Reasons: true}},
-		{"list 1-3 -u bob --name x", api.Query{Select: api.Select{Words: []string{"1-3"}, User: "bob", Name: "x"}, Reasons: true}},
+		{"list", api.Query{Reasons: true, Order: true, Arrays: true}},
+		{"list --limit 7", api.Query{Reasons: true, Queue: true, Arrays: true, Limit: 7}},
+		{"list --limit 7 --sort -started", api.Query{Reasons: true, Order: true, Arrays: true}},
+		{"list --limit 7 --reverse", api.Query{Reasons: true, Order: true, Arrays: true}},
+		{"list --tasks", api.Query{Reasons: true, Order: true}},
+		{"list --json", api.Query{Reasons: true}},
+		{"list --format csv", api.Query{Reasons: true, Order: true}},
+		{"list --all", api.Query{Over: true, Reasons: true, Order: true, Arrays: true}},
+		{"list --state failed", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Reasons: true, Order: true, Arrays: true}},
+		{"list 1-3 -u bob --name x", api.Query{Select: api.Select{Words: []string{"1-3"}, User: "bob", Name: "x"}, Reasons: true, Order: true, Arrays: true}},
+		{"list 1_0-3", api.Query{Select: api.Select{Words: []string{"1_0-3"}}, Reasons: true, Order: true}},
 		{"history", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Newest: true, Limit: 50}},
 		{"history --state failed --limit 0", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Newest: true}},
 	} {
@@ -225,7 +232,7 @@ func TestALongListIsCutOnlyForPeople(t *testing.T) {
 	if n := strings.Count(berth("list").out, "\n"); n != 122 {
 		t.Errorf("a pipe gets %d lines", n)
 	}
-	berth("list", "--limit", "3").wants(t, 0, "… 117 more (berth list --limit 0, or narrow with --state, --user, --name)\n120 queued\n", "")
+	berth("list", "--limit", "3").wants(t, 0, "… and 117 more queued (berth list --limit 0 shows all)\n120 queued\n", "")
 	for args, want := range map[string]int{"list --json": 120, "list --json --limit 7": 7, "list --json 99999": 0} {
 		var jobs []job.View
 		said := berth(strings.Fields(args)...)

@@ -23,6 +23,8 @@ func newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why JOB...",
 		Short: "Explain why a job waits and when it should start, or how it ended",
+		Long: `Explain why a job waits and when it should start, or how it ended. Of an array,
+berth explains the first task that waits, and counts the tasks by state.`,
 		Example: `  berth why 17
   berth why -v @                        everything about your last job
   berth why 17 18 20-22 --json

@@ -181,15 +181,17 @@ func TestSelections(t *testing.T) {
 		_, err := l.Jobs(l.ctx, api.Query{Select: sel})
 		wantProblem(t, err, problem.Invalid)
 	}
-	for _, word := range []string{"5", "1-2", "all"} {
+	for _, word := range []string{"1-2", "all"} {
 		_, err := l.Job(l.ctx, word)
 		wantProblem(t, err, problem.Invalid)
 	}
+	_, err := l.Edit(l.ctx, "5", api.EditRequest{})
+	wantProblem(t, err, problem.Invalid, "5 is an array of 5 tasks")
 	for _, word := range []string{"job[1-5]", "late"} {
 		_, err := l.Job(l.ctx, word)
 		wantProblem(t, err, problem.NotFound, "no job is named "+word)
 	}
-	_, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel})
+	_, err = l.Act(l.ctx, api.ActRequest{Action: api.ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = l.Act(l.ctx, api.ActRequest{Action: "explode", Select: api.Select{All: true}})
 	wantProblem(t, err, problem.Invalid)

@@ -11,13 +11,16 @@ import (
 	"berth/internal/jobfile"
 )
 
-// Job is everything about one job.
+// Job is everything about one job, or about an array.
 func (d *Daemon) Job(ctx context.Context, c api.Caller, id string) (api.Detail, error) {
-	j, err := d.find(ctx, c, id)
-	if err != nil {
+	found, err := d.findTasks(ctx, c, id)
+	switch {
+	case err != nil:
 		return api.Detail{}, err
+	case len(found) > 1:
+		return d.array(ctx, c, found)
 	}
-	return d.detail(ctx, c, &j)
+	return d.detail(ctx, c, &found[0])
 }
 
 func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail, error) {
@@ -35,11 +38,9 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 			return api.Detail{}, err
 		}
 	}
-	detail := api.Detail{
-		View: d.view(c, j, reasons), Array: j.Array(), Position: position,
-		TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After,
-		RetriesUsed: j.RetriesUsed, Requeues: j.Requeues, UUIDs: j.Grant.UUIDs, BudgetMiB: j.Grant.BudgetMiB,
-	}
+	detail := d.asked(c, j)
+	detail.View, detail.Array, detail.Position = d.view(c, j, reasons), j.Array(), position
+	detail.RetriesUsed, detail.Requeues, detail.UUIDs, detail.BudgetMiB = j.RetriesUsed, j.Requeues, j.Grant.UUIDs, j.Grant.BudgetMiB
 	if j.State == job.Running {
 		detail.Stopping = string(j.Stop)
 	}
@@ -50,11 +51,7 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 		detail.Verdict = string(verdict)
 	}
 	if d.maySee(c, j) {
-		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
 		detail.LogDropped = j.LogDropped
-		if j.Spec.Snapshot.Path != "" {
-			detail.Snapshot = &j.Spec.Snapshot
-		}
 		detail.ExpectedRun, detail.ExpectedVRAM = g.run, g.vram
 	}
 	if mayTouch(c, j) {
@@ -66,13 +63,25 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 			detail.Events = append(detail.Events, api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text})
 		}
 	}
+	return detail, nil
+}
+
+// asked is the part of a job that its spec has.
+func (d *Daemon) asked(c api.Caller, j *job.Job) api.Detail {
+	detail := api.Detail{View: d.view(c, j, nil), TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After}
+	if d.maySee(c, j) {
+		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
+		if j.Spec.Snapshot.Path != "" {
+			detail.Snapshot = &j.Spec.Snapshot
+		}
+	}
 	if mayTouch(c, j) && len(j.Spec.Env) > 0 {
 		detail.Env = map[string]string{}
 		for _, v := range j.Spec.Env {
 			detail.Env[v.Key] = v.Value
 		}
 	}
-	return detail, nil
+	return detail
 }
 
 // eventsShown is how many of a job's last events are sent with it.

@@ -29,7 +29,10 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 		return api.JobPage{}, err
 	}
 	ch.idle = q.Idle
-	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, counts: map[string]int{}}
+	if q.Queue && (q.Newest || q.Since != nil || q.After != "") {
+		return api.JobPage{}, problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest, since or after")
+	}
+	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, fold: q.Arrays, counts: map[string]int{}}
 	if list.limit <= 0 {
 		list.limit = pageDefault
 	}
@@ -48,11 +51,17 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 
 func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *api.Query) (api.JobPage, error) {
 	page := list.page
-	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
+	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts, Matching: list.matching}
 	var why map[string]string
 	if q.Reasons {
 		var err error
 		if why, err = d.reasons(ctx, page); err != nil {
+			return api.JobPage{}, err
+		}
+	}
+	if q.Arrays {
+		var err error
+		if reply.Arrays, err = d.sumUp(ctx, list, q.Reasons); err != nil {
 			return api.JobPage{}, err
 		}
 	}
@@ -64,7 +73,7 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 	for i := range page {
 		reply.Jobs[i] = d.view(c, &page[i], why)
 	}
-	if list.more && len(page) > 0 {
+	if list.more && len(page) > 0 && !list.queue {
 		reply.Next = list.cursor().String()
 	}
 	return reply, nil
@@ -98,18 +107,21 @@ type listing struct {
 	limit  int
 	from   cursor
 	newest bool
+	queue  bool // the first jobs in the order of the queue, and no next page
+	fold   bool // in that order, an array is its first task
 	over   bool
 	since  time.Time
 
-	page   []job.Job
-	first  int // newest first: how many were unfinished at the first page
-	more   bool
-	total  int
-	counts map[string]int
+	page     []job.Job
+	first    int // newest first: how many were unfinished at the first page
+	more     bool
+	total    int
+	counts   map[string]int
+	matching map[string]int // with queue: the total by state
 }
 
 func (l *listing) read(ctx context.Context) error {
-	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, at: time.Now()}
+	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, queue: l.queue, fold: l.fold, at: time.Now()}
 	// Counted in the same turn, so that the counts match the list.
 	live.then = func(t *engine.Turn, _ []string) {
 		queued, running := t.Live()
@@ -119,6 +131,12 @@ func (l *listing) read(ctx context.Context) error {
 	if l.since.IsZero() {
 		err = l.d.live(ctx, &live)
 		l.total = live.total
+		if l.queue {
+			l.matching = map[string]int{}
+			for state, n := range live.states {
+				l.matching[string(state)] = n
+			}
+		}
 		l.recount(live.moved)
 	} else {
 		err = l.d.do(ctx, func(t *engine.Turn) { live.then(t, nil) })
@@ -131,9 +149,12 @@ func (l *listing) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.newest {
+	switch {
+	case l.queue:
+		err = l.readQueue(&live)
+	case l.newest:
 		err = l.readNewest(&live)
-	} else {
+	default:
 		err = l.readInOrder(&live)
 	}
 	if len(l.page) > l.limit {
@@ -145,14 +166,21 @@ func (l *listing) read(ctx context.Context) error {
 // recount makes the counts match the rows, some of which were read later.
 func (l *listing) recount(moved []move) {
 	for _, m := range moved {
-		if !m.was.Terminal() {
-			l.counts[string(m.was)]--
-			l.total--
+		l.recountOne(m.was, -1)
+		if m.is != "" {
+			l.recountOne(m.is, 1)
 		}
-		if m.is != "" && !m.is.Terminal() {
-			l.counts[string(m.is)]++
-			l.total++
-		}
+	}
+}
+
+func (l *listing) recountOne(state job.State, by int) {
+	if state.Terminal() {
+		return
+	}
+	l.counts[string(state)] += by
+	l.total += by
+	if l.queue {
+		l.matching[string(state)] += by
 	}
 }
 
@@ -162,6 +190,9 @@ func (l *listing) count() error {
 	for state, n := range counts {
 		l.counts[string(state)] = n
 		l.total += n
+		if l.queue {
+			l.matching[string(state)] = n
+		}
 	}
 	return err
 }
@@ -229,6 +260,62 @@ func (l *listing) readNewest(live *liveQuery) error {
 	return err
 }
 
+// How many ended jobs are read at a time, and how often, to find those that are
+// not a task of an array listed already. If that is not enough, the list is
+// shorter than it could be, and says that there are more.
+const (
+	endedRead  = 500
+	endedReads = 20
+)
+
+// readQueue lists unfinished jobs in the order of the queue, then those that have
+// ended, the latest first.
+func (l *listing) readQueue(live *liveQuery) error {
+	var over []*job.Job // ended since they were chosen, or not on disk yet
+	for i := range live.found {
+		if j := &live.found[i]; j.State.Terminal() {
+			over = append(over, j)
+		} else {
+			l.page = append(l.page, *j)
+		}
+	}
+	slices.SortFunc(over, func(a, b *job.Job) int { return b.EndedAt.Compare(a.EndedAt) })
+	l.addEnded(over)
+	f := l.filter()
+	f.Newest = true
+	if l.fold {
+		f.Limit = max(f.Limit, endedRead)
+	}
+	for read := 0; l.over && len(l.page) <= l.limit && read < endedReads; read++ {
+		over, err := l.d.store.Find(f)
+		if err != nil {
+			return err
+		}
+		l.addEnded(over)
+		if len(over) < f.Limit {
+			return nil
+		}
+		last := over[len(over)-1]
+		f.After = store.Cursor{Seq: last.Seq, Ended: last.EndedAt.UnixNano()}
+	}
+	return nil
+}
+
+// addEnded adds ended jobs, unless they are tasks of an array that is listed.
+func (l *listing) addEnded(over []*job.Job) {
+	l.page = l.without(l.page, over)
+	rows := make(map[string]bool, len(l.page)+len(over))
+	for i := range l.page {
+		rows[rowOf(&l.page[i], l.fold)] = true
+	}
+	for _, j := range over {
+		if row := rowOf(j, l.fold); !rows[row] {
+			rows[row] = true
+			l.page = append(l.page, *j)
+		}
+	}
+}
+
 // addEndedSince adds jobs that have ended since the first page was made.
 func (l *listing) addEndedSince(first time.Time) error {
 	f := l.filter()
@@ -259,9 +346,8 @@ func (l *listing) without(live []job.Job, over []*job.Job) []job.Job {
 		ended[j.ID] = true
 	}
 	return slices.DeleteFunc(live, func(j job.Job) bool {
-		if ended[j.ID] && !j.State.Terminal() {
-			l.counts[string(j.State)]--
-			l.total--
+		if ended[j.ID] {
+			l.recountOne(j.State, -1)
 		}
 		return ended[j.ID]
 	})

@@ -25,6 +25,9 @@ type liveQuery struct {
 	limit int
 	// newest asks for the last jobs, newest first.
 	newest bool
+	// queue asks for the first jobs in the order of the queue; with fold, an
+	// array is its first task in that order.
+	queue, fold bool
 	// unwritten includes jobs whose end is not on disk yet, so the store does
 	// not know it.
 	unwritten bool
@@ -33,9 +36,10 @@ type liveQuery struct {
 
 	chosen []chosen
 	found  []job.Job
-	moved  []move    // what happened before they were copied
-	total  int       // how many match in all
-	at     time.Time // when that was
+	moved  []move            // what happened before they were copied
+	total  int               // how many match in all
+	states map[job.State]int // with queue: the same by state
+	at     time.Time         // when that was
 }
 
 // chosen is a job when it was chosen.
@@ -73,6 +77,8 @@ func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
 func (q *liveQuery) choose(t *engine.Turn) {
 	q.at = t.Now
 	switch {
+	case q.queue:
+		q.chooseInOrder(t)
 	case q.ch.named():
 		eachNamed(t, q.ch, func(j *job.Job) { q.take(t, j) })
 	case q.ch.everything():
@@ -90,13 +96,15 @@ func (q *liveQuery) choose(t *engine.Turn) {
 			}
 		})
 	}
-	slices.SortFunc(q.chosen, func(a, b chosen) int {
-		if q.newest {
-			a, b = b, a
-		}
-		return cmp.Compare(a.seq, b.seq)
-	})
-	q.chosen = q.chosen[:min(len(q.chosen), q.limit)]
+	if !q.queue {
+		slices.SortFunc(q.chosen, func(a, b chosen) int {
+			if q.newest {
+				a, b = b, a
+			}
+			return cmp.Compare(a.seq, b.seq)
+		})
+		q.chosen = q.chosen[:min(len(q.chosen), q.limit)]
+	}
 	if q.then != nil {
 		ids := make([]string, len(q.chosen))
 		for i := range q.chosen {
@@ -104,6 +112,58 @@ func (q *liveQuery) choose(t *engine.Turn) {
 		}
 		q.then(t, ids)
 	}
+}
+
+// chooseInOrder counts all matches, and takes the first in the order of the queue.
+func (q *liveQuery) chooseInOrder(t *engine.Turn) {
+	q.states = map[job.State]int{}
+	count := func(j *job.Job) {
+		if q.ch.matches(t, j) {
+			q.states[j.State]++
+			q.total++
+		}
+	}
+	switch {
+	case q.ch.named():
+		eachNamed(t, q.ch, count)
+	case q.ch.everything():
+		queued, running := t.Live()
+		q.states[job.Queued], q.states[job.Running], q.total = queued, running, queued+running
+	case q.ch.wantsLive():
+		t.Each(0, func(j *job.Job) bool { count(j); return true })
+	}
+	left, walked, rows := q.total, 0, map[string]bool{}
+	take := func(j *job.Job) bool {
+		if row := rowOf(j, q.fold); q.ch.matches(t, j) && !rows[row] {
+			rows[row] = true
+			q.chosen = append(q.chosen, chosen{j.Seq, j.ID, j.State})
+		}
+		return len(q.chosen) < q.limit
+	}
+	t.InOrder(func(j *job.Job) bool {
+		if walked++; left == 0 || walked > mostWalked {
+			return false
+		}
+		if q.ch.matches(t, j) {
+			left--
+		}
+		return take(j)
+	})
+	if walked > mostWalked {
+		t.Each(0, take)
+	}
+}
+
+// mostWalked is how far the order of the queue is followed in one turn. Jobs
+// behind that are chosen in order of submission.
+const mostWalked = 20_000
+
+// rowOf is what a job is listed under: its array, if those are folded, or itself.
+func rowOf(j *job.Job, fold bool) string {
+	if array := j.Array(); fold && array != "" {
+		return array
+	}
+	return j.ID
 }
 
 // copy copies some of the chosen jobs. One that is gone, or no longer matches, is
@@ -251,28 +311,38 @@ var errTooMany = errors.New("too many jobs")
 
 // find is one job, ended or not.
 func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
+	found, err := d.findTasks(ctx, c, word)
+	switch {
+	case err != nil:
+		return job.Job{}, err
+	case len(found) > 1:
+		return job.Job{}, api.ErrArray(word, len(found), found[0].ID)
+	}
+	return found[0], nil
+}
+
+// findTasks is one job, or all tasks of an array in order.
+func (d *Daemon) findTasks(ctx context.Context, c api.Caller, word string) ([]job.Job, error) {
 	ch, err := d.chooseBy(ctx, c, api.Select{Words: []string{word}}, meaning{})
 	if err != nil {
-		return job.Job{}, err
+		return nil, err
 	}
 	if len(ch.Names) == 1 && len(ch.IDs) > 1 {
 		ids, more := ch.IDs[:min(len(ch.IDs), 5)], ""
 		if len(ch.IDs) > len(ids) {
 			more = ", ..."
 		}
-		return job.Job{}, problem.Newf(problem.Invalid, "choose one by its id", "expected one job; %.60s means %d: %s%s", word, len(ch.IDs), strings.Join(ids, ", "), more)
+		return nil, problem.Newf(problem.Invalid, "choose one by its id", "expected one job; %.60s means %d: %s%s", word, len(ch.IDs), strings.Join(ids, ", "), more)
 	}
 	if ch.All || len(ch.Ranges) > 0 || len(ch.IDs) != 1 {
-		return job.Job{}, problem.Newf(problem.Invalid, "name one job by its id", "expected one job, found %.60s, which may be several", word)
+		return nil, problem.Newf(problem.Invalid, "name one job by its id", "expected one job, found %.60s, which may be several", word)
 	}
 	found, _, err := d.resolve(ctx, &ch, true)
 	switch {
 	case err != nil:
-		return job.Job{}, err
+		return nil, err
 	case len(found) == 0:
-		return job.Job{}, problem.Newf(problem.NotFound, "berth list --all shows all jobs", "there is no job %.60s", word)
-	case len(found) > 1:
-		return job.Job{}, problem.Newf(problem.Invalid, "choose one task, such as "+found[0].ID, "expected one job; %.60s is an array of %d tasks", word, len(found))
+		return nil, problem.Newf(problem.NotFound, "berth list --all shows all jobs", "there is no job %.60s", word)
 	}
-	return found[0], nil
+	return found, nil
 }

@@ -14,12 +14,20 @@ import (
 	"berth/internal/text"
 )
 
-// Why is what a job waits for, or how it ended.
+// Why is what a job waits for, or how it ended; of an array, its first waiting
+// task.
 func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
-	j, err := d.find(ctx, c, id)
-	if err != nil {
+	found, err := d.findTasks(ctx, c, id)
+	switch {
+	case err != nil:
 		return api.Why{}, err
+	case len(found) > 1:
+		return d.whyArray(ctx, c, found)
 	}
+	return d.why(ctx, c, &found[0])
+}
+
+func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, error) {
 	why := api.Why{Story: reason.Story{ID: j.ID}, State: string(j.State)}
 	if j.State == job.Queued {
 		// In a long queue a story takes the engine some time.
@@ -30,7 +38,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		defer leave()
 	}
 	hindrance := ""
-	err = d.do(ctx, func(t *engine.Turn) {
+	err := d.do(ctx, func(t *engine.Turn) {
 		var g estimates
 		if !j.State.Terminal() {
 			g = d.estimate(t, j.ID)
@@ -39,13 +47,13 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		case job.Queued:
 			d.whyQueued(t, &why, j.PreemptedFor)
 		case job.Running:
-			why.Expected = g.end(t.Now, &j)
-			if d.maySee(c, &j) {
+			why.Expected = g.end(t.Now, j)
+			if d.maySee(c, j) {
 				hindrance = t.Hindrance(j.ID)
 			}
 		}
 		why.Queued, _ = t.Live()
-		if d.maySee(c, &j) {
+		if d.maySee(c, j) {
 			why.ExpectedRun, why.ExpectedVRAM = g.run, g.vram
 			if g.guessed() && j.Spec.VRAMAuto && j.State == job.Queued && j.Attempt.Number == 0 && j.VRAMMiB > 0 {
 				why.Notes = append(why.Notes, autoGuess(j.VRAMMiB, g.vram.Runs))
@@ -59,7 +67,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	case err != nil:
 		return api.Why{}, err
 	case j.State == job.Running:
-		why.Text = fmt.Sprintf("running on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
+		why.Text = fmt.Sprintf("running on %s since %s", cardsText(j), j.StartedAt.Local().Format(time.DateTime))
 		if why.PreemptedFor = j.PreemptedFor; j.PreemptedFor != "" {
 			why.Text += ", being " + reason.Preempted(j.PreemptedFor)
 		}
@@ -68,7 +76,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		}
 	case j.State.Terminal():
 		detail := ""
-		if v := d.view(c, &j, nil); v.Reason != nil {
+		if v := d.view(c, j, nil); v.Reason != nil {
 			detail = *v.Reason
 		}
 		why.Text = j.Outcome.Ending(detail)

@@ -32,7 +32,11 @@ func (c call) attach(ctx context.Context, word string) int {
 	}
 	defer client.Close()
 	// Only a server that has answered once is waited for.
-	if _, err := client.Job(ctx, id); err != nil {
+	detail, err := client.Job(ctx, id)
+	if err == nil {
+		err = detail.One()
+	}
+	if err != nil {
 		return c.failed(err)
 	}
 	return c.follow(ctx, client, id)

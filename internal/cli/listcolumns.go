@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/text"
+)
+
+// column is a column of the list: as a cell of the table, and as a value in CSV.
+type column struct {
+	name, title string
+	right, shy  bool
+	cell        func(r *row, now time.Time) text.Cell
+	value       func(v *job.View, now time.Time) string
+}
+
+// columns are all columns. The first ones are shown unless --columns chooses
+// others.
+var columns = []column{
+	plainColumn("id", func(v *job.View) string { return v.ID }),
+	plainColumn("name", func(v *job.View) string { return v.Name }),
+	plainColumn("user", func(v *job.View) string { return v.User }),
+	{name: "state", title: "STATE", cell: stateCell, value: func(v *job.View, _ time.Time) string { return string(v.State) }},
+	{name: "gpus", title: "GPUS", cell: cellOf(func(v *job.View, _ time.Time) string { return gpusText(*v) }), value: gpusValue},
+	{name: "vram", title: "VRAM/DECL", shy: true, cell: cellOf(func(v *job.View, _ time.Time) string { return vramText(*v) }), value: func(v *job.View, _ time.Time) string { return numberOrNone(v.VRAMMiB) }},
+	{name: "time", title: "TIME", right: true, cell: cellOf(func(v *job.View, now time.Time) string { return timeText(*v, now) }), value: timeValue},
+	{name: "reason", title: "REASON", shy: true, cell: cellOf(func(v *job.View, now time.Time) string { return noteText(*v, now) }), value: func(v *job.View, _ time.Time) string { return stringOrNone(v.Reason) }},
+	{name: "command", title: "COMMAND", shy: true, cell: cellOf(func(v *job.View, _ time.Time) string { return commandText(*v) }), value: func(v *job.View, _ time.Time) string { return stringOrNone(v.Command) }},
+	plainColumn("priority", func(v *job.View) string { return strconv.Itoa(v.Priority) }),
+	plainColumn("outcome", func(v *job.View) string { return string(valueOr(v.Outcome, "")) }),
+	plainColumn("exit", func(v *job.View) string { return numberOrNone(v.ExitCode) }),
+	plainColumn("attempt", func(v *job.View) string { return strconv.Itoa(v.Attempt) }),
+	timeColumn("submitted", func(v *job.View) *time.Time { return v.SubmittedAt }),
+	timeColumn("started", func(v *job.View) *time.Time { return v.StartedAt }),
+	timeColumn("ended", func(v *job.View) *time.Time { return v.EndedAt }),
+	{name: "gpu-ids", title: "GPU-IDS", cell: cellOf(gpuIDsValue), value: gpuIDsValue},
+	{name: "peak", title: "PEAK", right: true, cell: cellOf(peakText), value: peakValue},
+	{name: "util", title: "UTIL", right: true, cell: cellOf(utilValue), value: utilValue},
+	plainColumn("group", func(v *job.View) string { return stringOrNone(v.Group) }),
+	plainColumn("log", func(v *job.View) string { return stringOrNone(v.Log) }),
+}
+
+// usualColumns is how many columns are shown by default.
+const usualColumns = 9
+
+func columnNames() []string {
+	names := make([]string, len(columns))
+	for i := range columns {
+		names[i] = columns[i].name
+	}
+	return names
+}
+
+func cellOf(written func(*job.View, time.Time) string) func(*row, time.Time) text.Cell {
+	return func(r *row, now time.Time) text.Cell { return text.Cell{Text: written(&r.View, now)} }
+}
+
+// plainColumn is the same in both forms.
+func plainColumn(name string, of func(*job.View) string) column {
+	value := func(v *job.View, _ time.Time) string { return of(v) }
+	return column{name: name, title: strings.ToUpper(name), cell: cellOf(value), value: value}
+}
+
+// timeColumn is a time of day for people, and RFC 3339 in CSV.
+func timeColumn(name string, of func(*job.View) *time.Time) column {
+	shown := func(v *job.View, now time.Time) string {
+		if t := of(v); t != nil {
+			return moment(*t, now)
+		}
+		return ""
+	}
+	value := func(v *job.View, _ time.Time) string {
+		if t := of(v); t != nil {
+			return t.Format(time.RFC3339)
+		}
+		return ""
+	}
+	return column{name: name, title: strings.ToUpper(name), cell: cellOf(shown), value: value}
+}
+
+func valueOr[T any](p *T, none T) T {
+	if p == nil {
+		return none
+	}
+	return *p
+}
+
+func stringOrNone(s *string) string { return valueOr(s, "") }
+
+func numberOrNone[N int | int64](n *N) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(*n), 10)
+}
+
+// gpusValue is how many GPUs the job asks for.
+func gpusValue(v *job.View, _ time.Time) string {
+	if v.Share != nil {
+		return strconv.FormatFloat(*v.Share, 'g', -1, 64)
+	}
+	return strconv.Itoa(v.GPUs)
+}
+
+func gpuIDsValue(v *job.View, _ time.Time) string { return text.Numbers(v.GPUIDs) }
+
+// timeValue is in seconds.
+func timeValue(v *job.View, now time.Time) string {
+	span, known := spanOf(*v, now)
+	if !known {
+		return ""
+	}
+	return strconv.FormatFloat(span.Seconds(), 'f', 0, 64)
+}
+
+func peakText(v *job.View, _ time.Time) string {
+	if len(v.PeakVRAMMiB) == 0 {
+		return ""
+	}
+	return text.GiB(peakOf(v)) + "G"
+}
+
+func peakValue(v *job.View, _ time.Time) string {
+	if len(v.PeakVRAMMiB) == 0 {
+		return ""
+	}
+	return strconv.FormatInt(peakOf(v), 10)
+}
+
+func utilValue(v *job.View, _ time.Time) string {
+	if v.AvgUtil == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v.AvgUtil, 'f', 0, 64)
+}
+
+// chooseColumns finds the columns that --columns names, or those by default.
+func chooseColumns(names []string, usual []column) ([]column, error) {
+	if len(names) == 0 {
+		return usual, nil
+	}
+	chosen := make([]column, len(names))
+	for i, name := range names {
+		at := slices.IndexFunc(columns, func(c column) bool { return c.name == strings.ToLower(strings.TrimSpace(name)) })
+		if at < 0 {
+			return nil, problem.Newf(problem.Invalid, nearestHint(name, columnNames()), "--columns: expected %s, found %q", text.Or(columnNames()), name)
+		}
+		chosen[i] = columns[at]
+	}
+	return chosen, nil
+}
+
+// How the list gives up space: first what other commands show in full, then all
+// but the id, the state, the GPUs and the time.
+var (
+	concessions = []text.Concession{
+		{Title: "COMMAND", To: 32}, {Title: "NAME", To: 20}, {Title: "USER", To: 8}, {Title: "REASON", To: 32}, {Title: "VRAM/DECL", To: 0}, {Title: "USER", To: 0},
+		{Title: "COMMAND", To: 16}, {Title: "REASON", To: 20}, {Title: "NAME", To: 12}, {Title: "REASON", To: 12}, {Title: "COMMAND", To: 12}, {Title: "REASON", To: 0},
+		{Title: "NAME", To: 10}, {Title: "GPUS", To: 5}, {Title: "COMMAND", To: 0}, {Title: "NAME", To: 6}, {Title: "STATE", To: 12},
+	}
+	// Columns that were chosen shrink, but stay.
+	chosenConcessions = []text.Concession{
+		{Title: "LOG", To: 20}, {Title: "COMMAND", To: 24}, {Title: "REASON", To: 20}, {Title: "NAME", To: 16}, {Title: "USER", To: 8}, {Title: "LOG", To: 8},
+		{Title: "COMMAND", To: 8}, {Title: "REASON", To: 8}, {Title: "NAME", To: 6}, {Title: "STATE", To: 8}, {Title: "GPUS", To: 5}, {Title: "GPU-IDS", To: 5},
+	}
+)
+
+func listTable(rows []row, shown []column, chosen bool, now time.Time) *text.Table {
+	t := &text.Table{}
+	for _, c := range shown {
+		t.Columns = append(t.Columns, text.Column{Title: c.title, Right: c.right, Shy: c.shy && !chosen})
+	}
+	give := concessions
+	if chosen {
+		give = chosenConcessions
+	}
+	for _, g := range give {
+		if slices.ContainsFunc(shown, func(c column) bool { return c.title == g.Title }) {
+			t.Concessions = append(t.Concessions, g)
+		}
+	}
+	for i := range rows {
+		cells := make([]text.Cell, len(shown))
+		for k, c := range shown {
+			cells[k] = c.cell(&rows[i], now)
+		}
+		t.Add(cells...)
+	}
+	return t
+}

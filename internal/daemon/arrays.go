@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/job"
+	"berth/internal/text"
+)
+
+// arraysPerTurn is how many arrays are counted in one turn.
+const arraysPerTurn = 20
+
+// sumUp sums up the arrays of a page.
+func (d *Daemon) sumUp(ctx context.Context, list *listing, reasons bool) (map[string]api.Tasks, error) {
+	var ids []string
+	sums := map[string]api.Tasks{}
+	for i := range list.page {
+		array := list.page[i].Array()
+		if _, known := sums[array]; array != "" && !known {
+			sums[array] = api.Tasks{Counts: map[string]int{}}
+			ids = append(ids, array)
+		}
+	}
+	for slice := range slices.Chunk(ids, arraysPerTurn) {
+		if err := d.do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, slice, sums, reasons) }); err != nil {
+			return nil, err
+		}
+	}
+	for _, array := range ids {
+		if !list.ch.wantsOver() {
+			break
+		}
+		f := list.ch.filter()
+		f.IDs, f.Ranges = []string{array}, nil
+		counts, err := d.store.CountOver(f)
+		if err != nil {
+			return nil, err
+		}
+		for state, n := range counts {
+			sums[array].Counts[string(state)] += n
+		}
+	}
+	return sums, nil
+}
+
+// sumUpLive counts the unfinished tasks of some arrays, and says why the first
+// queued one waits.
+func sumUpLive(t *engine.Turn, ch *choice, arrays []string, sums map[string]api.Tasks, reasons bool) {
+	first := map[string]string{}
+	var waiting []string
+	for _, array := range arrays {
+		t.EachTask(array, func(j *job.Job) {
+			if !ch.matches(t, j) {
+				return
+			}
+			sums[array].Counts[string(j.State)]++
+			if j.State == job.Queued && first[array] == "" && reasons {
+				first[array] = j.ID
+				waiting = append(waiting, j.ID)
+			}
+		})
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	why := t.Reasons(waiting)
+	for array, id := range first {
+		sum := sums[array]
+		sum.Reason = why[id]
+		sums[array] = sum
+	}
+}
+
+// How many tasks of an array are shown with it.
+const (
+	failedShown     = 10
+	unfinishedShown = 50
+)
+
+// array is what the tasks of an array have in common, and their sum.
+func (d *Daemon) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.Detail, error) {
+	first := &tasks[0]
+	sum := &api.ArrayDetail{Tasks: api.Tasks{Counts: map[string]int{}}, Limit: first.Spec.ArrayLimit, Failed: []job.View{}, Unfinished: []job.View{}}
+	now := time.Now()
+	var started, ended time.Time
+	for i := range tasks {
+		j := &tasks[i]
+		sum.Counts[string(j.State)]++
+		if j.State == job.Failed && len(sum.Failed) < failedShown {
+			sum.Failed = append(sum.Failed, d.view(c, j, nil))
+		}
+		if !j.StartedAt.IsZero() {
+			until := now
+			if j.State.Terminal() {
+				until = j.EndedAt
+			}
+			sum.GPUHours += j.ChargedGPUs() * until.Sub(j.StartedAt).Hours()
+			if started.IsZero() || j.StartedAt.Before(started) {
+				started = j.StartedAt
+			}
+		}
+		if j.EndedAt.After(ended) {
+			ended = j.EndedAt
+		}
+	}
+	open, err := d.firstOf(ctx, first.Array(), unfinishedShown)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	why, err := d.reasons(ctx, open)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	for i := range open {
+		v := d.view(c, &open[i], why)
+		if sum.Unfinished = append(sum.Unfinished, v); v.State == job.Queued && sum.Reason == "" && v.Reason != nil {
+			sum.Reason = *v.Reason
+		}
+	}
+	common := job.Job{ID: first.Array(), User: first.User, UID: first.UID, Spec: first.Spec, VRAMMiB: first.Spec.VRAMMiB, State: stateOf(sum.Counts), SubmittedAt: first.SubmittedAt}
+	common.StartedAt = started
+	if common.State.Terminal() {
+		common.EndedAt = ended
+	}
+	detail := d.asked(c, &common)
+	detail.Tasks, detail.ChargedGPUs = sum, nil // what was charged is in hours
+	return detail, nil
+}
+
+// firstOf are the first unfinished tasks of an array, in the order of the queue.
+func (d *Daemon) firstOf(ctx context.Context, array string, most int) ([]job.Job, error) {
+	ch := choice{ids: map[string]bool{array: true}}
+	ch.IDs = []string{array}
+	live := liveQuery{ch: &ch, limit: most, queue: true}
+	err := d.live(ctx, &live)
+	return live.found, err
+}
+
+// stateOf is the state of an array: unfinished as long as a task is, then failed
+// if any task has.
+func stateOf(counts map[string]int) job.State {
+	for _, state := range []job.State{job.Running, job.Parked, job.Queued, job.Failed, job.Cancelled, job.Finished} {
+		if counts[string(state)] > 0 {
+			return state
+		}
+	}
+	return job.Queued
+}
+
+// whyArray is why the first waiting task of an array waits, or else the answer for
+// another one, with notes about all of them.
+func (d *Daemon) whyArray(ctx context.Context, c api.Caller, tasks []job.Job) (api.Why, error) {
+	counts := map[string]int{}
+	for i := range tasks {
+		counts[string(tasks[i].State)]++
+	}
+	array := tasks[0].Array()
+	ch := choice{states: []job.State{job.Queued}, ids: map[string]bool{array: true}}
+	ch.IDs = []string{array}
+	waiting := liveQuery{ch: &ch, limit: 1, queue: true}
+	if err := d.live(ctx, &waiting); err != nil {
+		return api.Why{}, err
+	}
+	told := &tasks[slices.IndexFunc(tasks, func(j job.Job) bool { return j.State == stateOf(counts) })]
+	if len(waiting.found) > 0 {
+		told = &waiting.found[0]
+	}
+	why, err := d.why(ctx, c, told)
+	if err != nil {
+		return api.Why{}, err
+	}
+	why.Notes = append([]string{"array " + array + ": " + api.Tasks{Counts: counts}.String()}, why.Notes...)
+	if limit := tasks[0].Spec.ArrayLimit; limit > 0 && counts[string(job.Running)] >= limit && waiting.total > 0 {
+		why.Notes = append(why.Notes, text.CountGrouped(waiting.total, "task")+" may start only when another has ended: at most "+text.Grouped(limit)+" run at a time (%"+text.Grouped(limit)+")")
+	}
+	return why, nil
+}
