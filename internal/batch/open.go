@@ -57,7 +57,7 @@ func (s *session) openFile(ctx context.Context) error {
 	case errors.As(err, &syntax):
 		return problem.Wrap(problem.Invalid, "no job was started; berth help jobsfile explains the format", err)
 	case err != nil:
-		return problem.Wrap(problem.Invalid, "", err)
+		return problem.Wrap(problem.Invalid, "a jobs file has one command per line; to run a single command: berth submit -- COMMAND", err)
 	case len(file.Lines) == 0 && !s.opt.Watch:
 		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
 	}

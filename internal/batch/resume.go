@@ -8,6 +8,8 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/text"
@@ -33,6 +35,9 @@ func (s *session) resume(ctx context.Context) error {
 		}
 	}
 	if s.opt.Fresh {
+		if err := s.checkPlaces(); err != nil {
+			return err
+		}
 		if err := s.startOver(ctx, found); err != nil {
 			return problem.Wrap(problem.Unable, "", err)
 		}
@@ -53,6 +58,9 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return problem.Wrap(problem.Unable, "", err)
 	}
+	if err := s.checkPlaces(); err != nil {
+		return err
+	}
 	if err := s.takeCode(ctx, &s.file); err != nil {
 		return err
 	}
@@ -65,6 +73,28 @@ func (s *session) resume(ctx context.Context) error {
 	})
 	s.file.Lines = nil // free it: the queue has a copy
 	return nil
+}
+
+// checkPlaces refuses the file if directories, virtual environments or outputs of
+// lines that are still to run cannot work.
+func (s *session) checkPlaces() error {
+	if s.opt.AsGpusched {
+		return nil
+	}
+	from := machine.Origin{Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env}
+	var bad jobfile.Errors
+	for _, line := range s.file.Lines {
+		if known := s.queue.byKey[line.Key]; line.Spec.CancelMarked || known != nil && known.state != job.Queued {
+			continue
+		}
+		for _, err := range machine.Unusable(&line.Spec, from) {
+			bad.Add(s.opt.File, line.Number, err.Error())
+		}
+	}
+	if len(bad.Problems) == 0 {
+		return nil
+	}
+	return problem.Wrap(problem.Invalid, "no job was started; correct them, or make what is missing", &bad)
 }
 
 // takeHealth takes over the health of the cards from an earlier run, unless this

@@ -189,6 +189,9 @@ func (h household) try(t *testing.T, c toType) {
 	}
 	dir := desk(t)
 	line := h.withIDs(t, dir, c.line)
+	if strings.Contains(line, "--conda") {
+		line = "export CONDA_EXE=/opt/conda/bin/conda; " + line
+	}
 	if strings.Contains(line, "simjob --") {
 		line = "export " + h.box() + "; " + line // typed by hand, it is an external process on the daemon's GPUs
 	}

@@ -75,7 +75,11 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, "berth run jobs.txt", "expected one jobs file, found %d", len(args))
+	hint := "berth run jobs.txt"
+	if len(args) > 1 && !exists(args[0]) {
+		hint = "to run a command: berth submit -- " + job.QuoteArgv(args)
+	}
+	return problem.Newf(problem.Invalid, hint, "expected one jobs file, found %d", len(args))
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -143,6 +147,11 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 func (f *runFlags) run(cmd *cobra.Command) error {
 	if err := f.check(cmd); err != nil {
 		return err
+	}
+	if f.format == "" && !f.opt.AsGpusched && f.opt.Format != batch.CSV {
+		if err := notAJobsFile(f.opt.File); err != nil {
+			return err
+		}
 	}
 	dir, err := os.Getwd()
 	if err != nil {

@@ -80,6 +80,11 @@ var promises = append([]promise{
 	{"in a jobs file a name that is unknown, not unique, or makes a circle is an error", `
 		file-after-unknown-ambiguous-or-circular-is-an-error`},
 	{"the file belongs to the user: never written", "file-is-never-written"},
+	{"a file that is no jobs file, or no script, is taken for what it is, or refused with the command that was meant", `
+		file-what-is-no-jobs-file-is-refused-with-what-was-meant
+		daemon-submit-takes-a-file-for-what-it-is`},
+	{"directories, virtual environments and outputs that cannot work are refused before anything runs, all together", `
+		env-places-that-cannot-work-are-refused-together`},
 	{"a line's identity is its command text and its occurrence number", `
 		file-equal-lines-are-separate-jobs-with-logs-of-their-own
 		live-of-equal-lines-the-last-is-the-one-that-goes`},

@@ -3,11 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/site"
 )
@@ -17,6 +22,8 @@ type submitOptions struct {
 	jobFlags
 	sim         simFlag
 	file        string
+	source      string // the file that the jobs were read from; "": the command line
+	lines       []int  // where each of them begins there
 	dryRun      bool
 	wait        bool
 	interactive bool
@@ -42,7 +49,8 @@ units. Flags on the command line win over both. Flags after the script's name
 are passed to the script.
 
 -f takes a YAML or JSON file with one job or a list of jobs, or - for standard
-input. Either all of them are accepted or none. Flags beside -f are defaults.
+input; a file like jobs.yaml needs no -f. Either all of them are accepted or
+none. Flags beside it are defaults.
 
 --snapshot copies the code first and runs the copy, so that later edits do not
 change the job: the git tree of the working directory with its uncommitted
@@ -58,6 +66,7 @@ BERTH_NO_AUTOSTART=1 is set or berth is installed as a service.`,
   berth submit --snapshot -- 'python train.py --out $BERTH_SUBMIT_DIR/runs'
   berth submit train.sh --epochs 3
   berth submit -f jobs.yaml --priority 5
+  berth submit -g 0 -- make data
   berth submit --dry-run --gpus 4 -- python big.py
   berth submit -i -- python train.py
 
@@ -91,6 +100,11 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	specs, err := o.specs(s, args, dashed)
 	if err != nil {
 		return err
+	}
+	if s.target.host == nil {
+		if err := o.checkPlaces(specs); err != nil {
+			return err
+		}
 	}
 	r, err := o.request(specs, s.target.host != nil)
 	if err != nil {
@@ -151,6 +165,37 @@ func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 		return nil, err
 	}
 	return []api.Spec{spec}, nil
+}
+
+// checkPlaces refuses jobs whose directories, virtual environments or outputs
+// cannot work. On another machine that cannot be known.
+func (o *submitOptions) checkPlaces(specs []api.Spec) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil // the request says so
+	}
+	from := machine.Origin{Dir: dir, Home: os.Getenv("HOME"), Env: os.Environ()}
+	var bad jobfile.Errors
+	for i := range specs {
+		if p := &specs[i]; p.Dir == "" && p.Venv == "" && p.Conda == "" && p.Output == "" {
+			continue
+		}
+		asked, err := jobfile.Ask(specs[i].Pairs(), time.Now(), job.Defaults(), math.MaxInt32)
+		if err != nil {
+			continue // the daemon says it better
+		}
+		for _, err := range machine.Unusable(&asked.Spec, from) {
+			line := 0
+			if i < len(o.lines) {
+				line = o.lines[i]
+			}
+			bad.Add(o.source, line, err.Error())
+		}
+	}
+	if len(bad.Problems) == 0 {
+		return nil
+	}
+	return problem.Wrap(problem.Invalid, "correct it, make what is missing, or let an earlier job make it (--after)", &bad)
 }
 
 // request adds the caller's directory, environment and umask. To another machine

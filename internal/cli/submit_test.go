@@ -28,6 +28,14 @@ func (f *fakeDaemon) lastSubmission(t *testing.T) api.SubmitRequest {
 
 func TestEveryFlagOfSubmitHasItsKey(t *testing.T) {
 	f := startFake(t)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("CONDA_EXE", "/opt/conda/bin/conda")
+	for _, place := range []string{"sub", ".venv/bin/activate"} {
+		if err := os.MkdirAll(filepath.Join(dir, place), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	tests := []struct {
 		flags string
 		want  api.Spec

@@ -44,15 +44,21 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 		return nil, err
 	}
 	specs := make([]api.Spec, len(items))
+	o.source, o.lines = name, make([]int, len(items))
+	var bad jobfile.Errors
 	for i, item := range items {
+		o.lines[i] = item.Line
 		specs[i] = defaults
 		specs[i].Env = maps.Clone(defaults.Env)
 		specs[i].Command = api.Command{Shell: item.Shell, Argv: item.Argv}
 		for _, pair := range item.Pairs {
 			if err := setPair(&specs[i], pair); err != nil {
-				return nil, problem.Newf(problem.Invalid, "berth help jobspec lists every key with an example", "%s:%d: %v", name, item.Line, err)
+				bad.Add(name, item.Line, err.Error())
 			}
 		}
+	}
+	if len(bad.Problems) > 0 {
+		return nil, problem.Wrap(problem.Invalid, "berth help jobspec lists every key with an example", &bad)
 	}
 	return specs, nil
 }
@@ -88,11 +94,20 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 	if err != nil {
 		return nil, err
 	}
+	if jobfile.GuessKind(args[0], head).Kind == jobfile.SpecFile {
+		if o.file = args[0]; len(args) > 1 {
+			return nil, refuse("berth submit -f "+job.Quote(args[0]), "expected only the spec file %s, found %q after it", args[0], args[1])
+		}
+		return o.fromFile(os.Stdin)
+	}
+	if err := notAScript(args, head, mode); err != nil {
+		return nil, err
+	}
 	path, err := filepath.Abs(args[0])
 	if err != nil {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
-	o.script = path
+	o.script, o.source = path, args[0]
 	spec := api.Spec{Command: scriptCommand(path, mode, head, args[1:])}
 	if bytes.IndexByte(head, 0) < 0 { // a program has no directives
 		script, err := jobfile.ParseScript(args[0], head)
@@ -134,7 +149,7 @@ func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, 0, &problem.Problem{Kind: problem.Invalid, What: fmt.Sprintf("expected a script, found the %s %s", kindOf(info.Mode()), path), Hint: "to run a command, put it after --"}
+		return nil, 0, &problem.Problem{Kind: problem.Invalid, What: fmt.Sprintf("expected a script, found the %s %s", kindOf(info.Mode()), path), Hint: directoryHint(path, info.Mode())}
 	}
 	if err == nil {
 		mode = info.Mode()
@@ -144,6 +159,14 @@ func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 		return nil, 0, problem.Newf(problem.Invalid, "", "read %s: %w", path, err)
 	}
 	return head, mode, nil
+}
+
+// directoryHint is how to run a job in a directory that was given as a script.
+func directoryHint(path string, mode fs.FileMode) string {
+	if mode.IsDir() {
+		return fmt.Sprintf("to run a command there: berth submit -C %s -- COMMAND", job.Quote(path))
+	}
+	return "to run a command, put it after --"
 }
 
 // unopened says why a file could not be opened, and names it once.

@@ -127,10 +127,13 @@ func (s *submission) admissible(t *engine.Turn) error {
 			return full
 		}
 	}
-	if which, why, ok := t.Feasible(s.caller.Name, s.kinds...); !ok {
-		return s.located(s.kindOf[which], neverFits(why))
+	var bad mistakes
+	for which, why := range t.Infeasible(s.caller.Name, s.kinds...) {
+		if !bad.add(s.located(s.kindOf[which], neverFits(why))) {
+			break
+		}
 	}
-	return nil
+	return bad.all()
 }
 
 // neverFits refuses a job that could never run here.

@@ -118,7 +118,7 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 			return full
 		}
 	}
-	if _, why, ok := t.Feasible(j.User, *spec); !ok {
+	for _, why := range t.Infeasible(j.User, *spec) {
 		return neverFits(why)
 	}
 	return nil

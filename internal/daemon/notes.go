@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"berth/internal/job"
@@ -35,6 +36,14 @@ func notesOn(s *job.Spec, cfg *Config) []string {
 		notes = append(notes, "preemptible: berth cannot park jobs on this machine yet, so this one is not preempted (with requeue it would be)")
 	}
 	return notes
+}
+
+// roundedUp mentions a fraction above 1, of which a job gets the next whole number.
+func roundedUp(asked string, gpus int) string {
+	if n, err := strconv.ParseFloat(asked, 64); err != nil || gpus < 2 || n == float64(gpus) {
+		return ""
+	}
+	return fmt.Sprintf("gpus: %s means %d whole GPUs; a fraction below 1 shares one", asked, gpus)
 }
 
 // maxMarksNamed bounds how many a note names.

@@ -114,12 +114,54 @@ func (s *submission) read(ctx context.Context) error {
 		return err
 	}
 	s.items = make([]item, 0, len(r.Jobs))
+	var bad mistakes
 	for i := range r.Jobs {
-		if err := s.readSpec(&r.Jobs[i]); err != nil {
-			return s.located(i, err)
+		if err := s.readSpec(&r.Jobs[i]); err != nil && !bad.add(s.located(i, err)) {
+			break
 		}
 	}
+	if err := bad.all(); err != nil {
+		return err
+	}
 	return s.resolveAfter(ctx)
+}
+
+// maxMistakes bounds how many problems of one request are reported.
+const maxMistakes = 20
+
+// mistakes are the problems of several jobs of a request, to be corrected at
+// once.
+type mistakes []error
+
+// add reports whether the following jobs are worth checking: a limit that one
+// exceeds, they exceed too.
+func (m *mistakes) add(err error) (more bool) {
+	*m = append(*m, err)
+	kind := problem.KindOf(err)
+	return len(*m) < maxMistakes && kind != "" && kind != problem.TooMuch
+}
+
+// all is all of them as one problem, with the kind and the hint of the first;
+// nil: there are none.
+func (m mistakes) all() error {
+	switch len(m) {
+	case 0:
+		return nil
+	case 1:
+		return m[0]
+	}
+	first, ok := errors.AsType[*problem.Problem](m[0])
+	if !ok {
+		return m[0]
+	}
+	whole := *first
+	for _, err := range m[1:] {
+		whole.What += "\n" + err.Error()
+	}
+	if len(m) == maxMistakes {
+		whole.What += "\nand perhaps more"
+	}
+	return &whole
 }
 
 // located says which of several jobs a problem concerns.
@@ -173,6 +215,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		s.notes = append(s.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
 	s.notes = append(s.notes, notesOn(&asked.Spec, s.cfg)...)
+	if note := roundedUp(string(spec.GPUs), asked.Spec.GPUs); note != "" {
+		s.notes = append(s.notes, note)
+	}
 	return s.addJobs(asked)
 }
 

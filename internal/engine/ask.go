@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"syscall"
@@ -253,19 +254,21 @@ func (t *Turn) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory
 	return t.line.autoMiB(t.Now, j, from.HighMiB), from
 }
 
-// Feasible says whether all jobs can run here, or which one never will, and why.
-// Until a card was seen that is unknown, and nothing is refused.
-func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why reason.Reason, ok bool) {
-	if t.cards.unseen() {
-		return 0, why, true
-	}
-	state := t.State()
-	for i := range specs {
-		if why, ok = sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules)); !ok {
-			return i, why, false
+// Infeasible goes through the jobs that can never run here, and why. Until a card
+// was seen that is unknown, and nothing is refused.
+func (t *Turn) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.Reason] {
+	return func(yield func(int, reason.Reason) bool) {
+		if t.cards.unseen() {
+			return
+		}
+		state := t.State()
+		for i := range specs {
+			why, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules))
+			if !ok && !yield(i, why) {
+				return
+			}
 		}
 	}
-	return 0, why, true
 }
 
 // Running is a running job with its current use.

@@ -207,7 +207,7 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 	if j, live := r.at().Job("1"); !live || j.State != job.Queued {
 		t.Errorf("the job is %+v", j)
 	}
-	if _, why, ok := r.at().Feasible("ann", spec()); !ok {
+	for _, why := range r.at().Infeasible("ann", spec()) {
 		t.Errorf("it is refused: %s", why)
 	}
 }

@@ -35,7 +35,7 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 		for _, dependency := range lines[i].Spec.After {
 			targets := named[dependency.Name]
 			if len(targets) != 1 {
-				errs.add(file, lines[i].Number, nameProblem(dependency.Name, targets, lines, named))
+				errs.Add(file, lines[i].Number, nameProblem(dependency.Name, targets, lines, named))
 				continue
 			}
 			next[i] = append(next[i], targets[0])
@@ -96,7 +96,7 @@ func checkCycles(file string, lines []*Line, next [][]int, errs *Errors) {
 				mark[to] = onPath
 				path = append(path, to)
 			case onPath:
-				errs.add(file, lines[at].Number, "after: these lines wait for each other: "+cycle(lines, path, to))
+				errs.Add(file, lines[at].Number, "after: these lines wait for each other: "+cycle(lines, path, to))
 			}
 		}
 	}

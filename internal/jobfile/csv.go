@@ -39,7 +39,7 @@ func ParseCSV(name string, text []byte) ([]CSVJob, error) {
 		raw, rest, _ := bytes.Cut(text, []byte{'\n'})
 		text = rest
 		if number > maxLines {
-			errs.add(name, number, fmt.Sprintf("expected at most %d lines, found more", maxLines))
+			errs.Add(name, number, fmt.Sprintf("expected at most %d lines, found more", maxLines))
 			break
 		}
 		if raw = trim(raw); len(raw) == 0 || raw[0] == '#' {
@@ -47,7 +47,7 @@ func ParseCSV(name string, text []byte) ([]CSVJob, error) {
 		}
 		j, err := parseCSVLine(raw)
 		if err != nil {
-			errs.add(name, number, err.Error())
+			errs.Add(name, number, err.Error())
 			continue
 		}
 		j.Line = number

@@ -23,7 +23,7 @@ func ParseCSVFile(name string, text []byte, sizes Sizes, defaults job.Spec) (Fil
 	for _, j := range jobs {
 		spec, err := j.Spec(sizes)
 		if err != nil {
-			errs.add(name, j.Line, err.Error())
+			errs.Add(name, j.Line, err.Error())
 			continue
 		}
 		spec.Retries = defaults.Retries

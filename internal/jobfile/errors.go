@@ -10,12 +10,20 @@ const maxProblems = 20
 
 // Problem is one error in one line.
 type Problem struct {
-	File string
-	Line int
+	File string // "": not in a file
+	Line int    // 0: in no particular line
 	Text string
 }
 
-func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text) }
+func (p Problem) String() string {
+	switch {
+	case p.File == "":
+		return p.Text
+	case p.Line == 0:
+		return fmt.Sprintf("%s: %s", p.File, p.Text)
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
 
 // Errors are the errors in a jobs file, in the order of its lines. It keeps at
 // most 20; More counts the rest.
@@ -38,7 +46,8 @@ func (e *Errors) Error() string {
 	return b.String()
 }
 
-func (e *Errors) add(file string, line int, text string) {
+// Add adds a problem, if there is room for it.
+func (e *Errors) Add(file string, line int, text string) {
 	if len(e.Problems) == maxProblems {
 		e.More++
 		return

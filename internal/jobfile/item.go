@@ -24,17 +24,17 @@ func (r *itemReader) read(v *value) {
 	r.asking.Spec = job.Defaults()
 	before := len(r.errs.Problems) + r.errs.More
 	if len(v.entries) > maxPairs {
-		r.errs.add(r.name, v.line, fmt.Sprintf("expected at most %d keys in one job, found %d", maxPairs, len(v.entries)))
+		r.errs.Add(r.name, v.line, fmt.Sprintf("expected at most %d keys in one job, found %d", maxPairs, len(v.entries)))
 		return
 	}
 	for i := range v.entries {
 		e := &v.entries[i]
 		if err := r.entry(e); err != nil {
-			r.errs.add(r.name, e.line, err.Error())
+			r.errs.Add(r.name, e.line, err.Error())
 		}
 	}
 	if !r.command {
-		r.errs.add(r.name, v.line, "expected the key command (a shell line, or a list of words), found none")
+		r.errs.Add(r.name, v.line, "expected the key command (a shell line, or a list of words), found none")
 	}
 	if len(r.errs.Problems)+r.errs.More > before {
 		return
@@ -44,7 +44,7 @@ func (r *itemReader) read(v *value) {
 		err = CheckInject(&job.Spec{Shell: r.item.Shell, Inject: r.asking.Spec.Inject})
 	}
 	if err != nil {
-		r.errs.add(r.name, v.line, err.Error())
+		r.errs.Add(r.name, v.line, err.Error())
 	}
 }
 

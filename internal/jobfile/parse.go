@@ -51,7 +51,7 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 		raw, rest, terminated := bytes.Cut(text, []byte{'\n'})
 		text = rest
 		if number++; number > maxLines {
-			p.errs.add(name, number, fmt.Sprintf("expected at most %d lines, found more", maxLines))
+			p.errs.Add(name, number, fmt.Sprintf("expected at most %d lines, found more", maxLines))
 			break
 		}
 		if raw = trim(raw); len(raw) == 0 || raw[0] == '#' {
@@ -59,7 +59,7 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 		}
 		p.file.Unterminated = !terminated
 		if err := p.line(number, raw); err != nil {
-			p.errs.add(name, number, err.Error())
+			p.errs.Add(name, number, err.Error())
 		}
 	}
 	if len(p.errs.Problems) == 0 {

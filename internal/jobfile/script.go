@@ -50,7 +50,7 @@ func ParseScript(name string, content []byte) (Script, error) {
 			continue
 		}
 		if directives++; directives > maxDirectives {
-			r.errs.add(name, number, fmt.Sprintf("expected at most %d directives, found more", maxDirectives))
+			r.errs.Add(name, number, fmt.Sprintf("expected at most %d directives, found more", maxDirectives))
 			break
 		}
 		r.directive(number, mark, text)
@@ -90,7 +90,7 @@ func (r *scriptReader) directive(line int, mark string, text []byte) {
 		err = r.flags(line, words)
 	}
 	if err != nil {
-		r.errs.add(r.name, line, err.Error())
+		r.errs.Add(r.name, line, err.Error())
 	}
 }
 
@@ -121,7 +121,7 @@ func (r *scriptReader) flags(line int, words []string) error {
 			f.pair, err = Plain(f.pair)
 		}
 		if err != nil {
-			r.errs.add(r.name, line, err.Error())
+			r.errs.Add(r.name, line, err.Error())
 			continue
 		}
 		r.berth = append(r.berth, f.pair)

@@ -43,11 +43,11 @@ func ParseSizes(name string, text []byte) (Sizes, error) {
 	roots, line, err := readJSON(text, "JSON")
 	switch {
 	case err != nil:
-		r.errs.add(name, line, err.Error())
+		r.errs.Add(name, line, err.Error())
 	case len(roots) != 1:
-		r.errs.add(name, 1, fmt.Sprintf("expected "+allowedTable+", found %d values", len(roots)))
+		r.errs.Add(name, 1, fmt.Sprintf("expected "+allowedTable+", found %d values", len(roots)))
 	case roots[0].kind != mapping:
-		r.errs.add(name, 1, fmt.Sprintf("expected "+allowedTable+", found %s", roots[0].what()))
+		r.errs.Add(name, 1, fmt.Sprintf("expected "+allowedTable+", found %s", roots[0].what()))
 	default:
 		r.table(&roots[0])
 	}
@@ -85,14 +85,14 @@ func (r *sizesReader) table(root *value) {
 		case e.key == modelsKey:
 			r.readModels(e)
 		case near != "":
-			r.errs.add(r.name, e.line, fmt.Sprintf("unknown key %s (did you mean %s?); the keys are %s and %s", text.Found(e.key), near, defaultKey, modelsKey))
+			r.errs.Add(r.name, e.line, fmt.Sprintf("unknown key %s (did you mean %s?); the keys are %s and %s", text.Found(e.key), near, defaultKey, modelsKey))
 		}
 	}
 }
 
 func (r *sizesReader) readModels(e *entry) {
 	if e.value.kind != mapping {
-		r.errs.add(r.name, e.line, fmt.Sprintf("%s: expected {\"NAME\": 0.5}, found %s", e.key, e.value.what()))
+		r.errs.Add(r.name, e.line, fmt.Sprintf("%s: expected {\"NAME\": 0.5}, found %s", e.key, e.value.what()))
 		return
 	}
 	r.sizes.models = make(map[string]modelNeed, len(e.value.entries))
@@ -106,7 +106,7 @@ func (r *sizesReader) readModels(e *entry) {
 func (r *sizesReader) need(model string, v *value) modelNeed {
 	need, err := readNeed(v)
 	if err != nil {
-		r.errs.add(r.name, v.line, fmt.Sprintf("%s: %v", text.Found(model), err))
+		r.errs.Add(r.name, v.line, fmt.Sprintf("%s: %v", text.Found(model), err))
 	}
 	return need
 }

@@ -146,7 +146,7 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 		}
 		switch {
 		case err != nil:
-			r.errs.add(r.name, o.line, err.Error())
+			r.errs.Add(r.name, o.line, err.Error())
 		case !ok:
 			ignored = append(ignored, Directive{Line: o.line, Text: o.text})
 		default:

@@ -31,7 +31,7 @@ func ParseSpecs(name string, content []byte) ([]Item, error) {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	roots, line, err := readSpecs(name, content)
 	if err != nil {
-		s.errs.add(name, line, err.Error())
+		s.errs.Add(name, line, err.Error())
 		return nil, &s.errs
 	}
 	for i := range roots {
@@ -39,7 +39,7 @@ func ParseSpecs(name string, content []byte) ([]Item, error) {
 		roots[i] = value{} // free it: the items have a copy
 	}
 	if len(s.items) == 0 && len(s.errs.Problems) == 0 {
-		s.errs.add(name, 1, "expected a mapping with a command, or a list of them; found no job")
+		s.errs.Add(name, 1, "expected a mapping with a command, or a list of them; found no job")
 	}
 	if len(s.errs.Problems) > 0 {
 		return nil, &s.errs
@@ -90,18 +90,18 @@ func (s *specs) root(v *value) {
 			s.spec(&v.items[i])
 		}
 	default:
-		s.errs.add(s.name, v.line, fmt.Sprintf("expected a mapping with a command, or a list of them; found %s", v.what()))
+		s.errs.Add(s.name, v.line, fmt.Sprintf("expected a mapping with a command, or a list of them; found %s", v.what()))
 	}
 }
 
 func (s *specs) spec(v *value) {
 	if v.kind != mapping {
-		s.errs.add(s.name, v.line, fmt.Sprintf("expected a mapping with a command, found %s", v.what()))
+		s.errs.Add(s.name, v.line, fmt.Sprintf("expected a mapping with a command, found %s", v.what()))
 		return
 	}
 	if len(s.items) == maxSpecs {
 		if !s.full {
-			s.errs.add(s.name, v.line, fmt.Sprintf("expected at most %d jobs in one file, found more", maxSpecs))
+			s.errs.Add(s.name, v.line, fmt.Sprintf("expected at most %d jobs in one file, found more", maxSpecs))
 		}
 		s.full = true
 		return

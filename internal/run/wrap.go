@@ -86,16 +86,21 @@ berth_conda && . "$berth_base/etc/profile.d/conda.sh" && conda activate ` + shel
 // condaKnown makes conda a command of the shell if it is not one yet, so that
 // a setup can use `conda activate NAME` as people type it. Without conda, the
 // setup finds it some other way, or fails and says so.
-const condaKnown = condaFound + `
+var condaKnown = condaFound + `
 if ! { command -v conda | grep -qx conda; } 2>/dev/null && berth_conda 2>/dev/null; then
 	. "$berth_base/etc/profile.d/conda.sh"
 fi
 `
 
+// CondaBases are the usual places of an installation.
+func CondaBases(home string) []string {
+	return []string{home + "/miniconda3", home + "/anaconda3", home + "/miniforge3", home + "/mambaforge", "/opt/conda", "/opt/miniconda3"}
+}
+
 // condaFound defines the search for an installation.
-const condaFound = `berth_conda() {
+var condaFound = `berth_conda() {
 	for berth_base in "${CONDA_EXE:+${CONDA_EXE%/*/*}}" "$(conda info --base 2>/dev/null)" \
-		"$HOME/miniconda3" "$HOME/anaconda3" "$HOME/miniforge3" "$HOME/mambaforge" /opt/conda /opt/miniconda3; do
+		"` + strings.Join(CondaBases("$HOME"), `" "`) + `"; do
 		if [ -n "$berth_base" ] && [ -r "$berth_base/etc/profile.d/conda.sh" ]; then
 			return 0
 		fi
