@@ -26,11 +26,11 @@ type linger struct {
 const flood = "flood"
 
 // order is in which the groups have their turn.
-var order = []string{"others", "identity", "http", "logs", "environment", "privilege", "terminal", "administrator", "limits", flood}
+var order = []string{"others", "identity", "http", "logs", "snapshot", "environment", "privilege", "terminal", "administrator", "limits", flood}
 
 func groups() map[string][]attack {
 	return map[string][]attack{
-		"others": othersAttacks, "identity": identityAttacks, "http": httpAttacks, "logs": logAttacks,
+		"others": othersAttacks, "identity": identityAttacks, "http": httpAttacks, "logs": logAttacks, "snapshot": snapshotAttacks,
 		"environment": environmentAttacks, "privilege": privilegeAttacks, "terminal": terminalAttacks,
 		"administrator": adminAttacks, "limits": limitAttacks, flood: floodAttacks, hoard: hoardAttacks,
 	}

@@ -39,7 +39,7 @@ func (l *listing) each(ctx context.Context, do func(*entry) error) error {
 	var failed error
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	for range max(4, runtime.GOMAXPROCS(0)) { // reading waits for the disk
+	for range max(16, runtime.GOMAXPROCS(0)) { // they mostly wait for the disk, and share its flushes
 		group.Go(func() {
 			for ctx.Err() == nil {
 				at := int(next.Add(1)) - 1

@@ -153,6 +153,9 @@ func (p Place) open() error {
 	}
 	err := os.MkdirAll(filepath.Dir(p.Dir), 0o700)
 	if err == nil {
+		err = unshared(filepath.Dir(p.Dir))
+	}
+	if err == nil {
 		err = os.Mkdir(p.Dir, 0o700)
 	}
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -169,6 +172,23 @@ func (p Place) open() error {
 	return nil
 }
 
+func notOwn(format string, args ...any) error {
+	return problem.Newf(problem.Refused, "set XDG_STATE_HOME to a directory of your own", format, args...)
+}
+
+// unshared refuses a directory in which another user could replace the place.
+func unshared(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() || info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return notOwn("another user could replace the files in %s, and change the code of your jobs", dir)
+	}
+	return nil
+}
+
 // owned refuses a place that another user could read or change.
 func owned(dir string) error {
 	info, err := os.Lstat(dir)
@@ -180,7 +200,7 @@ func owned(dir string) error {
 	case !ok || !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d, who could change the code of your jobs", dir, stat.Uid)
+		return notOwn("%s belongs to user %d, who could change the code of your jobs", dir, stat.Uid)
 	case info.Mode().Perm()&0o077 != 0:
 		return os.Chmod(dir, 0o700)
 	}

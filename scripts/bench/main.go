@@ -30,6 +30,7 @@ func main() {
 	jobs := flag.Int("jobs", 2000, "jobs to drain")
 	lines := flag.Int("lines", 100000, "lines of the large jobs file")
 	only := flag.Bool("daemon", false, "measure only the daemon")
+	code := flag.Bool("snapshot", false, "measure only snapshots of code")
 	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
@@ -41,16 +42,20 @@ func main() {
 	check(os.Chdir(dir))
 	b := bench{berth: path}
 	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
-	if !*only && !*stall {
+	if *code {
+		b.snapshot()
+	} else if !*only && !*stall {
 		b.drain(*jobs)
 		b.growth(4 * *jobs)
 		b.supervisor()
 		b.large(*lines)
 		b.idle()
+		b.snapshot()
 	}
-	if *stall {
+	switch {
+	case *stall:
 		b.stall()
-	} else {
+	case !*code:
 		b.daemon(*jobs)
 	}
 	check(os.RemoveAll(dir))
