@@ -66,6 +66,7 @@ func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.
 		if err != nil {
 			return jobfile.File{}, err
 		}
+		w.text = text
 		return w.parse(text)
 	}
 	file, err := w.load()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"berth/internal/problem"
@@ -34,45 +35,48 @@ func (s *session) begin(ctx context.Context) error {
 		}
 		opened <- err
 	}()
-	select {
-	case err := <-opened:
-		if err != nil || !s.signalled() {
-			return err
-		}
-	case <-s.opt.Signals:
-		cancel(errInterrupted)
-		select {
-		case <-opened:
-		case <-time.After(unwindTime):
-			s.abandoned = true
-		}
-	}
-	return problem.Wrap(problem.Interrupted, "", errInterrupted)
-}
-
-// signalled reports whether a signal is pending.
-func (s *session) signalled() bool {
-	select {
-	case <-s.opt.Signals:
-		return true
-	default:
-		return false
-	}
-}
-
-// listen stops the jobs on Ctrl-C or TERM, and does not wait for them after the
-// second.
-func (s *session) listen(ctx context.Context) {
 	for {
 		select {
-		case <-ctx.Done():
-			return
+		case err := <-opened:
+			if err != nil || !s.signalled() {
+				return err
+			}
 		case sig := <-s.opt.Signals:
-			s.engine.Do(ctx, func(t *engine.Turn) { s.interrupt(t, sig) })
+			if s.hears(sig) {
+				continue
+			}
+			cancel(errInterrupted)
+			select {
+			case <-opened:
+			case <-time.After(unwindTime):
+				s.abandoned = true
+			}
+		}
+		return problem.Wrap(problem.Interrupted, "", errInterrupted)
+	}
+}
+
+// hears remembers a terminal that was closed while the session opens.
+func (s *session) hears(sig os.Signal) bool {
+	s.hungUp = s.hungUp || sig == syscall.SIGHUP
+	return sig == syscall.SIGHUP
+}
+
+// signalled reports whether a signal to stop is pending.
+func (s *session) signalled() bool {
+	for {
+		select {
+		case sig := <-s.opt.Signals:
+			if !s.hears(sig) {
+				return true
+			}
+		default:
+			return false
 		}
 	}
 }
 
+// interrupt stops the jobs, and does not wait for them the second time.
 func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	s.interrupted++
 	_, running := t.Live()
@@ -80,7 +84,7 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	if s.interrupted == 1 && running > 0 {
 		s.say(fmt.Sprintf("stopping %s; the next run starts them again (Ctrl-C again: do not wait for them to end)", text.Count(running, "running job")))
 	}
-	s.asked = t.Now
+	s.stoppedAt = t.Now
 	t.Interrupt(s.interrupted > 1)
 }
 
@@ -99,7 +103,7 @@ func (s *session) givenUp(t *engine.Turn) bool {
 			patience = max(patience, r.Job.Spec.Grace+unansweredAfter)
 		}
 	}
-	if t.Now.Sub(s.asked) < patience {
+	if t.Now.Sub(s.stoppedAt) < patience {
 		return false
 	}
 	list := strings.Join(names, ", ")

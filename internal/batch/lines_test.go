@@ -82,7 +82,9 @@ func TestLines(t *testing.T) {
 	// The job that could not be launched has no log.
 	exists := func(path string) bool { return path != "/run/berth_logs/jobs/12/1.log" }
 	silent := func(string) []string { return nil }
-	says := func(string) []string { return []string{"Traceback:", "\x1b[2J 値が正しくありません 値が正しくありません 値が正しくありません"} }
+	says := func(string) []string {
+		return []string{"Traceback:", "\x1b[2J 値が正しくありません 値が正しくありません 値が正しくありません"}
+	}
 	narrow := func() int { return 60 }
 	for name, n := range map[string]narrator{
 		"lines":         {tolerance: 0.1, dir: "/run", exists: exists, tail: silent},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,7 +75,23 @@ func (s *session) openLog(context.Context) error {
 
 // openMachine opens what the jobs run on.
 func (s *session) openMachine(ctx context.Context) error {
-	m, err := machine.Open(ctx, machine.Setup{
+	var m *machine.Machine
+	err := s.awaitQueue(ctx, func() (err error) {
+		m, err = machine.Open(ctx, s.setup())
+		return err
+	})
+	if err != nil {
+		return s.notOpened(err)
+	}
+	s.machine, s.store, s.log = m, m.Store, m.Log
+	if err := s.mark(); err != nil {
+		return problem.Wrap(problem.Unable, "", err)
+	}
+	return nil
+}
+
+func (s *session) setup() machine.Setup {
+	return machine.Setup{
 		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state,
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
 		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
@@ -90,12 +105,7 @@ func (s *session) openMachine(ctx context.Context) error {
 			}
 			return first.Devices, s.chooseCards(first)
 		},
-	})
-	if err != nil {
-		return s.notOpened(err)
 	}
-	s.machine, s.store, s.log = m, m.Store, m.Log
-	return nil
 }
 
 // notOpened is the problem for an error of opening the machine.
@@ -104,8 +114,7 @@ func (s *session) notOpened(err error) error {
 		return err
 	}
 	if locked, ok := errors.AsType[*store.LockedError](err); ok {
-		board := filepath.Join(s.opt.LogDir, "status.txt")
-		return problem.Newf(problem.Unable, fmt.Sprintf("see its status in %s; for a second queue use another --log-dir", board),
+		return problem.Newf(problem.Unable, fmt.Sprintf("berth list --log-dir %s shows its jobs; for a second queue use another --log-dir", s.opt.LogDir),
 			"another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID)
 	}
 	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"context"
 	"io"
 	"os"
 	"time"
@@ -38,6 +39,14 @@ type Options struct {
 	// Serve lets other processes ask about the queue while it runs: publish gets
 	// every event, and done is called when the engine has ended. Nil: nobody may.
 	Serve func(Door) (publish func([]job.Event), done func(), err error)
+
+	// Detach starts a berth in the background for a jobs file, and returns once it
+	// only waits for the queue. Nil: the run cannot be detached, nor relieve one
+	// that was.
+	Detach     func(ctx context.Context, file string) (Successor, error)
+	Background *Background   // it is such a berth; nil: no
+	Keys       <-chan byte   // what is typed at the terminal; nil: nobody is asked
+	AskAfter   time.Duration // a job that has run this long is not stopped without asking
 
 	// AcceptEmptyStore continues with an empty store although an earlier run left
 	// jobs running.

@@ -93,5 +93,14 @@ func (w *watcher) lookAtPipe() (file jobfile.File, changed bool, complaint strin
 	return file, true, complaint
 }
 
+// piped are the lines that came through a pipe, and whether that was all.
+func (w *watcher) piped() (lines []byte, over bool) {
+	if w.pipe == nil {
+		return w.text, true
+	}
+	lines, _, _ = w.pipe.lines()
+	return bytes.Clone(lines), !w.canGrow()
+}
+
 // canGrow reports whether new lines may still come: a pipe may have ended.
 func (w *watcher) canGrow() bool { return w.pipe == nil || !w.pipe.over.Load() }

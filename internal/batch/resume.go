@@ -246,6 +246,9 @@ func (s *session) greet() {
 	if s.machine.SimDir != "" {
 		s.say("simulation directory: BERTH_SIM_DIR=" + s.machine.SimDir)
 	}
+	if s.opt.Keys != nil {
+		s.say("press d to detach: the jobs then go on without this terminal")
+	}
 	if s.layout.state != s.layout.logDir {
 		s.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", s.opt.LogDir, s.layout.state))
 	}

@@ -58,9 +58,16 @@ type session struct {
 
 	interrupted int
 	lost        error     // why the store is not this queue's any more
-	asked       time.Time // when the last interrupt came
+	stoppedAt   time.Time // when the last interrupt came
+	asked       bool      // whether to stop the jobs, and not answered yet; for listen only
+	hungUp      bool      // the terminal was closed while the session opened
+	leaving     bool      // the queue is left to another berth
+	left        tally     // what it had then
+	successor   Successor // that berth, if this one started it
+	returns     string    // the jobs file with which to come back
 	warned      bool      // about a job that does not end
-	abandoned   bool      // the opening hangs and may still use the session
+	closed      bool
+	abandoned   bool // the opening hangs and may still use the session
 	shownAt     time.Time
 	boardAt     time.Time
 	changed     bool // since the board was written
@@ -76,9 +83,15 @@ func Run(ctx context.Context, opt Options) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
+	if s.opt.Background != nil {
+		s.opt.Background.Taken()
+	}
 	s.greet()
 	if err := s.loop(ctx); err != nil {
 		return 0, problem.Wrap(problem.Unable, "running jobs go on; fix this, then run the same command to adopt them", err)
+	}
+	if s.leaving {
+		return s.parted(ctx)
 	}
 	return s.finish(), nil
 }
@@ -235,6 +248,9 @@ func (s *session) after(t *engine.Turn) bool {
 	// and the board has to show it.
 	if (s.changed || queued+running > 0) && t.Now.Sub(s.boardAt) >= s.opt.Poll {
 		s.writeBoard(t)
+	}
+	if s.leaving {
+		return true
 	}
 	if s.interrupted > 0 {
 		return running == 0 || s.givenUp(t)
@@ -396,9 +412,10 @@ func (s *session) finish() int {
 
 // close releases everything; running jobs stay running.
 func (s *session) close() {
-	if s.abandoned {
+	if s.abandoned || s.closed {
 		return
 	}
+	s.closed = true
 	if s.screen != nil {
 		s.screen.finish()
 	}
@@ -408,6 +425,7 @@ func (s *session) close() {
 		}
 	}
 	if s.machine != nil {
+		s.unmark()
 		s.machine.Close()
 	}
 }

@@ -23,6 +23,7 @@ import (
 type runFlags struct {
 	ruleFlags
 	noColour bool
+	detached bool
 	format   string
 	opt      batch.Options
 }
@@ -49,9 +50,14 @@ GPUs as --cuda.
 
 You can edit the file while it runs: added lines run, deleted lines do not.
 Running the same command again skips the jobs that finished. If berth is killed,
-its jobs keep running and the next berth run takes them over. Ctrl-C stops the
-jobs. Processes that a job leaves in the background have its grace period to end
-(10 s), then berth ends them. berth help jobsfile has the whole format.`,
+its jobs keep running and the next berth run takes them over. Processes that
+a job leaves in the background have its grace period to end (10 s), then berth
+ends them.
+
+On a terminal, d detaches: the queue goes on in the background, berth list, logs
+and cancel know its jobs, and the same command comes back. A terminal that
+closes does the same. Ctrl-C stops the jobs, and asks first if one has run for
+10 minutes. berth help jobsfile has the whole format.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
   berth run jobs.csv --llm-config sizes.json
@@ -98,6 +104,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.Lookup("snapshot").NoOptDefVal = job.SnapshotAuto
 	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
 	_ = flags.MarkHidden("as-gpusched") // for the front end of that name
+	flags.BoolVar(&f.detached, "detached", false, "continue a run that was detached")
+	_ = flags.MarkHidden("detached") // for berth itself
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)", " and the jobs file")
 	flags.BoolVar(&f.opt.JSON, "json", false, "print one event per line as JSON")
 	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also report memory use as it grows")
@@ -167,6 +175,11 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.opt.Out, f.opt.Err, f.opt.Signals = out, cmd.ErrOrStderr(), signals
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
 	f.opt.Terminal = stdoutIsTerminal(out)
+	done, err := f.attend(cmd, signals)
+	if err != nil {
+		return err
+	}
+	defer done()
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
 	f.opt.Width = func() int { columns, _ := terminalSize(out); return columns }
 	f.opt.Height = func() int { _, rows := terminalSize(out); return rows }
@@ -179,6 +192,51 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return status(code)
 	}
 	return nil
+}
+
+// attend lets the run leave its terminal, and be asked at it.
+func (f *runFlags) attend(cmd *cobra.Command, signals chan<- os.Signal) (done func(), err error) {
+	done = func() {}
+	if f.opt.AsGpusched || f.opt.JSON {
+		return done, nil
+	}
+	f.opt.AskAfter = batch.DefaultAskAfter
+	if written := os.Getenv("BERTH_ASK_AFTER"); written == "0" {
+		f.opt.AskAfter = 0
+	} else if written != "" {
+		if f.opt.AskAfter, err = text.ParseDuration(written); err != nil {
+			return done, problem.Newf(problem.Invalid, "BERTH_ASK_AFTER=10m is the default", "BERTH_ASK_AFTER: %v", err)
+		}
+	}
+	f.opt.Detach = func(ctx context.Context, file string) (batch.Successor, error) {
+		b, err := f.startBackground(ctx, cmd, file)
+		if err != nil {
+			return nil, err // not an interface around nil
+		}
+		return b, nil
+	}
+	if f.detached {
+		f.opt.Background = inBackground()
+	}
+	if f.detached || f.opt.Terminal {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	if f.opt.Terminal && isTerminal(os.Stdin) && !isStdin(f.opt.File) {
+		k := openKeyboard(os.Stdin)
+		f.opt.Keys = k.keys
+		return k.Close, nil
+	}
+	return done, nil
+}
+
+// isStdin reports whether a jobs file is typed at the terminal itself.
+func isStdin(file string) bool {
+	jobs, err := os.Stat(file)
+	if err != nil {
+		return false
+	}
+	stdin, err := os.Stdin.Stat()
+	return err == nil && os.SameFile(jobs, stdin)
 }
 
 // serve answers other berth commands about the run.

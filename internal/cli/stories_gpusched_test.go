@@ -13,4 +13,5 @@ var gpuschedPromises = []promise{
 		gpusched-a-blocked-job-is-passed-by-all-that-fit
 		gpusched-exclusive-keeps-its-own-jobs-apart-and-lets-strangers-be
 		gpusched-told-to-end-it-leaves-no-job-and-killed-it-leaves-none-twice`},
+	{"as gpusched, what a job leaves in the background goes on", "gpusched-a-background-process-neither-delays-the-end-nor-is-ended"},
 }

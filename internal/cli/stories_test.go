@@ -167,6 +167,10 @@ var promises = append([]promise{
 		sim-simjob-stands-in-for-a-gpu-program
 		sim-a-process-started-by-hand-is-foreign`},
 
+	{"d, or a terminal that closes, detaches a run: the queue goes on in the background, and the same command comes back", `
+		run-detaches-and-comes-back
+		run-detaches-from-a-pipe-that-has-ended`},
+	{"Ctrl-C on a terminal asks before it stops jobs that have run for long", "run-ctrl-c-asks-before-long-work-is-lost"},
 	{"-j bounds the jobs that run at a time", "run-at-most-n-jobs-at-a-time"},
 
 	// What is said.
