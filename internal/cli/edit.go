@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,8 +30,12 @@ func newEdit() *cobra.Command {
 		Long: `Change a job that has not started. Keys are those of a spec file (gpus, vram,
 timeout, priority, env.NAME, command and so on), flags are those of submit.
 KEY= without a value, or --unset, gives a key its default again. Everything else
-stays as it is. berth requeue changes a job that has ended and runs it again.`,
-		Example: `  berth edit 17 --priority 5 --time 2h
+stays as it is. berth requeue changes a job that has ended and runs it again.
+
+On a terminal, a job without changes is opened in an editor (VISUAL, EDITOR or
+vi) as a spec file; what you save is applied.`,
+		Example: `  berth edit 17                  in an editor
+  berth edit 17 --priority 5 --time 2h
   berth edit 17 vram=24G gpus=2
   berth edit 17 --unset vram,timeout
   berth edit @ -- python train.py --epochs 3
@@ -49,6 +54,9 @@ daemon; 2 bad usage; 130 interrupted.`,
 }
 
 func (o *editOptions) run(ctx context.Context, s *session, args []string, dash int) error {
+	if len(args) == 1 && dash < 0 && len(o.pairs()) == 0 && len(o.unset) == 0 && isTerminal(os.Stdin) && stdoutIsTerminal(s.out) {
+		return o.inEditor(ctx, s, args[0])
+	}
 	change, word, err := o.parse(args, dash)
 	if err != nil {
 		return err
@@ -56,6 +64,11 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 	if err := absolute(&change.Set.Dir, &change.Set.Venv); err != nil {
 		return err
 	}
+	return o.send(ctx, s, word, change)
+}
+
+// send applies a change, and says what changed.
+func (o *editOptions) send(ctx context.Context, s *session, word string, change api.EditRequest) error {
 	detail, err := s.client.Edit(ctx, word, change)
 	if err != nil {
 		return err

@@ -89,6 +89,7 @@ var daemonPromises = []promise{
 	{"cancel: ends every descendant; TERM, grace, KILL", "daemon-cancel-ends-jobs-and-all-their-processes"},
 	{"requeue, edit", `
 		daemon-requeue-runs-a-job-again-with-its-own-id
+		daemon-edit-opens-an-editor-on-a-terminal
 		daemon-edit-changes-a-job-that-has-not-started
 		daemon-edit-takes-every-flag-of-submit`},
 	{"adopt: a process started by hand is accounted for, and not owned", `
