@@ -167,9 +167,9 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 		return err
 	}
 	if o.template != nil {
-		return writeFormat(s.out, list.rows, o.template, cleanFor(s.screen))
+		return writeFormat(s.out, list.rows, o.template)
 	}
-	return writeCSV(s.out, list.rows, o.shown, time.Now(), cleanFor(s.screen))
+	return writeCSV(s.out, list.rows, o.shown, time.Now())
 }
 
 // namesTask reports whether a task of an array was named, which is then shown as

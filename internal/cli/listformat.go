@@ -22,7 +22,7 @@ import (
 const formatCSV = "csv"
 
 // writeCSV writes a line of column names, and a line for each job.
-func writeCSV(out io.Writer, rows []row, shown []column, now time.Time, clean func(string) string) error {
+func writeCSV(out io.Writer, rows []row, shown []column, now time.Time) error {
 	w := csv.NewWriter(out)
 	line := make([]string, len(shown))
 	for i, c := range shown {
@@ -31,7 +31,7 @@ func writeCSV(out io.Writer, rows []row, shown []column, now time.Time, clean fu
 	err := w.Write(line)
 	for i := range rows {
 		for k, c := range shown {
-			line[k] = clean(c.value(&rows[i].View, now))
+			line[k] = csvText(c.value(&rows[i].View, now))
 		}
 		err = errors.Join(err, w.Write(line))
 	}
@@ -52,7 +52,7 @@ func parseFormat(written string) (*template.Template, error) {
 	if err != nil {
 		return nil, problem.Newf(problem.Invalid, hint, "--format: %s", strings.TrimPrefix(err.Error(), "template: --format:"))
 	}
-	fields, err := fieldsOf(&job.View{}, strings.Clone)
+	fields, err := fieldsOf(&job.View{})
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func asJSON(value any) (string, error) {
 }
 
 // writeFormat writes a line for each job.
-func writeFormat(out io.Writer, rows []row, t *template.Template, clean func(string) string) error {
+func writeFormat(out io.Writer, rows []row, t *template.Template) error {
 	for i := range rows {
-		fields, err := fieldsOf(&rows[i].View, clean)
+		fields, err := fieldsOf(&rows[i].View)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func writeFormat(out io.Writer, rows []row, t *template.Template, clean func(str
 
 // fieldsOf is a job as its JSON has it, for a template: a null is empty, a list is
 // written with commas.
-func fieldsOf(v *job.View, clean func(string) string) (map[string]any, error) {
+func fieldsOf(v *job.View) (map[string]any, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func fieldsOf(v *job.View, clean func(string) string) (map[string]any, error) {
 		return nil, err
 	}
 	for key, value := range fields {
-		fields[key] = forTemplate(value, clean)
+		fields[key] = forTemplate(value)
 	}
 	return fields, nil
 }
@@ -132,12 +132,12 @@ func (s series) String() string {
 	return strings.Join(words, ",")
 }
 
-func forTemplate(value any, clean func(string) string) any {
+func forTemplate(value any) any {
 	switch value := value.(type) {
 	case nil:
 		return ""
 	case string:
-		return clean(value)
+		return text.Line(value)
 	case json.Number:
 		if whole, err := value.Int64(); err == nil {
 			return whole
@@ -147,21 +147,23 @@ func forTemplate(value any, clean func(string) string) any {
 	case []any:
 		list := make(series, len(value))
 		for i := range value {
-			list[i] = forTemplate(value[i], clean)
+			list[i] = forTemplate(value[i])
 		}
 		return list
 	case map[string]any:
 		for key := range value {
-			value[key] = forTemplate(value[key], clean)
+			value[key] = forTemplate(value[key])
 		}
 	}
 	return value
 }
 
-// cleanFor makes values safe to show: on a terminal nothing may control it.
-func cleanFor(s screen) func(string) string {
-	if s.terminal {
-		return text.Line
+// csvText keeps the lines of a value. Other control characters are replaced: what
+// is in a file is shown on a terminal sooner or later.
+func csvText(value string) string {
+	lines := strings.Split(value, "\n")
+	for i := range lines {
+		lines[i] = text.Line(lines[i])
 	}
-	return strings.Clone
+	return strings.Join(lines, "\n")
 }

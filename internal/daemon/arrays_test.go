@@ -91,6 +91,30 @@ func TestTheQueueIsListedInOrder(t *testing.T) {
 	open()
 }
 
+// TestALongQueueIsFollowedOnlySoFar: behind that, jobs are chosen by submission,
+// and each once.
+func TestALongQueueIsFollowedOnlySoFar(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	l.untilState(l.one(sh(line, "gpus", "2")), job.Running)
+	l.submit(sh("x", "gpus", "2"), sh("x", "gpus", "2", "array", "0-2"), sh("x", "gpus", "2", "priority", "1"), sh("x", "gpus", "2", "priority", "2"))
+	for walk, want := range map[int]string{1: "1 2 3_0 6 7", 2: "1 7 2 3_0 6", 3: "1 7 6 2 3_0", 0: "1 7 6 2 3_0"} {
+		for limit := 1; limit <= 6; limit++ {
+			q := liveQuery{ch: &choice{}, limit: limit, queue: true, fold: true, walk: walk}
+			testkit.Must(t, l.d.live(l.ctx, &q))
+			var ids []string
+			for i := range q.found {
+				ids = append(ids, q.found[i].ID)
+			}
+			first := strings.Fields(want)
+			if first = first[:min(limit, len(first))]; !slices.Equal(ids, first) || q.total != 7 {
+				t.Errorf("followed for %d, the first %d: %v of %d, want %v of 7", walk, limit, ids, q.total, first)
+			}
+		}
+	}
+	open()
+}
+
 // TestALongHistoryOfOneArrayIsOneRow: ended jobs behind it are found.
 func TestALongHistoryOfOneArrayIsOneRow(t *testing.T) {
 	l := newLab(t)

@@ -28,6 +28,7 @@ type liveQuery struct {
 	// queue asks for the first jobs in the order of the queue; with fold, an
 	// array is its first task in that order.
 	queue, fold bool
+	walk        int // how far that order is followed; 0: mostWalked
 	// unwritten includes jobs whose end is not on disk yet, so the store does
 	// not know it.
 	unwritten bool
@@ -133,6 +134,7 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 		t.Each(0, func(j *job.Job) bool { count(j); return true })
 	}
 	left, walked, rows := q.total, 0, map[string]bool{}
+	most := cmp.Or(q.walk, mostWalked)
 	take := func(j *job.Job) bool {
 		if row := rowOf(j, q.fold); q.ch.matches(t, j) && !rows[row] {
 			rows[row] = true
@@ -141,7 +143,7 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 		return len(q.chosen) < q.limit
 	}
 	t.InOrder(func(j *job.Job) bool {
-		if walked++; left == 0 || walked > mostWalked {
+		if walked++; left == 0 || walked > most {
 			return false
 		}
 		if q.ch.matches(t, j) {
@@ -149,7 +151,7 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 		}
 		return take(j)
 	})
-	if walked > mostWalked {
+	if walked > most {
 		t.Each(0, take)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,13 @@ func TestNextListsTheLineThenTheGates(t *testing.T) {
 	}
 	if n := len(r.at().Next(1)); n != 1 {
 		t.Errorf("asked for one, got %d", n)
+	}
+	for most := 1; most <= 4; most++ {
+		ids = nil
+		r.at().InOrder(func(j *job.Job) bool { ids = append(ids, j.ID); return len(ids) < most })
+		if want := []string{"4", "1", "3", "2"}[:most]; !slices.Equal(ids, want) {
+			t.Errorf("the first %d: %v, want %v", most, ids, want)
+		}
 	}
 }
 

@@ -147,7 +147,10 @@ var othersAttacks = []attack{
 	}},
 	{"learn from the command line what another runs", func(t *testing.T, c *camp) {
 		id := c.annCanary(t)
+		array := c.ann.submit(t, shell("sleep 1000 # canary-of-ann").with("array", "0-1").with("hold", "yes").with("env", spec{"A": "canary-of-ann"}))[0]
+		defer c.ann.cancel(t, array)
 		for _, args := range [][]string{
+			{"show", array}, {"show", "--json", array}, {"why", array}, {"logs", array}, {"list", "--tasks"}, {"list", "--format", "csv"}, {"list", "--format", "{{json .}}"},
 			{"list", "--all"}, {"list", "--json", "--all"}, {"show", id}, {"show", "--json", id}, {"why", id}, {"history"}, {"history", "--json"},
 			{"stats"}, {"gpus"}, {"gpus", "--json"}, {"logs", id}, {"cancel", id}, {"edit", id, "--priority", "1"}, {"attach", id}, {"wait", "--timeout", "1", id},
 		} {

@@ -28,7 +28,7 @@ var terminalAttacks = []attack{
 		defer c.bob.cancel(t, ids...)
 		c.bob.running(t, ids[0])
 		c.bob.ended(t, ids[1])
-		for _, args := range [][]string{{"list"}, {"list", "--all"}, {"history"}, {"stats"}, {"gpus"}, {"wait", ids[1], ids[2], ids[3]}, {"cancel", "x" + evil}, {"show", "y" + evil}} {
+		for _, args := range [][]string{{"list"}, {"list", "--all"}, {"list", "--all", "--format", "csv"}, {"list", "--all", "--format", "{{.name}} {{.command}} {{.reason}} {{json .log}}"}, {"list", "--format", "{{." + evil}, {"list", "--columns", evil}, {"list", "--sort", evil}, {"history"}, {"stats"}, {"gpus"}, {"wait", ids[1], ids[2], ids[3]}, {"cancel", "x" + evil}, {"show", "y" + evil}} {
 			c.mustBePlain(t, args...)
 		}
 		for _, id := range ids {
