@@ -91,16 +91,40 @@ class Client:
     def submit_all(self, specs: Iterable[Mapping[str, Any]], *,
                    environ: Optional[Mapping[str, str]] = None) -> List[Handle]:
         """Queue several jobs: all of them, or none."""
-        body = {"jobs": [_spec(s) for s in specs], "dir": os.getcwd(),
-                "environ": _pairs(os.environ if environ is None else environ), "umask": _umask()}
+        jobs = [_spec(s) for s in specs]
+        environ = os.environ if environ is None else environ
         try:
-            reply = self._wire.call("POST", "/v1/jobs", body)
+            snapshots = self._has_snapshots(jobs)
         except BerthError as err:
             if err.kind != "unreachable" or not self._autostart:
                 raise
             _start_private()
-            reply = self._wire.call("POST", "/v1/jobs", body)
-        return [Handle(self, j["id"], j["name"], j.get("notes") or ()) for j in reply["jobs"]]
+            snapshots = self._has_snapshots(jobs)
+        if snapshots:
+            accepted = self._submit_with_program(jobs, environ)
+        else:
+            body = {"jobs": jobs, "dir": os.getcwd(), "environ": _pairs(environ), "umask": _umask()}
+            accepted = self._wire.call("POST", "/v1/jobs", body)["jobs"]
+        return [Handle(self, j["id"], j["name"], j.get("notes") or ()) for j in accepted]
+
+    def _has_snapshots(self, jobs: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a job runs a snapshot of its code. Another machine cannot have
+        one, and its daemon says so."""
+        if "://" in self.address:
+            return False
+        default = "auto" if self.status().get("snapshot") else "no"
+        return any(str(job.get("snapshot", default)).lower() not in ("no", "false", "0") for job in jobs)
+
+    def _submit_with_program(self, jobs: Sequence[Mapping[str, Any]],
+                             environ: Mapping[str, str]) -> List[Dict[str, Any]]:
+        """Submit as the berth program does, which copies the code."""
+        asked = subprocess.run([program(), "submit", "--json", "--socket", self.address, "-f", "-"],
+                               input=json.dumps(jobs), env=dict(environ), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, check=False)
+        if asked.returncode != 0:
+            raise BerthError.from_stderr(asked.stderr, "the jobs were not submitted")
+        reply = json.loads(asked.stdout)
+        return cast(List[Dict[str, Any]], reply if isinstance(reply, list) else [reply])
 
     # Looking
 

@@ -47,6 +47,20 @@ class Served(Lab):
         self.assertEqual((shown["state"], shown["outcome"], shown["vram_mib"]), ("failed", "exit:3", 2048))
         self.assertEqual(b"".join(job.logs()).decode(), f"two words x\n{self.dir}\n")
 
+    def test_a_snapshot_is_the_code_of_the_submission(self) -> None:
+        code = self.dir / "tree" / "code"
+        code.parent.mkdir()
+        code.write_text("today")
+        job = self.client.submit("cat code", snapshot=True, dir=str(code.parent), hold=True, name="kept", gpus=0)
+        plain = self.client.submit("cat code", snapshot=False, dir=str(code.parent), hold=True, gpus=0)
+        code.write_text("tomorrow")
+        self.client.release(job, plain)
+        self.assertEqual((job.wait(), plain.wait(), job.name), (0, 0, "kept"))
+        self.assertEqual([b"".join(j.logs()) for j in (job, plain)], [b"today", b"tomorrow"])
+        self.assertEqual(job.show()["snapshot"]["tree"], str(code.parent))
+        with self.assertRaisesRegex(BerthError, "expected a directory"):
+            self.client.submit("true", snapshot="nowhere")
+
     def test_statuses_are_in_the_order_that_was_asked_for(self) -> None:
         ids = [self.client.submit(line, gpus=0, timeout=limit).id
                for line, limit in (("exit 4", None), ("kill -TERM $$", None), ("sleep 60", 0.2), ("true", None))]
