@@ -102,3 +102,16 @@ func TestAMissingSnapshotIsNoted(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherCodeIsOtherWork: --dedup refuses the same command with the same code.
+func TestOtherCodeIsOtherWork(t *testing.T) {
+	l := newLab(t)
+	submit := func(id string) error {
+		_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "dedup", "yes", "snapshot", "/tree")}, Dir: "/",
+			Snapshots: []job.Snapshot{{Tree: "/tree", ID: id, Path: "/copy"}}})
+		return err
+	}
+	testkit.Must(t, submit("a1"))
+	wantProblem(t, submit("a1"), problem.Refused, "job 1 is the same")
+	testkit.Must(t, submit("b2"))
+}
