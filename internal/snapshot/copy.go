@@ -63,16 +63,18 @@ func (l *listing) each(ctx context.Context, do func(*entry) error) error {
 // read fills in the content of every entry, and then looks again whether any of
 // them changed meanwhile.
 func (l *listing) read(ctx context.Context) error {
-	err := l.each(ctx, func(e *entry) error {
-		switch e.mode.Type() {
-		case fs.ModeSymlink:
-			return l.readLink(e)
-		case 0:
-			sum, err := l.readFile(e, nil)
-			e.sum = sum
-			return err
+	for i := range l.entries { // a link is looked up among all entries
+		if e := &l.entries[i]; e.mode.Type() == fs.ModeSymlink {
+			if err := l.readLink(e); err != nil {
+				return err
+			}
 		}
-		return nil
+	}
+	err := l.each(ctx, func(e *entry) (err error) {
+		if e.mode.IsRegular() {
+			e.sum, err = l.readFile(e, nil)
+		}
+		return err
 	})
 	if err != nil {
 		return err
