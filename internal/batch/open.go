@@ -291,13 +291,18 @@ func (s *session) newScreen() *screen {
 
 // newEngine is separate from openMachine because --fresh forgets the jobs first.
 func (s *session) newEngine() {
-	launcher := s.machine.Launcher
-	s.engine = s.machine.Engine(engine.Config{
+	cfg, launcher := s.engineConfig(), s.machine.Launcher
+	cfg.Order, cfg.LogPath = launcher.Order, launcher.LogPath
+	s.engine = s.machine.Engine(cfg, s.lastSeq)
+}
+
+func (s *session) engineConfig() engine.Config {
+	return engine.Config{
 		Rules: s.opt.Rules, Limits: engine.Limits{Default: sched.Limit{Jobs: s.opt.Jobs, Flag: "-j"}}, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
-		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: launcher.Order, LogPath: launcher.LogPath,
+		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")),
 		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.KeepAll,
 		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after,
-	}, s.lastSeq)
+	}
 }
 
 // outerBooking is the key of the booking of the job that this berth runs in.

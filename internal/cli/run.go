@@ -24,6 +24,7 @@ type runFlags struct {
 	ruleFlags
 	noColour bool
 	detached bool
+	dryRun   bool
 	format   string
 	opt      batch.Options
 }
@@ -60,13 +61,15 @@ closes does the same. Ctrl-C stops the jobs, and asks first if one has run for
 10 minutes. berth help jobsfile has the whole format.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
+  berth run jobs.txt --dry-run
   berth run jobs.csv --llm-config sizes.json
   berth run jobs.txt --policy shortest --max-bypass 2h
   berth run examples/jobs.txt --sim 2
 
 Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
 exit code of a failed job (at least 1); 2 bad usage or an unreadable jobs file;
-130 interrupted.`,
+130 interrupted. 0 also if it was detached, and after --dry-run, unless a job
+could never run here (1).`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.opt.File = args[0]
@@ -91,6 +94,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 func (f *runFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what each job would do now, and what is wrong; start and write nothing")
 	flags.BoolVar(&f.opt.Watch, "watch", false, "keep waiting for new lines after all jobs have ended")
 	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run every job again")
 	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run the jobs that failed earlier again")
@@ -125,6 +129,11 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("jobs") {
 		if err := inRange(cmd, "jobs", float64(f.opt.Jobs), 1, 100_000); err != nil {
 			return err
+		}
+	}
+	for _, other := range []string{"watch", "json", "quiet"} {
+		if f.dryRun && cmd.Flags().Changed(other) {
+			return problem.Newf(problem.Invalid, "leave one of them out", "expected --dry-run or --%s, found both", other)
 		}
 	}
 	for _, other := range []string{"verbose", "json"} {
@@ -175,16 +184,21 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.opt.Out, f.opt.Err, f.opt.Signals = out, cmd.ErrOrStderr(), signals
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
 	f.opt.Terminal = stdoutIsTerminal(out)
-	done, err := f.attend(cmd, signals)
-	if err != nil {
-		return err
+	run := batch.Run
+	if f.dryRun {
+		run = batch.DryRun
+	} else {
+		done, err := f.attend(cmd, signals)
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
-	defer done()
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
 	f.opt.Width = func() int { columns, _ := terminalSize(out); return columns }
 	f.opt.Height = func() int { _, rows := terminalSize(out); return rows }
 	f.opt.Serve = f.serve
-	code, err := batch.Run(context.Background(), f.opt)
+	code, err := run(context.Background(), f.opt)
 	if err != nil {
 		return err
 	}

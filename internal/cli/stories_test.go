@@ -171,6 +171,7 @@ var promises = append([]promise{
 		run-detaches-and-comes-back
 		run-detaches-from-a-pipe-that-has-ended`},
 	{"Ctrl-C on a terminal asks before it stops jobs that have run for long", "run-ctrl-c-asks-before-long-work-is-lost"},
+	{"--dry-run says what each line would do, and starts and writes nothing", "run-dry-run-starts-and-writes-nothing"},
 	{"-j bounds the jobs that run at a time", "run-at-most-n-jobs-at-a-time"},
 
 	// What is said.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/sched"
 )
@@ -34,7 +35,7 @@ func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 		r.jobs = append(r.jobs, sched.Pending{
 			Job: "trial", User: user, Priority: spec.Priority, Rank: t.nextSeq, Seq: t.nextSeq,
 			Request: sched.NewRequest(*spec, vramMiB, t.cfg.Rules), Group: spec.Group,
-			Since:   t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.longest(spec),
+			Since: t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.longest(spec),
 		})
 	}
 	return r
@@ -57,4 +58,29 @@ func (r *Rehearsal) Try(which int) Trial {
 		}
 	}
 	return Trial{Waits: sched.Explain(r.state, p.Job).String()}
+}
+
+// See takes in a reading of the cards, where no loop does.
+func (t *Turn) See(s gpu.Sample) { t.observe(s, nil) }
+
+// Foresee is what the next decision would do with each of these queued jobs.
+func (t *Turn) Foresee(ids []string) map[string]Trial {
+	trials := make(map[string]Trial, len(ids))
+	plan := sched.Decide(t.State())
+	for _, refusal := range plan.Infeasible {
+		trials[refusal.Job] = Trial{Infeasible: refusal.Reason.String()}
+	}
+	for _, start := range plan.Starts {
+		trials[start.Job] = Trial{Starts: true, GPUs: start.Grant.GPUs}
+	}
+	var wait []string
+	for _, id := range ids {
+		if _, known := trials[id]; !known {
+			wait = append(wait, id)
+		}
+	}
+	for id, why := range t.Reasons(wait) {
+		trials[id] = Trial{Waits: why}
+	}
+	return trials
 }

@@ -11,6 +11,8 @@ import (
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -32,6 +34,31 @@ func OpenToRead(stateDir string, cfg engine.Config, l engine.Launcher) (*Machine
 	return m, e, nil
 }
 
+// Rehearse opens what a dry run needs: the cards as they are, the store of an
+// earlier run for reading, if storeDir has one, and an engine that can start
+// nothing. Simulated cards are made in setup.StateDir.
+func Rehearse(ctx context.Context, setup Setup, config func() engine.Config, storeDir string) (*Machine, *engine.Engine, error) {
+	l := setup.Launcher
+	m := &Machine{setup: setup, Log: slog.New(slog.DiscardHandler), Launcher: &l}
+	err := m.openCards(ctx)
+	if err == nil && storeDir != "" {
+		if m.Store, err = store.OpenToRead(storeDir); err == nil {
+			m.opened = append(m.opened, m.Store)
+		}
+	}
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	l.SimDir = m.SimDir
+	l.UseMPS(setup.MPSDir)
+	cfg := config() // it may depend on the cards
+	cpus, memMiB := site.Host()
+	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
+	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
+	return m, engine.New(cfg, nothing{}, nothing{}, nothing{}, nothing{}, run.NewAttribution(), 0), nil
+}
+
 func (m *Machine) still(cfg engine.Config, stateDir string) (*engine.Engine, error) {
 	last, err := m.Store.LastSeq()
 	if err != nil {
@@ -51,11 +78,15 @@ func (m *Machine) still(cfg engine.Config, stateDir string) (*engine.Engine, err
 	return e, nil
 }
 
-// nothing replaces cards, supervisors and ledger where nothing runs.
+// nothing replaces store, cards, supervisors and ledger where nothing runs.
 type nothing struct{}
 
 var errStill = errors.New("no berth works on this queue")
 
+func (nothing) Commit(store.Tx) error                       { return errStill }
+func (nothing) Job(string) (*job.Job, error)                { return nil, store.ErrNotFound }
+func (nothing) PeakFor(string, string) (int64, int, error)  { return 0, 0, nil }
+func (nothing) Present() error                              { return nil }
 func (nothing) Name() string                                { return "none" }
 func (nothing) Sample(context.Context) (gpu.Sample, error)  { return gpu.Sample{}, errStill }
 func (nothing) Cheap() bool                                 { return false }
