@@ -59,6 +59,10 @@ type Backend interface {
 	Snapshot(ctx context.Context, c Caller) (json.RawMessage, error)
 	Snapshots(ctx context.Context, c Caller) (SnapshotIDs, error)
 
+	Groups(ctx context.Context, c Caller, q GroupQuery) ([]Group, error)
+	SetGroup(ctx context.Context, c Caller, name string, r GroupRequest) (Group, error)
+	RemoveGroup(ctx context.Context, c Caller, user, name string) error // an empty user is the caller
+
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)
 	RevokeToken(ctx context.Context, c Caller, id string) error

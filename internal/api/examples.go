@@ -87,6 +87,8 @@ var (
 	exampleStats = Stats{Since: exampleTime.AddDate(0, 0, -7), Until: exampleTime, GPUs: 2, GPUHours: 31.5,
 		Util: pointer(0.09), AvgUtil: pointer(91.0), All: exampleLine, Users: []StatsLine{exampleLine}, Days: []StatsLine{exampleLine}}
 
+	exampleGroup = Group{Name: "io", User: "ann", Limit: pointer(2), Running: 2, Queued: 5}
+
 	exampleTokenRequest = TokenRequest{Name: "laptop", TTLS: 86400}
 	exampleToken        = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,8 @@ type fake struct {
 	events   []Event
 	waited   []WaitRequest
 	callers  []Caller
-	tokens   map[string]Token // by secret
+	tokens   map[string]Token
+	group    Group // by secret
 	paused   map[int]bool
 	log      []byte
 	logGap   LogGap // that part of it is gone
@@ -406,6 +408,33 @@ func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {
 		all = append(all, token)
 	}
 	return all, nil
+}
+
+func (f *fake) Groups(_ context.Context, c Caller, q GroupQuery) ([]Group, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if q.User == "nobody" {
+		return nil, nil
+	}
+	return []Group{f.group}, nil
+}
+
+func (f *fake) SetGroup(_ context.Context, c Caller, name string, r GroupRequest) (Group, error) {
+	f.change(func() {
+		f.group = Group{Name: name, User: cmp.Or(r.User, c.Name), Paused: r.Paused != nil && *r.Paused}
+		if n, err := strconv.Atoi(string(r.Limit)); err == nil {
+			f.group.Limit = &n
+		}
+	})
+	return f.group, nil
+}
+
+func (f *fake) RemoveGroup(_ context.Context, _ Caller, user, name string) error {
+	if f.group.Name != name || user != "" && user != f.group.User {
+		return problem.Newf(problem.NotFound, "", "%s has no group %s", user, name)
+	}
+	f.change(func() { f.group = Group{} })
+	return nil
 }
 
 func (f *fake) RevokeToken(_ context.Context, _ Caller, id string) error {

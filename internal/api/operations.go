@@ -12,6 +12,7 @@ import (
 func operations() []route {
 	all := slices.Concat(jobOperations(), adoptOperations(), strayOperations())
 	all = append(all, streamOperations()...)
+	all = append(all, groupOperations()...)
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)
 	return append(all, debugOperations()...)
@@ -163,6 +164,7 @@ func queryParams() []param {
 		{name: "all", in: "query", kind: "boolean", about: "every job"},
 		{name: "name", in: "query", kind: "string", about: "only jobs of this name"},
 		{name: "user", in: "query", kind: "string", about: "only jobs of this user"},
+		{name: "group", in: "query", kind: "string", about: "only jobs of this group"},
 		{name: "state", in: "query", kind: "list", about: "only these states, including held; may be repeated"},
 		{name: "over", in: "query", kind: "boolean", about: "include jobs that have ended"},
 		{name: "newest", in: "query", kind: "boolean", about: "newest first; ended jobs by their end"},

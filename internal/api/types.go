@@ -50,12 +50,13 @@ type Submitted struct {
 
 // Select says which jobs a request concerns. Words are ids and ranges as a user
 // types them (1-3,7 12 @ @~1 17_0 all); the other fields narrow them down.
-// Without words, All, Name, User or States must be set.
+// Without words, All, Name, User, Group or States must be set.
 type Select struct {
 	Words  []string `json:"ids,omitempty"`
 	All    bool     `json:"all,omitempty"`
 	Name   string   `json:"name,omitempty"`
 	User   string   `json:"user,omitempty"`
+	Group  string   `json:"group,omitempty"`
 	States []string `json:"states,omitempty" doc:"queued running parked finished failed cancelled, or held"`
 }
 

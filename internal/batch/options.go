@@ -19,9 +19,10 @@ type Options struct {
 	Format      Format
 	LLMConfig   string // the table of model sizes for a CSV file; empty: llm_config.json, if it exists
 	LogDir      string
-	LogFree     int64 // bytes that growing logs leave free on their disk; 0: none
-	GPUs        []int // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
-	Jobs        int   // at a time; 0: as many as fit
+	LogFree     int64          // bytes that growing logs leave free on their disk; 0: none
+	GPUs        []int          // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
+	Jobs        int            // at a time; 0: as many as fit
+	GroupLimits map[string]int // how many jobs of a group may run at a time
 	Poll        time.Duration
 	Rules       sched.Rules
 	KeepAll     bool // preempt no running job

@@ -67,11 +67,22 @@ func (s *session) resume(ctx context.Context) error {
 	boundMemory(len(s.file.Lines))
 	s.engine.Outside(time.Now(), func(t *engine.Turn) {
 		t.Recall(s.store.Past)
+		err = s.limitGroups(t)
 		t.Restore(live, found)
 		t.Again(again)
 		s.queue.apply(s.file, t)
 	})
 	s.file.Lines = nil // free it: the queue has a copy
+	return err
+}
+
+// limitGroups sets the limits of this run. Those of an earlier run do not count.
+func (s *session) limitGroups(t *engine.Turn) error {
+	for group, limit := range s.opt.GroupLimits {
+		if err := t.LimitGroup(s.user(), group, limit); err != nil {
+			return problem.Newf(problem.Invalid, "", "--group-limit: expected at most %d groups, found %d", engine.MaxGroups, len(s.opt.GroupLimits))
+		}
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ func newCancel() *cobra.Command {
   berth cancel 1-3,7 @
   berth cancel 'sweep-*'
   berth cancel --name sweep --state queued
+  berth cancel --group io
   berth cancel all`)
 	cmd.Flags().StringVar(&a.grace, "grace", "", "time between SIGTERM and SIGKILL instead of the job's own, up to limits.grace; 0: SIGKILL at once")
 	return cmd
@@ -89,6 +90,9 @@ func (a *action) command(short, long, example string) *cobra.Command {
 	}
 	actFlags(cmd)
 	a.registerOwn(cmd)
+	if a.name != api.ActRequeue {
+		a.registerGroup(cmd)
+	}
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON array with the result for each job")
 	return cmd
 }

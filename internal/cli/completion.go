@@ -78,6 +78,12 @@ func completeFlags(cmd *cobra.Command) {
 		case "jobs":
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeEndedToo)
 			return
+		}
+		if f.Name == "group" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeGroups)
+			return
+		}
+		switch f.Value.Type() {
 		case "file", "path", "pattern", "DIR":
 			directive = cobra.ShellCompDirectiveDefault
 		case "dir":
@@ -131,6 +137,23 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 		return nil, directive
 	}
 	return completions(page.Jobs, typed), directive
+}
+
+// completeGroups completes the user's groups.
+func completeGroups(cmd *cobra.Command, _ []string, typed string) (words []string, _ cobra.ShellCompDirective) {
+	s, err := openSession(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+	defer cancel()
+	groups, _ := s.client.Groups(ctx, api.GroupQuery{}) // without an answer there is nothing to offer
+	for _, g := range groups {
+		if strings.HasPrefix(g.Name, typed) {
+			words = append(words, g.Name+"\t"+groupText(g))
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completions are ids with name and state; once a letter was typed, names.

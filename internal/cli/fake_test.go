@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,6 +40,7 @@ type fakeDaemon struct {
 	releases     []api.ReleaseRequest
 	holdsNothing bool
 	tokens       []api.Token
+	groups       []api.Group
 	terminals    map[string]net.Conn // the job's end of a terminal, once someone attached
 
 	submitted []api.SubmitRequest
@@ -559,6 +561,27 @@ func (f *fakeDaemon) Tokens(context.Context, api.Caller) ([]api.Token, error) {
 		tokens[i].Secret = ""
 	}
 	return tokens, nil
+}
+
+func (f *fakeDaemon) Groups(context.Context, api.Caller, api.GroupQuery) ([]api.Group, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.groups), nil
+}
+
+func (f *fakeDaemon) SetGroup(_ context.Context, c api.Caller, name string, r api.GroupRequest) (api.Group, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g := api.Group{Name: name, User: cmp.Or(r.User, c.Name), Paused: r.Paused != nil && *r.Paused}
+	f.groups = append(f.groups, g)
+	return g, nil
+}
+
+func (f *fakeDaemon) RemoveGroup(_ context.Context, _ api.Caller, _, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.groups = slices.DeleteFunc(f.groups, func(g api.Group) bool { return g.Name == name })
+	return nil
 }
 
 func (f *fakeDaemon) RevokeToken(_ context.Context, _ api.Caller, id string) error {

@@ -41,6 +41,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	queueFlags(cmd)
 	o.register(cmd)
+	o.registerGroup(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "", "only jobs that ended since then: 2h (ago), 7d, 2026-03-01")
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50, or all with --json)")

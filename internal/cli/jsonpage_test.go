@@ -37,6 +37,7 @@ func TestThePageHasEveryJSONKey(t *testing.T) {
 		"## Daemon":           {daemonState{}},
 		"## Finding":          {site.Finding{}},
 		"## Token":            {api.Token{}},
+		"## Group":            {api.Group{}},
 		"## Topic":            {topicJSON{}},
 		"## Events":           {api.Event{}},
 	} {

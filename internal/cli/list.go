@@ -96,6 +96,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
+	o.registerGroup(cmd)
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many rows, 0 for all (default a screenful on a terminal)")
 	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for a long time")
 	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array, not one row for all of them")

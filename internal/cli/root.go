@@ -124,7 +124,7 @@ func daemonVerbs() []*cobra.Command {
 	return []*cobra.Command{
 		newSubmit(), newList(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
 		newCancel(), newHold(), newRelease(), newRequeue(), newEdit(), newHistory(), newStats(),
-		newGPUs(), newGPU(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
+		newGPUs(), newGPU(), newGroup(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
 		newStart(), newStop(), newRestart(), newStatus(),
 	}
 }

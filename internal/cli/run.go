@@ -22,11 +22,12 @@ import (
 // runFlags are the flags of `berth run` as they were typed.
 type runFlags struct {
 	ruleFlags
-	noColour bool
-	detached bool
-	dryRun   bool
-	format   string
-	opt      batch.Options
+	noColour    bool
+	detached    bool
+	dryRun      bool
+	format      string
+	opt         batch.Options
+	groupLimits []string
 }
 
 func newRun() *cobra.Command {
@@ -102,6 +103,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.format, "format", "", "format of the jobs file: lines or csv (default by its name: *.csv is csv)")
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
 	flags.IntVarP(&f.opt.Jobs, "jobs", "j", 0, "run at most this many jobs at a time (default as many as fit)")
+	flags.StringArrayVar(&f.groupLimits, "group-limit", nil, "run at most N jobs of a group at a time, `NAME=N`; may be repeated")
 	flags.StringVar(&f.opt.LogDir, "log-dir", batch.DefaultLogDir, "directory for logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
 	flags.StringVar(&f.opt.Snapshot, "snapshot", "", "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this `dir`")
@@ -131,6 +133,10 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	var err error
+	if f.opt.GroupLimits, err = groupLimits(f.groupLimits); err != nil {
+		return badFlag(cmd, "group-limit", err)
+	}
 	for _, other := range []string{"watch", "json", "quiet"} {
 		if f.dryRun && cmd.Flags().Changed(other) {
 			return problem.Newf(problem.Invalid, "leave one of them out", "expected --dry-run or --%s, found both", other)
@@ -144,7 +150,6 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if !slices.Contains(site.Levels, f.opt.LogLevel) {
 		return badFlag(cmd, "log-level", text.Mismatch(f.opt.LogLevel, text.Or(site.Levels)))
 	}
-	var err error
 	if f.opt.Format, err = batch.ParseFormat(f.format, f.opt.File); err != nil {
 		return badFlag(cmd, "format", err)
 	}

@@ -16,6 +16,7 @@ import (
 // selectors choose the jobs of a verb: ids, and flags that narrow them down.
 type selectors struct {
 	name, user string
+	group      string
 	states     []string
 	allUsers   bool
 }
@@ -27,6 +28,11 @@ func (f *selectors) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.states, "state", nil, "only jobs in these states: queued, held, running, parked, finished, failed, cancelled")
 }
 
+// registerGroup adds --group, which means something else where it changes jobs.
+func (f *selectors) registerGroup(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.group, "group", "", "only jobs of this group")
+}
+
 // registerOwn is register for verbs that change jobs: they include jobs of other
 // users only on request.
 func (f *selectors) registerOwn(cmd *cobra.Command) {
@@ -35,7 +41,7 @@ func (f *selectors) registerOwn(cmd *cobra.Command) {
 }
 
 func (f *selectors) empty(words []string) bool {
-	return len(words) == 0 && f.name == "" && f.user == "" && len(f.states) == 0
+	return len(words) == 0 && f.name == "" && f.user == "" && f.group == "" && len(f.states) == 0
 }
 
 var stateWords = []string{"queued", "held", "running", "parked", "finished", "failed", "cancelled"}
@@ -52,7 +58,7 @@ func (f *selectors) sel(words []string) (api.Select, error) {
 			return api.Select{}, problem.Newf(problem.Invalid, nearestHint(state, stateWords), "--state: expected %s, found %q", text.Or(stateWords), state)
 		}
 	}
-	s := api.Select{All: parsed.All, Name: f.name, User: f.user, States: f.states}
+	s := api.Select{All: parsed.All, Name: f.name, User: f.user, Group: f.group, States: f.states}
 	if !parsed.All {
 		s.Words = words
 	}

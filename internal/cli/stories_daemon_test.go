@@ -73,6 +73,9 @@ var daemonPromises = []promise{
 	{"submit -f jobs.yaml takes one spec or a list", `
 		daemon-a-spec-file-is-one-job-or-many
 		daemon-mistakes-in-a-spec-file-have-their-lines-and-submit-nothing`},
+	{"a group limits and pauses its jobs", `
+		daemon-groups-limit-and-pause-their-jobs
+		live-a-group-of-lines-has-a-limit`},
 	{"--dry-run says what would happen and why, without submitting", "daemon-dry-run-says-what-would-happen-and-submits-nothing"},
 	{"a queued job has a reason with numbers", `
 		daemon-reasons-have-numbers

@@ -71,7 +71,7 @@ func plainNumber(value float64) string {
 
 // valueWords are what the help calls the values of flags, by flag.
 var valueWords = map[string]string{
-	"socket": "path", "host": "address", "http": "address", "name": "text", "user": "user", "state": "states", "reason": "text",
+	"socket": "path", "host": "address", "http": "address", "name": "text", "user": "user", "group": "name", "state": "states", "reason": "text",
 	"since": "when", "until": "when", "timeout": "time", "grace": "time", "for": "time", "ttl": "time", "idle-exit": "time",
 	"poll": "time", "min-run": "time", "max-bypass": "time", "half-life": "time", "vram": "size", "sim-vram": "size",
 	"gpus": "ids", "placement": "how", "preempt": "how", "policy": "policy", "estimates": "source", "log-level": "level",

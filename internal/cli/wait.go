@@ -50,6 +50,7 @@ no daemon answers; 2 bad usage; 130 interrupted.`,
 	}
 	queueFlags(cmd)
 	o.register(cmd)
+	o.registerGroup(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.any, "any", false, "return when the first job ends")
 	flags.StringVar(&o.timeout, "timeout", "", "give up after this long: 90, 15m, 2h (the jobs keep running)")

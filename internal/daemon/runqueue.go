@@ -272,6 +272,27 @@ func (runQueue) Reload(context.Context, api.Caller, api.ReloadRequest) (api.Relo
 	return api.Reloaded{}, onlyDaemon("config reload")
 }
 
+func (q runQueue) Groups(ctx context.Context, c api.Caller, query api.GroupQuery) ([]api.Group, error) {
+	if err := q.over(); err != nil {
+		return nil, err
+	}
+	return q.d.Groups(ctx, c, query)
+}
+
+func (q runQueue) SetGroup(ctx context.Context, c api.Caller, name string, r api.GroupRequest) (api.Group, error) {
+	if err := q.over(); err != nil {
+		return api.Group{}, err
+	}
+	return q.d.SetGroup(ctx, c, name, r)
+}
+
+func (q runQueue) RemoveGroup(ctx context.Context, c api.Caller, user, name string) error {
+	if err := q.over(); err != nil {
+		return err
+	}
+	return q.d.RemoveGroup(ctx, c, user, name)
+}
+
 func (runQueue) NewToken(context.Context, api.Caller, api.TokenRequest) (api.Token, error) {
 	return api.Token{}, onlyDaemon("token")
 }

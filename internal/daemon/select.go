@@ -27,6 +27,7 @@ type choice struct {
 	jobfile.Selection
 	user   string
 	name   string
+	group  string
 	states []job.State
 	held   bool // of the queued jobs, only those held
 	narrow bool // the selection has some criterion
@@ -61,9 +62,9 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 	if err != nil {
 		return choice{}, problem.Newf(problem.Invalid, "berth list shows ids and names", "%v", err)
 	}
-	ch := choice{Selection: sel, user: s.User, name: s.Name}
+	ch := choice{Selection: sel, user: s.User, name: s.Name, group: s.Group}
 	ch.All = ch.All || s.All
-	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || len(s.States) > 0
+	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || s.Group != "" || len(s.States) > 0
 	if len(sel.Last) > maxLast {
 		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d of your last jobs are named; at most %d are accepted", len(sel.Last), maxLast)
 	}
@@ -211,6 +212,7 @@ func (ch *choice) matches(t *engine.Turn, j *job.Job) bool {
 	switch {
 	case ch.user != "" && j.User != ch.user,
 		ch.name != "" && !text.Glob(ch.name, j.Name()),
+		ch.group != "" && j.Spec.Group != ch.group,
 		len(ch.states) > 0 && !slices.Contains(ch.states, j.State),
 		ch.held && j.State == job.Queued && !j.Held,
 		ch.idle && !unused(t, j):
@@ -226,6 +228,8 @@ func (ch *choice) whyNot(j *job.Job) string {
 		return "belongs to " + j.User
 	case ch.name != "" && !text.Glob(ch.name, j.Name()):
 		return "is named " + j.Name()
+	case ch.group != "" && j.Spec.Group != ch.group:
+		return "is not in group " + ch.group
 	case ch.held && j.State == job.Queued && !j.Held:
 		return "is not held"
 	}
@@ -255,7 +259,7 @@ func (ch *choice) hasID(id string) bool {
 
 // filter is the same selection for finished jobs.
 func (ch *choice) filter() store.Filter {
-	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name}
+	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name, Group: ch.group}
 	for _, r := range ch.Ranges {
 		f.Ranges = append(f.Ranges, store.Range{Array: r.Array, From: r.From, To: r.To})
 	}
@@ -279,5 +283,5 @@ func (ch *choice) wantsLive() bool {
 
 // everything reports whether every job matches.
 func (ch *choice) everything() bool {
-	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && !ch.idle && !ch.named()
+	return ch.user == "" && ch.name == "" && ch.group == "" && len(ch.states) == 0 && !ch.idle && !ch.named()
 }

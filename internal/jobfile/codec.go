@@ -110,8 +110,8 @@ func parseName(value string) (string, error) {
 // maxGroupBytes bounds the name of a group.
 const maxGroupBytes = 64
 
-// parseGroup reads the name of a group: a word that needs no quotes anywhere.
-func parseGroup(value string) (string, error) {
+// ParseGroup reads the name of a group: a word that needs no quotes anywhere.
+func ParseGroup(value string) (string, error) {
 	odd := func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r)
 	}

@@ -126,7 +126,7 @@ var fields = []*Field{
 	{Key: "cap", Word: "how", Admin: true, Help: "GPU memory limit: none, soft (requested from frameworks) or mps (enforced)",
 		codec: choice(func(a *Asked) *string { return &a.Spec.Cap }, "none", "soft", "mps")},
 	{Key: "group", Word: "name", Admin: true, Help: "group whose jobs are limited and paused together (berth group)",
-		codec: parsed(func(a *Asked) *string { return &a.Spec.Group }, parseGroup, asIs)},
+		codec: parsed(func(a *Asked) *string { return &a.Spec.Group }, ParseGroup, asIs)},
 	{Key: "snapshot", Alone: job.SnapshotAuto, Word: "dir", Help: "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this directory; no switches it off",
 		codec: codec{read: readSnapshot, write: func(a *Asked) string { return a.Spec.Snapshot.Tree }}, shown: elsewhere,
 		Fixed: "the code was copied at submission; submit the job again"},

@@ -144,12 +144,12 @@ func TestSettingsAreWhatAViewHasNoPlaceFor(t *testing.T) {
 
 func TestTheNameOfAGroup(t *testing.T) {
 	for _, good := range []string{"io", "a", "Big-2.x_y", "0", strings.Repeat("x", maxGroupBytes)} {
-		if got, err := parseGroup(good); got != good || err != nil {
+		if got, err := ParseGroup(good); got != good || err != nil {
 			t.Errorf("%q is read as %q, %v", good, got, err)
 		}
 	}
 	for _, bad := range []string{"", "-io", ".io", "_", "a b", "a/b", "a,b", "*", "ä", "a\n", strings.Repeat("x", maxGroupBytes+1)} {
-		if got, err := parseGroup(bad); err == nil {
+		if got, err := ParseGroup(bad); err == nil {
 			t.Errorf("%q is accepted as %q", bad, got)
 		}
 	}

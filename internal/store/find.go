@@ -31,6 +31,7 @@ type Filter struct {
 	Ranges     []Range  // or these; a few hundred at most
 	User       string
 	Name       string // a pattern, as in text.Glob
+	Group      string
 	States     []job.State
 	EndedSince time.Time
 	EndedUntil time.Time
@@ -165,6 +166,9 @@ func (f *Filter) where() (string, []any) {
 	}
 	if f.Name != "" {
 		add("coalesce(spec ->> '$.name', 'job' || id) GLOB ?", strings.ReplaceAll(f.Name, "[", "[[]"))
+	}
+	if f.Group != "" {
+		add("spec ->> '$.group' = ?", f.Group)
 	}
 	if len(f.States) > 0 {
 		marks := make([]string, len(f.States))

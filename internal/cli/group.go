@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/jobfile"
+	"berth/internal/problem"
+	"berth/internal/text"
+)
+
+const groupStatuses = `
+
+Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`
+
+func newGroup() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "group",
+		Short: "Limit and pause groups of your jobs",
+		Long: `A group is a name that jobs share (--group io). You can limit how many of its
+jobs run at a time, and pause it. Each user has groups of their own.`,
+		Example: `  berth submit --group io -- python convert.py
+  berth group set io --limit 2
+  berth group list
+  berth group pause io
+  berth group resume io
+  berth group remove io` + groupStatuses,
+	}
+	withVerbs(cmd, newGroupSet(), newGroupList(), newGroupPause(true), newGroupPause(false), newGroupRemove())
+	return cmd
+}
+
+// groupFlags are what the verbs that change groups have in common.
+type groupFlags struct {
+	user string
+	json bool
+}
+
+func (f *groupFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.user, "user", "u", "", "the group of this user (administrators)")
+}
+
+func newGroupSet() *cobra.Command {
+	f, limit := &groupFlags{}, ""
+	cmd := &cobra.Command{
+		Use:   "set NAME... --limit N",
+		Short: "Set how many jobs of a group may run at a time",
+		Long: `Set how many jobs of a group may run at a time; none lifts the limit. A group
+needs no creation. Jobs above a lowered limit keep running.`,
+		Example: `  berth group set io --limit 2
+  berth group set io --limit none` + groupStatuses,
+		Args:              someGroups,
+		ValidArgsFunction: completeGroups,
+		RunE: verb(func(ctx context.Context, s *session, names []string) error {
+			if limit == "" {
+				return problem.Newf(problem.Invalid, fmt.Sprintf("berth group set %s --limit 2", names[0]), "expected --limit N or --limit none, found neither")
+			}
+			return f.change(ctx, s, names, api.GroupRequest{User: f.user, Limit: api.Text(limit)})
+		}),
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&limit, "limit", "", "how many of its jobs may run at a time: a `number`, or none")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the groups as a JSON array")
+	return cmd
+}
+
+func newGroupPause(pause bool) *cobra.Command {
+	f := &groupFlags{}
+	cmd := &cobra.Command{
+		Use:   "resume NAME...",
+		Short: "Let jobs of a paused group start again",
+		Long: `Let jobs of a paused group start again. The time it was paused does not count as
+waiting.`,
+		Example: `  berth group resume io` + groupStatuses,
+	}
+	if pause {
+		cmd.Use, cmd.Short = "pause NAME...", "Start no more jobs of a group"
+		cmd.Long = "Start no more jobs of a group until it is resumed. Its running jobs go on."
+		cmd.Example = `  berth group pause io
+  berth group pause io convert` + groupStatuses
+	}
+	cmd.Args, cmd.ValidArgsFunction = someGroups, completeGroups
+	cmd.RunE = verb(func(ctx context.Context, s *session, names []string) error {
+		return f.change(ctx, s, names, api.GroupRequest{User: f.user, Paused: &pause})
+	})
+	f.register(cmd)
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the groups as a JSON array")
+	return cmd
+}
+
+func newGroupRemove() *cobra.Command {
+	f := &groupFlags{}
+	cmd := &cobra.Command{
+		Use:   "remove NAME...",
+		Short: "Lift the limit and the pause of a group",
+		Long: `Lift the limit and the pause of a group. Its jobs keep the name; to end them,
+use berth cancel --group NAME.`,
+		Example:           `  berth group remove io` + groupStatuses,
+		Args:              someGroups,
+		ValidArgsFunction: completeGroups,
+		RunE: verb(func(ctx context.Context, s *session, names []string) error {
+			for _, name := range names {
+				if err := s.client.RemoveGroup(ctx, f.user, name); err != nil {
+					return err
+				}
+				fmt.Fprintf(s.out, "group %s: removed\n", text.Line(name))
+			}
+			return nil
+		}),
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func newGroupList() *cobra.Command {
+	f, all := &groupFlags{}, false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List groups with their limits and jobs",
+		Long:  "List the groups that are limited or paused, or have unfinished jobs.",
+		Example: `  berth group list
+  berth group list --all-users --json` + groupStatuses,
+		Args: noWords,
+		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+			q := api.GroupQuery{User: f.user}
+			if all {
+				q.User = everyone
+			}
+			groups, err := s.client.Groups(ctx, q)
+			switch {
+			case err != nil && !s.nothing(err):
+				return err
+			case f.json:
+				return printJSON(s.out, notNull(groups))
+			case len(groups) == 0:
+				_, err := fmt.Fprintln(s.out, "no groups")
+				return err
+			}
+			return s.screen.draw(groupTable(groups, all))
+		}),
+	}
+	cmd.Flags().StringVarP(&f.user, "user", "u", "", "the groups of this user")
+	cmd.Flags().BoolVar(&all, "all-users", false, "the groups of all users")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON array of groups")
+	return cmd
+}
+
+func someGroups(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
+	}
+	return problem.Newf(problem.Invalid, "berth group list shows them", "%s: expected the name of a group, found none", cmd.CommandPath())
+}
+
+func (f *groupFlags) change(ctx context.Context, s *session, names []string, r api.GroupRequest) error {
+	changed := []api.Group{}
+	for _, name := range names {
+		g, err := s.client.SetGroup(ctx, name, r)
+		if err != nil {
+			return err
+		}
+		changed = append(changed, g)
+		if !f.json {
+			fmt.Fprintf(s.out, "group %s: %s\n", text.Line(g.Name), text.Line(groupText(g)))
+		}
+	}
+	if f.json {
+		return printJSON(s.out, changed)
+	}
+	return nil
+}
+
+// groupLimits reads NAME=N for each group.
+func groupLimits(words []string) (map[string]int, error) {
+	limits := map[string]int{}
+	for _, word := range words {
+		name, number, _ := strings.Cut(word, "=")
+		limit, err := strconv.Atoi(number)
+		if err != nil || limit < 1 || limit > 1_000_000 {
+			return nil, text.Mismatch(word, "the name of a group and a number from 1, as in io=2")
+		}
+		if _, err := jobfile.ParseGroup(name); err != nil {
+			return nil, err
+		}
+		limits[name] = limit
+	}
+	return limits, nil
+}
+
+// groupText is a group in one line.
+func groupText(g api.Group) string {
+	parts := []string{"no limit"}
+	if g.Limit != nil {
+		parts[0] = fmt.Sprintf("limit %d", *g.Limit)
+	}
+	if g.Paused {
+		parts = append(parts, "paused by "+g.PausedBy)
+	}
+	if g.Running+g.Queued == 0 {
+		return strings.Join(append(parts, "no jobs"), ", ")
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%d running", g.Running), fmt.Sprintf("%d queued", g.Queued)), ", ")
+}
+
+func groupTable(groups []api.Group, users bool) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Title: "GROUP"}, {Title: "LIMIT", Right: true}, {Title: "RUNNING", Right: true}, {Title: "QUEUED", Right: true}, {Title: "PAUSED"}}}
+	if users {
+		t.Columns = append([]text.Column{{Title: "USER"}}, t.Columns...)
+	}
+	for _, g := range groups {
+		limit, paused := "none", "no"
+		if g.Limit != nil {
+			limit = strconv.Itoa(*g.Limit)
+		}
+		if g.Paused {
+			paused = "by " + g.PausedBy
+		}
+		cells := []text.Cell{{Text: g.Name}, {Text: limit}, {Text: strconv.Itoa(g.Running)}, {Text: strconv.Itoa(g.Queued)}, {Text: paused}}
+		if users {
+			cells = append([]text.Cell{{Text: g.User}}, cells...)
+		}
+		t.Add(cells...)
+	}
+	return t
+}
