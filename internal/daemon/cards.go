@@ -57,8 +57,8 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 }
 
 // doWithout checks whether the daemon can start on a machine without a GPU. With
-// jobs that need one it does not: they would be refused, and may only have been
-// submitted with simulated GPUs.
+// queued jobs that need one it does not: they would be refused, and may have been
+// submitted to simulated GPUs. Running jobs go on.
 func (d *Daemon) doWithout(m *machine.Machine) error {
 	if d.opt.NeedsGPUs {
 		return problem.Newf(problem.Refused, machine.NoCardsHint, "this machine has no GPU")
@@ -68,7 +68,7 @@ func (d *Daemon) doWithout(m *machine.Machine) error {
 	}
 	jobs := 0
 	err := m.Store.EachLive(func(j *job.Job) error {
-		if j.Spec.GPUs > 0 || j.Spec.Share > 0 {
+		if j.State == job.Queued && (j.Spec.GPUs > 0 || j.Spec.Share > 0) {
 			jobs++
 		}
 		return nil
@@ -80,9 +80,9 @@ func (d *Daemon) doWithout(m *machine.Machine) error {
 		m.Log.Warn("this machine has no GPU: only jobs without one (gpus=0) can run")
 		return nil
 	}
-	who := "unfinished jobs need"
+	who := "queued jobs need"
 	if jobs == 1 {
-		who = "unfinished job needs"
+		who = "queued job needs"
 	}
 	return problem.Newf(problem.Refused, "if they were submitted to simulated GPUs: berth start --sim N, with as many as before", "this machine has no GPU, and %d %s one", jobs, who)
 }

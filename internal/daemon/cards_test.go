@@ -140,7 +140,7 @@ func TestADaemonDoesWithoutGPUsUnlessJobsNeedThem(t *testing.T) {
 		t.Errorf("with a job that needs none: %v", err)
 	}
 	queue("2", 1)
-	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "1 unfinished job needs one") {
+	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "1 queued job needs one") {
 		t.Errorf("with a job that needs one: %v", err)
 	}
 	// Cards that were there recently are waited for.
