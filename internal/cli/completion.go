@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
-	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -116,12 +115,12 @@ const completionPatience = time.Second
 
 // completeJobs completes unfinished jobs in a shell.
 func completeJobs(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return jobsToComplete(cmd, typed, api.Query{Limit: 100})
+	return jobsToComplete(cmd, typed, api.Query{})
 }
 
 // completeEndedToo also completes jobs that have ended.
 func completeEndedToo(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return jobsToComplete(cmd, typed, api.Query{Limit: 100, Over: true, Newest: true})
+	return jobsToComplete(cmd, typed, api.Query{Over: true})
 }
 
 func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, cobra.ShellCompDirective) {
@@ -132,11 +131,13 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 	defer cancel()
+	// An array is one word, until its tasks are asked for.
+	q.Limit, q.Queue, q.Arrays = 100, true, !strings.Contains(typed, "_")
 	page, err := s.client.Jobs(ctx, q)
 	if err != nil {
 		return nil, directive
 	}
-	return completions(page.Jobs, typed), directive
+	return completions(foldRows(page.Jobs, page.Arrays), typed), directive
 }
 
 // completeGroups completes the user's groups.
@@ -157,12 +158,16 @@ func completeGroups(cmd *cobra.Command, _ []string, typed string) (words []strin
 }
 
 // completions are ids with name and state; once a letter was typed, names.
-func completions(jobs []job.View, typed string) (words []string) {
+func completions(rows []row, typed string) (words []string) {
 	byName := strings.Trim(typed, "0123456789_-@~") != ""
-	for _, j := range jobs {
-		word, about := j.ID, fmt.Sprintf("%s, %s", text.Line(j.Name), j.State)
+	for _, r := range rows {
+		kind, state := "job", string(r.State)
+		if r.tasks != nil {
+			kind, state = "array", r.tasks.String()
+		}
+		word, about := r.ID, fmt.Sprintf("%s, %s", text.Line(r.Name), state)
 		if byName {
-			word, about = text.Line(j.Name), fmt.Sprintf("job %s, %s", j.ID, j.State)
+			word, about = text.Line(r.Name), fmt.Sprintf("%s %s, %s", kind, r.ID, state)
 		}
 		if strings.HasPrefix(word, typed) && !slices.ContainsFunc(words, func(other string) bool { return strings.HasPrefix(other, word+"\t") }) {
 			words = append(words, word+"\t"+about)

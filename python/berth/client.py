@@ -142,7 +142,7 @@ class Client:
             query["after"] = page["next"]
 
     def show(self, id: Words) -> Dict[str, Any]:
-        """Everything about one job."""
+        """Everything about one job; of an array, with its tasks summed up."""
         return cast(Dict[str, Any], self._wire.call("GET", _path(id)))
 
     def why(self, id: Words) -> Dict[str, Any]:
