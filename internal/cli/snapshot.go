@@ -27,6 +27,7 @@ type codeSnapshots struct {
 	queue   snapshot.Queue
 	script  string                      // the submitted script, absolute; empty: none
 	made    map[[2]string]snapshot.Made // by directory and tree
+	warned  map[string]bool             // about what
 }
 
 // add copies the code of the jobs that ask for it, or of all where the daemon's
@@ -188,7 +189,11 @@ func (c *codeSnapshots) warn(spec *api.Spec, made *job.Snapshot) {
 		named = append(named, "PYTHONPATH", os.Getenv("PYTHONPATH"))
 	}
 	for i := 0; i < len(named); i += 2 {
-		if namesTree(named[i+1], made.Tree) {
+		if namesTree(named[i+1], made.Tree) && !c.warned[named[i]] { // once, however many jobs there are
+			if c.warned == nil {
+				c.warned = map[string]bool{}
+			}
+			c.warned[named[i]] = true
 			c.s.say("snapshot: %s names %s, which is not the copy: the job finds there what is there when it starts ($BERTH_SNAPSHOT is the copy)", named[i], made.Tree)
 		}
 	}
