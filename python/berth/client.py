@@ -129,9 +129,9 @@ class Client:
     # Looking
 
     def list(self, *ids: Words, over: bool = False, user: Optional[str] = None, name: Optional[str] = None,
-             states: Sequence[str] = (), reasons: bool = True) -> List[JobView]:
+             states: Sequence[str] = (), reasons: bool = True, group: Optional[str] = None) -> List[JobView]:
         """Queued and running jobs; with over or ids, ended ones too."""
-        query: Dict[str, Any] = {"id": [str(i) for i in ids], "over": over or None, "user": user, "name": name,
+        query: Dict[str, Any] = {"id": [str(i) for i in ids], "over": over or None, "user": user, "name": name, "group": group,
                                  "state": list(states), "reasons": reasons or None}
         jobs: List[JobView] = []
         while True:
@@ -263,6 +263,19 @@ class Client:
     def resume(self, gpu: int) -> Dict[str, Any]:
         """Allow jobs on a GPU again."""
         return cast(Dict[str, Any], self._wire.call("POST", f"/v1/gpus/{int(gpu)}/resume"))
+
+    def groups(self, user: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Groups that are limited or paused or have unfinished jobs: one's own, or another user's."""
+        return cast(List[Dict[str, Any]], self._wire.call("GET", "/v1/groups", query={"user": user}))
+
+    def set_group(self, name: str, limit: Union[int, str, None] = None, paused: Optional[bool] = None) -> Dict[str, Any]:
+        """Set how many jobs of a group run at a time (a number or "none"), or pause and resume it."""
+        change: Dict[str, Any] = {}
+        if limit is not None:
+            change["limit"] = limit
+        if paused is not None:
+            change["paused"] = paused
+        return cast(Dict[str, Any], self._wire.call("POST", f"/v1/groups/{quote(name, safe='')}", change))
 
     def _act(self, action: str, ids: Sequence[Words], all: bool = False,
              grace: Optional[float] = None) -> List[Dict[str, Any]]:

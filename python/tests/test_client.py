@@ -76,6 +76,18 @@ class Served(Lab):
         with self.assertRaisesRegex(BerthError, "priority"):
             self.client.edit(job, priority="high")
 
+    def test_a_group_is_limited_and_paused(self) -> None:
+        self.assertEqual(self.client.set_group("io", limit=2)["limit"], 2)
+        self.assertTrue(self.client.set_group("io", paused=True)["paused"])
+        job = self.client.submit("true", group="io")
+        self.assertIn("group io is paused", job.why()["text"])
+        self.assertEqual([j["id"] for j in self.client.list(group="io")], [job.id])
+        self.assertEqual(self.client.groups()[0]["queued"], 1)
+        self.assertFalse(self.client.set_group("io", limit="none", paused=False)["paused"])
+        self.assertEqual(job.wait(), 0)
+        with self.assertRaises(BerthError):
+            self.client.set_group("io", limit=0)
+
     def test_a_card_is_paused_and_used_again(self) -> None:
         self.assertTrue(self.client.pause(0)["paused"])
         job = self.client.submit("true", allow=[0])
