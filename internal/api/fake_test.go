@@ -42,7 +42,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	f := &fake{changed: make(chan struct{}), tokens: map[string]Token{}, paused: map[int]bool{}}
+	f := &fake{changed: make(chan struct{}), group: exampleGroup, tokens: map[string]Token{}, paused: map[int]bool{}}
 	for i := range 18 {
 		f.jobs = append(f.jobs, Detail{View: exampleView})
 		f.jobs[i].ID = strconv.Itoa(i + 1)

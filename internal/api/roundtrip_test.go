@@ -170,6 +170,19 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if used, err := c.Snapshots(ctx); err != nil || !slices.Equal(used.IDs, exampleSnapshotIDs.IDs) {
 		t.Errorf("the snapshots in use: %v, %v", used, err)
 	}
+	yes := true
+	group, err := c.SetGroup(ctx, "io", GroupRequest{User: "ann", Limit: "2", Paused: &yes})
+	if err != nil || group.Name != "io" || group.User != "ann" || !group.Paused || group.Limit == nil || *group.Limit != 2 {
+		t.Errorf("a group: %+v, %v", group, err)
+	}
+	if groups, err := c.Groups(ctx, GroupQuery{User: "*"}); err != nil || len(groups) != 1 || groups[0].Name != "io" {
+		t.Errorf("groups: %+v, %v", groups, err)
+	}
+	if groups, err := c.Groups(ctx, GroupQuery{User: "nobody"}); err != nil || len(groups) != 0 {
+		t.Errorf("nobody's groups: %+v, %v", groups, err)
+	}
+	testkit.Must(t, c.RemoveGroup(ctx, "ann", "io"))
+	wantProblem(t, c.RemoveGroup(ctx, "ann", "io"), problem.NotFound, "ann has no group io")
 	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})
 	testkit.Must(t, err)
 	if token.Secret != "berth_new" {
