@@ -68,6 +68,8 @@ func (r *Record) visit(v visitor) {
 	v.int64("max_rss_kib", &r.MaxRSSKiB)
 	v.millis("user_ms", &r.User)
 	v.millis("sys_ms", &r.Sys)
+	v.int("parkings", &r.Parkings)
+	v.millis("parked_ms", &r.Parked)
 	v.text("note", &r.Note, maxTextQuoted, cut)
 }
 

@@ -19,6 +19,9 @@ const (
 	lastKillPause  = time.Second
 )
 
+// never is the time left until what is not planned.
+const never = time.Duration(-1 << 63)
+
 // ending decides when a job's processes get which signal. It knows no process
 // and no clock: times are arguments. A zero time means "not planned".
 type ending struct {
@@ -30,8 +33,11 @@ type ending struct {
 	killPause       time.Duration
 	killedAt        time.Time // when KILL was first due
 
+	warnLeft, limitLeft time.Duration // while the clocks are stopped
+
 	stamp  string // of the last warning that berth requested
 	termed bool   // TERM was sent
+	deaf   bool   // it is being parked or resumed: TERM waits for that
 	exited bool   // the main process is gone
 	stop   string // why it is being stopped; the first reason stays
 }
@@ -102,7 +108,7 @@ func (e *ending) due(now time.Time) action {
 	case reached(e.announceAt, now):
 		e.announceAt = time.Time{}
 		return warn
-	case reached(e.termAt, now):
+	case !e.deaf && reached(e.termAt, now):
 		e.killAt = e.killAt.Add(now.Sub(e.termAt)) // it comes late: so does the end of the grace period
 		e.termAt, e.termed = time.Time{}, true
 		return term
@@ -134,11 +140,46 @@ func (e *ending) took(what action, spent time.Duration) {
 // next is the earliest time at which something will be due.
 func (e *ending) next() (at time.Time, planned bool) {
 	for _, t := range [...]time.Time{e.warnAt, e.announceAt, e.limitAt, e.termAt, e.killAt} {
+		if e.deaf && t.Equal(e.termAt) {
+			continue
+		}
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
 	return at, !at.IsZero()
+}
+
+// suspend stops the clocks of a job that is parked: it neither works nor reaches
+// its limit.
+func (e *ending) suspend(now time.Time) {
+	left := func(at time.Time) time.Duration {
+		if at.IsZero() {
+			return never
+		}
+		return at.Sub(now)
+	}
+	e.warnLeft, e.limitLeft = left(e.warnAt), left(e.limitAt)
+	e.warnAt, e.limitAt, e.announceAt = time.Time{}, time.Time{}, time.Time{}
+}
+
+// resume lets them go on.
+func (e *ending) resume(now time.Time) {
+	again := func(left time.Duration) time.Time {
+		if left == never || e.stop != "" || e.exited {
+			return time.Time{}
+		}
+		return now.Add(left)
+	}
+	e.warnAt, e.limitAt = again(e.warnLeft), again(e.limitLeft)
+}
+
+// hurry kills the job now: it is parked, and could not react to TERM.
+func (e *ending) hurry(now time.Time) {
+	e.termAt = time.Time{}
+	if e.killedAt.IsZero() && (e.killAt.IsZero() || e.killAt.After(now)) {
+		e.killAt = now
+	}
 }
 
 func reached(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }

@@ -22,11 +22,15 @@ type FrameKind byte
 // Protocol is the version that a supervisor reports in its greeting and its
 // records; none means the first. The second added orders with a credential, a
 // terminal and limits, the third orders with an MPS server and a CPU affinity.
-// The fourth answers a ping and reports processes that outlive KILL.
-const Protocol = 4
+// The fourth answers a ping and reports processes that outlive KILL. The fifth
+// parks jobs.
+const Protocol = 5
 
 // ProtocolCareful is the first version that understands every order.
 const ProtocolCareful = 3
+
+// ProtocolPark is the first version that parks jobs.
+const ProtocolPark = 5
 
 // ProtocolPing is the first version that answers a ping.
 const ProtocolPing = 4
@@ -43,10 +47,13 @@ const (
 	FrameWarn        FrameKind = 'n' // send the job its warning signal, once for each stamp: job, attempt, stamp
 	FrameAck         FrameKind = 'a' // its end is on disk: job, attempt
 	FramePing        FrameKind = 'p' // answer with the same frame
+	FramePark        FrameKind = 'k' // park the job: job, attempt, patience_ms, host_mib
+	FrameResume      FrameKind = 'K' // resume it: job, attempt, and for each card hold, "UUID MIB"
 
 	FrameHello   FrameKind = 'h' // the greeting: protocol, token, pid, start_ticks, boot_id, state, job, attempt
 	FrameStarted FrameKind = 'r' // the job runs: record
 	FrameStuck   FrameKind = 'u' // a process of it outlived KILL: job, attempt, pid, process_state, others
+	FrameParked  FrameKind = 'q' // what it is now: job, attempt, parked, busy, why, took_us
 	FrameEnded   FrameKind = 'e' // no process of it is left: record
 )
 

@@ -22,6 +22,7 @@ type held struct {
 	ending     ending
 	stragglers map[[2]uint64]bool // by id
 	vigil      vigil
+	park       parking
 
 	beginning bool   // its stage has not reported yet
 	launch    string // why it could not begin
@@ -55,6 +56,10 @@ func (k *keeper) heard(in incoming) {
 	case FrameWarn:
 		if k.held != nil && k.concerns(in.frame) {
 			k.held.ending.announce(time.Now(), in.frame.Get("stamp"), k.held.order.WarnSignal != 0)
+		}
+	case FramePark, FrameResume:
+		if k.concerns(in.frame) {
+			k.parks(in.frame)
 		}
 	case FramePing:
 		k.tell(in.frame)
@@ -238,6 +243,9 @@ func (k *keeper) end(launch string) {
 	r.EndedAt, r.Elapsed = time.Now(), time.Since(r.StartedAt)
 	if h := k.held; h != nil {
 		r.Stop, r.Stragglers = h.ending.stop, len(h.stragglers)
+		if h.park.parked {
+			r.Parked += time.Since(h.park.since)
+		}
 		r.SetupFailed = h.setup >= 0 && !setupDone(h.setup)
 		r.MemoryKilled, r.PeakMemKiB = h.limits.verdict()
 	}

@@ -113,6 +113,23 @@ func (l *limits) lost() {
 	l.own = ""
 }
 
+// raise sets the memory limit, if there is one, to another value.
+func (l *limits) raise(mib int64) {
+	if l.memory == "" {
+		return
+	}
+	size := strconv.FormatInt(mib<<20, 10)
+	if !l.v1 {
+		_ = setting(l.memory, "memory.max", size)
+		return
+	}
+	// Neither may be above the other, so the order depends on the direction.
+	for range 2 {
+		_ = setting(l.memory, "memory.memsw.limit_in_bytes", size)
+		_ = setting(l.memory, "memory.limit_in_bytes", size)
+	}
+}
+
 // verdict reports whether the kernel killed a process for the memory limit,
 // and the peak of the job's memory.
 func (l *limits) verdict() (killed bool, peakKiB int64) {

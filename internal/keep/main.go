@@ -64,6 +64,7 @@ type keeper struct {
 	hosts  chan hostSaid
 	reaped chan reaped
 	parted chan lastWords
+	moves  chan manoeuvreNews
 	timer  *time.Timer // for the plan of the job's ending
 	tidy   *time.Timer // for returning memory
 	look   *time.Timer // for the remains of a job with an MPS server
@@ -80,6 +81,7 @@ func newKeeper(token string) (*keeper, error) {
 		token: token, file: os.NewFile(fdRecord, "record"),
 		conns: make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
 		begun: make(chan report), hosts: make(chan hostSaid), reaped: make(chan reaped, 2), parted: make(chan lastWords),
+		moves: make(chan manoeuvreNews),
 		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter), look: time.NewTimer(time.Hour),
 		vigil: time.NewTimer(time.Hour),
 	}
@@ -120,6 +122,8 @@ func (k *keeper) loop() {
 			k.bury(r)
 		case w := <-k.parted:
 			k.heardLast(w)
+		case news := <-k.moves:
+			k.moved(news)
 		case <-k.timer.C:
 			k.settle()
 		case <-k.look.C:
@@ -148,6 +152,7 @@ func (k *keeper) act() {
 		k.timer.Stop()
 		return
 	}
+	k.heedParking()
 	for {
 		begun := time.Now()
 		what := k.held.ending.due(begun)
@@ -170,6 +175,9 @@ func (k *keeper) greet(c *conn) {
 	c.send(k.hello())
 	if k.held != nil && k.held.vigil.stuck != nil {
 		c.send(k.held.vigil.stuck.frame(k.record))
+	}
+	if k.held != nil && len(k.held.order.Driver) > 0 {
+		c.send(k.parkedFrame("", 0))
 	}
 }
 

@@ -75,6 +75,10 @@ type Order struct {
 	// before the job and stops after it.
 	MPS *MPS
 
+	// Driver is the program that parks the job, with its arguments; nil: it cannot
+	// be parked. An older supervisor does not know it.
+	Driver []string
+
 	// Devices are the GPUs that the job may open; nil: all. They are not sent:
 	// berth puts the filter on CgroupParent before it sends the order, and the
 	// supervisor only has to keep the job below it.
@@ -184,6 +188,9 @@ func (o Order) Frame() Frame {
 	for _, entry := range o.Env {
 		add("env", entry)
 	}
+	for _, word := range o.Driver {
+		add("driver", word)
+	}
 	add("dir", o.Dir)
 	if o.Code != "" {
 		add("code", o.Code)
@@ -222,12 +229,19 @@ func (o Order) Frame() Frame {
 	return f
 }
 
+func cloneAll(words []string) []string {
+	for i := range words {
+		words[i] = strings.Clone(words[i])
+	}
+	return words
+}
+
 // orderOf reads the order back.
 func orderOf(f Frame) (Order, error) {
 	// Values that outlast the start are copied, so that the rest can be freed.
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
-		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Code: own("code"), Log: own("log"),
+		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Driver: cloneAll(f.all("driver")), Dir: own("dir"), Code: own("code"), Log: own("log"),
 		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", LeaveRest: f.Get("leave_rest") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 		Affinity: own("affinity"),

@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// StopBroken, as Record.Stop, means that the job was parked and could not be
+// resumed.
+const StopBroken = "broken"
+
 // State is what a supervisor is doing, in its record and its greeting.
 type State string
 
@@ -63,6 +67,8 @@ type Record struct {
 
 	MaxRSSKiB int64
 	User, Sys time.Duration // CPU time of all processes, to the millisecond
+	Parkings  int           // how often it was parked
+	Parked    time.Duration // how long in all, to the millisecond
 	Note      string        // what the supervisor could not do, such as a cgroup
 }
 

@@ -16,23 +16,27 @@ func (h *held) tree() []Process {
 	return living
 }
 
-// remains lists the job's processes, and those of which only the entry is
-// left: the supervisor's descendants, since orphans become the supervisor's
-// children, and the members of its cgroup, without its MPS server.
 func (h *held) remains() (living, zombies []Process) {
+	return remains(h.cgroup, func(pid int) bool { return h.mps.apart(pid) || h.park.driver.apart(pid) })
+}
+
+// remains lists a job's processes, and those of which only the entry is left:
+// the supervisor's descendants, since orphans become the supervisor's children,
+// and the members of its cgroup, without what serves the job from outside.
+func remains(cgroup string, apart func(pid int) bool) (living, zombies []Process) {
 	table, err := Processes()
 	if err != nil {
 		return nil, nil
 	}
 	self := os.Getpid()
 	inCgroup := make(map[int]bool)
-	if h.cgroup != "" {
-		for _, pid := range CgroupProcesses(h.cgroup) {
+	if cgroup != "" {
+		for _, pid := range CgroupProcesses(cgroup) {
 			inCgroup[pid] = true
 		}
 	}
 	all := Descendants(table, func(p Process) bool {
-		return p.PID != self && (p.Parent == self || inCgroup[p.PID]) && !h.mps.apart(p.PID)
+		return p.PID != self && (p.Parent == self || inCgroup[p.PID]) && !apart(p.PID)
 	})
 	living = all[:0]
 	for _, p := range all {

@@ -211,14 +211,43 @@ func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
 // stamp. A supervisor of an earlier version cannot do that, and the job is
 // stopped without a warning.
 func (r *Runner) Warn(token, stamp string) error {
+	return r.tellHolder(token, func(s *supervisor) []byte { return warnFrame(s.job, s.attempt, stamp) })
+}
+
+// Park asks the job's supervisor to park it; an event says what came of it.
+// patience is how long a running kernel is waited for, and hostMiB is what the
+// job's memory limit is raised by.
+func (r *Runner) Park(token string, patience time.Duration, hostMiB int64) error {
+	return r.tellHolder(token, func(s *supervisor) []byte {
+		if s.protocol < keep.ProtocolPark {
+			// It would not answer. The event must not wait for the engine, which calls this.
+			refused := Event{Kind: Parking, Token: token, Job: s.job, Attempt: s.attempt, Park: keep.ParkNews{Why: "its supervisor is of an earlier version"}}
+			go r.emit(refused)
+			return nil
+		}
+		return parkFrame(s.job, s.attempt, patience, hostMiB)
+	})
+}
+
+// Resume asks it to resume the job; the room is taken first.
+func (r *Runner) Resume(token string, hold []keep.Room) error {
+	return r.tellHolder(token, func(s *supervisor) []byte { return resumeFrame(s.job, s.attempt, hold) })
+}
+
+// tellHolder sends a frame about the job that a supervisor holds, if it still
+// does.
+func (r *Runner) tellHolder(token string, frame func(*supervisor) []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.all[token]
 	if s == nil {
 		return fmt.Errorf("no supervisor %s", token)
 	}
-	if s.phase == running && !s.dead {
-		s.send(warnFrame(s.job, s.attempt, stamp))
+	if s.phase != running || s.dead {
+		return nil
+	}
+	if bytes := frame(s); bytes != nil {
+		s.send(bytes)
 	}
 	return nil
 }

@@ -144,6 +144,26 @@ func warnFrame(job string, attempt int, stamp string) []byte {
 	}})
 }
 
+func parkFrame(job string, attempt int, patience time.Duration, hostMiB int64) []byte {
+	return encode(keep.Frame{Kind: keep.FramePark, Fields: []keep.Field{
+		{Key: "job", Value: job},
+		{Key: "attempt", Value: strconv.Itoa(attempt)},
+		{Key: "patience_ms", Value: strconv.FormatInt(patience.Milliseconds(), 10)},
+		{Key: "host_mib", Value: strconv.FormatInt(hostMiB, 10)},
+	}})
+}
+
+func resumeFrame(job string, attempt int, hold []keep.Room) []byte {
+	f := keep.Frame{Kind: keep.FrameResume, Fields: []keep.Field{
+		{Key: "job", Value: job},
+		{Key: "attempt", Value: strconv.Itoa(attempt)},
+	}}
+	for _, room := range hold {
+		f.Fields = append(f.Fields, keep.Field{Key: "hold", Value: room.String()})
+	}
+	return encode(f)
+}
+
 func ackFrame(job string, attempt int) []byte {
 	return encode(keep.Frame{Kind: keep.FrameAck, Fields: []keep.Field{
 		{Key: "job", Value: job},

@@ -168,6 +168,9 @@ func (r *Runner) listen(s *supervisor, l *link) {
 		case keep.FrameStuck:
 			survivor, id, attempt := keep.StuckOf(frame)
 			r.emit(Event{Kind: Stuck, Token: s.token, Job: id, Attempt: attempt, Process: survivor})
+		case keep.FrameParked:
+			news, id, attempt := keep.ParkNewsOf(frame)
+			r.emit(Event{Kind: Parking, Token: s.token, Job: id, Attempt: attempt, Park: news})
 		case keep.FrameStarted, keep.FrameEnded:
 			record, err := keep.DecodeRecord([]byte(frame.Get("record")))
 			if err != nil {

@@ -57,6 +57,7 @@ const (
 	Stuck   // a process of the job, or its supervisor, outlived KILL: see Process
 	Silent  // the supervisor does not answer; its job keeps running
 	Answers // it does again
+	Parking // what a manoeuvre came to, or what a supervisor says of it when it is found again: see Park
 )
 
 func (k EventKind) String() string {
@@ -75,6 +76,8 @@ func (k EventKind) String() string {
 		return "silent"
 	case Answers:
 		return "answers"
+	case Parking:
+		return "parking"
 	}
 	return "unknown"
 }
@@ -103,6 +106,7 @@ type Event struct {
 	Record  keep.Record
 	OOM     bool       // it failed, and its log ends in out-of-memory text
 	Process keep.Stuck // of Stuck: the process that does not end; of Silent: the supervisor
+	Park    keep.ParkNews
 }
 
 // Final reports whether nothing more follows about the order.

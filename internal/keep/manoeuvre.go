@@ -1,0 +1,312 @@
+package keep
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// What a driver says of a process.
+const (
+	cudaNone    = "none"    // it does not use CUDA
+	cudaRunning = "running" // it does
+	cudaLocked  = "locked"  // its calls wait
+	cudaParked  = "parked"  // its memory is on the host, and the card is free
+	cudaFailed  = "failed"  // it can never go on
+	cudaGone    = "gone"
+)
+
+// Deadlines for the driver's calls. A copy takes seconds per 10 GiB, and nobody
+// knows how slow a host can be.
+const (
+	stateBudget   = 10 * time.Second
+	copyBudget    = 30 * time.Minute
+	unlockBudget  = time.Minute
+	lockMargin    = 5 * time.Second // beyond the patience that the driver is given
+	freezeBudget  = 5 * time.Second
+	freezePause   = 5 * time.Millisecond
+	maxLooks      = 16 // for CUDA processes that a job keeps starting
+	maxNewDrivers = 3
+)
+
+// manoeuvre parks or resumes one job. It runs beside the supervisor's loop and
+// reports once. It reads of the job only what stays the same while it runs.
+type manoeuvre struct {
+	argv     []string
+	cgroup   string
+	patience time.Duration   // for kernels that run when the job is to be locked
+	cancel   <-chan struct{} // closed: release the job and give up
+	started  func(*driver)   // tells the loop about a new program
+
+	driver *driver
+	stood  time.Time // when the job stopped working
+}
+
+// manoeuvred is the outcome.
+type manoeuvred struct {
+	parked bool // what the job is now
+	broken bool // it is neither: it can never go on
+	err    error
+	took   time.Duration
+	stood  time.Time
+	driver *driver // to be used again
+}
+
+var errCancelled = errors.New("the job is being stopped")
+
+// errNoRoom means that the card has too little free memory. Restoring a job
+// there would destroy it, so nothing was tried.
+var errNoRoom = errors.New("not enough free memory")
+
+// park moves a job off its cards: it locks every CUDA process, then saves them
+// side by side, then freezes the tree. The order matters: the driver cannot
+// lock a frozen process. If one refuses, the others are released.
+func (m *manoeuvre) park() manoeuvred {
+	begun := time.Now()
+	err := m.saveAll()
+	if err == nil {
+		fault("park saved")
+		err = m.freeze()
+	}
+	r := manoeuvred{parked: err == nil, err: err, stood: m.stood}
+	if err != nil {
+		m.thaw()
+		if worse := m.release(); worse != nil {
+			r.broken, r.err = true, fmt.Errorf("%w; then it could not be released: %w", err, worse)
+		}
+	}
+	fault("park done")
+	r.took, r.driver = time.Since(begun), m.driver
+	return r
+}
+
+// saveAll locks and saves processes until none is left that runs.
+func (m *manoeuvre) saveAll() error {
+	for range maxLooks {
+		found, err := m.look()
+		if err != nil {
+			return err
+		}
+		if len(found[cudaFailed]) > 0 {
+			return fmt.Errorf("process %d can never go on", found[cudaFailed][0])
+		}
+		running, locked := found[cudaRunning], found[cudaLocked]
+		if len(running) > 0 {
+			if err := m.each(running, m.patience+lockMargin, "lock", strconv.FormatInt(m.patience.Milliseconds(), 10)); err != nil {
+				return err
+			}
+			fault("park locked")
+			if m.stood.IsZero() {
+				m.stood = time.Now()
+			}
+			continue // a process may have started another meanwhile
+		}
+		if len(locked) == 0 {
+			if len(found[cudaParked]) == 0 {
+				return errors.New("it uses no CUDA")
+			}
+			return nil
+		}
+		if err := m.each(locked, copyBudget, "checkpoint"); err != nil {
+			return err
+		}
+	}
+	return errors.New("it keeps starting CUDA processes")
+}
+
+// resume brings a parked job back. hold is what it needs on each card: it is
+// taken first, and let go of at the last moment, because a restore without
+// enough memory destroys the job.
+func (m *manoeuvre) resume(hold []Room) manoeuvred {
+	begun := time.Now()
+	m.thaw() // every call about a frozen process hangs
+	fault("resume thawed")
+	r := manoeuvred{parked: true}
+	if err := m.hold(hold); err != nil {
+		r.err = err
+		if err := m.freeze(); err != nil {
+			r.err = fmt.Errorf("%w; %w", r.err, err)
+		}
+	} else if err := m.release(); err != nil {
+		r.err, r.broken = err, true
+	} else {
+		r.parked = false
+	}
+	fault("resume done")
+	r.took, r.driver = time.Since(begun), m.driver
+	return r
+}
+
+// hold takes the memory, on all cards or on none.
+func (m *manoeuvre) hold(rooms []Room) error {
+	for _, room := range rooms {
+		if _, err := m.ask(stateBudget, "hold", room.UUID, strconv.FormatInt(room.MiB, 10)); err != nil {
+			if !errors.Is(err, errDriverGone) {
+				err = fmt.Errorf("%w: %v MiB: %w", errNoRoom, room, err)
+			}
+			_, _ = m.ask(stateBudget, "free")
+			return err
+		}
+	}
+	return nil
+}
+
+// release makes every process run again, whatever state it is in. It is never
+// cut short. If the program that calls the driver dies on the way, another
+// continues: the driver finishes what was begun.
+func (m *manoeuvre) release() (err error) {
+	m.cancel = nil
+	for range maxNewDrivers {
+		if err = m.releaseOnce(); !errors.Is(err, errDriverGone) {
+			return err
+		}
+	}
+	return err
+}
+
+func (m *manoeuvre) releaseOnce() error {
+	for range maxLooks {
+		found, err := m.look()
+		switch {
+		case err != nil:
+			return err
+		case len(found[cudaFailed]) > 0:
+			return fmt.Errorf("process %d can never go on", found[cudaFailed][0])
+		case len(found[cudaParked]) > 0:
+			// Nothing is between letting go of the memory and the restore.
+			if _, err := m.ask(stateBudget, "free"); err != nil {
+				return err
+			}
+			err = m.each(found[cudaParked], copyBudget, "restore")
+			fault("resume restored")
+		case len(found[cudaLocked]) > 0:
+			err = m.each(found[cudaLocked], unlockBudget, "unlock")
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.New("it does not become free")
+}
+
+// look asks for the state of every process of the job.
+func (m *manoeuvre) look() (map[string][]int, error) {
+	found := map[string][]int{}
+	for _, p := range m.processes() {
+		state, err := m.ask(stateBudget, "state", strconv.Itoa(p.PID))
+		if err != nil {
+			return nil, err
+		}
+		// Its pid may have been given to another process in between.
+		if now, err := ReadProcess(p.PID); err == nil && now.Start == p.Start {
+			found[state] = append(found[state], p.PID)
+		}
+	}
+	return found, nil
+}
+
+// processes are those of the job.
+func (m *manoeuvre) processes() []Process {
+	living, _ := remains(m.cgroup, m.driver.apart)
+	return living
+}
+
+// each makes a call for several processes side by side. A process that ended is
+// no failure.
+func (m *manoeuvre) each(pids []int, most time.Duration, verb string, words ...string) error {
+	d, err := m.program()
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(pids))
+	var all sync.WaitGroup
+	for i, pid := range pids {
+		all.Go(func() {
+			_, err := d.ask(m.cancel, most, append([]string{verb, strconv.Itoa(pid)}, words...)...)
+			if err != nil && err.Error() != cudaGone {
+				failed[i] = fmt.Errorf("%s: %w", verb, err)
+			}
+		})
+	}
+	all.Wait()
+	if i := slices.IndexFunc(failed, func(err error) bool { return errors.Is(err, errDriverGone) }); i >= 0 {
+		return failed[i]
+	}
+	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 {
+		return failed[i]
+	}
+	return nil
+}
+
+// ask makes a request to the program, and starts it if there is none.
+func (m *manoeuvre) ask(most time.Duration, words ...string) (string, error) {
+	d, err := m.program()
+	if err != nil {
+		return "", err
+	}
+	return d.ask(m.cancel, most, words...)
+}
+
+func (m *manoeuvre) program() (*driver, error) {
+	if m.driver != nil && !m.driver.gone() {
+		return m.driver, nil
+	}
+	d, err := startDriver(m.argv)
+	if err != nil {
+		return nil, err
+	}
+	m.driver = d
+	m.started(d)
+	return d, nil
+}
+
+// freeze stops every process of the job, so that data loaders do not spin
+// while their program waits.
+func (m *manoeuvre) freeze() error {
+	if m.cgroup == "" || setting(m.cgroup, "cgroup.freeze", "1") != nil {
+		return m.stopAll()
+	}
+	for until := time.Now().Add(freezeBudget); time.Now().Before(until); time.Sleep(freezePause) {
+		events, err := os.ReadFile(filepath.Join(m.cgroup, "cgroup.events"))
+		if err != nil || bytes.Contains(events, []byte("frozen 1")) {
+			return nil
+		}
+	}
+	return nil // a process in the kernel freezes when it leaves it
+}
+
+// stopAll is for hosts without a freezer.
+func (m *manoeuvre) stopAll() error {
+	seen := make(map[[2]uint64]bool)
+	calm := 0
+	for until := time.Now().Add(freezeBudget); calm < 2 && time.Now().Before(until); time.Sleep(freezePause) {
+		calm++
+		for _, p := range m.processes() {
+			if !seen[p.id()] {
+				seen[p.id()] = true
+				_ = p.Signal(sigSTOP)
+				calm = 0
+			}
+		}
+	}
+	return nil
+}
+
+// thaw undoes freeze, and does nothing to a job that is not frozen.
+func (m *manoeuvre) thaw() {
+	if m.cgroup != "" && setting(m.cgroup, "cgroup.freeze", "0") == nil {
+		return
+	}
+	// Children continue before their parents, which might exit otherwise.
+	for _, p := range slices.Backward(m.processes()) {
+		_ = p.Signal(sigCONT)
+	}
+}

@@ -1,0 +1,165 @@
+package keep
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file is the supervisor's side of parking: it starts manoeuvres, and
+// keeps the clock of the job and its memory limit in step with them. It never
+// waits; their outcomes arrive in the loop.
+
+// parking is what a supervisor knows of its job's parking.
+type parking struct {
+	parked bool
+	busy   *manoeuvre // at work; nil: none
+	cancel chan struct{}
+	driver *driver // lives from the first manoeuvre until the job ends
+
+	since time.Time // when the job last stopped working
+}
+
+// manoeuvreNews is a driver that was started, or the outcome.
+type manoeuvreNews struct {
+	of      *manoeuvre
+	driver  *driver
+	outcome *manoeuvred
+}
+
+// parks carries out FramePark and FrameResume. What cannot be done is reported
+// at once.
+func (k *keeper) parks(f Frame) {
+	h := k.held
+	resume := f.Kind == FrameResume
+	switch {
+	case h == nil || h.pid == 0 || h.beginning || h.ending.exited || len(h.order.Driver) == 0:
+		k.tell(k.parkedFrame("it cannot be parked now", 0))
+		return
+	case h.park.busy != nil:
+		return // its outcome follows
+	case h.park.parked != resume || h.ending.stop != "":
+		k.tell(k.parkedFrame("", 0))
+		return
+	}
+	cancel := make(chan struct{})
+	m := &manoeuvre{argv: h.order.Driver, cgroup: h.cgroup, cancel: cancel, driver: h.park.driver}
+	m.started = func(d *driver) { k.moves <- manoeuvreNews{of: m, driver: d} }
+	h.park.busy, h.park.cancel, h.ending.deaf = m, cancel, true
+	if resume {
+		var hold []Room
+		for _, text := range f.all("hold") {
+			hold = append(hold, roomOf(text))
+		}
+		go func() { r := m.resume(hold); k.moves <- manoeuvreNews{of: m, outcome: &r} }()
+		return
+	}
+	patience, _ := strconv.ParseInt(f.Get("patience_ms"), 10, 64)
+	more, _ := strconv.ParseInt(f.Get("host_mib"), 10, 64)
+	m.patience = time.Duration(patience) * time.Millisecond
+	h.limits.raise(h.order.MemMiB + more) // or the kernel kills the job half way
+	go func() { r := m.park(); k.moves <- manoeuvreNews{of: m, outcome: &r} }()
+}
+
+// moved takes in news of a manoeuvre.
+func (k *keeper) moved(news manoeuvreNews) {
+	h := k.held
+	if h == nil || h.park.busy != news.of {
+		return
+	}
+	if news.outcome == nil {
+		h.park.driver = news.driver
+		return
+	}
+	r := *news.outcome
+	was := h.park.parked
+	h.park.busy, h.park.cancel, h.park.parked, h.ending.deaf = nil, nil, r.parked, false
+	now := time.Now()
+	switch {
+	case r.parked && !was:
+		h.park.since = r.stood
+		h.ending.suspend(now)
+		k.record.Parkings++
+	case !r.parked && was:
+		k.record.Parked += now.Sub(h.park.since)
+		h.ending.resume(now)
+	}
+	if !r.parked {
+		h.limits.raise(h.order.MemMiB)
+	}
+	why := ""
+	if r.err != nil {
+		why = r.err.Error()
+	}
+	if r.broken {
+		h.ending.request(now, StopBroken, 0)
+		k.remark("it could not be resumed: " + why)
+	}
+	k.write()
+	k.tell(k.parkedFrame(why, r.took))
+}
+
+// ParkNews is what a supervisor says of its job's parking.
+type ParkNews struct {
+	Parked bool          // what the job is now
+	Busy   bool          // that may change: a manoeuvre is at work
+	Why    string        // why it is not what was asked for; "": it is
+	Took   time.Duration // by the manoeuvre; 0: there was none
+}
+
+func (k *keeper) parkedFrame(why string, took time.Duration) Frame {
+	parked, busy := false, false
+	if h := k.held; h != nil {
+		parked, busy = h.park.parked, h.park.busy != nil
+	}
+	return Frame{FrameParked, []Field{
+		{"job", k.record.Job}, {"attempt", strconv.Itoa(k.record.Attempt)},
+		{"parked", strconv.FormatBool(parked)}, {"busy", strconv.FormatBool(busy)},
+		{"why", why}, {"took_us", strconv.FormatInt(took.Microseconds(), 10)},
+	}}
+}
+
+// ParkNewsOf reads it back, with the job and the attempt it is about.
+func ParkNewsOf(f Frame) (n ParkNews, job string, attempt int) {
+	micros, _ := strconv.ParseInt(f.Get("took_us"), 10, 64)
+	attempt, _ = strconv.Atoi(f.Get("attempt"))
+	return ParkNews{
+		Parked: f.Get("parked") == "true", Busy: f.Get("busy") == "true", Why: f.Get("why"),
+		Took: time.Duration(micros) * time.Microsecond,
+	}, f.Get("job"), attempt
+}
+
+// Room is memory of one card.
+type Room struct {
+	UUID string
+	MiB  int64
+}
+
+func (r Room) String() string { return r.UUID + " " + strconv.FormatInt(r.MiB, 10) }
+
+func roomOf(text string) Room {
+	uuid, mib, _ := strings.Cut(text, " ")
+	n, _ := strconv.ParseInt(mib, 10, 64)
+	return Room{uuid, n}
+}
+
+// heedParking ends the driver program with the job, and lets nothing wait for
+// a manoeuvre that is pointless now.
+func (k *keeper) heedParking() {
+	h := k.held
+	if h == nil {
+		return
+	}
+	over := h.ending.exited || h.ending.stop != ""
+	if over && h.park.cancel != nil {
+		close(h.park.cancel)
+		h.park.cancel = nil
+	}
+	if over && h.park.parked && h.park.busy == nil {
+		// It cannot react to TERM.
+		h.ending.hurry(time.Now())
+	}
+	if d := h.park.driver; d != nil && over && h.park.busy == nil {
+		d.kill()
+	}
+}
