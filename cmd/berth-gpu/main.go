@@ -27,6 +27,7 @@ Usage:
   berth-gpu cost [-only N] [-n CALLS] [-json]
                               measure the cost of reading the GPUs
   berth-gpu serve [-only N]   answer requests on standard input, one JSON object per line
+  berth-gpu park              make the driver's checkpoint calls for a supervisor
   berth-gpu version
 
   -only N    read only the GPU with the driver's number N
@@ -91,6 +92,8 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 	switch word {
 	case "serve":
 		return serve(in, out, *only)
+	case "park":
+		return park(in, out)
 	case "once":
 		return once(nvml.New(), out, errs, *only, oncePatience)
 	case "cost":

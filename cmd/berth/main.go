@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/cli"
 	"berth/internal/compat/gpuscheduler"
+	"berth/internal/gpu"
 	"berth/internal/keep"
 	"berth/internal/run"
 	"berth/internal/site"
@@ -26,6 +27,8 @@ func route(args []string) int {
 			return site.OpenMain(args[1:])
 		case site.HoldWord: // keeps a systemd scope alive
 			return site.Hold()
+		case gpu.DriverWord: // parks jobs on simulated GPUs
+			return gpu.DriverMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 		case run.WatchWord: // watches an adopted process
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
 		case gpuscheduler.ScreenWord: // holds the screen session of a job

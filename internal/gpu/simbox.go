@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,6 +56,12 @@ type simRecord struct {
 	pid      int
 	Graphics bool     `json:"graphics,omitempty"`
 	Uses     []simUse `json:"uses"`
+
+	// Of a process that is being parked.
+	Phase    string        `json:"phase,omitempty"`
+	Saved    []simUse      `json:"saved,omitempty"` // what it held
+	LockedAt time.Time     `json:"locked_at,omitzero"`
+	Away     time.Duration `json:"away,omitempty"` // how long it was, in all
 }
 
 func newSimBox(dir string, n int, vramMiB int64) *simBox {

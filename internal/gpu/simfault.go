@@ -31,6 +31,7 @@ const maxSimFaults = 64 << 10
 //	rows CARD [failed]      memory rows are waiting to be remapped, or could not be
 //	recovery CARD WORD…     the action the driver asks for
 //	util CARD PCT           utilisation, whatever the processes do; -1: unknown
+//	park VERB HOW [once]    a checkpoint call goes wrong: see serveSim
 type simFaults struct {
 	text  string
 	lines []simFault
@@ -70,7 +71,7 @@ func (b *simBox) faults() (simFaults, error) {
 		fault, ok := parseSimFault(words)
 		if !ok {
 			return simFaults{}, fmt.Errorf("unknown simulated fault %q: expected unreadable, hang, no-processes, lose N, miss N, hang N, "+
-				"xid N CODE, leak N MIB, dead-pid N PID MIB, ecc N COUNT, rows N [failed], recovery N WORD or util N PCT", strings.TrimSpace(line))
+				"xid N CODE, leak N MIB, dead-pid N PID MIB, ecc N COUNT, rows N [failed], recovery N WORD, util N PCT or park VERB HOW", strings.TrimSpace(line))
 		}
 		faults.lines = append(faults.lines, fault)
 	}
@@ -79,6 +80,9 @@ func (b *simBox) faults() (simFaults, error) {
 
 func parseSimFault(words []string) (simFault, bool) {
 	fault := simFault{kind: words[0], card: -1}
+	if fault.kind == "park" {
+		return fault, len(words) >= 3
+	}
 	if len(words) == 1 {
 		return fault, slices.Contains([]string{"unreadable", "hang", "no-processes"}, fault.kind)
 	}

@@ -43,6 +43,7 @@ type simJob struct {
 	process *simProcess // nil for a job without cards
 	ctx     context.Context
 	signals chan os.Signal
+	wasAway time.Duration // how long it had been parked when it last looked
 }
 
 // errStopped ends a job with the exit status that a shell shows for its
@@ -154,8 +155,23 @@ func (j *simJob) set(mib int64) error {
 	return j.process.Set(j.Cards, mib, j.UtilPct)
 }
 
-// wait lets time pass unless the job is stopped.
+// wait lets time pass unless the job is stopped. Time for which it was parked
+// does not count.
 func (j *simJob) wait(d time.Duration) error {
+	begun := time.Now()
+	for left := d; ; {
+		if err := j.sleep(left); err != nil || j.process == nil {
+			return err
+		}
+		away := j.process.away()
+		if left = d + away - j.wasAway - time.Since(begun); left <= 0 {
+			j.wasAway = away
+			return nil
+		}
+	}
+}
+
+func (j *simJob) sleep(d time.Duration) error {
 	timer := time.NewTimer(max(0, d))
 	defer timer.Stop()
 	select {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // outOfMemoryError means that a simulated card is full.
@@ -57,12 +58,43 @@ func (p *simProcess) Set(cards []int, mib int64, utilPct float64) error {
 	if mib < 0 {
 		return fmt.Errorf("cannot hold %d MiB", mib)
 	}
+	for {
+		err := p.set(cards, mib, utilPct)
+		if !errors.Is(err, errSimLocked) {
+			return err
+		}
+		time.Sleep(simLockPause) // its calls wait while it is locked
+	}
+}
+
+// simLockPause is the time between two tries of a locked process.
+const simLockPause = 10 * time.Millisecond
+
+var errSimLocked = errors.New("the process is locked")
+
+// away is how long the process has been parked in all. It waits while the
+// process is locked.
+func (p *simProcess) away() time.Duration {
+	for {
+		record, _ := readSimRecord(p.path, p.pid)
+		if record.Phase == "" {
+			return record.Away
+		}
+		time.Sleep(simLockPause)
+	}
+}
+
+func (p *simProcess) set(cards []int, mib int64, utilPct float64) error {
 	return p.box.locked(func() error {
 		records, err := p.box.live()
 		if err != nil {
 			return err
 		}
-		record := simRecord{Graphics: p.Graphics}
+		old, _ := readSimRecord(p.path, p.pid)
+		if old.Phase != "" {
+			return errSimLocked
+		}
+		record := simRecord{Graphics: p.Graphics, Away: old.Away}
 		for i, index := range cards {
 			if slices.Contains(cards[:i], index) {
 				continue
