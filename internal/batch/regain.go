@@ -28,7 +28,7 @@ func (s *session) regain(found []run.Found) error {
 	}
 	for _, f := range found {
 		row, err := s.store.Job(f.Job)
-		held := err == nil && row.State == job.Running && row.Keep == f.Token && row.Attempt.Number == f.Attempt
+		held := err == nil && (row.State == job.Running || row.State == job.Parked) && row.Keep == f.Token && row.Attempt.Number == f.Attempt
 		if f.Kind == run.FoundRunning && !held {
 			return problem.Newf(problem.Unable, fmt.Sprintf("wait for it, stop it with kill %d, or use --fresh, which stops it", f.Record.PID),
 				"job %s of an earlier run is still running, and the store does not know which line it is; that line would run twice", f.Job)

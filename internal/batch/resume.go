@@ -217,7 +217,7 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case ev := <-s.machine.Runner.Events():
-			if ev.Kind != run.Started {
+			if ev.Kind.Final() {
 				delete(waiting, ev.Token)
 				s.machine.Runner.Ack(ev.Token)
 			}

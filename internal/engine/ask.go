@@ -29,6 +29,11 @@ func (t *Turn) State() sched.State {
 		Cards: t.cards.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
 	}
 	t.shares(&s)
+	if room, known := t.attempts.parkRoom(); known {
+		if s.ParkMiB = room; room == 0 {
+			s.ParkMiB = -1
+		}
+	}
 	switch {
 	case t.cards.err != nil:
 		s.Unreadable = t.cards.err.Error()
@@ -81,9 +86,10 @@ func (t *Turn) Size() int {
 	return size
 }
 
-// Live counts queued and running jobs.
+// Live counts the queued jobs, and those that supervisors hold: running and parked.
 func (t *Turn) Live() (queued, running int) {
-	return len(t.line.jobs) - len(t.attempts.active), len(t.attempts.active)
+	running = len(t.attempts.active) + len(t.attempts.parked)
+	return len(t.line.jobs) - running, running
 }
 
 // Written reports whether everything that happened so far is on disk and
@@ -237,8 +243,8 @@ func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
 	ask, book := t.line.ask(j), t.line.expect.book
-	if j.State == job.Running && !j.StartedAt.IsZero() {
-		ask.Ran = max(0, t.Now.Sub(j.StartedAt)).Truncate(time.Second)
+	if j.State == job.Running || j.State == job.Parked {
+		ask.Ran = j.Worked(t.Now).Truncate(time.Second)
 	}
 	if j.Spec.GPUs == 0 {
 		book = predict.NewBook() // other jobs' runs say nothing about it: only its limit does

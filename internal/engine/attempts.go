@@ -16,7 +16,8 @@ import (
 // attempts is the running jobs, their supervisors, and the orders to send once
 // they are on disk. It knows the cards that jobs hold, and no queue.
 type attempts struct {
-	active  map[string]*attempt // by job id
+	active  map[string]*attempt // those that hold cards, by job id
+	parked  map[string]*attempt // those that left them, likewise
 	byToken map[string]string   // supervisor token to job id
 	strays  map[string]*stray   // by token
 	runner  Runner
@@ -28,6 +29,7 @@ type attempts struct {
 	acks  []string // supervisors whose exit record may be deleted
 	stops []stopOrder
 	warns []warnOrder
+	parks []parkOrder
 
 	diedAt time.Time // when a supervisor last died before its job started
 
@@ -72,7 +74,7 @@ type warnOrder struct{ token, stamp string }
 
 func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 	return &attempts{
-		active: map[string]*attempt{}, byToken: map[string]string{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
+		active: map[string]*attempt{}, parked: map[string]*attempt{}, byToken: map[string]string{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
 		limits: memoryLimits{}, grown: map[string]struct{}{},
 	}
 }
@@ -87,9 +89,16 @@ func (s *attempts) begin(now time.Time, j *job.Job, run sched.Estimate) *attempt
 
 // release frees the cards: the last process of the attempt is gone.
 func (s *attempts) release(now time.Time, a *attempt) {
+	_, parked := s.parked[a.job.ID]
 	delete(s.active, a.job.ID)
+	delete(s.parked, a.job.ID)
 	delete(s.byToken, a.token)
 	delete(s.grown, a.job.ID)
+	if parked {
+		s.cards.moved = true
+		s.acks = append(s.acks, a.token)
+		return // it holds no card
+	}
 	if a.job.Spec.Adopt == nil { // an adopted process may keep running
 		s.cards.meter.Ended(a.job.ID, a.job.Grant.GPUs, now)
 	}
@@ -108,6 +117,9 @@ func (s *attempts) release(now time.Time, a *attempt) {
 func (s *attempts) heldBy(ev *run.Event) *attempt {
 	id, ok := s.byToken[ev.Token]
 	a := s.active[id]
+	if a == nil {
+		a = s.parked[id]
+	}
 	if ok && a != nil && ev.Kind == run.Lost && ev.Job == "" {
 		// A supervisor whose record is gone cannot name its job.
 		ev.Job, ev.Attempt = id, a.job.Attempt.Number
@@ -230,21 +242,24 @@ func (s *attempts) holdings() []gpu.Holding {
 // rank fills in a running job's owner and its rank in the order.
 func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
 	j := a.job
-	ran := max(0, now.Sub(j.StartedAt))
+	ran := max(0, now.Sub(j.RunsSince()))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
-	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.StartedAt, a.run, s.cfg.longest(&j.Spec)
-	if waited := j.StartedAt.Sub(laterOf(j.SubmittedAt, j.WaitsSince)); waited > 0 {
+	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.run, s.cfg.longest(&j.Spec)
+	h.Served = j.Parking.Served
+	if waited := j.RunsSince().Sub(laterOf(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
 	}
 	switch {
 	case j.Leaving():
 		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(s.cfg.bounded(j.Spec.Grace)), now)
+	case j.Parking.Phase == job.ParkOut:
+		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, now.Add(parkCost(j.Parking.HostMiB(), outMiBs))
 	case j.Stop != job.NoStop:
 		// It was told to stop, and is gone within its grace period.
 		end := ran + s.cfg.bounded(j.Spec.Grace)
 		h.Run, h.Limit = sched.Estimate{Low: ran, Mid: end, High: end}, end
 	default:
-		h.Preempt = s.preemptMode(&j.Spec)
+		h.Preempt = s.preemptMode(a)
 	}
 }
 
@@ -342,6 +357,19 @@ func (s *attempts) act() {
 		}
 		Fault("warned")
 	}
+	for _, o := range s.parks {
+		Fault("before park")
+		var err error
+		if o.back {
+			err = s.runner.Resume(o.token, o.rooms)
+		} else {
+			err = s.runner.Park(o.token, s.cfg.Parking.Patience, o.hostMiB)
+		}
+		if err != nil {
+			s.cfg.Log.Warn("cannot park or resume a job", "token", o.token, "err", err)
+		}
+		Fault("park asked")
+	}
 	for _, o := range s.stops {
 		Fault("before stop")
 		if err := s.runner.Stop(o.token, o.why, s.cfg.bounded(o.grace)); err != nil {
@@ -350,7 +378,7 @@ func (s *attempts) act() {
 		Fault("stopped")
 	}
 	s.cards.behind = s.cards.behind || len(s.acks) > 0
-	s.acks, s.stops, s.warns = nil, nil, nil
+	s.acks, s.stops, s.warns, s.parks = nil, nil, nil, nil
 }
 
 // stopUnsaved sends the stops of a round that could not be saved: a job that fills

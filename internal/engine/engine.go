@@ -29,6 +29,9 @@ type Runner interface {
 	Go(token string, order keep.Order) error
 	Stop(token string, why job.Stop, grace time.Duration) error
 	Warn(token, stamp string) error
+	// Park and Resume ask a supervisor; an event says what came of it.
+	Park(token string, patience time.Duration, hostMiB int64) error
+	Resume(token string, hold []keep.Room) error
 	Ack(token string)
 	// Lose ends what is left of a job whose supervisor's directory is gone. The
 	// event follows when the last process is gone.
@@ -81,6 +84,7 @@ type Config struct {
 	// MaxGrace bounds the time between TERM and KILL, and how long a warning signal
 	// may delay a preemption; 0: the job decides.
 	MaxGrace time.Duration
+	Parking  Parking
 	// Order is how this job is started. ErrNotNow, or an error that wraps it,
 	// sends the job back to the queue; any other ends it.
 	Order   func(j *job.Job, card CardOf) (keep.Order, error)

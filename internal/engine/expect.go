@@ -80,7 +80,7 @@ func past(j *job.Job) (predict.Past, bool) {
 	_, peak := highest(j.PeakMiB)
 	return predict.Past{
 		User: j.User, Command: j.Spec.Command(), GPUs: j.Spec.GPUs,
-		Ran: j.EndedAt.Sub(j.StartedAt), PeakMiB: peak, OK: true,
+		Ran: j.Worked(j.EndedAt), PeakMiB: peak, OK: true,
 	}, true
 }
 

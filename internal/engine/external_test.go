@@ -61,7 +61,7 @@ func (w *world) checkStrangers(x *execution) {
 		var takenMiB int64
 		for _, y := range w.history {
 			for _, other := range y.cards {
-				if y.alive && other == card {
+				if y.alive && !y.parked && other == card {
 					takenMiB += y.useMiB
 				}
 			}

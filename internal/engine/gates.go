@@ -62,6 +62,9 @@ func (g *gates) next() time.Time {
 
 func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if g.held[id] {
+		if j := jobs[id]; j != nil && j.State == job.Parked {
+			return "parked by " + j.Parking.By + " until unparked"
+		}
 		return "held until released"
 	}
 	if t, ok := g.until.at[id]; ok {

@@ -45,7 +45,7 @@ func (s *attempts) outlasts(a *attempt) bool {
 // enforceLimit stops such a job at its time limit. The supervisor does so too;
 // the shorter grace period counts.
 func (s *attempts) enforceLimit(now time.Time, a *attempt) {
-	if s.outlasts(a) && !a.job.StartedAt.Add(a.job.Spec.TimeLimit).After(now) {
+	if s.outlasts(a) && a.job.Worked(now) >= a.job.Spec.TimeLimit {
 		s.stop(now, a.job, job.StopTimeout, a.job.Spec.Grace, "")
 	}
 }

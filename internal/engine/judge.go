@@ -69,6 +69,11 @@ func judgeEnd(j *job.Job, e end) ruling {
 		return ruling{outcome: job.Overuse, detail: j.Detail}
 	case job.StopTimeout:
 		return judgeTimeout(j)
+	case job.StopBroken:
+		if j.Spec.Requeue {
+			return ruling{again: job.EventRequeued, detail: r.Note}
+		}
+		return ruling{outcome: job.Resume, detail: r.Note}
 	}
 	switch {
 	case r.Launch != "":

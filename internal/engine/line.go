@@ -116,7 +116,9 @@ func (l *line) enter(now time.Time, j *job.Job, freed time.Time) {
 	p := place{since: waitsSince(now, j, freed), kind: kindOf(j)}
 	l.inLine[j.ID] = p
 	l.expect.enter(j.ID, p.kind)
-	l.resolveAuto(now, j, p.kind)
+	if j.State == job.Queued {
+		l.resolveAuto(now, j, p.kind)
+	}
 	l.moved = true
 	l.queue.Add(l.pending(j))
 }
@@ -126,12 +128,24 @@ func (l *line) enterAgain(now time.Time, j *job.Job) { l.enter(now, j, l.inLine[
 
 // pending is a queued job as the scheduler sees it.
 func (l *line) pending(j *job.Job) sched.Pending {
-	return sched.Pending{
+	p := sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
 		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
 		Submitted: j.SubmittedAt, Since: l.inLine[j.ID].since, Run: l.span(j), Limit: l.cfg.longest(&j.Spec),
+		Served: j.Parking.Served,
 	}
+	if j.Spec.Preemptible == string(sched.Park) && l.cfg.Parking.Cannot == "" && j.Spec.GPUs > 0 {
+		mib := max(j.VRAMMiB, j.Parking.HostMiB())
+		p.Preempt = sched.Preempt{Mode: sched.Park, Out: parkCost(mib, outMiBs), Back: parkCost(mib, backMiBs), MemMiB: mib}
+	}
+	if j.State == job.Parked {
+		p.Request = parkedRequest(j, l.rules)
+		if p.Limit > 0 {
+			p.Limit = max(time.Second, p.Limit-j.Parking.Served)
+		}
+	}
+	return p
 }
 
 // waitsSince is since when a job waits only for room. It is derived from what is

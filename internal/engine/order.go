@@ -32,6 +32,10 @@ type Launcher struct {
 	// in the background.
 	LeaveRest bool
 
+	// Driver is the program that parks jobs, with its arguments; nil: none can be
+	// parked.
+	Driver []string
+
 	// Filter means that jobs can be kept from opening other cards.
 	Filter bool
 	// MPSControl is nvidia-cuda-mps-control, and MPSDir is where jobs' servers
@@ -149,6 +153,9 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: spec.Snapshot.Inside(l.dir(j)), Code: spec.Snapshot.Path, Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup, LeaveRest: l.LeaveRest,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
+	}
+	if len(j.Grant.GPUs) > 0 && cards.mps == nil && spec.Adopt == nil {
+		o.Driver = l.Driver
 	}
 	if spec.Pin {
 		o.Affinity = cards.cpus()

@@ -43,6 +43,7 @@ func (w *world) ask(e *Engine) {
 	if w.chance(40) && e.at(w.now).Requeue(id, "ann", time.Duration(w.rng.IntN(3))*time.Second) {
 		w.people.again[id] = true
 	}
+	w.askParking(e, id)
 	if w.chance(80) {
 		e.at(w.now).Pause(w.rng.IntN(w.cards), w.rng.IntN(2) == 0, "root")
 	}
@@ -111,6 +112,7 @@ func (w *world) settleAll(e *Engine) {
 		if j.Held && j.State == job.Queued {
 			e.at(w.now).Release(j.ID, "ann")
 		}
+		e.at(w.now).Unpark(j.ID, "ann")
 		return true
 	})
 	for index := range w.cards {

@@ -18,10 +18,16 @@ func (s *attempts) victims(now time.Time, planned []sched.Victim) []*job.Job {
 	var list []*job.Job
 	for _, p := range planned {
 		a := s.active[p.Job]
-		if a == nil || a.job.Stop != job.NoStop || p.Mode != sched.Requeue {
+		if a == nil || a.job.Stop != job.NoStop || a.job.Parking.Phase != job.ParkNone {
 			continue
 		}
 		j := a.job.Clone()
+		if p.Mode == sched.Park {
+			j.PreemptedFor, j.Detail = p.For, "is being parked for job "+p.For
+			s.leave(j, "", s.parkMiB(a))
+			list = append(list, j)
+			continue
+		}
 		j.Stop, j.PreemptedFor, j.PreemptAt = job.StopPreempt, p.For, now.Add(s.cfg.warning(&j.Spec))
 		j.Detail = "is being " + reason.Preempted(p.For)
 		list = append(list, j)
@@ -90,7 +96,7 @@ func (s *attempts) urgeAt() (at time.Time) {
 			sooner(a.job.PreemptAt)
 		}
 		if s.outlasts(a) {
-			sooner(a.job.StartedAt.Add(a.job.Spec.TimeLimit))
+			sooner(a.job.RunsSince().Add(a.job.Spec.TimeLimit - a.job.Parking.Served))
 		}
 	}
 	return at
@@ -116,11 +122,17 @@ func afterPreemption(j *job.Job, why string) string {
 	return reason.AfterPreemption(j.PreemptedFor, why)
 }
 
-// preemptMode is whether and how a running job can be preempted. No machine can
-// park a job yet, so jobs that ask for that are not.
-func (s *attempts) preemptMode(spec *job.Spec) sched.Preempt {
-	if s.cfg.KeepAll || spec.Preemptible != string(sched.Requeue) || spec.Adopt != nil {
-		return sched.Preempt{}
+// preemptMode is whether and how a running job can be preempted.
+func (s *attempts) preemptMode(a *attempt) sched.Preempt {
+	spec := &a.job.Spec
+	switch {
+	case s.cfg.KeepAll || spec.Adopt != nil:
+	case spec.Preemptible == string(sched.Requeue):
+		return sched.Preempt{Mode: sched.Requeue, Out: s.cfg.warning(spec) + s.cfg.bounded(spec.Grace)}
+	case spec.Preemptible == string(sched.Park) && s.cannotPark(a, false) == "":
+		moves := job.Parking{CardMiB: s.parkMiB(a)}
+		mib := moves.HostMiB()
+		return sched.Preempt{Mode: sched.Park, Out: parkCost(mib, outMiBs), Back: parkCost(mib, backMiBs), MemMiB: mib}
 	}
-	return sched.Preempt{Mode: sched.Requeue, Out: s.cfg.warning(spec) + s.cfg.bounded(spec.Grace)}
+	return sched.Preempt{}
 }

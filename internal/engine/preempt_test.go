@@ -155,10 +155,10 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
 	adopted.Adopt = &job.Process{}
-	if mode := r.at().preemptMode(&adopted).Mode; mode != "" {
+	if mode := r.at().preemptMode(&attempt{job: &job.Job{Spec: adopted}}).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}
-	if mode := r.at().preemptMode(&job.Spec{Preemptible: "requeue"}).Mode; mode != sched.Requeue {
+	if mode := r.at().preemptMode(&attempt{job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
 		t.Errorf("another is not: %q", mode)
 	}
 }
@@ -337,7 +337,7 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(gives), spec(gives))
 	r.at().Cancel("2", "asked")
-	for _, planned := range []sched.Victim{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
+	for _, planned := range []sched.Victim{{Job: "2", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
 		if list := r.e.attempts.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0])

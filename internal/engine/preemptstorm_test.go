@@ -13,7 +13,7 @@ func TestSimulationOfSettingAside(t *testing.T) {
 	if testing.Short() {
 		seeds = min(seeds, 100)
 	}
-	var warnings, setAsides, leftAlone int
+	var warnings, setAsides, leftAlone, parkings, resumes int
 	for seed := uint64(1); seed <= seeds; seed++ {
 		if *seedFlag != 0 && seed != *seedFlag {
 			continue
@@ -24,8 +24,12 @@ func TestSimulationOfSettingAside(t *testing.T) {
 			t.Fatalf("%v\nreplay: go test ./internal/engine -run TestSimulationOfSettingAside -seed %d", err, seed)
 		}
 		warnings, setAsides, leftAlone = warnings+w.warnings, setAsides+w.setAsides, leftAlone+w.leftAlone
+		parkings, resumes = parkings+w.parkings, resumes+w.resumes
 	}
-	t.Logf("%d warnings, %d jobs set aside, %d left alone after all", warnings, setAsides, leftAlone)
+	t.Logf("%d warnings, %d jobs set aside, %d left alone after all, %d parked, %d resumed", warnings, setAsides, leftAlone, parkings, resumes)
+	if *seedFlag == 0 && (parkings < int(seeds)/2 || resumes < int(seeds)/4) {
+		t.Errorf("in %d worlds, %d jobs were parked and %d resumed", seeds, parkings, resumes)
+	}
 	if *seedFlag == 0 && (warnings < int(seeds)/10 || setAsides < int(seeds)/4 || seeds >= 500 && leftAlone == 0) {
 		t.Errorf("in %d worlds there were %d warnings, %d jobs set aside, %d left alone after all", seeds, warnings, setAsides, leftAlone)
 	}

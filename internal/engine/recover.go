@@ -51,7 +51,7 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		}
 	}
 	for _, j := range live {
-		if j.State != job.Running {
+		if j.State != job.Running && j.State != job.Parked {
 			fates = append(fates, fate{Job: j, Kind: fateQueued})
 			continue
 		}
@@ -122,6 +122,10 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 		if f.Kind == fateQueued {
 			t.shorten(f.Job)
 			t.enqueue(f.Job)
+			continue
+		}
+		if f.Job.State == job.Parked {
+			t.restoreParked(f)
 			continue
 		}
 		t.restoreRunning(f)

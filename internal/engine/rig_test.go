@@ -316,6 +316,26 @@ func (r *rig) Lease() (string, error) {
 	return "t" + strconv.Itoa(r.tokens), nil
 }
 
+func (r *rig) Park(token string, _ time.Duration, hostMiB int64) error {
+	if row := r.heldBy(token); row == nil || row.Parking.Phase != job.ParkOut {
+		r.t.Errorf("supervisor %s is asked to park what is on disk as %+v", token, row)
+	}
+	r.do("park %s %d", token, hostMiB)
+	return nil
+}
+
+func (r *rig) Resume(token string, hold []keep.Room) error {
+	if row := r.heldBy(token); row == nil || row.Parking.Phase != job.ParkBack {
+		r.t.Errorf("supervisor %s is asked to resume what is on disk as %+v", token, row)
+	}
+	words := []string{"resume", token}
+	for _, room := range hold {
+		words = append(words, room.String())
+	}
+	r.do("%s", strings.Join(words, " "))
+	return nil
+}
+
 func (r *rig) Release(token string) {
 	r.do("release %s", token)
 	r.idle = append(r.idle, token)
@@ -323,7 +343,7 @@ func (r *rig) Release(token string) {
 
 func (r *rig) heldBy(token string) *job.Job {
 	for _, row := range r.rows {
-		if row.State == job.Running && row.Keep == token {
+		if (row.State == job.Running || row.State == job.Parked) && row.Keep == token {
 			return row
 		}
 	}

@@ -99,9 +99,17 @@ func (t *Turn) waits(id string) bool {
 func decisions(starts, victims []*job.Job) []decision {
 	decided := make([]decision, 0, len(starts)+len(victims))
 	for _, j := range starts {
+		if j.Parking.Phase == job.ParkBack {
+			decided = append(decided, decision{j, job.EventNotice, "job " + j.ID + " is being resumed on " + cardsOf(j)})
+			continue
+		}
 		decided = append(decided, decision{j, job.EventStarted, startText(j)})
 	}
 	for _, j := range victims {
+		if j.Parking.Phase == job.ParkOut {
+			decided = append(decided, decision{j, job.EventNotice, "job " + j.ID + " " + j.Detail})
+			continue
+		}
 		decided = append(decided, decision{j, job.EventStopping, string(j.Stop)})
 	}
 	return decided
@@ -177,6 +185,10 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
 	t.unleased = nil
 	for _, p := range planned {
+		if j := t.line.jobs[p.Job]; j.State == job.Parked {
+			starts = append(starts, t.comeBack(j, p.Grant))
+			continue
+		}
 		token, err := t.attempts.runner.Lease()
 		if t.unleased = err; err != nil {
 			t.changes.warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
@@ -201,7 +213,9 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 
 func (t *Turn) letGo(starts []*job.Job) {
 	for _, j := range starts {
-		t.attempts.runner.Release(j.Keep)
+		if j.Parking.Phase != job.ParkBack {
+			t.attempts.runner.Release(j.Keep)
+		}
 	}
 }
 
@@ -224,6 +238,10 @@ func (t *Turn) depart(victims []*job.Job) {
 	for _, j := range victims {
 		a := t.attempts.active[j.ID]
 		t.line.jobs[j.ID], a.job = j, j
+		if j.Parking.Phase == job.ParkOut {
+			t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j))
+			continue
+		}
 		t.attempts.hurry(t.Now, a, t.waits)
 	}
 }
@@ -233,9 +251,20 @@ func (t *Turn) launch(starts []*job.Job) {
 	for _, j := range starts {
 		t.line.unqueue(j.ID)
 		t.line.jobs[j.ID] = j
+		if a := t.attempts.parked[j.ID]; a != nil {
+			t.attempts.occupy(a, j)
+			continue
+		}
 		t.attempts.begin(t.Now, j, t.line.span(j))
 	}
 	for _, j := range starts {
+		if j.Parking.Phase == job.ParkBack {
+			o := t.attempts.parkOrderFor(j)
+			if err := t.attempts.runner.Resume(o.token, o.rooms); err != nil {
+				t.cfg.Log.Warn("cannot resume a job", "job", j.ID, "err", err)
+			}
+			continue
+		}
 		order, err := t.cfg.Order(j, t.cards.given)
 		if err == nil {
 			order.Grace = t.cfg.bounded(order.Grace)

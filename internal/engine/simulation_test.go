@@ -109,7 +109,7 @@ func (w *world) randomJob(i int) *job.Job {
 		spec.Priority = w.rng.IntN(3)
 		spec.Grace = time.Duration(w.rng.IntN(3)) * time.Second
 		if w.rng.IntN(4) > 0 {
-			spec.Preemptible = "requeue"
+			spec.Preemptible = []string{"requeue", "requeue", "park"}[w.rng.IntN(3)]
 		}
 		if w.rng.IntN(2) == 0 {
 			spec.WarnSignal, spec.WarnBefore = "USR1", time.Duration(w.rng.IntN(60))*time.Second
@@ -175,6 +175,7 @@ func (w *world) scan() []run.Found {
 			f.Kind, f.Record, f.OOM = run.FoundEnded, *k.ended, k.oom
 		case k.alive:
 			f.Kind = run.FoundRunning
+			w.reportParking(k, "", 0)
 		default:
 			f.Kind = run.FoundLost
 			if k.running != nil {
@@ -246,7 +247,7 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 
 func (w *world) rowUnder(token string) *job.Job {
 	for _, row := range w.rows {
-		if row.State == job.Running && row.Keep == token {
+		if (row.State == job.Running || row.State == job.Parked) && row.Keep == token {
 			return row
 		}
 	}
@@ -363,6 +364,8 @@ func (w *world) auditJob(row *job.Job, last *execution, runs int) error {
 		truth = w.outOfLuck[row.ID] || (last != nil && last.lost && !(last.cut && row.Spec.Requeue) && !w.toldToLeave(last))
 	case job.WasCancelled:
 		truth = true
+	case job.Resume:
+		truth = last != nil && last.stopped == keep.StopBroken && !row.Spec.Requeue
 	case job.Infeasible:
 		truth = runs == 0 && row.Spec.GPUs > w.cards
 	case job.Depends:

@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/keep"
 	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/store"
@@ -24,6 +25,7 @@ type stray struct {
 	job     *job.Job // nil: the berth that started it left no copy
 	environ []byte
 	over    *run.Event // its end, once that is known
+	park    keep.ParkNews
 }
 
 // Stray is one of them, for people.
@@ -124,7 +126,7 @@ func Regain(s Store, found []run.Found, unknown bool) (regained []*job.Job, err 
 // same job than the copy.
 func isBehind(row, copied *job.Job, kind run.FoundKind) bool {
 	switch {
-	case !sameJob(row, copied) || row.State == job.Running && row.Keep == copied.Keep:
+	case !sameJob(row, copied) || (row.State == job.Running || row.State == job.Parked) && row.Keep == copied.Keep:
 		return false
 	case kind == run.FoundRunning:
 		return copied.Attempt.Number >= row.Attempt.Number
@@ -246,6 +248,9 @@ func (t *Turn) rejoin(j *job.Job) {
 		f.Kind = fateLosing
 	}
 	t.restoreRunning(f)
+	if a := t.attempts.active[j.ID]; a != nil && st.park.Parked {
+		t.parking(a, st.park)
+	}
 	t.cards.moved, t.cards.behind = true, true
 	t.attempts.setOwners()
 }

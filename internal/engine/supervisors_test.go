@@ -112,6 +112,9 @@ func (w *world) checkStart(x *execution) {
 		if y.job == x.job {
 			w.wrong("job %s started while its attempt %d still ran", x.job, y.attempt)
 		}
+		if y.parked {
+			continue
+		}
 		for _, card := range y.cards {
 			held[card] += y.useMiB
 			if slices.Contains(x.cards, card) && (x.alone || y.alone) {
@@ -179,6 +182,10 @@ func (w *world) exit(token string, x *execution, stop string) {
 	if !x.alive || !k.alive || k.running != x {
 		return
 	}
+	if x.parked && stop == "" { // it goes on when it is back
+		w.at(500*time.Millisecond*w.pace, func() { w.exit(token, x, stop) })
+		return
+	}
 	x.alive, x.ended, x.stopped = false, true, stop
 	record := *k.started
 	record.ExitCode, record.Stop = x.code, stop
@@ -195,7 +202,7 @@ func (w *world) Stop(token string, why job.Stop, _ time.Duration) error {
 	}
 	x := k.running
 	unsaved := why != job.StopPreempt && w.full // a stop does not wait for the disk
-	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && row.Stop != why && !unsaved {
+	if row := w.rows[x.job]; (row.State == job.Running || row.State == job.Parked) && row.Keep == token && row.Stop != why && !unsaved {
 		w.wrong("job %s was stopped (%s) before that was on disk", x.job, why)
 	}
 	if why == job.StopPreempt && w.rows[x.job].PreemptAt.After(w.now) {
@@ -230,7 +237,7 @@ func (w *world) Ack(token string) {
 	w.mayCrash()
 	k := w.keeps[token]
 	for _, row := range w.rows {
-		if row.State == job.Running && row.Keep == token {
+		if (row.State == job.Running || row.State == job.Parked) && row.Keep == token {
 			w.wrong("supervisor %s was acknowledged before the end of job %s was on disk", token, row.ID)
 		}
 	}

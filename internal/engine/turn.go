@@ -204,8 +204,16 @@ func (t *Turn) Cancel(id, detail string) bool {
 		t.finish(j, job.WasCancelled, detail)
 		return true
 	}
-	t.attempts.stop(t.Now, j, job.StopCancel, j.Spec.Grace, "")
+	t.stop(j, job.StopCancel, j.Spec.Grace, "")
 	return true
+}
+
+// stop stops a job that its supervisor holds; a parked one does not come back.
+func (t *Turn) stop(j *job.Job, why job.Stop, grace time.Duration, detail string) {
+	if j.State == job.Parked {
+		t.line.unqueue(j.ID)
+	}
+	t.attempts.stop(t.Now, j, why, grace, detail)
 }
 
 // CancelBy is Cancel for a user, whose name the job will carry, with this much
@@ -219,7 +227,7 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 	if j.Spec.Adopt != nil {
 		detail = "cancelled by " + by + ": " + GoesOn(j)
 	}
-	t.attempts.stop(t.Now, j, job.StopCancel, grace, detail)
+	t.stop(j, job.StopCancel, grace, detail)
 	return true
 }
 
@@ -227,10 +235,10 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 // one does not come back.
 func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
 	j := t.line.jobs[id]
-	if j == nil || j.State != job.Running || j.Stop == job.StopCancel {
+	if j == nil || j.State != job.Running && j.State != job.Parked || j.Stop == job.StopCancel {
 		return false
 	}
-	t.attempts.stop(t.Now, j, job.StopRequeue, grace, "requeued by "+by)
+	t.stop(j, job.StopRequeue, grace, "requeued by "+by)
 	return true
 }
 
@@ -263,12 +271,14 @@ func (t *Turn) setHeld(id string, held bool, kind job.EventKind, text string) bo
 // nothing more. immediately skips the grace period.
 func (t *Turn) Interrupt(immediately bool) {
 	t.stopping = true
-	for _, a := range t.attempts.active {
-		grace := a.job.Spec.Grace
-		if immediately {
-			grace = 0
+	for _, held := range []map[string]*attempt{t.attempts.active, t.attempts.parked} {
+		for _, a := range held {
+			grace := a.job.Spec.Grace
+			if immediately {
+				grace = 0
+			}
+			t.stop(a.job, job.StopInterrupt, grace, "")
 		}
-		t.attempts.stop(t.Now, a.job, job.StopInterrupt, grace, "")
 	}
 }
 
@@ -397,7 +407,11 @@ func (t *Turn) work() work {
 // after the next round; until then it is not acknowledged.
 func (t *Turn) absorb(ev run.Event) {
 	a := t.attempts.heldBy(&ev)
-	if a == nil && t.attempts.strays[ev.Token] != nil {
+	if s := t.attempts.strays[ev.Token]; a == nil && s != nil {
+		if ev.Kind == run.Parking {
+			s.park = ev.Park // it counts once the stray is adopted
+			return
+		}
 		t.strayOver(ev)
 		return
 	}
@@ -416,6 +430,8 @@ func (t *Turn) absorb(ev run.Event) {
 		t.attempts.limitMemory(a, ev.Record.Cgroup, t.door)
 	case run.Ended:
 		t.ended(a, ev)
+	case run.Parking:
+		t.parking(a, ev.Park)
 	case run.NeverRan:
 		t.stillborn(a)
 	case run.Lost:

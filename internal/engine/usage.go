@@ -50,7 +50,7 @@ func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time
 // gpuSeconds is the time on cards; a share counts as that part of a card, or as
 // the memory the job took there.
 func gpuSeconds(j *job.Job, until time.Time) float64 {
-	return holding(j).FairWeight() * max(0, until.Sub(j.StartedAt).Seconds())
+	return holding(j).FairWeight() * max(0, until.Sub(j.RunsSince()).Seconds())
 }
 
 // holding is what a running job counts as, by its last measurement.

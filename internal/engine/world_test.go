@@ -47,6 +47,7 @@ type world struct {
 	steps   int
 
 	warnings, setAsides, leftAlone int // how often
+	parkings, resumes              int // likewise
 
 	boots     int  // how many berths there were; what one was told dies with it
 	stopping  bool // the engine that lives now was interrupted
@@ -95,6 +96,8 @@ type execution struct {
 	boot    int   // the berth that started it
 	clean   bool  // nobody had left anything on its cards before it
 	listed  int   // the last berth that was shown its process
+	parked  bool  // it is off its cards
+	busy    bool  // it is leaving them or coming back
 
 	declaredMiB int64
 }
@@ -165,7 +168,7 @@ func (w *world) Job(id string) (*job.Job, error) {
 // checkRow holds a row against the truth when it is written.
 func (w *world) checkRow(j *job.Job) {
 	for _, x := range w.history {
-		if x.alive && x.job == j.ID && (j.State != job.Running || j.Keep != x.token || j.Attempt.Number != x.attempt) {
+		if x.alive && x.job == j.ID && (j.State != job.Running && j.State != job.Parked || j.Keep != x.token || j.Attempt.Number != x.attempt) {
 			w.wrong("job %s was written down as %s, attempt %d under %q, while attempt %d ran under %s",
 				j.ID, j.State, j.Attempt.Number, j.Keep, x.attempt, x.token)
 		}
@@ -188,12 +191,12 @@ func (w *world) checkAside(was, is *job.Job) {
 	switch {
 	case is.Leaving() && !was.Leaving():
 		other := w.rows[is.PreemptedFor]
-		if is.Spec.Preemptible != "requeue" || other == nil || other.State != job.Queued || other.Spec.Priority <= is.Spec.Priority {
+		if is.Spec.Preemptible != "requeue" || other == nil || other.State != job.Queued && other.State != job.Parked || other.Spec.Priority <= is.Spec.Priority {
 			w.wrong("job %s is set aside for job %s (%+v)", is.ID, is.PreemptedFor, other)
 		}
 	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt.Number == was.Attempt.Number:
 		w.leftAlone++
-		if other := w.rows[was.PreemptedFor]; other.State == job.Queued && !other.Held && !other.NotBefore.After(w.now) {
+		if other := w.rows[was.PreemptedFor]; (other.State == job.Queued || other.State == job.Parked) && !other.Held && !other.NotBefore.After(w.now) {
 			w.wrong("job %s is left alone, though job %s waits", is.ID, other.ID)
 		}
 	case is.Preemptions > was.Preemptions:
@@ -272,7 +275,7 @@ func (w *world) devices() []gpu.Device {
 		d := gpu.Device{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "Fake", TotalMiB: w.total, ProcessesKnown: true, NUMA: -1, UtilPct: -1}
 		d.Condition.Recovery = gpu.RecoveryNone
 		for _, x := range w.history {
-			if x.alive && slices.Contains(x.cards, i) {
+			if x.alive && !x.parked && slices.Contains(x.cards, i) {
 				d.UsedMiB += x.realMiB
 				d.Processes = append(d.Processes, gpu.Process{PID: x.pid, UsedMiB: x.realMiB})
 			}

@@ -16,6 +16,8 @@ const (
 	EventRetry     EventKind = "retry"
 	EventRequeued  EventKind = "requeued"
 	EventPreempted EventKind = "set_aside" // it was preempted for another job, and waits again
+	EventParked    EventKind = "parked"    // its memory is on the host, and its cards are free
+	EventResumed   EventKind = "resumed"   // it runs again where it was
 	EventStopping  EventKind = "stopping"
 	EventHeld      EventKind = "held"
 	EventReleased  EventKind = "released"

@@ -61,6 +61,7 @@ type Attempt struct {
 
 	StartedAt time.Time
 	EndedAt   time.Time
+	Parking   Parking
 	ExitCode  *int
 	Signal    string
 
@@ -145,6 +146,7 @@ const (
 	StopOveruse   Stop = "overuse"   // it uses far more GPU memory than it declared
 	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
 	StopRequeue   Stop = "requeue"   // a user wants it run again from the beginning
+	StopBroken    Stop = "broken"    // its supervisor could not resume it
 	StopPreempt   Stop = "aside"     // it is preempted for another job, and runs again
 )
 
@@ -179,6 +181,7 @@ func (j *Job) Submitted(at time.Time) {
 func (j *Job) Clone() *Job {
 	c := *j
 	c.PeakMiB = maps.Clone(j.PeakMiB)
+	c.Parking.CardMiB = maps.Clone(j.Parking.CardMiB)
 	c.Grant.GPUs = slices.Clone(j.Grant.GPUs)
 	c.Grant.UUIDs = slices.Clone(j.Grant.UUIDs)
 	if j.ExitCode != nil {

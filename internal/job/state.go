@@ -67,6 +67,7 @@ const (
 	Infeasible   Outcome = "infeasible"
 	Launch       Outcome = "launch" // it never started
 	Lost         Outcome = "lost"   // its supervisor died
+	Resume       Outcome = "resume" // it was parked, and could not be resumed
 	WasCancelled Outcome = "cancelled"
 	Depends      Outcome = "dependency" // a dependency failed
 )
@@ -106,6 +107,8 @@ func (o Outcome) Words() string {
 		return "could not be started"
 	case Lost:
 		return "was lost"
+	case Resume:
+		return "could not be resumed"
 	case WasCancelled, Depends:
 		return "was cancelled"
 	}

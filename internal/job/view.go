@@ -31,10 +31,14 @@ type View struct {
 	AvgUtil     *float64         `json:"avg_util"`
 	ChargedGPUs *float64         `json:"charged_gpus"` // null: it has not started
 	Log         *string          `json:"log"`
-	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its GPUs, or that is not known
-	Preemptions int              `json:"preemptions"` // how often it was preempted
-	Held        bool             `json:"held"`        // it waits for berth release
-	Group       *string          `json:"group"`       // null: none
+	IdleSince   *time.Time       `json:"idle_since"`   // null: it uses its GPUs, or that is not known
+	Preemptions int              `json:"preemptions"`  // how often it was preempted
+	Held        bool             `json:"held"`         // it waits for berth release
+	Group       *string          `json:"group"`        // null: none
+	Parkings    int              `json:"parkings"`     // how often its attempt was parked
+	ParkedS     float64          `json:"parked_s"`     // how long, up to parked_since
+	ParkedSince *time.Time       `json:"parked_since"` // null: it is not parked
+	HostMiB     *int64           `json:"host_mib"`     // what it holds of the host's memory while it is parked
 }
 
 // View converts the job to its public form.
@@ -46,6 +50,10 @@ func (j *Job) View() View {
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
 		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group),
+	}
+	v.Parkings, v.ParkedS = j.Parking.Times, j.WasParked().Seconds()
+	if j.State == Parked {
+		v.ParkedSince, v.HostMiB = timeOrNull(j.Parking.Since), orNull(j.Parking.HostMiB())
 	}
 	if len(j.Spec.IDs) > 0 {
 		v.AskedIDs = j.Spec.IDs

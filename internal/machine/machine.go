@@ -73,6 +73,8 @@ type Machine struct {
 	Runner   *run.Runner
 	Launcher *engine.Launcher
 
+	CannotPark string // why jobs cannot be parked here; empty: they can
+
 	setup  Setup
 	heard  []gpu.Xid // errors reported while the cards were found
 	ledger *gpu.Ledger
@@ -182,6 +184,7 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 	l.SelfDir, l.SimDir = site.SelfDir(), m.SimDir
 	l.Filter = m.SimDir == "" && m.Runner.Filters() == nil
 	l.UseMPS(m.setup.MPSDir)
+	l.Driver, m.CannotPark = gpu.Driver(m.SimDir, m.setup.Getenv)
 	m.Launcher = &l
 	return nil
 }
@@ -200,6 +203,7 @@ func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	cpus, memMiB := site.Host()
 	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
 	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
+	cfg.Parking = m.parking()
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 

@@ -96,6 +96,8 @@ func (nothing) Release(string)                              {}
 func (nothing) Go(string, keep.Order) error                 { return errStill }
 func (nothing) Stop(string, job.Stop, time.Duration) error  { return errStill }
 func (nothing) Warn(string, string) error                   { return errStill }
+func (nothing) Park(string, time.Duration, int64) error     { return errStill }
+func (nothing) Resume(string, []keep.Room) error            { return errStill }
 func (nothing) Ack(string)                                  {}
 func (nothing) Lose(string, string, int)                    {}
 func (nothing) Identity(string) (run.Identity, bool)        { return run.Identity{}, false }

@@ -34,9 +34,33 @@ type rest struct {
 	Environ      string        `json:"environ,omitempty"`
 	Umask        int           `json:"umask,omitempty"`
 	Held         bool          `json:"held,omitempty"`
+	Parking      parking       `json:"parking,omitzero"`
 	// Bytes means that some text of this job is not UTF-8, so every text has one
 	// character per byte. See bytes.go.
 	Bytes bool `json:"bytes,omitempty"`
+}
+
+// parking is a job.Parking.
+type parking struct {
+	Phase   job.ParkPhase `json:"phase,omitempty"`
+	By      string        `json:"by,omitempty"`
+	CardMiB map[int]int64 `json:"card_mib,omitempty"`
+	Since   int64         `json:"since,omitempty"`
+	Resumed int64         `json:"resumed,omitempty"`
+	Served  time.Duration `json:"served,omitempty"`
+	Times   int           `json:"times,omitempty"`
+	Refused string        `json:"refused,omitempty"`
+}
+
+func parkingOf(p *job.Parking) parking {
+	return parking{p.Phase, p.By, p.CardMiB, nanos(p.Since), nanos(p.Resumed), p.Served, p.Times, p.Refused}
+}
+
+func (p *parking) value() job.Parking {
+	return job.Parking{
+		Phase: p.Phase, By: p.By, CardMiB: p.CardMiB, Since: moment(p.Since), Resumed: moment(p.Resumed),
+		Served: p.Served, Times: p.Times, Refused: p.Refused,
+	}
 }
 
 // snapshot is a whole job inside an event.
@@ -62,7 +86,7 @@ func restOf(j *job.Job, wide bool) rest {
 		Detail: j.Detail, NotBefore: nanos(j.NotBefore), RetriesUsed: j.RetriesUsed, Requeues: j.Requeues,
 		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, OverGPUs: j.OverGPUs, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
-		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held,
+		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held, Parking: parkingOf(&j.Parking),
 		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
 	}
 }
@@ -72,7 +96,7 @@ func (r *rest) into(j *job.Job) {
 	j.Grant, j.Keep, j.Stop, j.ExitCode, j.Signal = r.Grant, r.Keep, r.Stop, r.ExitCode, r.Signal
 	j.PeakMiB, j.AvgUtil, j.OverGPUs, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.OverGPUs, r.Log, r.LogDropped
 	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
-	j.UID, j.Environ, j.Umask, j.Held = r.UID, r.Environ, r.Umask, r.Held
+	j.UID, j.Environ, j.Umask, j.Held, j.Parking = r.UID, r.Environ, r.Umask, r.Held, r.Parking.value()
 }
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }

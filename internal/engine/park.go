@@ -1,0 +1,351 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/text"
+)
+
+// Parking is how this berth parks jobs.
+type Parking struct {
+	// Cannot is why no job can be parked here; empty: jobs can be.
+	Cannot string
+	// Patience is how long a running kernel is waited for.
+	Patience time.Duration
+	// RoomMiB is how much host memory parked jobs may take in all, now. Nil: it is
+	// not known and not checked.
+	RoomMiB func() int64
+}
+
+// How fast a job's memory moves, in MiB per second, and the time around that:
+// what was measured on an H200 with a driver of version 580.
+const (
+	outMiBs   = 1700
+	backMiBs  = 4700
+	parkExtra = time.Second
+)
+
+func parkCost(mib, perSecond int64) time.Duration {
+	return parkExtra + time.Duration(mib)*time.Second/time.Duration(perSecond)
+}
+
+// parkOrder parks a job, or resumes it if it has rooms.
+type parkOrder struct {
+	token   string
+	back    bool
+	hostMiB int64
+	rooms   []keep.Room
+}
+
+// resumeDelay is how long a job waits whose card had no room after all.
+const resumeDelay = 10 * time.Second
+
+// cannotPark says why a running job cannot be parked; empty: it can. A person may
+// ask again for one that was refused.
+func (s *attempts) cannotPark(a *attempt, again bool) string {
+	j := a.job
+	switch {
+	case s.cfg.Parking.Cannot != "":
+		return s.cfg.Parking.Cannot
+	case len(j.Grant.GPUs) == 0:
+		return "it has no GPU"
+	case j.Spec.Adopt != nil:
+		return "it was adopted"
+	case j.Spec.Cap == "mps":
+		return "it runs under MPS"
+	case j.Stop != job.NoStop:
+		return "it is being stopped"
+	case j.Parking.Phase == job.ParkBack:
+		return "it is just coming back"
+	case j.Parking.Refused != "" && !again:
+		return j.Parking.Refused
+	}
+	return ""
+}
+
+// parkMiB is what a job uses on each of its cards, and has to go to the host.
+func (s *attempts) parkMiB(a *attempt) map[int]int64 {
+	used, peak := s.cards.meter.Now(a.job.ID), s.cards.meter.Peak(a.job.ID)
+	list := make(map[int]int64, len(a.job.Grant.GPUs))
+	for _, card := range a.job.Grant.GPUs {
+		mib, known := used[card]
+		if !known {
+			mib = max(peak[card], a.job.Grant.BudgetMiB)
+		}
+		list[card] = mib
+	}
+	return list
+}
+
+// parkRoom is how much host memory is left for parked jobs: without those that
+// are leaving their cards now.
+func (s *attempts) parkRoom() (mib int64, known bool) {
+	if s.cfg.Parking.RoomMiB == nil {
+		return 0, false
+	}
+	mib = s.cfg.Parking.RoomMiB()
+	for _, a := range s.active {
+		if a.job.Parking.Phase == job.ParkOut {
+			mib -= a.job.Parking.HostMiB()
+		}
+	}
+	return mib, true
+}
+
+// Park has a job parked for a user, until it is unparked or that time comes. It
+// returns why it is not.
+func (t *Turn) Park(id, by string, until time.Time) (why string) {
+	a := t.attempts.active[id]
+	switch {
+	case a == nil && t.attempts.parked[id] != nil:
+		a = t.attempts.parked[id]
+		a.job.Held, a.job.NotBefore = until.IsZero(), until
+		t.changes.fact(a.job)
+		t.enqueue(a.job)
+		return ""
+	case a == nil:
+		return "it is not running"
+	case a.job.Parking.Phase == job.ParkOut:
+		a.job.Held, a.job.NotBefore = until.IsZero(), until
+		t.changes.fact(a.job)
+		return ""
+	}
+	if why = t.attempts.cannotPark(a, true); why != "" {
+		return why
+	}
+	needs := t.attempts.parkMiB(a)
+	leaves := job.Parking{CardMiB: needs}
+	if room, known := t.attempts.parkRoom(); known && leaves.HostMiB() > room {
+		return fmt.Sprintf("it uses %s on its GPUs, and the host has room for %s", gib(leaves.HostMiB()), gib(max(0, room)))
+	}
+	a.job.Held, a.job.NotBefore = until.IsZero(), until
+	t.attempts.leave(a.job, by, needs)
+	t.changes.fact(a.job)
+	t.tell(job.EventNotice, a.job, fmt.Sprintf("job %s is being parked by %s", id, by))
+	t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(a.job))
+	return ""
+}
+
+// leave records that a job is to leave its cards.
+func (s *attempts) leave(j *job.Job, by string, cardMiB map[int]int64) {
+	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB = job.ParkOut, by, cardMiB
+}
+
+func (s *attempts) parkOrderFor(j *job.Job) parkOrder {
+	o := parkOrder{token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: j.Parking.HostMiB()}
+	if o.back {
+		for i, card := range j.Grant.GPUs {
+			o.rooms = append(o.rooms, keep.Room{UUID: j.Grant.UUIDs[i], MiB: max(1, j.Parking.CardMiB[card])})
+		}
+	}
+	return o
+}
+
+// Unpark lets a parked job come back as soon as its cards have room. One that is
+// being parked comes back after that.
+func (t *Turn) Unpark(id, by string) bool {
+	j := t.line.jobs[id]
+	if j == nil || j.State != job.Parked && j.Parking.Phase != job.ParkOut || !j.Held && j.NotBefore.IsZero() {
+		return false
+	}
+	j.Held, j.NotBefore = false, time.Time{}
+	t.changes.fact(j)
+	t.tell(job.EventReleased, j, "unparked by "+by)
+	if j.State == job.Parked {
+		t.enqueue(j)
+	}
+	return true
+}
+
+// parking takes in what a supervisor says of its job. What is on disk is what was
+// wanted; the supervisor knows what is.
+func (t *Turn) parking(a *attempt, n keep.ParkNews) {
+	j := a.job
+	outcome := n.Took > 0 || n.Why != ""
+	switch {
+	case n.Busy: // its outcome follows
+	case j.State == job.Parked && n.Parked:
+	case j.State == job.Parked:
+		t.unparkedBehindOurBack(a)
+	case n.Parked && j.Parking.Phase != job.ParkBack:
+		t.parkedNow(a, n)
+	case n.Parked && outcome: // it could not come back
+		t.parkedAgain(a, n)
+	case n.Parked:
+		t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j)) // the order was lost with the last berth
+	case j.Parking.Phase == job.ParkOut && outcome:
+		t.parkRefused(a, n.Why)
+	case j.Parking.Phase == job.ParkOut:
+		t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j))
+	case j.Parking.Phase == job.ParkBack:
+		t.resumed(a, n)
+	}
+}
+
+// parkedNow frees the cards of a job that has left them.
+func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
+	j := a.job
+	if j.Parking.CardMiB == nil { // nobody asked for it: the store is older, or another
+		j.Parking.CardMiB, j.Held = t.attempts.parkMiB(a), true
+	}
+	t.attempts.measured(a)
+	if t.cfg.Rules.Fair {
+		t.line.usage.charge(t.Now, j, t.Now, t.cfg.HalfLife)
+	}
+	j.Parking.Served = j.Worked(t.Now)
+	j.MustTo(job.Parked)
+	j.Parking.Phase, j.Parking.Since = job.ParkNone, t.Now
+	j.Parking.Times++
+	j.WaitsSince = t.Now
+	t.attempts.vacate(t.Now, a)
+	t.changes.fact(j)
+	t.tell(job.EventParked, j, fmt.Sprintf("%s moved to the host's memory in %s", gib(j.Parking.HostMiB()), text.Span(n.Took)))
+	t.enqueue(j)
+}
+
+// vacate takes a parked job off its cards. Its supervisor keeps it.
+func (s *attempts) vacate(now time.Time, a *attempt) {
+	delete(s.active, a.job.ID)
+	delete(s.grown, a.job.ID)
+	s.parked[a.job.ID] = a
+	s.cards.meter.Ended(a.job.ID, a.job.Grant.GPUs, now)
+	s.cards.meter.Forget(a.job.ID)
+	for _, card := range a.job.Grant.GPUs {
+		s.cards.freed[card] = now
+	}
+	s.cards.moved, s.cards.behind = true, true
+	s.openCards(now, a.job.Grant.UUIDs)
+	s.setOwners()
+}
+
+// occupy puts a job that comes back on its cards.
+func (s *attempts) occupy(a *attempt, j *job.Job) {
+	a.job = j
+	delete(s.parked, j.ID)
+	s.active[j.ID] = a
+	s.cards.meter.Seed(j.ID, j.PeakMiB)
+}
+
+// parkRefused lets a job go on that could not be parked.
+func (t *Turn) parkRefused(a *attempt, why string) {
+	j := a.job
+	by := j.Parking.By
+	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB = job.ParkNone, "", nil
+	j.Parking.Refused = "it could not be parked: " + why
+	j.PreemptedFor, j.Held, j.NotBefore = "", false, time.Time{}
+	t.cards.moved = true
+	t.changes.fact(j)
+	what := "; it goes on running, and is not parked by itself any more"
+	if by != "" {
+		what = "; it goes on running"
+	}
+	t.tell(job.EventWarning, j, j.Parking.Refused+what)
+}
+
+// parkedAgain is for a job whose card had no room when it was to come back: it
+// stays parked and waits.
+func (t *Turn) parkedAgain(a *attempt, n keep.ParkNews) {
+	j := a.job
+	j.MustTo(job.Parked)
+	j.Parking.Phase, j.Parking.Since = job.ParkNone, t.Now
+	j.Parking.Resumed = time.Time{}
+	j.NotBefore, j.Detail = t.Now.Add(resumeDelay), "it could not be resumed yet: "+n.Why
+	t.attempts.vacate(t.Now, a)
+	t.changes.fact(j)
+	t.tell(job.EventNotice, j, j.Detail)
+	t.enqueue(j)
+}
+
+// resumed is for a job that is back.
+func (t *Turn) resumed(a *attempt, n keep.ParkNews) {
+	j := a.job
+	j.Parking.Phase, j.Parking.By, j.Detail = job.ParkNone, "", ""
+	t.changes.fact(j)
+	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s, in %s", cardsOf(j), text.Span(max(0, t.Now.Sub(j.Parking.Since))), text.Span(n.Took)))
+	t.cards.moved = true
+}
+
+// unparkedBehindOurBack is for a job that runs although the store says that it is
+// parked: the end of its parking was lost with a berth.
+func (t *Turn) unparkedBehindOurBack(a *attempt) {
+	j := a.job
+	t.line.unqueue(j.ID)
+	j.MustTo(job.Running)
+	j.Parking.Resumed = t.Now
+	t.attempts.occupy(a, j)
+	t.attempts.setOwners()
+	t.changes.fact(j)
+}
+
+// comeBack is a parked job that gets its cards again.
+func (t *Turn) comeBack(j *job.Job, grant job.Grant) *job.Job {
+	j = j.Clone()
+	j.MustTo(job.Running)
+	grant.CardMiB = t.cards.smallest(grant.GPUs)
+	j.Grant = grant
+	j.Parking.Phase, j.Parking.Resumed = job.ParkBack, t.Now
+	j.Detail, j.PreemptedFor = "", ""
+	return j
+}
+
+// parkedRequest is what a parked job needs to come back: the cards that it left,
+// as it had them, with at least as much memory as it used there.
+func parkedRequest(j *job.Job, rules sched.Rules) sched.Request {
+	spec := j.Spec
+	spec.IDs, spec.Share, spec.Exclusive = j.Grant.GPUs, j.Grant.Share, j.Grant.Exclusive
+	var vramMiB int64
+	if !j.Grant.Alone && j.Grant.Share == 0 {
+		_, most := highest(j.Parking.CardMiB)
+		vramMiB = max(j.Grant.BudgetMiB, most)
+	}
+	return sched.NewRequest(spec, vramMiB, rules)
+}
+
+func cardsOf(j *job.Job) string {
+	list := make([]string, len(j.Grant.GPUs))
+	for i, card := range slices.Sorted(slices.Values(j.Grant.GPUs)) {
+		list[i] = fmt.Sprintf("gpu%d", card)
+	}
+	return strings.Join(list, ", ")
+}
+
+func gib(mib int64) string { return text.GiB(mib) + " GiB" }
+
+// restoreParked takes a parked job over from an earlier berth.
+func (t *Turn) restoreParked(f fate) {
+	j := f.Job
+	a := &attempt{job: j, token: j.Keep, startedAt: t.Now, run: t.line.span(j), kind: kindOf(j)}
+	t.attempts.parked[j.ID], t.attempts.byToken[j.Keep] = a, j.ID
+	switch f.Kind {
+	case fateRunning:
+		t.attempts.takeOver(t.Now, j)
+		if j.Stop == job.NoStop {
+			t.enqueue(j)
+		}
+	case fateEnded:
+		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
+	case fateNeverRan, fateVanished:
+		t.lost(a, f.Found.Record)
+	case fateForgotten:
+		t.attempts.runner.Lose(j.Keep, j.ID, j.Attempt.Number)
+	case fateLosing, fateQueued:
+	}
+}
+
+// Parked lists the parked jobs, oldest first.
+func (s *attempts) Parked() []*job.Job {
+	list := make([]*job.Job, 0, len(s.parked))
+	for _, a := range slices.Collect(maps.Values(s.parked)) {
+		list = append(list, a.job)
+	}
+	slices.SortFunc(list, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
+	return list
+}

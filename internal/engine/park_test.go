@@ -1,0 +1,291 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+)
+
+// says gives the engine what a supervisor says of its job's parking.
+func (r *rig) says(id string, n keep.ParkNews) {
+	r.t.Helper()
+	j, ok := r.at().Job(id)
+	if !ok {
+		r.t.Fatalf("job %s is over already", id)
+	}
+	r.at().absorb(run.Event{Kind: run.Parking, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Park: n})
+	r.pass(10 * time.Millisecond)
+}
+
+var (
+	wasParked   = keep.ParkNews{Parked: true, Took: 2 * time.Second}
+	wasResumed  = keep.ParkNews{Took: time.Second}
+	hasNoRoom   = keep.ParkNews{Parked: true, Took: time.Second, Why: "not enough free memory"}
+	wasRefused  = keep.ParkNews{Took: time.Second, Why: "lock: not supported (801)"}
+	foundParked = keep.ParkNews{Parked: true}
+	foundAwake  = keep.ParkNews{}
+)
+
+// parkedRig has job 1 running on a card with 5000 MiB for ten seconds.
+func parkedRig(t *testing.T, change ...func(*Config)) *rig {
+	r := newRig(t, 1, change...)
+	r.submit(job.Spec{Argv: []string{"a"}, GPUs: 1, TimeLimit: time.Hour})
+	r.uses("1", 0, 5000)
+	r.pass(10 * time.Second)
+	r.did = nil
+	return r
+}
+
+// park parks job 1 for a person.
+func (r *rig) park() {
+	r.t.Helper()
+	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+		r.t.Fatalf("not parked: %s", why)
+	}
+	r.step()
+	r.clear(0)
+	r.says("1", wasParked)
+	r.wantRow("1", job.Parked, "")
+}
+
+func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
+	r := parkedRig(t)
+	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+		t.Fatalf("not parked: %s", why)
+	}
+	r.step()
+	r.wantDid("commit 1:running", "park t1 5000")
+	r.clear(0)
+	r.says("1", wasParked)
+	r.wantDid("commit 1:parked", "book ")
+	if row := r.row("1"); row.Parking.HostMiB() != 5000 || row.Parking.Times != 1 || row.Parking.Served < 10*time.Second {
+		t.Errorf("on disk %+v", row.Parking)
+	}
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
+	r.wantRow("2", job.Running, "")
+	r.did = nil
+	if !r.at().Unpark("1", "ann") {
+		t.Fatal("not unparked")
+	}
+	r.pass(time.Hour)
+	r.wantRow("1", job.Parked, "") // its card is taken
+	r.did = nil
+	r.end("2", keep.Record{}, false)
+	r.wantRow("1", job.Running, "")
+	if got := r.did[len(r.did)-1]; got != "resume t1 GPU-0 5000" {
+		t.Errorf("did %q", r.did)
+	}
+	r.says("1", wasResumed)
+	r.pass(20 * time.Second)
+	r.end("1", keep.Record{}, false)
+	r.wantRow("1", job.Finished, job.OK)
+	if row := r.row("1"); row.Attempt.Number != 1 || row.Worked(r.now).Round(time.Second) != 30*time.Second {
+		t.Errorf("it worked %v in attempt %d", row.Worked(r.now), row.Attempt.Number)
+	}
+}
+
+func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
+	r := parkedRig(t)
+	r.at().Park("1", "ann", time.Time{})
+	r.step()
+	r.says("1", wasRefused)
+	row := r.row("1")
+	if row.State != job.Running || row.Parking.Phase != job.ParkNone || !strings.Contains(row.Parking.Refused, "not supported") || row.Held {
+		t.Errorf("on disk %+v", row)
+	}
+	// A person may ask again.
+	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+		t.Errorf("not tried again: %s", why)
+	}
+	for name, change := range map[string]func(*Config){
+		"the driver is too old": func(c *Config) { c.Parking.Cannot = "the driver is too old" },
+		"it uses 4.9 GiB on its GPUs, and the host has room for 2.0 GiB": func(c *Config) {
+			c.Parking.RoomMiB = func() int64 { return 2048 }
+		},
+	} {
+		r := parkedRig(t, change)
+		if why := r.at().Park("1", "ann", time.Time{}); why != name {
+			t.Errorf("refused with %q, want %q", why, name)
+		}
+		r.step()
+		r.wantDid()
+	}
+}
+
+func TestAParkedJobComesBackAtItsTime(t *testing.T) {
+	r := parkedRig(t)
+	r.at().Park("1", "ann", r.now.Add(time.Hour))
+	r.step()
+	r.clear(0)
+	r.says("1", wasParked)
+	r.pass(50 * time.Minute)
+	r.wantRow("1", job.Parked, "")
+	r.pass(11 * time.Minute)
+	r.wantRow("1", job.Running, "")
+}
+
+func TestAParkedJobIsCancelled(t *testing.T) {
+	r := parkedRig(t)
+	r.park()
+	r.did = nil
+	r.at().CancelBy("1", "ann", 0)
+	r.step()
+	r.wantDid("commit 1:parked", "stop t1 cancel 0s")
+	r.hear(run.Ended, "1", keep.Record{Stop: "cancel", Signal: 9}, false)
+	r.pass(time.Second)
+	r.wantRow("1", job.Cancelled, job.WasCancelled)
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
+	r.wantRow("2", job.Running, "")
+}
+
+func TestAJobWhoseCardIsFullStaysParked(t *testing.T) {
+	r := parkedRig(t)
+	r.park()
+	r.at().Unpark("1", "ann")
+	r.pass(time.Second)
+	r.wantRow("1", job.Running, "")
+	r.says("1", hasNoRoom)
+	r.wantRow("1", job.Parked, "")
+	r.pass(resumeDelay / 2)
+	r.wantRow("1", job.Parked, "")
+	r.pass(resumeDelay)
+	r.wantRow("1", job.Running, "")
+	r.says("1", wasResumed)
+	if row := r.row("1"); row.Parking.Phase != job.ParkNone {
+		t.Errorf("on disk %+v", row.Parking)
+	}
+}
+
+func TestAJobThatCouldNotBeResumedDidNotEndWell(t *testing.T) {
+	for requeue, state := range map[bool]job.State{false: job.Failed, true: job.Queued} {
+		r := parkedRig(t)
+		r.e.line.jobs["1"].Spec.Requeue = requeue
+		r.park()
+		r.at().Unpark("1", "ann")
+		r.pass(time.Second)
+		r.devices[0].UsedMiB = 24576 // so that it does not start again at once
+		r.hear(run.Ended, "1", keep.Record{Stop: keep.StopBroken, Signal: 9, Note: "restore failed"}, false)
+		r.pass(10 * time.Millisecond)
+		if row := r.row("1"); row.State != state || !requeue && (row.Outcome != job.Resume || !strings.Contains(row.Detail, "restore failed")) {
+			t.Errorf("requeue %v: %s %q %s", requeue, row.State, row.Outcome, row.Detail)
+		}
+	}
+}
+
+// TestParkingSurvivesACrash kills berth in every phase. The supervisor says what
+// is, and the store what was wanted.
+func TestParkingSurvivesACrash(t *testing.T) {
+	out := func(r *rig) { r.at().Park("1", "ann", time.Time{}); r.step() }
+	back := func(r *rig) { r.park(); r.at().Unpark("1", "ann"); r.pass(time.Second) }
+	for name, test := range map[string]struct {
+		before func(*rig)
+		says   keep.ParkNews
+		state  job.State
+		did    string // last
+	}{
+		"the order to park was lost":   {out, foundAwake, job.Running, "park t1 5000"},
+		"it was parked meanwhile":      {out, foundParked, job.Parked, "book "},
+		"it is parked":                 {(*rig).park, foundParked, job.Parked, ""},
+		"the order to resume was lost": {back, foundParked, job.Running, "resume t1 GPU-0 5000"},
+		"it was resumed meanwhile":     {back, foundAwake, job.Running, "commit 1:running"},
+		"the store is older":           {(*rig).park, foundAwake, job.Running, "commit 1:running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := parkedRig(t)
+			test.before(r)
+			r.again(run.Found{Token: "t1", Job: "1", Attempt: 1, Kind: run.FoundRunning})
+			r.look()
+			r.step()
+			r.did = nil
+			r.says("1", test.says)
+			r.wantRow("1", test.state, "")
+			last := ""
+			if len(r.did) > 0 {
+				last = r.did[len(r.did)-1]
+			}
+			if last != test.did {
+				t.Errorf("did %q, want %q last", r.did, test.did)
+			}
+			if held := len(r.at().attempts.active) == 1; held != (test.state == job.Running) {
+				t.Errorf("holds its card: %v", held)
+			}
+		})
+	}
+}
+
+func TestAParkedJobWhoseSupervisorDiedIsLost(t *testing.T) {
+	r := parkedRig(t)
+	r.park()
+	r.hear(run.Lost, "1", keep.Record{}, false)
+	r.pass(time.Second)
+	r.wantRow("1", job.Failed, job.Lost)
+	r = parkedRig(t)
+	r.park()
+	r.again()
+	r.pass(time.Second)
+	r.wantRow("1", job.Failed, job.Lost)
+}
+
+// parkable is a job that lets itself be parked.
+func parkable(priority int) job.Spec {
+	return job.Spec{Argv: []string{"p"}, GPUs: 1, Priority: priority, Preemptible: "park"}
+}
+
+func TestAJobWithAHigherPriorityHasAnotherParked(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(parkable(0))
+	r.uses("1", 0, 5000)
+	r.pass(time.Hour)
+	r.did = nil
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1, Priority: 5})
+	if got := r.did[len(r.did)-1]; got != "park t1 5000" {
+		t.Fatalf("did %q", r.did)
+	}
+	r.clear(0)
+	r.says("1", wasParked)
+	r.wantRow("1", job.Parked, "")
+	r.wantRow("2", job.Running, "")
+	r.pass(time.Minute)
+	r.end("2", keep.Record{}, false)
+	r.wantRow("1", job.Running, "") // it comes back by itself
+	r.says("1", wasResumed)
+	if row := r.row("1"); row.Attempt.Number != 1 || row.Parking.Times != 1 || row.PreemptedFor != "" {
+		t.Errorf("on disk %+v", row)
+	}
+}
+
+func TestAJobThatRefusedToBeParkedIsNotAskedAgain(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(parkable(0))
+	r.uses("1", 0, 5000)
+	r.pass(time.Hour)
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1, Priority: 5})
+	r.says("1", wasRefused)
+	r.did = nil
+	r.pass(time.Hour)
+	r.wantRow("1", job.Running, "")
+	r.wantRow("2", job.Queued, "")
+	for _, did := range r.did {
+		if strings.HasPrefix(did, "park") {
+			t.Errorf("did %q", r.did)
+		}
+	}
+}
+
+func TestAJobIsNotParkedWithoutRoomOnTheHost(t *testing.T) {
+	for room, want := range map[int64]string{4000: "", 6000: "park t1 5000"} {
+		r := newRig(t, 1, func(c *Config) { c.Parking.RoomMiB = func() int64 { return room } })
+		r.submit(parkable(0))
+		r.uses("1", 0, 5000)
+		r.pass(time.Hour)
+		r.did = nil
+		r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1, Priority: 5})
+		if last := r.did[len(r.did)-1]; strings.HasPrefix(last, "park") != (want != "") || want != "" && last != want {
+			t.Errorf("with room for %d MiB it did %q", room, r.did)
+		}
+	}
+}

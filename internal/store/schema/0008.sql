@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's JSON says how often and for how long it
+-- was parked (parking), and its state can be parked.
