@@ -59,8 +59,8 @@ func (x *exchange) postAct() error {
 	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
 		return err
 	}
-	if !contains([]string{ActCancel, ActHold, ActRelease, ActRequeue}, r.Action) {
-		return problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release or requeue, found %s", quoted(r.Action))
+	if !contains(Actions(), r.Action) {
+		return problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release, requeue, park or unpark, found %s", quoted(r.Action))
 	}
 	if err := r.Select.check(); err != nil {
 		return err

@@ -268,7 +268,7 @@ func TestErrorsComeAsProblems(t *testing.T) {
 	_, err = s.client.Act(background(t), ActRequest{Action: ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = s.client.Act(background(t), ActRequest{Action: "kill", Select: Select{All: true}})
-	wantProblem(t, err, problem.Invalid, `action: expected cancel, hold, release or requeue, found "kill"`)
+	wantProblem(t, err, problem.Invalid, `action: expected cancel, hold, release, requeue, park or unpark, found "kill"`)
 }
 
 func TestABackupThatBreaksOffIsAnError(t *testing.T) {

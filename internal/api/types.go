@@ -172,14 +172,23 @@ const (
 	ActHold    = "hold"
 	ActRelease = "release"
 	ActRequeue = "requeue"
+	ActPark    = "park"
+	ActUnpark  = "unpark"
 )
+
+// Actions are all of them.
+func Actions() []string {
+	return []string{ActCancel, ActHold, ActRelease, ActRequeue, ActPark, ActUnpark}
+}
 
 // ActRequest carries out an action on the selected jobs.
 type ActRequest struct {
-	Action string `json:"action" enum:"cancel,hold,release,requeue"`
+	Action string `json:"action" enum:"cancel,hold,release,requeue,park,unpark"`
 	Select Select `json:"select"`
 	// GraceS is the time between TERM and KILL; nil: the job's own.
 	GraceS *float64 `json:"grace_s,omitempty"`
+	// Until is for park; nil: until the job is unparked.
+	Until *time.Time `json:"until,omitempty" doc:"for park: when the job may come back by itself; left out: when it is unparked"`
 	// Changes are for requeue, of jobs that have ended.
 	Changes *EditRequest `json:"changes,omitempty" doc:"for requeue: what jobs that have ended get instead"`
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -15,10 +16,11 @@ import (
 // action is a verb that does one thing to the selected jobs.
 type action struct {
 	selectors
-	jobFlags        // of requeue: what the jobs get instead
-	name     string // of the verb, and on the wire
-	grace    string
-	json     bool
+	jobFlags                  // of requeue: what the jobs get instead
+	name               string // of the verb, and on the wire
+	grace              string
+	parkFor, parkUntil string
+	json               bool
 }
 
 const actionHelp = `
@@ -58,6 +60,28 @@ func newRelease() *cobra.Command {
 	return (&action{name: api.ActRelease}).command("Let held jobs start", `Let held jobs start when it is their turn.
 `+actionHelp, `  berth release 17
   berth release --state held`)
+}
+
+func newPark() *cobra.Command {
+	a := &action{name: api.ActPark}
+	cmd := a.command("Take running jobs off their GPUs without losing work", `Park running jobs: their GPU memory moves to the host's memory, their processes
+are frozen, and their GPUs are free for others. berth unpark brings them back,
+on the same GPUs, where they were. The driver has to support it (570 or newer),
+and the host needs as much free memory as the jobs use on their GPUs. A job that
+cannot be parked goes on running, and its reason is shown by berth show.
+`+actionHelp, `  berth park 17
+  berth park 17 --for 2h
+  berth park 'sweep-*' --until 18:00`)
+	cmd.Flags().StringVar(&a.parkFor, "for", "", "let them come back by themselves after this time")
+	cmd.Flags().StringVar(&a.parkUntil, "until", "", "let them come back by themselves at this time (18:00, 2026-03-01T16:00)")
+	return cmd
+}
+
+func newUnpark() *cobra.Command {
+	return (&action{name: api.ActUnpark}).command("Bring parked jobs back to their GPUs", `Bring parked jobs back as soon as the GPUs that they left have room. They go on
+where they were.
+`+actionHelp, `  berth unpark 17
+  berth unpark --state parked`)
 }
 
 func newRequeue() *cobra.Command {
@@ -110,6 +134,10 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 		seconds := grace.Seconds()
 		r.GraceS = &seconds
 	}
+	var err error
+	if r.Until, err = a.until(time.Now()); err != nil {
+		return err
+	}
 	var change api.EditRequest
 	if err := a.changes(&change); err != nil {
 		return err
@@ -120,7 +148,6 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 	if !change.None() {
 		r.Changes = &change
 	}
-	var err error
 	if r.Select, err = a.own(args); err != nil {
 		return err
 	}
@@ -135,6 +162,28 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 		return actedStatus(reply.Jobs)
 	}
 	return a.report(s, reply.Jobs)
+}
+
+// until is when parked jobs come back by themselves; nil: not.
+func (a *action) until(now time.Time) (*time.Time, error) {
+	switch {
+	case a.parkFor != "" && a.parkUntil != "":
+		return nil, problem.Newf(problem.Invalid, "", "expected --for or --until, found both")
+	case a.parkFor != "":
+		span, err := text.ParseDuration(a.parkFor)
+		if err != nil {
+			return nil, problem.Newf(problem.Invalid, "for example: --for 2h", "--for: %v", err)
+		}
+		at := now.Add(span)
+		return &at, nil
+	case a.parkUntil != "":
+		at, err := jobfile.ParseBegin(a.parkUntil, now)
+		if err != nil {
+			return nil, problem.Newf(problem.Invalid, "for example: --until 18:00", "--until: %v", err)
+		}
+		return &at, nil
+	}
+	return nil, nil
 }
 
 // parseGrace parses a duration, or 0.

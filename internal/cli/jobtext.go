@@ -71,9 +71,9 @@ func peakOf(v *job.View) (highest int64) {
 func spanOf(v job.View, now time.Time) (span time.Duration, known bool) {
 	switch {
 	case v.StartedAt != nil && v.EndedAt != nil:
-		return v.EndedAt.Sub(*v.StartedAt), true
+		return worked(v, *v.EndedAt), true
 	case v.StartedAt != nil && !v.State.Terminal() && v.State != job.Queued:
-		return now.Sub(*v.StartedAt), true
+		return worked(v, now), true
 	case v.State == job.Queued && v.SubmittedAt != nil:
 		return now.Sub(*v.SubmittedAt), true
 	}
@@ -86,6 +86,14 @@ func timeText(v job.View, now time.Time) string {
 		return "-"
 	}
 	return text.Span(span)
+}
+
+// worked is how long a job has run, without the time for which it was parked.
+func worked(v job.View, until time.Time) time.Duration {
+	if v.ParkedSince != nil {
+		until = *v.ParkedSince
+	}
+	return until.Sub(*v.StartedAt) - text.OfSeconds(v.ParkedS)
 }
 
 // reasonText is how a job ended, or why it waits.
@@ -129,7 +137,7 @@ func endText(v job.View) string {
 	}
 	written += " " + string(v.State)
 	if v.StartedAt != nil && v.EndedAt != nil {
-		written += " after " + text.Span(v.EndedAt.Sub(*v.StartedAt))
+		written += " after " + text.Span(worked(v, *v.EndedAt))
 	}
 	if reason := reasonText(v); reason != "" {
 		written += ": " + reason

@@ -123,7 +123,7 @@ Exit status: 0 printed; 2 bad usage.`,
 func daemonVerbs() []*cobra.Command {
 	return []*cobra.Command{
 		newSubmit(), newList(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
-		newCancel(), newHold(), newRelease(), newRequeue(), newEdit(), newHistory(), newStats(),
+		newCancel(), newHold(), newRelease(), newPark(), newUnpark(), newRequeue(), newEdit(), newHistory(), newStats(),
 		newGPUs(), newGPU(), newGroup(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
 		newStart(), newStop(), newRestart(), newStatus(),
 	}

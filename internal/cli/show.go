@@ -248,6 +248,10 @@ func showTimes(f *facts, d api.Detail, now time.Time) {
 	if d.StartedAt != nil && d.State != job.Queued {
 		f.add("ran for", timeText(d.View, now))
 	}
+	at("parked", d.ParkedSince)
+	if d.Parkings > 0 && (d.ParkedSince == nil || d.Parkings > 1) {
+		f.add("was parked", fmt.Sprintf("%s, for %s", text.Count(d.Parkings, "time"), text.Span(text.OfSeconds(d.ParkedS))))
+	}
 }
 
 func showRest(f *facts, d api.Detail) {

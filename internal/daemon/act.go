@@ -19,8 +19,11 @@ const actAtOnce = 1000
 
 // Act cancels, holds, releases or requeues jobs.
 func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
-	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
-		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release or requeue, found %.40q", r.Action)
+	if !slices.Contains(api.Actions(), r.Action) {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release, requeue, park or unpark, found %.40q", r.Action)
+	}
+	if r.Until != nil && (r.Action != api.ActPark || !r.Until.After(time.Now())) {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "until: expected a time in the future, with park")
 	}
 	if r.Changes != nil && r.Action != api.ActRequeue {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
@@ -107,7 +110,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 	what, ok := a.apply(t, j, live)
 	if !ok {
 		// Releasing all jobs means the held ones; the others are not an error.
-		if a.named || a.request.Action == api.ActCancel {
+		if a.named || a.request.Action == api.ActCancel || a.request.Action == api.ActPark && j.State == job.Running {
 			a.refuse(j.ID, j.State, what)
 		}
 		return
@@ -155,8 +158,29 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 		return a.held(live && t.Hold(j.ID, by), j, live, "held", "already held")
 	case api.ActRelease:
 		return a.held(live && t.Release(j.ID, by), j, live, "released", "not held")
+	case api.ActPark:
+		return a.park(t, j, live)
+	case api.ActUnpark:
+		if !live || !t.Unpark(j.ID, by) {
+			return "it is not parked", false
+		}
+		return "comes back as soon as its GPUs have room", true
 	}
 	return a.requeue(t, j, live, grace)
+}
+
+func (a *action) park(t *engine.Turn, j *job.Job, live bool) (string, bool) {
+	if !live {
+		return fmt.Sprintf("it has ended (%s)", j.Outcome), false
+	}
+	var until time.Time
+	if u := a.request.Until; u != nil {
+		until = *u
+	}
+	if why := t.Park(j.ID, a.caller.Name, until); why != "" {
+		return "cannot be parked: " + why, false
+	}
+	return "is being parked", true
 }
 
 func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) (string, bool) {

@@ -124,8 +124,7 @@ func (l *listing) read(ctx context.Context) error {
 	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, queue: l.queue, fold: l.fold, at: time.Now()}
 	// Counted in the same turn, so that the counts match the list.
 	live.then = func(t *engine.Turn, _ []string) {
-		queued, running := t.Live()
-		l.counts[string(job.Queued)], l.counts[string(job.Running)] = queued, running
+		countLive(t, l.counts)
 	}
 	var err error
 	if l.since.IsZero() {

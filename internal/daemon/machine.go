@@ -25,8 +25,8 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s.HTTP, s.Warnings = d.port.state()
 	s.Warnings = append(s.Warnings, missingGPUs(d.begun.GPUs, d.there)...)
 	err := d.do(ctx, func(t *engine.Turn) {
-		queued, running := t.Live()
-		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}
+		s.Counts = map[string]int{}
+		countLive(t, s.Counts)
 		s.Blocked, s.Strays = t.Blocked(), len(t.Strays())
 		s.Source = d.machine.Source.Name()
 	})

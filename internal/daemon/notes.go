@@ -12,7 +12,7 @@ import (
 
 // notesOn lists where a job that is accepted as requested does less than it may
 // seem to.
-func notesOn(s *job.Spec, cfg *Config) []string {
+func notesOn(s *job.Spec, cfg *Config, cannotPark string) []string {
 	var notes []string
 	keepAll := cfg.Preempt == PreemptNever // then preemptible has no effect
 	switch {
@@ -32,8 +32,8 @@ func notesOn(s *job.Spec, cfg *Config) []string {
 	switch {
 	case s.Preemptible != "" && keepAll:
 		notes = append(notes, "preemptible: this daemon preempts no jobs (scheduling.preempt is never)")
-	case s.Preemptible == string(sched.Park):
-		notes = append(notes, "preemptible: berth cannot park jobs on this machine yet, so this one is not preempted (with requeue it would be)")
+	case s.Preemptible == string(sched.Park) && cannotPark != "":
+		notes = append(notes, "preemptible: jobs cannot be parked here ("+cannotPark+"), so this one is not preempted (with requeue it would be)")
 	}
 	return notes
 }

@@ -24,7 +24,7 @@ func TestNotesOn(t *testing.T) {
 		"marks that are none": {job.Spec{Output: "%x-%j-%%x-%é-%"},
 			[]string{"output: %x %é % is not replaced; berth knows %j %c %n %u %a and %%"}},
 		"a job that cannot be parked yet": {job.Spec{Preemptible: "park"},
-			[]string{"preemptible: berth cannot park jobs on this machine yet, so this one is not preempted (with requeue it would be)"}},
+			[]string{"preemptible: jobs cannot be parked here (the driver is too old), so this one is not preempted (with requeue it would be)"}},
 		"a job that gives way where nobody is set aside": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute},
 			[]string{"signal: USR1 is sent before a time limit, and this job has none", "preemptible: this daemon preempts no jobs (scheduling.preempt is never)"}},
 		"a job that cannot be parked where nobody is set aside": {job.Spec{Preemptible: "park"},
@@ -39,7 +39,7 @@ func TestNotesOn(t *testing.T) {
 		if strings.HasSuffix(name, "where nobody is set aside") {
 			cfg.Preempt = PreemptNever
 		}
-		if got := notesOn(&row.spec, &cfg); !slices.Equal(got, row.want) {
+		if got := notesOn(&row.spec, &cfg, "the driver is too old"); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
@@ -48,13 +48,13 @@ func TestNotesOn(t *testing.T) {
 // TestNotesAreOnTheirJobs: each job has its own, tried or submitted.
 func TestNotesAreOnTheirJobs(t *testing.T) {
 	l := newLab(t)
-	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "preemptible", "park")}}
+	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "signal", "USR1@60")}}
 	for _, request.DryRun = range []bool{true, false} {
 		reply, err := l.Submit(l.ctx, request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, word := range []string{"output: %x ", "", "preemptible: "} {
+		for i, word := range []string{"output: %x ", "", "signal: "} {
 			if notes := reply.Jobs[i].Notes; word == "" && len(notes) > 0 || word != "" && (len(notes) != 1 || !strings.HasPrefix(notes[0], word)) {
 				t.Errorf("the notes on job %d are %q", i+1, notes)
 			}

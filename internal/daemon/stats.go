@@ -81,6 +81,10 @@ func (s *statsSum) held(j *job.Job, user *statsLine) {
 	if j.State.Terminal() && j.EndedAt.Before(end) {
 		end = j.EndedAt
 	}
+	if span := end.Sub(j.StartedAt); j.Parking.Times > 0 && span > 0 {
+		// Parked, it held no card. When exactly it did is not recorded.
+		charged *= min(1, j.Worked(end).Seconds()/span.Seconds())
+	}
 	from := later(j.StartedAt, s.since)
 	if !from.Before(end) {
 		return

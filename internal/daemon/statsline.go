@@ -37,7 +37,7 @@ func (l *statsLine) ended(j *job.Job) {
 	}
 	// Nothing becomes negative if the clock was set back.
 	l.ran++
-	l.runTime += max(0, j.EndedAt.Sub(j.StartedAt).Seconds())
+	l.runTime += j.Worked(j.EndedAt).Seconds()
 	if !j.SubmittedAt.IsZero() {
 		l.waits.add(max(0, j.StartedAt.Sub(j.SubmittedAt).Seconds()))
 	}

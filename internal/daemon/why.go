@@ -46,6 +46,8 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		switch j.State {
 		case job.Queued:
 			d.whyQueued(t, &why, j.PreemptedFor)
+		case job.Parked:
+			why.Text = t.Why(j.ID)
 		case job.Running:
 			why.Expected = g.end(t.Now, j)
 			if d.maySee(c, j) {
@@ -74,6 +76,8 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		if hindrance != "" {
 			why.Text += "; " + hindrance
 		}
+	case j.State == job.Parked:
+		why.Text = parkedText(j, why.Text)
 	case j.State.Terminal():
 		detail := ""
 		if v := d.view(c, j, nil); v.Reason != nil {
@@ -84,6 +88,15 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		why.Text = "about to start"
 	}
 	return why, nil
+}
+
+// parkedText says that a job is parked, and what it waits for.
+func parkedText(j *job.Job, waits string) string {
+	text := fmt.Sprintf("parked since %s, with %.1f GiB in the host's memory", j.Parking.Since.Local().Format(time.DateTime), float64(j.Parking.HostMiB())/1024)
+	if waits != "" {
+		text += "; " + waits
+	}
+	return text
 }
 
 // whyQueued fills in the story of a queued job. It runs in the engine's

@@ -14,9 +14,9 @@ const allowedBegin = "a time such as now+90 (seconds), now+2h, 16:00, noon, midn
 // not hide it for good.
 const maxAhead = text.MaxDuration
 
-// parseBegin reads the earliest time a job may start. Times and dates without
+// ParseBegin reads the earliest time a job may start. Times and dates without
 // a zone use that of now; a date alone means its midnight.
-func parseBegin(written string, now time.Time) (time.Time, error) {
+func ParseBegin(written string, now time.Time) (time.Time, error) {
 	at, err := beginForm(written)
 	if err != nil {
 		return time.Time{}, err

@@ -243,7 +243,7 @@ func readBegin(a *asking, value string) error {
 		_, err := beginForm(value)
 		return err
 	}
-	begin, err := parseBegin(value, a.now)
+	begin, err := ParseBegin(value, a.now)
 	if err != nil {
 		return err
 	}

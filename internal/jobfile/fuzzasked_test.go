@@ -152,7 +152,7 @@ func FuzzBegin(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, seconds int64) {
 		now := noon.Add(time.Duration(seconds%1e9) * time.Second)
-		begin, err := parseBegin(text, now)
+		begin, err := ParseBegin(text, now)
 		if err == nil && (begin.Before(now) || begin.Sub(now) > maxAhead) {
 			t.Fatalf("%q at %v is %v", text, now, begin)
 		}

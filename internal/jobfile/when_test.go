@@ -74,7 +74,7 @@ func TestBeginnings(t *testing.T) {
 		{"2026-03-01T16:00:00Z", noon.Add(6 * time.Hour)},
 		{"2026-03-01T16:00:00+01:00", noon.Add(5 * time.Hour)},
 	} {
-		if got, err := parseBegin(row.text, noon); err != nil || !got.Equal(row.want) {
+		if got, err := ParseBegin(row.text, noon); err != nil || !got.Equal(row.want) {
 			t.Errorf("%s: %v %v, want %v", row.text, got, err, row.want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestBeginnings(t *testing.T) {
 		"2036-03-01":           `expected a time at most 3650 days from now, found "2036-03-01"`,
 		"9999-12-31T23:59:59Z": "expected",
 	} {
-		if got, err := parseBegin(text, noon); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := ParseBegin(text, noon); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %v, want %s", text, got, err, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestATimeOfDayIsTheNextOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, zone).Add(time.Duration(rapid.IntRange(0, 366*86400).Draw(t, "s")) * time.Second)
 		text := now.Add(time.Duration(rapid.IntRange(-86400, 86400).Draw(t, "by")) * time.Second).Format("15:04:05")
-		got, err := parseBegin(text, now)
+		got, err := ParseBegin(text, now)
 		if err != nil || got.Before(now) || got.Sub(now) > 26*time.Hour {
 			t.Fatalf("%s at %v: %v %v", text, now, got, err)
 		}
@@ -111,7 +111,7 @@ func TestATimeOfDayIsTheNextOne(t *testing.T) {
 
 func TestABeginningHasNoMonotonicClock(t *testing.T) {
 	now := time.Now()
-	got, err := parseBegin("now+1h", now)
+	got, err := ParseBegin("now+1h", now)
 	if err != nil || got != got.Round(0) {
 		t.Errorf("%v %v", got, err)
 	}

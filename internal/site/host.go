@@ -1,6 +1,7 @@
 package site
 
 import (
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +20,21 @@ func Host() (cpus int, memMiB int64) {
 		memMiB = int64(info.Totalram) * int64(info.Unit) >> 20
 	}
 	return here().within(cpus, memMiB)
+}
+
+// FreeMiB is how much memory the host can give now without swapping.
+func FreeMiB() int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, "MemAvailable:"); found {
+			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return kib >> 10
+		}
+	}
+	return 0
 }
 
 // within lowers the machine's figures to the limits of this process's cgroup

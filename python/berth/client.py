@@ -242,6 +242,14 @@ class Client:
         """Let held jobs start."""
         return self._act("release", ids)
 
+    def park(self, *ids: Words) -> List[Dict[str, Any]]:
+        """Take running jobs off their GPUs without losing their work."""
+        return self._act("park", ids)
+
+    def unpark(self, *ids: Words) -> List[Dict[str, Any]]:
+        """Bring parked jobs back to their GPUs."""
+        return self._act("unpark", ids)
+
     def requeue(self, *ids: Words) -> List[Dict[str, Any]]:
         """Run jobs again from the beginning."""
         return self._act("requeue", ids)

@@ -1,0 +1,16 @@
+package daemon
+
+import (
+	"berth/internal/engine"
+	"berth/internal/job"
+)
+
+// countLive counts the unfinished jobs by state.
+func countLive(t *engine.Turn, counts map[string]int) {
+	queued, held := t.Live()
+	parked := len(t.Parked())
+	counts[string(job.Queued)], counts[string(job.Running)] = queued, held-parked
+	if parked > 0 {
+		counts[string(job.Parked)] = parked
+	}
+}
