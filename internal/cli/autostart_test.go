@@ -225,6 +225,22 @@ func TestADaemonOfAnotherVersionIsMentioned(t *testing.T) {
 	}
 }
 
+func TestAnOlderDaemonIsListed(t *testing.T) {
+	ownMachine(t, "dies", time.Second)
+	places, err := site.PrivatePlaces(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFakeDaemon()
+	f.older = true
+	f.add(api.Detail{})
+	f.jobs[0].Name = "waits"
+	f.serve(t, places.Socket)
+	if said := berth("list"); said.code != 0 || !strings.Contains(said.out, "waits") {
+		t.Errorf("exit status %d: %s%s", said.code, said.out, said.err)
+	}
+}
+
 func TestWhichDaemonIsTalkedTo(t *testing.T) {
 	ownMachine(t, "dies", time.Second)
 	places, err := site.PrivatePlaces(os.Getenv)

@@ -27,6 +27,8 @@ import (
 
 // fakeDaemon is a daemon in memory that runs nothing: a test ends its jobs.
 type fakeDaemon struct {
+	older bool // it does not know the parameters of later versions
+
 	api.Backend  // what no test asks for
 	mu           sync.Mutex
 	changed      chan struct{} // closed and made anew with every change
@@ -278,6 +280,9 @@ func (f *fakeDaemon) Jobs(_ context.Context, _ api.Caller, q api.Query) (api.Job
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queries = append(f.queries, q)
+	if f.older && (q.Queue || q.Order || q.Arrays) {
+		return api.JobPage{}, problem.Newf(problem.Invalid, "", `there is no parameter "arrays"`)
+	}
 	found, err := f.find(q.Select)
 	if err != nil {
 		return api.JobPage{}, err

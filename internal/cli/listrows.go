@@ -42,6 +42,11 @@ func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most i
 		limit = most
 	}
 	views, page, err := fetchJobs(ctx, s, q, limit)
+	if version := s.client.Version(); problem.KindOf(err) == problem.Invalid && version != "" && version != Version {
+		// An older daemon knows neither the order nor arrays: the list is as it has it.
+		q.Queue, q.Order, q.Arrays = false, false, false
+		views, page, err = fetchJobs(ctx, s, q, 0)
+	}
 	if err != nil {
 		return listed{}, err
 	}
