@@ -268,3 +268,78 @@ func TestAJobThatIsStoppedWhileItIsParkedGetsItsTERM(t *testing.T) {
 		t.Errorf("ended %+v", r)
 	}
 }
+
+// TestASupervisorKilledWhileItParksLeavesNothing: a job whose supervisor dies is
+// lost, and nothing of it stays locked, frozen or alive.
+func TestASupervisorKilledWhileItParksLeavesNothing(t *testing.T) {
+	for _, host := range cgroupHosts(t) {
+		for _, step := range []string{"park locked", "park saved", "park done", "resume thawed", "resume restored", "resume done"} {
+			t.Run(host.name+"/"+step, func(t *testing.T) {
+				b := newBench(t, host.option, func(o *Options) { o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=" + step, faultyKeep} })
+				o, dir := b.parkable("1")
+				token := b.start(o)
+				b.next(Started)
+				main, child := b.pidFrom("main"), b.pidFrom("child")
+				b.moves()
+				b.Park(token, time.Second, 0)
+				if strings.HasPrefix(step, "resume") {
+					if n := b.parking(); !n.Parked {
+						t.Fatalf("got %+v", n)
+					}
+					b.Resume(token, []keep.Room{{UUID: "GPU-1", MiB: 10}})
+				}
+				if e := b.next(Lost); e.Record.Job != "1" {
+					t.Errorf("lost %+v", e.Record)
+				}
+				b.gone(main, child)
+				testkit.Eventually(t, "the driver's program to end", func() bool { return len(driversOf(dir)) == 0 })
+			})
+		}
+	}
+}
+
+// driversOf are the driver programs that work on a directory.
+func driversOf(dir string) (pids []int) {
+	table, _ := keep.Processes()
+	for _, p := range table {
+		line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "cmdline"))
+		if strings.Contains(string(line), "__driver\x00"+dir) && !p.Dead() {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
+
+// TestALaterBerthFindsAParkedJob: it stays parked without any berth, and comes
+// back under another.
+func TestALaterBerthFindsAParkedJob(t *testing.T) {
+	for _, host := range cgroupHosts(t) {
+		t.Run(host.name, func(t *testing.T) {
+			b := newBench(t, host.option)
+			o, dir := b.parkable("1")
+			token := b.start(o)
+			b.next(Started)
+			main, child := b.pidFrom("main"), b.pidFrom("child")
+			b.moves()
+			b.Park(token, time.Second, 0)
+			b.parking()
+			b.Close()
+			b.open(host.option)
+			found, err := b.Scan()
+			if err != nil || len(found) != 1 || found[0].Kind != FoundRunning {
+				t.Fatalf("found %+v, %v", found, err)
+			}
+			if n := b.parking(); !n.Parked || n.Busy || n.Took != 0 {
+				t.Errorf("it says %+v", n)
+			}
+			b.Resume(token, nil)
+			if n := b.parking(); n.Parked || n.Why != "" {
+				t.Errorf("resumed: %+v", n)
+			}
+			if got := b.states(dir, main, child); got != "running running" {
+				t.Errorf("states %s", got)
+			}
+			b.moves()
+		})
+	}
+}
