@@ -207,7 +207,10 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 	j.WaitsSince = t.Now
 	t.attempts.vacate(t.Now, a)
 	t.changes.fact(j)
-	t.tell(job.EventParked, j, fmt.Sprintf("%s moved to the host's memory in %s", gib(j.Parking.HostMiB()), text.Span(n.Took)))
+	if j.Detail = ""; j.PreemptedFor != "" {
+		j.Detail = "parked for job " + j.PreemptedFor
+	}
+	t.tell(job.EventParked, j, gib(j.Parking.HostMiB())+" moved to the host's memory"+in(n.Took))
 	t.enqueue(j)
 }
 
@@ -269,7 +272,7 @@ func (t *Turn) resumed(a *attempt, n keep.ParkNews) {
 	j := a.job
 	j.Parking.Phase, j.Parking.By, j.Detail = job.ParkNone, "", ""
 	t.changes.fact(j)
-	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s, in %s", cardsOf(j), text.Span(max(0, t.Now.Sub(j.Parking.Since))), text.Span(n.Took)))
+	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s", cardsOf(j), text.Span(max(0, t.Now.Sub(j.Parking.Since))))+in(n.Took))
 	t.cards.moved = true
 }
 
@@ -315,6 +318,14 @@ func cardsOf(j *job.Job) string {
 		list[i] = fmt.Sprintf("gpu%d", card)
 	}
 	return strings.Join(list, ", ")
+}
+
+// in is how long something took; empty: not known, because berth was not there.
+func in(took time.Duration) string {
+	if took == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" in %.1f s", took.Seconds())
 }
 
 func gib(mib int64) string { return text.GiB(mib) + " GiB" }
