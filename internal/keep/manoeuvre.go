@@ -94,7 +94,7 @@ func (m *manoeuvre) saveAll() error {
 			return err
 		}
 		if len(found[cudaFailed]) > 0 {
-			return fmt.Errorf("process %d can never go on", found[cudaFailed][0])
+			return fmt.Errorf("process %d can never go on", found[cudaFailed][0].PID)
 		}
 		running, locked := found[cudaRunning], found[cudaLocked]
 		if len(running) > 0 {
@@ -177,7 +177,7 @@ func (m *manoeuvre) releaseOnce() error {
 		case err != nil:
 			return err
 		case len(found[cudaFailed]) > 0:
-			return fmt.Errorf("process %d can never go on", found[cudaFailed][0])
+			return fmt.Errorf("process %d can never go on", found[cudaFailed][0].PID)
 		case len(found[cudaParked]) > 0:
 			// Nothing is between letting go of the memory and the restore.
 			if _, err := m.ask(stateBudget, "free"); err != nil {
@@ -198,16 +198,15 @@ func (m *manoeuvre) releaseOnce() error {
 }
 
 // look asks for the state of every process of the job.
-func (m *manoeuvre) look() (map[string][]int, error) {
-	found := map[string][]int{}
+func (m *manoeuvre) look() (map[string][]Process, error) {
+	found := map[string][]Process{}
 	for _, p := range m.processes() {
 		state, err := m.ask(stateBudget, "state", strconv.Itoa(p.PID))
 		if err != nil {
 			return nil, err
 		}
-		// Its pid may have been given to another process in between.
-		if now, err := ReadProcess(p.PID); err == nil && now.Start == p.Start {
-			found[state] = append(found[state], p.PID)
+		if p.exists() {
+			found[state] = append(found[state], p)
 		}
 	}
 	return found, nil
@@ -221,16 +220,22 @@ func (m *manoeuvre) processes() []Process {
 
 // each makes a call for several processes side by side. A process that ended is
 // no failure.
-func (m *manoeuvre) each(pids []int, most time.Duration, verb string, words ...string) error {
+func (m *manoeuvre) each(processes []Process, most time.Duration, verb string, words ...string) error {
 	d, err := m.program()
 	if err != nil {
 		return err
 	}
-	failed := make([]error, len(pids))
+	failed := make([]error, len(processes))
 	var all sync.WaitGroup
-	for i, pid := range pids {
+	for i, p := range processes {
 		all.Go(func() {
-			_, err := d.ask(m.cancel, most, append([]string{verb, strconv.Itoa(pid)}, words...)...)
+			pid := strconv.Itoa(p.PID)
+			_, err := d.ask(m.cancel, most, append([]string{verb, pid}, words...)...)
+			if err == nil && verb == "lock" && !p.exists() {
+				// It ended meanwhile, and its number may be another's by now, which
+				// must not stay locked.
+				_, err = d.ask(nil, unlockBudget, "unlock", pid)
+			}
 			if err != nil && err.Error() != cudaGone {
 				failed[i] = fmt.Errorf("%s: %w", verb, err)
 			}

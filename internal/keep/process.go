@@ -25,6 +25,13 @@ type Process struct {
 // id identifies the process until the next boot.
 func (p Process) id() [2]uint64 { return [2]uint64{uint64(p.PID), p.Start} }
 
+// exists reports whether this very process is still there: its number may have
+// been given to another.
+func (p Process) exists() bool {
+	start, err := StartTicks(p.PID)
+	return err == nil && start == p.Start
+}
+
 // Dead reports whether only the entry is left. A process whose first thread
 // has exited looks dead, too, but has other threads.
 func (p Process) Dead() bool { return (p.State == 'Z' || p.State == 'X') && p.Threads <= 1 }
