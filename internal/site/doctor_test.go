@@ -235,7 +235,9 @@ func TestFindings(t *testing.T) {
 			os.Remove(f.path("/dev/kmsg"))
 		}, Warn, "go unnoticed"},
 		{"a log that the daemon reads", "xid", func(f *fake, _ *exam) { os.Remove(f.path("/dev/kmsg")) }, OK, "the shared daemon"},
-		{"a driver that can park", "checkpoint", func(*fake, *exam) {}, OK, "could be parked"},
+		{"a driver that can park", "checkpoint", func(f *fake, _ *exam) {
+			f.file("/proc/meminfo", "MemTotal: 9999999 kB\nMemAvailable:   33554432 kB\n").file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+		}, OK, "jobs can be parked; the host has 32 GiB of memory available; with transparent huge pages set to always, parking is nearly twice as fast"},
 		{"a driver that cannot park", "checkpoint", func(f *fake, e *exam) {
 			e.helper = helper{}
 			f.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build\n")

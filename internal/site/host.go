@@ -23,8 +23,10 @@ func Host() (cpus int, memMiB int64) {
 }
 
 // FreeMiB is how much memory the host can give now without swapping.
-func FreeMiB() int64 {
-	text, err := os.ReadFile("/proc/meminfo")
+func FreeMiB() int64 { return here().freeMiB() }
+
+func (m machine) freeMiB() int64 {
+	text, err := os.ReadFile(m.path("/proc/meminfo"))
 	if err != nil {
 		return 0
 	}
