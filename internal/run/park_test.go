@@ -79,6 +79,20 @@ func (b *bench) parkable(id string) (o keep.Order, driverDir string) {
 	return o, dir
 }
 
+// working is such a job at work.
+func (b *bench) working(change ...func(*keep.Order)) (token, driverDir string, main, child keep.Process) {
+	b.t.Helper()
+	o, dir := b.parkable("1")
+	for _, f := range change {
+		f(&o)
+	}
+	token = b.start(o)
+	b.next(Started)
+	main, child = b.pidFrom("main"), b.pidFrom("child")
+	b.moves()
+	return token, dir, main, child
+}
+
 func (b *bench) states(dir string, processes ...keep.Process) string {
 	var list []string
 	for _, p := range processes {
@@ -110,11 +124,7 @@ func TestAJobIsParkedAndResumed(t *testing.T) {
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
-			o, dir := b.parkable("1")
-			token := b.start(o)
-			b.next(Started)
-			main, child := b.pidFrom("main"), b.pidFrom("child")
-			b.moves()
+			token, dir, main, child := b.working()
 			for range 2 {
 				if err := b.Park(token, time.Second, 0); err != nil {
 					t.Fatal(err)
@@ -153,11 +163,7 @@ func TestAJobThatCannotBeParkedGoesOn(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			b := newBench(t)
-			o, dir := b.parkable("1")
-			token := b.start(o)
-			b.next(Started)
-			main, child := b.pidFrom("main"), b.pidFrom("child")
-			b.moves()
+			token, dir, main, child := b.working()
 			verb, how, _ := strings.Cut(fault, " ")
 			os.WriteFile(filepath.Join(dir, verb), []byte(how), 0o600)
 			b.Park(token, 10*time.Millisecond, 0)
@@ -176,11 +182,7 @@ func TestAParkedJobEndsAtOnce(t *testing.T) {
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
-			o, _ := b.parkable("1")
-			token := b.start(o)
-			b.next(Started)
-			main, child := b.pidFrom("main"), b.pidFrom("child")
-			b.moves()
+			token, _, main, child := b.working()
 			b.Park(token, time.Second, 0)
 			b.parking()
 			b.Stop(token, job.StopCancel, time.Hour)
@@ -194,11 +196,7 @@ func TestAParkedJobEndsAtOnce(t *testing.T) {
 
 func TestRoomThatIsMissingLeavesAJobParked(t *testing.T) {
 	b := newBench(t)
-	o, dir := b.parkable("1")
-	token := b.start(o)
-	b.next(Started)
-	main, child := b.pidFrom("main"), b.pidFrom("child")
-	b.moves()
+	token, dir, main, child := b.working()
 	b.Park(token, time.Second, 0)
 	b.parking()
 	os.WriteFile(filepath.Join(dir, "hold"), []byte("refuse once"), 0o600)
@@ -222,13 +220,7 @@ func TestRoomThatIsMissingLeavesAJobParked(t *testing.T) {
 
 func TestAParkedJobsLimitStandsStill(t *testing.T) {
 	b := newBench(t)
-	o, _ := b.parkable("1")
-	o.Limit, o.Grace = 3*time.Second, 100*time.Millisecond
-	token := b.start(o)
-	b.next(Started)
-	b.pidFrom("main")
-	b.pidFrom("child")
-	b.moves()
+	token, _, _, _ := b.working(func(o *keep.Order) { o.Limit, o.Grace = 3*time.Second, 100*time.Millisecond })
 	b.Park(token, time.Second, 0)
 	if n := b.parking(); !n.Parked {
 		t.Fatalf("got %+v", n)
@@ -247,13 +239,7 @@ func TestAParkedJobsLimitStandsStill(t *testing.T) {
 
 func TestAJobThatIsStoppedWhileItIsParkedGetsItsTERM(t *testing.T) {
 	b := newBench(t)
-	o, dir := b.parkable("1")
-	o.Argv[2] = "trap 'echo heard > heard; exit 3' TERM; " + o.Argv[2]
-	token := b.start(o)
-	b.next(Started)
-	b.pidFrom("main")
-	b.pidFrom("child")
-	b.moves()
+	token, dir, _, _ := b.working(func(o *keep.Order) { o.Argv[2] = "trap 'exit 3' TERM; " + o.Argv[2] })
 	os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("hang once"), 0o600)
 	b.Park(token, time.Second, 0)
 	testkit.Eventually(t, "the call to hang", func() bool {
@@ -276,11 +262,7 @@ func TestASupervisorKilledWhileItParksLeavesNothing(t *testing.T) {
 		for _, step := range []string{"park locked", "park saved", "park done", "resume thawed", "resume restored", "resume done"} {
 			t.Run(host.name+"/"+step, func(t *testing.T) {
 				b := newBench(t, host.option, func(o *Options) { o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=" + step, faultyKeep} })
-				o, dir := b.parkable("1")
-				token := b.start(o)
-				b.next(Started)
-				main, child := b.pidFrom("main"), b.pidFrom("child")
-				b.moves()
+				token, dir, main, child := b.working()
 				b.Park(token, time.Second, 0)
 				if strings.HasPrefix(step, "resume") {
 					if n := b.parking(); !n.Parked {
@@ -316,11 +298,7 @@ func TestALaterBerthFindsAParkedJob(t *testing.T) {
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
-			o, dir := b.parkable("1")
-			token := b.start(o)
-			b.next(Started)
-			main, child := b.pidFrom("main"), b.pidFrom("child")
-			b.moves()
+			token, dir, main, child := b.working()
 			b.Park(token, time.Second, 0)
 			b.parking()
 			b.Close()
