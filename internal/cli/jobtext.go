@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -13,11 +14,24 @@ import (
 func stateCell(r *row, _ time.Time) text.Cell {
 	switch {
 	case r.tasks != nil && r.tasks.Counts[string(job.Failed)] > 0:
-		return text.Cell{Text: r.tasks.String(), Paint: text.Red}
+		return text.Cell{Text: tasksText(r), Paint: text.Red}
 	case r.tasks != nil:
 		return text.Cell{Text: r.tasks.String(), Paint: statePaint(r.State)}
 	}
 	return jobStateCell(r.View)
+}
+
+// tasksText counts the tasks of an array by state. Of one that is over, the
+// failures are enough.
+func tasksText(r *row) string {
+	failed, all := r.tasks.Counts[string(job.Failed)], 0
+	for _, n := range r.tasks.Counts {
+		all += n
+	}
+	if r.State.Terminal() && failed > 0 && failed < all {
+		return fmt.Sprintf("%d of %d failed", failed, all)
+	}
+	return r.tasks.String()
 }
 
 func jobStateCell(v job.View) text.Cell {

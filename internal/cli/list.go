@@ -34,6 +34,7 @@ type listOptions struct {
 	columns []string
 	format  string
 
+	lately   bool // of those that have ended, only the latest
 	shown    []column
 	template *template.Template
 }
@@ -51,7 +52,8 @@ func newList() *cobra.Command {
 		Long: `Show the running jobs, then the waiting jobs in the order in which they will be
 considered, with the reason each one waits. Held jobs and those that wait for
 another job or a time come after them, and with --all jobs that have ended, the
-latest first.
+latest first. On a terminal, up to 5 that ended within the last hour are shown
+without --all.
 
 An array is one row that counts its tasks by state; --tasks shows each of them.
 GPUS lists the GPUs of a running job, or ×N for a job that needs N of them.
@@ -152,6 +154,9 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 		return err
 	}
 	q := api.Query{Select: sel, Over: o.all || s.ended() || namesEnded(o.states), Reasons: true, Idle: o.idle}
+	if s.screen.terminal && !o.json && o.format == "" && !q.Over && len(args) == 0 && len(o.states) == 0 && !o.idle {
+		q.Over, o.lately = true, true
+	}
 	q.Arrays = !o.tasks && !namesTask(args) && o.format == "" && !o.json
 	switch {
 	case o.json:
@@ -272,6 +277,8 @@ func fit(s screen, line string) string {
 func countLine(counts map[string]int, shown int) string {
 	counted := api.Tasks{Counts: counts}.String()
 	switch {
+	case counted == "" && shown > 0:
+		return "no job is queued or running"
 	case counted == "":
 		return "no jobs"
 	case shown == 0:

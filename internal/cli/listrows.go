@@ -60,8 +60,34 @@ func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most i
 	}
 	l.rows = foldRows(views, page.Arrays)
 	o.sortRows(l.rows, time.Now())
+	if o.lately {
+		l.onlyLately(time.Now())
+	}
 	l.cut(most)
 	return l, nil
+}
+
+// Jobs that have ended are shown for this long without being asked for, and at
+// most so many.
+const (
+	latelyFor  = time.Hour
+	mostLately = 5
+)
+
+// onlyLately drops the jobs that ended long ago, and does not count any that have
+// ended.
+func (l *listed) onlyLately(now time.Time) {
+	ended := 0
+	l.rows = slices.DeleteFunc(l.rows, func(r row) bool {
+		if !r.State.Terminal() {
+			return false
+		}
+		ended++
+		return ended > mostLately || r.EndedAt == nil || now.Sub(*r.EndedAt) > latelyFor
+	})
+	for _, counts := range []map[string]int{l.counts, l.hidden.Counts} {
+		maps.DeleteFunc(counts, func(state string, _ int) bool { return job.State(state).Terminal() })
+	}
 }
 
 // cut keeps the first rows, or with 0 all of them, and counts the others.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,14 +159,15 @@ func unreadable(t *testing.T, fault string) {
 	s.mustBeClean()
 }
 
-// TestTerminalGone closes the terminal under berth: it goes on, and so do the
-// jobs.
+// TestTerminalGone closes the terminal under berth: the queue goes on in the
+// background, and so do the jobs.
 func TestTerminalGone(t *testing.T) {
 	lines := []line{
 		{number: 1, cards: 1, alone: true, kind: "gated", code: 7},
 		{number: 2, cards: 1, alone: true, kind: "plain"},
 	}
 	s := newSite(t, 1, lines)
+	events := s.flags
 	s.flags = []string{"--sim", "1", "--poll", "0.1"}
 	s.env = append(s.env, "TERM=xterm")
 	master, slave := openTerminal(t)
@@ -186,15 +188,16 @@ func TestTerminalGone(t *testing.T) {
 		t.Fatalf("nothing on the terminal: %v", err)
 	}
 	testkit.Eventually(t, "the job runs", func() bool { return s.wrote("ready 1 1") })
-	master.Close() // the kernel sends HUP, and every write fails from now on
-	testkit.Never(t, 300*time.Millisecond, "berth or its job ends with the terminal", func() bool {
-		return len(ended) > 0 || len(s.jobProcesses("")) == 0
-	})
-	s.openGate()
-	testkit.Eventually(t, "berth ends", func() bool { return len(ended) > 0 })
-	if code := <-ended; code != 7 {
-		t.Errorf("berth ended with %d, not 7", code)
+	inBackground := func() bool {
+		return slices.ContainsFunc(s.processes(), func(p process) bool { return slices.Contains(p.words, "--detached") })
 	}
+	master.Close() // the kernel sends HUP, and every write fails from now on
+	testkit.Eventually(t, "berth goes to the background", func() bool { return len(ended) > 0 && inBackground() })
+	testkit.Never(t, 300*time.Millisecond, "the job ends with the terminal", func() bool { return len(s.jobProcesses("")) == 0 })
+	s.openGate()
+	testkit.Eventually(t, "the queue ends", func() bool { return !inBackground() })
+	s.flags = events
+	s.start().mustEnd(7)
 	s.mustHaveRunAll(lines, "")
 	s.mustBeClean()
 }
