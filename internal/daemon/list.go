@@ -132,9 +132,7 @@ func (l *listing) read(ctx context.Context) error {
 		l.total = live.total
 		if l.queue {
 			l.matching = map[string]int{}
-			for state, n := range live.states {
-				l.matching[string(state)] = n
-			}
+			maps.Copy(l.matching, live.states)
 		}
 		l.recount(live.moved)
 	} else {

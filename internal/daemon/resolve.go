@@ -37,10 +37,10 @@ type liveQuery struct {
 
 	chosen []chosen
 	found  []job.Job
-	moved  []move            // what happened before they were copied
-	total  int               // how many match in all
-	states map[job.State]int // with queue: the same by state
-	at     time.Time         // when that was
+	moved  []move         // what happened before they were copied
+	total  int            // how many match in all
+	states map[string]int // with queue: the same by state
+	at     time.Time      // when that was
 }
 
 // chosen is a job when it was chosen.
@@ -117,10 +117,10 @@ func (q *liveQuery) choose(t *engine.Turn) {
 
 // chooseInOrder counts all matches, and takes the first in the order of the queue.
 func (q *liveQuery) chooseInOrder(t *engine.Turn) {
-	q.states = map[job.State]int{}
+	q.states = map[string]int{}
 	count := func(j *job.Job) {
 		if q.ch.matches(t, j) {
-			q.states[j.State]++
+			q.states[string(j.State)]++
 			q.total++
 		}
 	}
@@ -128,8 +128,10 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 	case q.ch.named():
 		eachNamed(t, q.ch, count)
 	case q.ch.everything():
-		queued, running := t.Live()
-		q.states[job.Queued], q.states[job.Running], q.total = queued, running, queued+running
+		countLive(t, q.states)
+		for _, n := range q.states {
+			q.total += n
+		}
 	case q.ch.wantsLive():
 		t.Each(0, func(j *job.Job) bool { count(j); return true })
 	}
