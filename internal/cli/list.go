@@ -261,7 +261,11 @@ func drawList(s screen, list listed, shown []column, chosen bool, now time.Time)
 	if more := list.more(); more != "" {
 		fmt.Fprintln(s.out, fit(s, "… and "+more+" (berth list --limit 0 shows all)"))
 	}
-	_, err := fmt.Fprintln(s.out, fit(s, countLine(list.counts, len(list.rows))))
+	sum := countLine(list.counts, len(list.rows))
+	if sum == emptyQueue && len(list.rows) > 0 {
+		sum = "no job is queued or running" // those shown have ended
+	}
+	_, err := fmt.Fprintln(s.out, fit(s, sum))
 	return err
 }
 
@@ -273,14 +277,14 @@ func fit(s screen, line string) string {
 	return text.Cut(line, s.width)
 }
 
+const emptyQueue = "no jobs"
+
 // countLine counts all selected jobs by state, including those not shown.
 func countLine(counts map[string]int, shown int) string {
 	counted := api.Tasks{Counts: counts}.String()
 	switch {
-	case counted == "" && shown > 0:
-		return "no job is queued or running"
 	case counted == "":
-		return "no jobs"
+		return emptyQueue
 	case shown == 0:
 		return "no jobs to show; in total: " + counted
 	}
