@@ -202,7 +202,7 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 			return full.What, false
 		}
 		again := j.Clone()
-		again.Rank, again.Held = t.NextRank(), false
+		again.Rank, again.Held = t.TakeRank(), false
 		a.bound(&again.Spec)
 		if ch := a.request.Changes; ch != nil {
 			if why := a.change(t, again, ch); why != "" {

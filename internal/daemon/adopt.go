@@ -305,7 +305,6 @@ func (a *adoption) accept(ctx context.Context) error {
 			return
 		}
 		t.Number([]*job.Job{j})
-		j.Rank = j.Seq
 		t.Adopt(j, t.Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { written <- err })
 	})
 	if err = errors.Join(err, refusal); err != nil {

@@ -410,7 +410,6 @@ func (s *submission) number(t *engine.Turn) {
 	t.Number(s.jobs)
 	for _, it := range s.items {
 		for k, j := range s.jobs[it.from:it.to] {
-			j.Rank = j.Seq
 			if it.asked.Array != nil {
 				j.ID = strconv.FormatInt(s.jobs[it.from].Seq, 10) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
 			}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -435,5 +436,32 @@ func TestAStartThatCameToNothingIsNoNewWait(t *testing.T) {
 	r.step()
 	if since := r.row("1").WaitsSince; since.After(r.row("1").SubmittedAt) {
 		t.Errorf("it waits since %v", since)
+	}
+}
+
+// TestJobsAtTheirLimitTakeTurns: a job that is sent to the end of the queue is
+// behind those that were sent there before it, and before those that come later.
+func TestJobsAtTheirLimitTakeTurns(t *testing.T) {
+	r := newRig(t, 1, func(c *Config) { c.Submissions = true })
+	limited := job.Spec{Argv: []string{"a"}, GPUs: 1, TimeLimit: time.Hour, OnTimeout: job.TimeoutRequeue, MaxRequeues: 10}
+	r.submit(limited, limited, limited)
+	turns := ""
+	for range 7 {
+		running := slices.Collect(maps.Keys(r.at().attempts.active))
+		turns += running[0]
+		r.end(running[0], keep.Record{Stop: "timeout"}, false)
+		r.pass(time.Second)
+	}
+	if turns != "1231231" {
+		t.Errorf("they ran in the order %s", turns)
+	}
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
+	r.again()
+	r.e.cfg.Submissions = true
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
+	for _, id := range []string{"1", "2", "3"} {
+		if r.row("4").Rank <= r.row(id).Rank || r.row("5").Rank <= r.row("4").Rank {
+			t.Errorf("job %s is at %d, job 4 at %d, job 5 at %d", id, r.row(id).Rank, r.row("4").Rank, r.row("5").Rank)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 type roster struct {
 	jobs  map[string]*job.Job
 	owned map[string]int // how many each user has
+	last  int64          // the highest Rank that any of them had
 
 	seqs []int64
 	ids  []string // parallel; empty: gone
@@ -28,7 +29,7 @@ func (r *roster) know(j *job.Job) {
 		r.owned[j.User]++
 		r.place(j)
 	}
-	r.jobs[j.ID] = j
+	r.jobs[j.ID], r.last = j, max(r.last, j.Rank)
 }
 
 // forget removes an ended job.

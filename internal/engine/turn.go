@@ -24,20 +24,28 @@ func (t *Turn) tell(kind job.EventKind, j *job.Job, text string) {
 }
 
 // Number assigns ids to new jobs, so that they can refer to one another before
-// they are submitted.
+// they are submitted. Where jobs arrive one by one, it gives them their places
+// too.
 func (t *Turn) Number(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.Seq = t.nextSeq
+		if t.cfg.Submissions {
+			j.Rank = t.TakeRank()
+		}
 		t.nextSeq++
 		j.ID = strconv.FormatInt(j.Seq, 10)
 	}
 }
 
-// NextRank is a place behind everything that is queued now.
-func (t *Turn) NextRank() int64 { return t.nextSeq }
+// TakeRank gives out a place behind every other. It is the next number, unless
+// jobs that were sent to the end of the queue have that already.
+func (t *Turn) TakeRank() int64 {
+	t.line.last = max(t.nextSeq, t.line.last+1)
+	return t.line.last
+}
 
-// Submit queues numbered jobs. The caller sets Spec, Key, Rank and User. They
-// are on disk, and published, after the next round.
+// Submit queues numbered jobs. The caller sets Spec, Key, User and, for the lines
+// of a jobs file, Rank. They are on disk, and published, after the next round.
 func (t *Turn) Submit(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.Submitted(t.Now)
@@ -174,7 +182,7 @@ func (t *Turn) toTheEnd(j *job.Job) {
 		}
 	}
 	if t.cfg.Submissions {
-		j.Rank = t.nextSeq
+		j.Rank = t.TakeRank()
 		return
 	}
 	j.Rank += requeueOffset
