@@ -90,6 +90,7 @@ type Config struct {
 	Order   func(j *job.Job, card CardOf) (keep.Order, error)
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
+	Watch   Watch                    // nil: nobody watches
 
 	// LimitedLast sends a job that reached its time limit behind every priority;
 	// otherwise it stays before lower ones.
@@ -128,7 +129,10 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &core{cfg: &cfg, changes: newChanges(s, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
+	if cfg.Watch == nil {
+		cfg.Watch = unwatched{}
+	}
+	c := &core{cfg: &cfg, changes: newChanges(watchedStore{s, cfg.Watch}, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
 	c.line = newLine(&cfg, c.changes)
 	c.cards = newCards(&cfg, src, l, o, c.changes)
 	c.attempts = newAttempts(&cfg, r, c.cards, c.changes)

@@ -210,6 +210,7 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 	if j.Detail = ""; j.PreemptedFor != "" {
 		j.Detail = "parked for job " + j.PreemptedFor
 	}
+	t.cfg.Watch.Parked(n.Took, j.Parking.HostMiB())
 	t.tell(job.EventParked, j, gib(j.Parking.HostMiB())+" moved to the host's memory"+in(n.Took))
 	t.enqueue(j)
 }
@@ -239,6 +240,7 @@ func (s *attempts) occupy(a *attempt, j *job.Job) {
 
 // parkRefused lets a job go on that could not be parked.
 func (t *Turn) parkRefused(a *attempt, why string) {
+	t.cfg.Watch.NotParked()
 	j := a.job
 	by := j.Parking.By
 	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB = job.ParkNone, "", nil
@@ -256,6 +258,7 @@ func (t *Turn) parkRefused(a *attempt, why string) {
 // parkedAgain is for a job whose card had no room when it was to come back: it
 // stays parked and waits.
 func (t *Turn) parkedAgain(a *attempt, n keep.ParkNews) {
+	t.cfg.Watch.NotResumed()
 	j := a.job
 	j.MustTo(job.Parked)
 	j.Parking.Phase, j.Parking.Since = job.ParkNone, t.Now
@@ -272,7 +275,9 @@ func (t *Turn) resumed(a *attempt, n keep.ParkNews) {
 	j := a.job
 	j.Parking.Phase, j.Parking.By, j.Detail = job.ParkNone, "", ""
 	t.changes.fact(j)
-	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s", cardsOf(j), text.Span(max(0, t.Now.Sub(j.Parking.Since))))+in(n.Took))
+	parked := max(0, t.Now.Sub(j.Parking.Since))
+	t.cfg.Watch.Resumed(n.Took, parked, j.Parking.HostMiB())
+	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s", cardsOf(j), text.Span(parked))+in(n.Took))
 	t.cards.moved = true
 }
 

@@ -34,6 +34,7 @@ const diedDelay = time.Second
 // An error means nothing of this round is on disk: facts stay pending for the
 // next round, decisions are dropped.
 func (t *Turn) step() error {
+	t.cfg.Watch.Round()
 	clear(t.line.outcomes)
 	// 1. What time alone changed.
 	t.openGates()
@@ -155,7 +156,9 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	if !ok {
 		return nil, nil
 	}
+	begun := time.Now()
 	plan := sched.Decide(t.State())
+	t.cfg.Watch.Decided(time.Since(begun))
 	t.again = plan.Again
 	for _, refusal := range plan.Infeasible {
 		t.finish(t.line.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())

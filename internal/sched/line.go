@@ -119,3 +119,15 @@ func (q *Queue) overtaken(now time.Time, bound time.Duration) time.Time {
 func compareWaits(a, b wait) int {
 	return cmp.Or(a.since.Compare(b.since), strings.Compare(a.line.user, b.line.user))
 }
+
+// OldestSince is since when the job that was submitted first waits, of each user's
+// the one that waits longest; zero: none waits. It looks at one job of each user.
+func (q *Queue) OldestSince() (oldest time.Time) {
+	for _, l := range q.users {
+		first, _ := l.ages.at(place{})
+		if since := q.jobs[first.job].since; oldest.IsZero() || since.Before(oldest) {
+			oldest = since
+		}
+	}
+	return oldest
+}
