@@ -26,6 +26,9 @@ func TestEveryHelpFitsATerminalAndHasAnExample(t *testing.T) {
 		if cmd.Example == "" {
 			t.Errorf("%s --help has no example", cmd.CommandPath())
 		}
+		if root := cmd.Root(); cmd.Parent() == root && cmd.GroupID == "" {
+			t.Errorf("%s has no section in berth --help", cmd.CommandPath())
+		}
 		var out bytes.Buffer
 		cmd.SetOut(&out)
 		if err := cmd.Help(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -134,7 +135,7 @@ func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
 		{"run", "Run jobs:", "run submit"},
 		{"see", "See what is going on:", "list show why logs attach wait history stats simulate"},
-		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
+		{"act", "Change jobs:", "cancel hold release park unpark requeue edit group adopt"},
 		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug simjob compat completion version"},
 	}
 	for _, g := range groups {
@@ -193,7 +194,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	if near := text.Nearest(word, known); near != "" {
+	near := text.Nearest(word, known)
+	if field, err := jobfile.Lookup(word); err == nil && cmd.Flags().Lookup(field.FlagName()) != nil {
+		near = field.FlagName() // they wrote its key
+	}
+	if near != "" {
 		usage.Hint = fmt.Sprintf("did you mean --%s? all flags: %s --help", near, cmd.CommandPath())
 	}
 	return usage

@@ -186,6 +186,7 @@ func TestWhatSubmitRefuses(t *testing.T) {
 		{"a file without jobs", "-f " + empty, "jobs"},
 		{"an interactive array", "-i --array 0-3 -- true", "-i: expected one job, found several"},
 		{"an unknown flag", "--gpu 2 -- true", "did you mean --gpus?"},
+		{"a key as a flag", "--dir /tmp -- true", "did you mean --chdir?"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			berth(append([]string{"submit"}, strings.Fields(test.args)...)...).wants(t, 2, "", test.says)

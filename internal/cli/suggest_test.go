@@ -33,6 +33,8 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 		"drain 0":        "berth gpu pause",
 		"gpu list":       "berth gpus",
 		"gpu disable 0":  "berth gpu pause",
+		"suspend 17":     "berth park",
+		"group rm io":    "berth group remove",
 		"token rm 3":     "berth token revoke",
 		"debug dump":     "berth debug snapshot",
 		"canecl 17":      "berth cancel", // a slip of the fingers

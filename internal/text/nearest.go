@@ -10,7 +10,7 @@ func Nearest(word string, known []string) string {
 		return ""
 	}
 	word = strings.ToLower(word)
-	best, bestDistance := "", len(word)/3+2
+	best, bestDistance := "", min(len(word)/2, len(word)/3+1)+1 // never most of a short word
 	for _, candidate := range known {
 		if candidate == "" || len(candidate) > longest {
 			continue

@@ -100,6 +100,7 @@ func TestNearest(t *testing.T) {
 		{"retrys", "retries"},
 		{"ontimeout", "on_timeout"},
 		{"xyzzyplugh", ""},
+		{"nap", ""}, // two of three letters are wrong
 		{"", ""},
 		{strings.Repeat("vram", 100), ""},
 	} {
