@@ -141,6 +141,7 @@ type Detail struct {
 	Snapshot    *job.Snapshot     `json:"snapshot,omitempty" doc:"the copy of the code that it runs"`
 	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes dropped from the middle of its log to keep it within its limit; known once the attempt has ended"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
+	Notes       []string          `json:"notes,omitempty" doc:"only after an edit: remarks for the caller"`
 
 	ExpectedRun  *RunGuess  `json:"expected_run,omitempty" doc:"estimated duration; left out without an estimate"`
 	ExpectedVRAM *VRAMGuess `json:"expected_vram,omitempty" doc:"estimated memory on each of its GPUs; left out without an estimate"`

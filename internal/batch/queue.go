@@ -21,6 +21,7 @@ type entry struct {
 	seen    int  // the generation of the file that last had its line
 
 	code *job.Snapshot // what it runs; nil: none
+	note string        // on its line, as last said
 }
 
 // queue is the last good version of the jobs file.
@@ -31,6 +32,7 @@ type queue struct {
 	total      int // lines in the file
 	begun      int // how many of them have started
 	counts     tally
+	notes      []string // on lines, not said yet
 }
 
 func newQueue() *queue {
@@ -78,6 +80,7 @@ func (q *queue) apply(file jobfile.File, e engineRequests) {
 		j := fresh[next]
 		next++
 		j.Spec, j.Spec.CancelMarked = line.Spec, false
+		q.remark(line)
 		q.byKey[line.Key].keepCode(&line.Spec)
 		if line.Spec.CancelMarked {
 			unwanted = append(unwanted, j.ID)
@@ -132,8 +135,18 @@ func (q *queue) line(line *jobfile.Line, rank int64, e engineRequests) {
 			line.Spec.Snapshot = *old
 		}
 		entry.keepCode(&line.Spec)
+		q.remark(line)
 		e.Edit(entry.id, line.Spec, rank)
 	}
+}
+
+// remark adds the note on a line, unless it was said before.
+func (q *queue) remark(line *jobfile.Line) {
+	e := q.byKey[line.Key]
+	if line.Note != "" && line.Note != e.note {
+		q.notes = append(q.notes, fmt.Sprintf("line %d: %s", line.Number, line.Note))
+	}
+	e.note = line.Note
 }
 
 func (e *entry) keepCode(spec *job.Spec) {

@@ -444,3 +444,24 @@ func TestWhichLinesGetWhichCode(t *testing.T) {
 	q.apply(last, clerk)
 	check("a line says otherwise", map[string]string{"2": "", "3": "last", "4": "later"})
 }
+
+// TestANoteOnALineIsSaidOnce: again only if the line is changed.
+func TestANoteOnALineIsSaidOnce(t *testing.T) {
+	q, c := newQueue(), newClerk()
+	for _, step := range []struct{ file, want string }{
+		{"[gpus=1.5] a\nb\n", "[line 1: gpus: 1.5 means 2 whole GPUs; a fraction below 1 shares one]"},
+		{"[gpus=1.5] a\nb\n", "[]"},
+		{"c\n[gpus=1.5] a\n[gpus=2] b\n", "[]"},
+		{"c\n[gpus=1.5] a\n[gpus=2.5] b\n", "[line 3: gpus: 2.5 means 3 whole GPUs; a fraction below 1 shares one]"},
+		{"[gpus=1.5 gpus=0.5] c\n[gpus=3.0] a\n", "[]"},
+	} {
+		file, err := jobfile.Parse("jobs", []byte(step.file), job.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.apply(file, c); fmt.Sprint(q.notes) != step.want {
+			t.Errorf("%q: %q, want %s", step.file, q.notes, step.want)
+		}
+		q.notes = nil
+	}
+}

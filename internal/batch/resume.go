@@ -263,4 +263,5 @@ func (s *session) greet() {
 	if s.layout.state != s.layout.logDir {
 		s.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", s.opt.LogDir, s.layout.state))
 	}
+	s.sayNotes()
 }

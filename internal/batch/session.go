@@ -160,6 +160,7 @@ func (s *session) watch(ctx context.Context) {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
 				boundMemory(len(file.Lines))
 				s.queue.apply(file, t)
+				s.sayNotes()
 			})
 		}
 		s.engine.Do(ctx, s.refresh)
@@ -349,6 +350,21 @@ func (s *session) say(notice string) {
 		return
 	}
 	s.screen.print(s.narrator.wrap(text.Plain, stamp(now, text.Line(notice)))...)
+}
+
+// sayNotes says what there is to say about the lines of a new version of the file.
+func (s *session) sayNotes() {
+	notes := s.queue.notes
+	if s.queue.notes = nil; s.opt.AsGpusched {
+		return
+	}
+	for i, note := range notes {
+		if i == maxNamed {
+			s.say(fmt.Sprintf("and %s more", text.Count(len(notes)-i, "note")))
+			return
+		}
+		s.say(note)
+	}
 }
 
 // warn prints a warning of berth's own.

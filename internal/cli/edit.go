@@ -76,6 +76,7 @@ func (o *editOptions) send(ctx context.Context, s *session, word string, change 
 	if o.json {
 		return printJSON(s.out, detail)
 	}
+	sayNotes(s, []api.Submitted{{ID: detail.ID, Notes: detail.Notes}})
 	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))))
 	return err
 }
@@ -137,7 +138,9 @@ func changed(r *api.EditRequest) []string {
 		keys = append(keys, "command")
 	}
 	for _, pair := range r.Set.Pairs() {
-		keys = append(keys, pair.Key)
+		if !slices.Contains(keys, pair.Key) {
+			keys = append(keys, pair.Key)
+		}
 	}
 	return keys
 }

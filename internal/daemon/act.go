@@ -227,7 +227,7 @@ func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why st
 	if !mayBe(a.caller, j) && !onlyPlans(ch) {
 		return "it belongs to " + j.User
 	}
-	asked, err := a.d.edited(t, a.caller, j, ch)
+	asked, _, err := a.d.edited(t, a.caller, j, ch)
 	if err != nil {
 		return err.Error()
 	}
@@ -262,6 +262,7 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 		return api.Detail{}, notYours(&j)
 	}
 	var refusal error
+	var notes []string
 	err = d.change(ctx, func(t *engine.Turn) {
 		live, ok := t.Job(j.ID)
 		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
@@ -272,7 +273,7 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", j.ID, state(live, &j))
 			return
 		}
-		refusal = d.edit(t, c, live, &r)
+		notes, refusal = d.edit(t, c, live, &r)
 		j = t.Copy(live)
 	})
 	if err == nil {
@@ -285,7 +286,9 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 	if err != nil {
 		return api.Detail{}, err
 	}
-	return d.Job(ctx, c, j.ID)
+	detail, err := d.Job(ctx, c, j.ID)
+	detail.Notes = notes
+	return detail, err
 }
 
 func state(live, seen *job.Job) job.State {

@@ -34,25 +34,25 @@ func onlyPlans(ch *api.EditRequest) bool {
 }
 
 // edit applies changed keys to a queued job.
-func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) error {
-	asked, err := d.edited(t, c, j, ch)
+func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (notes []string, err error) {
+	asked, notes, err := d.edited(t, c, j, ch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.Edit(j.ID, asked.Spec, j.Rank)
 	if slices.Contains(changedKeys(ch), "begin") {
 		t.Begin(j.ID, asked.NotBefore)
 	}
-	return nil
+	return notes, nil
 }
 
-// edited is a job with changed keys, if it may have them.
-func (d *Daemon) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (jobfile.Asked, error) {
-	asked, err := readChanges(j, t.Now, ch)
-	if err != nil {
-		return asked, err
+// edited is a job with changed keys, if it may have them, and notes on it.
+func (d *Daemon) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (asked jobfile.Asked, notes []string, err error) {
+	if asked, err = readChanges(j, t.Now, ch); err != nil {
+		return asked, nil, err
 	}
-	return asked, d.allow(t, c, j, &asked.Spec, ch.Set.Command)
+	notes, err = d.allow(t, c, j, &asked.Spec, ch.Set.Command)
+	return asked, append(notes, notesOn(&asked, d.config(), d.machine.CannotPark)...), err
 }
 
 // readChanges puts the changes over what the job has.
@@ -78,7 +78,7 @@ func readChanges(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.
 }
 
 // allow checks a changed job as if it were submitted, and completes it.
-func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) error {
+func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) (notes []string, err error) {
 	// Relative paths are relative to the job's directory: the caller's is not
 	// known.
 	s := submission{d: d, caller: c, cfg: d.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
@@ -86,40 +86,40 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 	s.boundTime(spec)
 	if spec.Priority > j.Spec.Priority {
 		if err := s.checkPriority(spec.Priority); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if spec.Grace > j.Spec.Grace {
 		if err := s.cfg.boundGrace(spec.Grace); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if spec.MemMiB > j.Spec.MemMiB {
 		if err := s.cfg.boundMemory(spec); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if command.Shell != "" || len(command.Argv) > 0 {
 		if err := s.setCommand(spec, command); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := checkWords(spec); err != nil {
-		return err
+		return nil, err
 	}
 	if err := jobfile.CheckInject(spec); err != nil {
-		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
+		return nil, problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
 	if err := d.capable(spec); err != nil {
-		return err
+		return nil, err
 	}
 	if more := specBytes(spec); more > plainJob {
 		if full := d.roomFor(t, c, more-specBytes(&j.Spec)); full != nil {
-			return full
+			return nil, full
 		}
 	}
 	for _, why := range t.Infeasible(j.User, *spec) {
-		return neverFits(why)
+		return nil, neverFits(why)
 	}
-	return nil
+	return s.notes, nil
 }

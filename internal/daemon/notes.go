@@ -2,18 +2,18 @@ package daemon
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
-	"berth/internal/job"
+	"berth/internal/jobfile"
 	"berth/internal/sched"
 	"berth/internal/text"
 )
 
 // notesOn lists where a job that is accepted as requested does less than it may
 // seem to.
-func notesOn(s *job.Spec, cfg *Config, cannotPark string) []string {
+func notesOn(asked *jobfile.Asked, cfg *Config, cannotPark string) []string {
 	var notes []string
+	s := &asked.Spec
 	keepAll := cfg.Preempt == PreemptNever // then preemptible has no effect
 	switch {
 	case s.WarnSignal == "":
@@ -35,15 +35,10 @@ func notesOn(s *job.Spec, cfg *Config, cannotPark string) []string {
 	case s.Preemptible == string(sched.Park) && cannotPark != "":
 		notes = append(notes, "preemptible: jobs cannot be parked here ("+cannotPark+"), so this one is not preempted (with requeue it would be)")
 	}
-	return notes
-}
-
-// roundedUp mentions a fraction above 1, of which a job gets the next whole number.
-func roundedUp(asked string, gpus int) string {
-	if n, err := strconv.ParseFloat(asked, 64); err != nil || gpus < 2 || n == float64(gpus) {
-		return ""
+	if asked.Note != "" {
+		notes = append(notes, asked.Note)
 	}
-	return fmt.Sprintf("gpus: %s means %d whole GPUs; a fraction below 1 shares one", asked, gpus)
+	return notes
 }
 
 // maxMarksNamed bounds how many a note names.

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 	"berth/internal/problem"
 )
 
@@ -39,7 +40,7 @@ func TestNotesOn(t *testing.T) {
 		if strings.HasSuffix(name, "where nobody is set aside") {
 			cfg.Preempt = PreemptNever
 		}
-		if got := notesOn(&row.spec, &cfg, "the driver is too old"); !slices.Equal(got, row.want) {
+		if got := notesOn(&jobfile.Asked{Spec: row.spec}, &cfg, "the driver is too old"); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
@@ -84,4 +85,18 @@ func TestWordsTheKernelTakes(t *testing.T) {
 	held := l.one(sh("true", "hold", "yes"))
 	_, err := l.Client.Edit(l.ctx, held, api.EditRequest{Set: api.Spec{Env: variable.Env}})
 	wantProblem(t, err, problem.TooMuch, "the variable LONG has 131072 bytes")
+}
+
+// TestAnEditHasNotes: as a submission has, and on the limits that it meets.
+func TestAnEditHasNotes(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.JobTime = time.Hour }))
+	id := l.submit(sh("true", "hold", "yes"))[0]
+	detail, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Timeout: "2h", GPUs: "1.5"}})
+	want := []string{"jobs are limited to 1h0m0s here", "gpus: 1.5 means 2 whole GPUs; a fraction below 1 shares one"}
+	if err != nil || !slices.Equal(detail.Notes, want) {
+		t.Errorf("the notes are %q, want %q, %v", detail.Notes, want, err)
+	}
+	if detail, err = l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{GPUs: "1"}}); err != nil || len(detail.Notes) > 0 {
+		t.Errorf("notes on a plain edit: %q, %v", detail.Notes, err)
+	}
 }

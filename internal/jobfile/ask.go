@@ -26,6 +26,7 @@ type Asked struct {
 	Hold      bool
 	Dedup     bool
 	NotBefore time.Time // zero: no earliest time
+	Note      string    // where the job gets something else than it may seem to request
 }
 
 // asking is a job while its keys are being read.

@@ -123,10 +123,12 @@ func ParseGroup(value string) (string, error) {
 
 func readGPUs(a *asking, value string) (err error) {
 	count, share, err := parseGPUs(value)
-	if err == nil {
-		a.Spec.GPUs, a.Spec.Share, a.gpusGiven = count, share, true
+	if err != nil {
+		return err
 	}
-	return err
+	a.Spec.GPUs, a.Spec.Share, a.gpusGiven = count, share, true
+	a.Note = roundedUp(value, count)
+	return nil
 }
 
 func writeGPUs(a *Asked) string {

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"fmt"
 	"math"
 
 	"berth/internal/text"
@@ -24,4 +25,12 @@ func parseGPUs(s string) (count int, share float64, err error) {
 		return 1, value, nil
 	}
 	return int(math.Ceil(value)), 0, nil
+}
+
+// roundedUp mentions a fraction above 1, of which a job gets the next whole number.
+func roundedUp(asked string, gpus int) string {
+	if value, _, _ := text.CutNumber(asked); gpus < 2 || value == float64(gpus) {
+		return ""
+	}
+	return fmt.Sprintf("gpus: %s means %d whole GPUs; a fraction below 1 shares one", asked, gpus)
 }

@@ -27,6 +27,7 @@ type Line struct {
 	Spec       job.Spec
 	Key        string // identity: the command's text and its occurrence
 	Occurrence int    // from 1, among lines with the same command
+	Note       string // as in Asked
 }
 
 // File is the content of a jobs file.
@@ -97,7 +98,7 @@ func (p *parser) line(number int, raw []byte) error {
 		p.asking = asking{Asked: Asked{Spec: p.defaults}, inFile: true}
 		var err error
 		command, err = p.asking.readBlock(command)
-		line.Spec = p.asking.Spec
+		line.Spec, line.Note = p.asking.Spec, p.asking.Note
 		if err == nil && (command == "" || command[0] == '#') {
 			err = fmt.Errorf("expected [key=value ...] COMMAND, found no command")
 		}
