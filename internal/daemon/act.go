@@ -161,10 +161,13 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 	case api.ActPark:
 		return a.park(t, j, live)
 	case api.ActUnpark:
-		if !live || !t.Unpark(j.ID, by) {
-			return "it is not parked", false
+		switch {
+		case live && t.Unpark(j.ID, by):
+			return "comes back as soon as its GPUs have room", true
+		case live && j.State == job.Parked:
+			return "it waits for its GPUs already", false
 		}
-		return "comes back as soon as its GPUs have room", true
+		return "it is not parked", false
 	}
 	return a.requeue(t, j, live, grace)
 }

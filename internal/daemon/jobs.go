@@ -29,8 +29,11 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	var g estimates
 	if !j.State.Terminal() {
 		err := d.do(ctx, func(t *engine.Turn) {
-			if g = d.estimate(t, j.ID); j.State == job.Queued {
+			g = d.estimate(t, j.ID)
+			if isWaiting(j) {
 				reasons = t.Reasons([]string{j.ID})
+			}
+			if j.State == job.Queued {
 				position = t.Position(j.ID)
 			}
 		})

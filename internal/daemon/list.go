@@ -79,16 +79,16 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 	return reply, nil
 }
 
-// reasons says why the queued jobs of a page wait, a slice in each turn.
+// reasons says why the jobs of a page wait, a slice in each turn.
 func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string, error) {
-	var queued []string
+	var waiting []string
 	for i := range page {
-		if page[i].State == job.Queued {
-			queued = append(queued, page[i].ID)
+		if isWaiting(&page[i]) {
+			waiting = append(waiting, page[i].ID)
 		}
 	}
-	why := make(map[string]string, len(queued))
-	for slice := range slices.Chunk(queued, d.slice) {
+	why := make(map[string]string, len(waiting))
+	for slice := range slices.Chunk(waiting, d.slice) {
 		var some map[string]string
 		if err := d.do(ctx, func(t *engine.Turn) { some = t.Reasons(slice) }); err != nil {
 			return nil, err

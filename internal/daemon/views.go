@@ -9,7 +9,7 @@ import (
 // hidden.
 func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
 	v := j.View()
-	if reason, ok := reasons[j.ID]; ok && j.State == job.Queued {
+	if reason, ok := reasons[j.ID]; ok && isWaiting(j) {
 		v.Reason = &reason
 	}
 	if !d.maySee(c, j) {
@@ -19,6 +19,12 @@ func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.V
 		}
 	}
 	return v
+}
+
+// isWaiting reports whether the engine knows the reason why a job does not run. One
+// that was parked for another job has that as its reason.
+func isWaiting(j *job.Job) bool {
+	return j.State == job.Queued || j.State == job.Parked && j.Detail == ""
 }
 
 // maySee reports whether the caller may see what a job runs.
