@@ -85,7 +85,7 @@ func (s *session) asks(ctx context.Context) bool {
 func stopQuestion(running []engine.Running, now time.Time, after time.Duration) string {
 	long, longest := 0, time.Duration(0)
 	for _, r := range running {
-		if ran := now.Sub(r.Job.StartedAt); ran >= after {
+		if ran := r.Job.Worked(now); ran >= after {
 			long, longest = long+1, max(longest, ran)
 		}
 	}

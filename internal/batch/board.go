@@ -85,7 +85,7 @@ func renderBoard(s snapshot) []byte {
 	}
 	b.WriteByte('\n')
 	for _, r := range s.running {
-		fmt.Fprintf(&b, "▶ %s  %s  %s  %s — %s\n", label(r.Job), where(r.Job), text.Clock(s.at.Sub(r.Job.StartedAt)), memory(r), text.Line(r.Job.Spec.Command()))
+		fmt.Fprintf(&b, "▶ %s  %s  %s  %s — %s\n", label(r.Job), where(r.Job), text.Clock(r.Job.Worked(s.at)), memory(r), text.Line(r.Job.Spec.Command()))
 	}
 	for _, w := range s.pending {
 		mark := "·"
@@ -108,7 +108,7 @@ func renderBoard(s snapshot) []byte {
 		}
 		fmt.Fprintf(&b, "%s %s  %s", mark, label(j), j.Outcome)
 		if !j.StartedAt.IsZero() {
-			fmt.Fprintf(&b, "  %s", text.Seconds(j.EndedAt.Sub(j.StartedAt)))
+			fmt.Fprintf(&b, "  %s", text.Seconds(j.Worked(j.EndedAt)))
 		}
 		fmt.Fprintf(&b, " — %s\n", text.Line(j.Spec.Command()))
 	}

@@ -203,7 +203,7 @@ func (n narrator) ended(j *job.Job) string {
 	}
 	var facts []string
 	if !j.StartedAt.IsZero() {
-		head += " in " + text.Seconds(j.EndedAt.Sub(j.StartedAt))
+		head += " in " + text.Seconds(j.Worked(j.EndedAt))
 		facts = appendSome(facts, peaks(j), verdict(j, n.tolerance))
 		if j.AvgUtil != nil {
 			facts = append(facts, fmt.Sprintf("avg gpu util %.0f%%", *j.AvgUtil))

@@ -46,14 +46,17 @@ func newAccount(now time.Time, cards int) *account {
 func (a *account) follow(ev job.Event, tolerance float64) {
 	j := ev.Job
 	switch ev.Kind {
-	case job.EventStarted, job.EventAdopted:
+	case job.EventStarted, job.EventAdopted, job.EventResumed:
+		if j.State == job.Parked {
+			break // it is taken over, and holds no card
+		}
 		a.holding[j.ID] = true
 		for _, card := range j.Grant.GPUs {
 			if a.onCard[card]++; a.onCard[card] == 1 {
 				a.since[card] = ev.At
 			}
 		}
-	case job.EventEnded, job.EventRetry, job.EventRequeued, job.EventPreempted:
+	case job.EventEnded, job.EventRetry, job.EventRequeued, job.EventPreempted, job.EventParked:
 		a.left(j, ev.At)
 	}
 	if ev.Kind == job.EventEnded {
@@ -87,7 +90,7 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 	}
 	// A little more than the peak, rounded up to a usual size.
 	suggestion := int64(math.Ceil(float64(peak)*1.05/256)) * 256
-	hours := j.EndedAt.Sub(j.StartedAt).Hours()
+	hours := j.Worked(j.EndedAt).Hours()
 	a.advice = append(a.advice, advice{
 		id: j.ID, name: label(j), declaredMiB: j.VRAMMiB, peakMiB: peak, percent: percent,
 		suggestionMiB: suggestion, underDeclared: verdict == job.VerdictUnder,

@@ -36,6 +36,20 @@ func TestCardTimeIsCountedOncePerCard(t *testing.T) {
 	wantHours(t, a, 5*time.Hour, 4, 6)
 }
 
+func TestAParkedJobTakesNoCardTime(t *testing.T) {
+	a := newAccount(at0, 1)
+	j := started("1", "x", 0)
+	happen(a, 0, job.EventStarted, j)
+	j.MustTo(job.Parked)
+	happen(a, time.Hour, job.EventParked, j)
+	happen(a, 2*time.Hour, job.EventAdopted, j) // by another berth
+	wantHours(t, a, 3*time.Hour, 1, 2)
+	j.MustTo(job.Running)
+	happen(a, 3*time.Hour, job.EventResumed, j)
+	happen(a, 4*time.Hour, job.EventEnded, ended(j, job.OK, 4*time.Hour))
+	wantHours(t, a, 4*time.Hour, 2, 2)
+}
+
 func TestAJobThatEndedBeforeTakesNothingFromOneThatRuns(t *testing.T) {
 	a := newAccount(at0, 1)
 	happen(a, 0, job.EventAdopted, started("1", "x", 0))

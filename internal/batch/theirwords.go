@@ -107,7 +107,7 @@ func (w *theirWords) ended(j *job.Job) string {
 	if !slices.Contains([]job.Outcome{job.OK, job.WasCancelled, job.Timeout, job.OOM}, j.Outcome) {
 		facts = appendSome(facts, text.Line(j.Detail))
 	}
-	seconds := j.EndedAt.Sub(j.StartedAt).Seconds()
+	seconds := j.Worked(j.EndedAt).Seconds()
 	return fmt.Sprintf("job %s finished [%s] in %.0fs — %s", j.ID, theirStatus(j), seconds, strings.Join(facts, " | "))
 }
 
@@ -224,7 +224,7 @@ func (w *theirWords) board(s snapshot) []byte {
 			state = " (cancelling…)"
 		}
 		fmt.Fprintf(&b, "▶ job %-3s gpu[%s] %5.0fs  %s MiB (peak %d)%s — %s\n", r.Job.ID, r.Job.Grant.List(),
-			s.at.Sub(r.Job.StartedAt).Seconds(), theirUsage(r), r.PeakMiB, state, text.Line(r.Job.Spec.Command()))
+			r.Job.Worked(s.at).Seconds(), theirUsage(r), r.PeakMiB, state, text.Line(r.Job.Spec.Command()))
 	}
 	for _, p := range s.pending {
 		mark, more := "·", ""

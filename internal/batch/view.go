@@ -48,7 +48,7 @@ func runningLines(s snapshot, width, rows int) []string {
 	var lines []string
 	for _, r := range s.running[:shown] {
 		row := fmt.Sprintf("▶ %-4s %-12s gpu %-5s %8s  %s %s  %s",
-			r.Job.ID, text.Cut(text.Line(r.Job.Spec.Name), 12), cardsText(r.Job), text.Clock(s.at.Sub(r.Job.StartedAt)),
+			r.Job.ID, text.Cut(text.Line(r.Job.Spec.Name), 12), cardsText(r.Job), text.Clock(r.Job.Worked(s.at)),
 			bar(r), text.Pad(memory(r), 17), text.Line(r.Job.Spec.Command()))
 		lines = append(lines, text.Cut(row, width))
 	}

@@ -94,11 +94,7 @@ func (d *Daemon) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.
 			sum.Failed = append(sum.Failed, d.view(c, j, nil))
 		}
 		if !j.StartedAt.IsZero() {
-			until := now
-			if j.State.Terminal() {
-				until = j.EndedAt
-			}
-			sum.GPUHours += j.ChargedGPUs() * until.Sub(j.StartedAt).Hours()
+			sum.GPUHours += j.ChargedGPUs() * j.Worked(now).Hours()
 			if started.IsZero() || j.StartedAt.Before(started) {
 				started = j.StartedAt
 			}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -173,5 +174,24 @@ func TestAnArrayIsSummedUp(t *testing.T) {
 	}
 	if why, err = l.Why(l.ctx, array); err != nil || why.ID != array+"_1" || !strings.Contains(why.Text, "exit code 3") {
 		t.Errorf("why it failed: %s %q, %v", why.ID, why.Text, err)
+	}
+}
+
+// TestTheTimeForWhichATaskWasParkedDoesNotCount: neither as GPU time nor towards
+// its expected end.
+func TestTheTimeForWhichATaskWasParkedDoesNotCount(t *testing.T) {
+	l := newLab(t)
+	now := time.Now()
+	// It ran for an hour, was parked for two, and came back half an hour ago.
+	j := job.Job{ID: "7_0", State: job.Running, Spec: job.Spec{GPUs: 1}}
+	j.StartedAt, j.Grant.GPUs = now.Add(-210*time.Minute), []int{0}
+	j.Parking = job.Parking{Times: 1, Served: time.Hour, Since: now.Add(-150 * time.Minute), Resumed: now.Add(-30 * time.Minute)}
+	d, err := l.d.array(l.ctx, api.Caller{Name: "root", Admin: true}, []job.Job{j})
+	if err != nil || math.Abs(d.Tasks.GPUHours-1.5) > 0.01 {
+		t.Errorf("%v GPU-hours, want 1.5, %v", d.Tasks.GPUHours, err)
+	}
+	g := estimates{run: &api.RunGuess{LowS: 7200, MidS: 7200, HighS: 7200, Runs: 3}}
+	if end := g.end(now, &j); end == nil || end.High.Sub(now).Round(time.Minute) != 30*time.Minute {
+		t.Errorf("it is expected to end %+v, in half an hour", end)
 	}
 }

@@ -161,7 +161,7 @@ func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
 	if j.StartedAt.IsZero() {
 		return nil
 	}
-	left := g.span().Left(now.Sub(j.StartedAt), j.Spec.TimeLimit)
+	left := g.span().Left(j.Worked(now), j.Spec.TimeLimit)
 	if left.High <= 0 {
 		return nil
 	}

@@ -25,7 +25,7 @@ func FromHistory(jobs []job.View, machine Machine) *Workload {
 		j := Job{
 			ID: v.ID, User: v.User, GPUs: max(1, v.GPUs), Priority: v.Priority,
 			Submit:   MillisOf(v.SubmittedAt.Sub(first).Seconds()),
-			Duration: MillisOf(max(0, v.EndedAt.Sub(*v.StartedAt).Seconds())),
+			Duration: MillisOf(max(0, v.EndedAt.Sub(*v.StartedAt).Seconds()-v.ParkedS)),
 		}
 		if v.Share != nil {
 			j.Share = *v.Share

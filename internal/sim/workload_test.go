@@ -13,14 +13,14 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
 	views := []job.View{
 		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: new(int64(2048)), SubmittedAt: ago(time.Hour), StartedAt: ago(50 * time.Minute), EndedAt: ago(20 * time.Minute)},
-		{ID: "2", User: "bob", GPUs: 1, Share: new(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
+		{ID: "2", User: "bob", GPUs: 1, Share: new(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour), ParkedS: 600},
 		{ID: "3", User: "bob", GPUs: 1, SubmittedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour)},
 		{ID: "4", User: "bob", GPUs: 0, SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
 	}
 	w := FromHistory(views, Machine{GPUs: 1})
 	want := []Job{
 		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: 2048, Submit: 3_600_000, Duration: 1_800_000},
-		{ID: "2", User: "bob", GPUs: 1, Share: 0.5, Duration: 3_600_000},
+		{ID: "2", User: "bob", GPUs: 1, Share: 0.5, Duration: 3_000_000},
 	}
 	if !reflect.DeepEqual(w.Jobs, want) || w.LeftOut != 2 || w.Places[1] != "job 2" {
 		t.Errorf("%+v", w)
