@@ -75,6 +75,7 @@ var (
 		TemperatureC: pointer(64.0), PowerW: pointer(312.5), PowerLimitW: pointer(450.0), SMClockMHz: pointer(2520), MemClockMHz: pointer(10501),
 		RecoveryAction: "none", NUMA: pointer(0), CPUs: "0-15", Links: map[string]int{"1": 4},
 		Jobs:      []GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: pointer[int64](17904), PeakMiB: pointer[int64](17910), Util: pointer(97.0)}},
+		Parked:    []GPUJob{{ID: "12", Name: "night", User: "bob", UsedMiB: pointer[int64](20480)}},
 		Processes: []GPUProcess{{PID: 4242, User: "ann", Command: "python", UsedMiB: pointer[int64](17904), Job: "17"}}}
 	exampleHealth    = HealthRequest{Health: HealthQuarantined, Reason: "fan is loud"}
 	exampleCardEvent = CardEvent{At: exampleTime, GPU: pointer(0), Text: "gpu0 quarantined by root: fan is loud"}

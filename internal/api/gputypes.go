@@ -53,6 +53,7 @@ type GPU struct {
 	ReadAt      time.Time  `json:"read_at,omitzero"`
 
 	Jobs      []GPUJob     `json:"jobs"`
+	Parked    []GPUJob     `json:"parked" doc:"parked jobs that can only come back to it; used_mib is what they need on it"`
 	Processes []GPUProcess `json:"processes" doc:"as the driver lists them; null: it does not"`
 }
 

@@ -93,6 +93,9 @@ func (x *exchange) postWait() error {
 	if r.TimeoutS < 0 {
 		return problem.Newf(problem.Invalid, "", "timeout_s: expected 0 or more, found a negative number")
 	}
+	if r.For != "" && !contains([]string{WaitEnd, WaitParked, WaitRunning}, r.For) {
+		return problem.Newf(problem.Invalid, "", "for: expected end, parked or running, found %s", quoted(r.For))
+	}
 	if longest := x.limits.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {
 		r.TimeoutS = longest
 	}

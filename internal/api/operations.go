@@ -66,7 +66,7 @@ func jobOperations() []route {
 			reply: exampleSnapshotIDs,
 		}},
 		{method: post, path: "/v1/jobs/wait", handle: (*exchange).postWait, body: true, doc: doc{
-			id: "wait", tag: "jobs", summary: "Wait for jobs to end",
+			id: "wait", tag: "jobs", summary: "Wait for jobs to end, or to be parked or resumed",
 			about:   "Replies when the selected jobs have ended, or after timeout_s (at most a minute) with done: false. Ask again to keep waiting.",
 			request: exampleWait, reply: exampleWaited, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.TooMuch},
 		}},

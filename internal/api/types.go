@@ -205,6 +205,9 @@ type Acted struct {
 	Done  bool   `json:"done"`
 	State string `json:"state,omitempty"`
 	What  string `json:"what" doc:"what was done, or why not"`
+	// A client that waited until a job was parked or back adds these.
+	HostMiB *int64   `json:"host_mib,omitempty" doc:"of berth park: the memory that was saved"`
+	TookS   *float64 `json:"took_s,omitempty" doc:"of berth park and unpark: how long it took"`
 }
 
 // EditRequest is what a job is to have instead.
@@ -218,11 +221,21 @@ func (r *EditRequest) None() bool {
 	return len(r.Unset) == 0 && len(r.Set.Pairs()) == 0 && r.Set.Command.Shell == "" && len(r.Set.Command.Argv) == 0
 }
 
-// WaitRequest waits for the selected jobs to end.
+// What can be waited for.
+const (
+	WaitEnd     = "end"
+	WaitParked  = "parked"
+	WaitRunning = "running"
+)
+
+// WaitRequest waits for the selected jobs to end, or to be parked or resumed.
 type WaitRequest struct {
 	Select   Select  `json:"select"`
 	TimeoutS float64 `json:"timeout_s,omitempty" doc:"reply after at most this many seconds; at most 60"`
 	Any      bool    `json:"any,omitempty" doc:"reply when the first job has ended"`
+	// For is one of the constants; empty: WaitEnd. A job that has ended is not
+	// waited for in any case.
+	For string `json:"for,omitempty" enum:"end,parked,running" doc:"end: until they have ended (the default); parked: until none is being parked any more, whether it is parked or goes on running; running: until they run on their GPUs"`
 }
 
 // WaitReply is the state of the jobs.
@@ -299,6 +312,8 @@ type StatsLine struct {
 	WaitMaxS  *float64 `json:"wait_max_s"`
 	RunMeanS  *float64 `json:"run_mean_s"`
 	AvgUtil   *float64 `json:"avg_util"`
+	Parkings  int      `json:"parkings" doc:"how often the jobs were parked"`
+	ParkedS   float64  `json:"parked_s" doc:"for how long"`
 }
 
 // Status is the daemon's state.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -16,11 +16,11 @@ import (
 // action is a verb that does one thing to the selected jobs.
 type action struct {
 	selectors
-	jobFlags                  // of requeue: what the jobs get instead
-	name               string // of the verb, and on the wire
-	grace              string
-	parkFor, parkUntil string
-	json               bool
+	jobFlags        // of requeue: what the jobs get instead
+	name     string // of the verb, and on the wire
+	grace    string
+	json     bool
+	parking  parkOptions // of park and unpark
 }
 
 const actionHelp = `
@@ -45,7 +45,7 @@ func newCancel() *cobra.Command {
   berth cancel 'sweep-*'
   berth cancel --name sweep --state queued
   berth cancel --group io
-  berth cancel all`)
+  berth cancel all`+actionStatuses)
 	cmd.Flags().StringVar(&a.grace, "grace", "", "time between SIGTERM and SIGKILL instead of the job's own, up to limits.grace; 0: SIGKILL at once")
 	return cmd
 }
@@ -53,35 +53,13 @@ func newCancel() *cobra.Command {
 func newHold() *cobra.Command {
 	return (&action{name: api.ActHold}).command("Keep queued jobs from starting", `Keep queued jobs from starting until they are released.
 `+actionHelp, `  berth hold 17
-  berth hold --name sweep`)
+  berth hold --name sweep`+actionStatuses)
 }
 
 func newRelease() *cobra.Command {
 	return (&action{name: api.ActRelease}).command("Let held jobs start", `Let held jobs start when it is their turn.
 `+actionHelp, `  berth release 17
-  berth release --state held`)
-}
-
-func newPark() *cobra.Command {
-	a := &action{name: api.ActPark}
-	cmd := a.command("Take running jobs off their GPUs without losing work", `Park running jobs: their GPU memory moves to the host's memory, their processes
-are frozen, and their GPUs are free for others. berth unpark brings them back,
-on the same GPUs, where they were. The driver has to support it (570 or newer),
-and the host needs as much free memory as the jobs use on their GPUs. A job that
-cannot be parked goes on running, and its reason is shown by berth show.
-`+actionHelp, `  berth park 17
-  berth park 17 --for 2h
-  berth park 'sweep-*' --until 18:00`)
-	cmd.Flags().StringVar(&a.parkFor, "for", "", "let them come back by themselves after this time")
-	cmd.Flags().StringVar(&a.parkUntil, "until", "", "let them come back by themselves at this time (18:00, 2026-03-01T16:00)")
-	return cmd
-}
-
-func newUnpark() *cobra.Command {
-	return (&action{name: api.ActUnpark}).command("Bring parked jobs back to their GPUs", `Bring parked jobs back as soon as the GPUs that they left have room. They go on
-where they were.
-`+actionHelp, `  berth unpark 17
-  berth unpark --state parked`)
+  berth release --state held`+actionStatuses)
 }
 
 func newRequeue() *cobra.Command {
@@ -91,7 +69,7 @@ stopped first. Jobs keep their ids, and each attempt has its own log. The flags
 of submit change jobs that have ended before they run again.
 `+actionHelp, `  berth requeue 17
   berth requeue 17 --vram 20G --time 4h
-  berth requeue --state failed`)
+  berth requeue --state failed`+actionStatuses)
 	a.registerChanges(cmd)
 	return cmd
 }
@@ -106,7 +84,7 @@ func (a *action) complete(cmd *cobra.Command, args []string, typed string) ([]st
 
 func (a *action) command(short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: a.name + " JOB...", Short: short, Long: long, Example: example + actionStatuses,
+		Use: a.name + " JOB...", Short: short, Long: long, Example: example,
 		ValidArgsFunction: a.complete,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return a.run(ctx, s, args)
@@ -135,7 +113,7 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 		r.GraceS = &seconds
 	}
 	var err error
-	if r.Until, err = a.until(time.Now()); err != nil {
+	if r.Until, err = a.parking.check(time.Now()); err != nil {
 		return err
 	}
 	var change api.EditRequest
@@ -155,35 +133,19 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 	if err != nil && !(r.Select.All && s.nothing(err)) {
 		return err
 	}
+	var told map[string]bool
+	if a.parking.waits() {
+		w := &parkWait{s: s, back: a.name == api.ActUnpark, quiet: a.json, limit: a.parking.limit}
+		err = w.settle(ctx, reply.Jobs)
+		told = w.told
+	}
 	if a.json {
 		if err := printJSON(s.out, notNull(reply.Jobs)); err != nil {
 			return err
 		}
-		return actedStatus(reply.Jobs)
+		return cmp.Or(err, actedStatus(reply.Jobs))
 	}
-	return a.report(s, reply.Jobs)
-}
-
-// until is when parked jobs come back by themselves; nil: not.
-func (a *action) until(now time.Time) (*time.Time, error) {
-	switch {
-	case a.parkFor != "" && a.parkUntil != "":
-		return nil, problem.Newf(problem.Invalid, "", "expected --for or --until, found both")
-	case a.parkFor != "":
-		span, err := text.ParseDuration(a.parkFor)
-		if err != nil {
-			return nil, problem.Newf(problem.Invalid, "for example: --for 2h", "--for: %v", err)
-		}
-		at := now.Add(span)
-		return &at, nil
-	case a.parkUntil != "":
-		at, err := jobfile.ParseBegin(a.parkUntil, now)
-		if err != nil {
-			return nil, problem.Newf(problem.Invalid, "for example: --until 18:00", "--until: %v", err)
-		}
-		return &at, nil
-	}
-	return nil, nil
+	return cmp.Or(err, a.report(s, reply.Jobs, told))
 }
 
 // parseGrace parses a duration, or 0.
@@ -201,13 +163,18 @@ func parseGrace(written string) (time.Duration, error) {
 // listedOneByOne is how many jobs are reported individually.
 const listedOneByOne = 20
 
-func (a *action) report(s *session, acted []api.Acted) error {
+// report prints the results, except those that were told while they were waited
+// for.
+func (a *action) report(s *session, acted []api.Acted, told map[string]bool) error {
 	if len(acted) == 0 {
 		s.say("no jobs to %s", a.name)
 		return nil
 	}
 	done, refused := 0, 0
 	for _, one := range acted {
+		if told[one.ID] {
+			continue
+		}
 		line := text.Line(fmt.Sprintf("job %s: %s", one.ID, one.What))
 		if one.Done {
 			if done++; done <= listedOneByOne {

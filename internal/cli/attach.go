@@ -25,7 +25,8 @@ func newAttach() *cobra.Command {
 		Short: "Attach to the terminal of a job",
 		Long: `Attach to the terminal of a job that was submitted with --pty, to see its output
 and type into it. Ctrl-\ detaches and leaves the job running; so does closing
-the window. If the job has not started, or the daemon restarts, attach waits.`,
+the window. If the job has not started or is parked, or the daemon restarts,
+attach waits.`,
 		Example: `  berth submit --pty -- python -i
   berth attach @
 
@@ -94,6 +95,7 @@ func attachTo(ctx context.Context, s *session, id string) error {
 	// In raw mode a line needs a carriage return too.
 	raw := *s
 	raw.errOut = returning{s.errOut}
+	defer sayParked(ctx, &raw, id)()
 	err = (&attachment{s: &raw, id: id, terminal: t}).run(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
@@ -169,7 +171,7 @@ func (a *attachment) over(ctx context.Context, err error) bool {
 		return false
 	}
 	detail, err := a.s.client.Job(ctx, a.id)
-	return err == nil && detail.State != job.Running
+	return err == nil && detail.State != job.Running && detail.State != job.Parked
 }
 
 // explain adds a hint to a refusal that has none.

@@ -46,6 +46,7 @@ func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.Vie
 		}
 	}
 	if !pty {
+		defer sayParked(ctx, s, id)()
 		if err := followLog(ctx, s, api.LogQuery{ID: id, Follow: true}, false); err != nil && !hadNoLog(err) {
 			return nil, err
 		}

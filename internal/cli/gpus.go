@@ -27,7 +27,8 @@ func newGPUs() *cobra.Command {
 		Long: `Show the GPUs. MEMORY is used and total memory in GiB. EXTERNAL is what berth
 leaves to external processes: their peak use and a little more. ALLOCATED is the
 memory allocated to jobs, used or not. HEALTH says why no job starts on a GPU,
-and since when. With -v, a second table lists the processes on each GPU.`,
+and since when. Parked jobs are listed with the GPUs that they come back to.
+With -v, a second table lists the processes on each GPU.`,
 		Example: `  berth gpus
   berth gpus -v
   berth gpus --watch
@@ -114,10 +115,10 @@ func gpuTable(gpus []api.GPU, now time.Time) *text.Table {
 		}
 		t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: gpuName(g)}, text.Cell{Text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
 			text.Cell{Text: text.GiB(g.ForeignMiB) + "G"}, text.Cell{Text: text.GiB(g.BudgetMiB) + "G"}, text.Cell{Text: measured(g.Util, "%", "-")},
-			text.Cell{Text: measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJob(g.Jobs, 0, now)})
-		for i := 1; i < len(g.Jobs); i++ { // a row each, so that none is cut off
+			text.Cell{Text: measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJob(g, 0, now)})
+		for i := 1; i < len(g.Jobs)+len(g.Parked); i++ { // a row each, so that none is cut off
 			row := make([]text.Cell, len(t.Columns))
-			row[len(row)-1].Text = gpuJob(g.Jobs, i, now)
+			row[len(row)-1].Text = gpuJob(g, i, now)
 			t.Add(row...)
 		}
 	}
@@ -208,12 +209,19 @@ func healthCell(g api.GPU, now time.Time) text.Cell {
 	return text.Cell{Text: strings.Join(append([]string{written}, more...), ", "), Paint: colour}
 }
 
-// gpuJob is one of the jobs on a GPU; empty if there are not so many.
-func gpuJob(jobs []api.GPUJob, i int, now time.Time) string {
-	if i >= len(jobs) {
+// gpuJob is one of the jobs on a GPU, or of the parked ones that belong to it;
+// empty if there are not so many.
+func gpuJob(g api.GPU, i int, now time.Time) string {
+	parked := i - len(g.Jobs)
+	if parked >= len(g.Parked) {
 		return ""
 	}
-	j := jobs[i]
+	var j api.GPUJob
+	if parked >= 0 {
+		j = g.Parked[parked]
+	} else {
+		j = g.Jobs[i]
+	}
 	words := j.ID
 	if j.Name != "" && j.Name != "job"+j.ID {
 		words += " " + j.Name
@@ -223,6 +231,9 @@ func gpuJob(jobs []api.GPUJob, i int, now time.Time) string {
 	}
 	if j.UsedMiB != nil {
 		words += " " + text.GiB(*j.UsedMiB) + "G"
+	}
+	if parked >= 0 {
+		words += " parked"
 	}
 	if j.IdleSince != nil {
 		words += " idle " + idleSpan(now.Sub(*j.IdleSince))

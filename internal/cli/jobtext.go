@@ -128,12 +128,37 @@ func reasonText(v job.View) string {
 	return outcome + ": " + reason
 }
 
-// noteText is reasonText, or how long a running job has left its GPUs idle.
+// noteText is reasonText, with how long a job has been parked or has left its
+// GPUs idle.
 func noteText(v job.View, now time.Time) string {
+	if v.ParkedSince != nil {
+		written := "for " + text.Span(now.Sub(*v.ParkedSince))
+		if v.HostMiB != nil {
+			written += ", " + text.GiB(*v.HostMiB) + " GiB on the host"
+		}
+		if reason := reasonText(v); reason != "" {
+			written += ": " + reason
+		}
+		return written
+	}
+	if under := parkingText(v); under != "" && v.Reason == nil {
+		return under
+	}
 	if v.State == job.Running && v.IdleSince != nil && v.Reason == nil {
 		return "idle " + text.Span(now.Sub(*v.IdleSince))
 	}
 	return reasonText(v)
+}
+
+// parkingText says that a job is being parked or resumed.
+func parkingText(v job.View) string {
+	switch {
+	case v.Parking == nil || v.State != job.Running:
+		return ""
+	case *v.Parking == job.ParkOut:
+		return "being parked"
+	}
+	return "coming back"
 }
 
 func commandText(v job.View) string {

@@ -42,6 +42,8 @@ var columns = []column{
 	{name: "peak", title: "PEAK", right: true, cell: cellOf(peakText), value: peakValue},
 	{name: "util", title: "UTIL", right: true, cell: cellOf(utilValue), value: utilValue},
 	plainColumn("group", func(v *job.View) string { return stringOrNone(v.Group) }),
+	{name: "parked", title: "PARKED", right: true, cell: cellOf(parkedText), value: parkedValue},
+	plainColumn("host", func(v *job.View) string { return numberOrNone(v.HostMiB) }),
 	plainColumn("log", func(v *job.View) string { return stringOrNone(v.Log) }),
 }
 
@@ -116,6 +118,27 @@ func timeValue(v *job.View, now time.Time) string {
 		return ""
 	}
 	return strconv.FormatFloat(span.Seconds(), 'f', 0, 64)
+}
+
+// parkedFor is how long a job has been parked, in all.
+func parkedFor(v *job.View, now time.Time) time.Duration {
+	span := text.OfSeconds(v.ParkedS)
+	if v.ParkedSince != nil {
+		span += max(0, now.Sub(*v.ParkedSince))
+	}
+	return span
+}
+
+func parkedText(v *job.View, now time.Time) string {
+	if v.Parkings == 0 {
+		return ""
+	}
+	return text.Span(parkedFor(v, now))
+}
+
+// parkedValue is in seconds.
+func parkedValue(v *job.View, now time.Time) string {
+	return strconv.FormatFloat(parkedFor(v, now).Seconds(), 'f', 0, 64)
 }
 
 func peakText(v *job.View, _ time.Time) string {

@@ -29,8 +29,10 @@ func newLogs() *cobra.Command {
 		Short: "Show the output of a job",
 		Long: `Show the output of a job's last attempt, or of another one with --attempt. -f
 follows the output until the job ends; if the daemon restarts meanwhile, nothing
-is lost or repeated. If a log outgrew the daemon's log_size, its middle is gone,
-and a line beginning with [berth: marks the gap.
+is lost or repeated. If the job is parked meanwhile, berth says so on stderr.
+
+If a log outgrew the daemon's log_size, its middle is gone, and a line beginning
+with [berth: marks the gap.
 
 Of an array you get the output of each task, one after the other. With -f the
 lines of all tasks come as they are written, with the task in front, until the
@@ -90,6 +92,7 @@ func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 	}
 	q := api.LogQuery{ID: id, Attempt: o.attempt, Lines: o.lines, Follow: o.follow}
 	if o.follow && o.attempt == 0 {
+		defer sayParked(ctx, s, id)()
 		return followLog(ctx, s, q, o.raw)
 	}
 	_, err = copyLog(ctx, s, q, o.raw)

@@ -192,6 +192,8 @@ func stateText(d api.Detail) string {
 		written += ", position " + text.Grouped(d.Position)
 	case d.Stopping != "":
 		written += ", stopping (" + plain(stopWords, d.Stopping) + ")"
+	case parkingText(d.View) != "":
+		written += ", " + parkingText(d.View)
 	}
 	return text.Line(written)
 }
@@ -249,6 +251,12 @@ func showTimes(f *facts, d api.Detail, now time.Time) {
 		f.add("ran for", timeText(d.View, now))
 	}
 	at("parked", d.ParkedSince)
+	if d.HostMiB != nil {
+		f.add("saved", text.GiB(*d.HostMiB)+" GiB in the host's memory")
+	}
+	if d.ParkRefused != nil {
+		f.add("parking", *d.ParkRefused)
+	}
 	if d.Parkings > 0 && (d.ParkedSince == nil || d.Parkings > 1) {
 		f.add("was parked", fmt.Sprintf("%s, for %s", text.Count(d.Parkings, "time"), text.Span(text.OfSeconds(d.ParkedS))))
 	}

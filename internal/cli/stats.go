@@ -91,6 +91,9 @@ func drawStats(s screen, stats api.Stats) error {
 	if stats.All.WaitP50S != nil {
 		f.add("wait", fmt.Sprintf("p50 %s, p95 %s, max %s", spanS(stats.All.WaitP50S), spanS(stats.All.WaitP95S), spanS(stats.All.WaitMaxS)))
 	}
+	if n := stats.All.Parkings; n > 0 {
+		f.add("parked", fmt.Sprintf("%s, for %s in all", text.CountGrouped(n, "time"), text.Span(text.OfSeconds(stats.All.ParkedS))))
+	}
 	if err := f.draw(s); err != nil {
 		return err
 	}

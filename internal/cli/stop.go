@@ -67,6 +67,9 @@ func stopText(was daemonState) string {
 	if n := was.Jobs[string(job.Running)]; n > 0 {
 		line += "; " + goOn(n)
 	}
+	if n := was.Jobs[string(job.Parked)]; n > 0 {
+		line += fmt.Sprintf("; %s %s parked", text.CountGrouped(n, "job"), text.Verb(n, "stay"))
+	}
 	if n := was.Jobs[string(job.Queued)]; n == 1 {
 		line += "; 1 queued job waits for the next daemon"
 	} else if n > 1 {

@@ -51,7 +51,10 @@ var daemonPromises = []promise{
 		daemon-an-array-is-many-tasks-some-at-a-time
 		daemon-an-array-is-one-row-and-one-log`},
 	{"begin, hold: not before; not until release", "daemon-begin-and-hold-keep-a-job-back"},
-	{"park, unpark: off its GPUs without losing work, and back", "daemon-park-frees-the-gpus-and-unpark-goes-on"},
+	{"park, unpark: off its GPUs without losing work, and back; the outcome is waited for, and said to those who look on", `
+		daemon-park-frees-the-gpus-and-unpark-goes-on
+		daemon-parking-says-what-became-of-it
+		daemon-whoever-looks-on-is-told-of-parking`},
 	{"directory, env, export", "daemon-environment-is-the-callers-or-what-was-named"},
 	{"venv, conda, setup", "daemon-venv-conda-and-setup-come-first-and-may-fail-the-job"},
 	{"output: %j %n %a", "daemon-output-goes-where-the-pattern-says"},

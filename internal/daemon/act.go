@@ -180,8 +180,12 @@ func (a *action) park(t *engine.Turn, j *job.Job, live bool) (string, bool) {
 	if u := a.request.Until; u != nil {
 		until = *u
 	}
+	was := j.State
 	if why := t.Park(j.ID, a.caller.Name, until); why != "" {
 		return "cannot be parked: " + why, false
+	}
+	if was == job.Parked {
+		return "stays parked", true
 	}
 	return "is being parked", true
 }

@@ -44,7 +44,7 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 // attach waits for the terminal of a job that has just been placed.
 func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
 	for {
-		if j.State != job.Running {
+		if j.State != job.Running && j.State != job.Parked {
 			return nil, problem.Newf(problem.Refused, "", "job %s is %s", j.ID, j.State)
 		}
 		conn, err := d.machine.Runner.Attach(j.Keep, j.ID)

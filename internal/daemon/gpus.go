@@ -34,7 +34,7 @@ func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 
 func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 	at, trouble := t.ReadAt()
-	running := t.Running()
+	running, parked := t.Running(), t.Parked()
 	others := t.Others()
 	cards := []api.GPU{}
 	var listed []listedProcess
@@ -48,6 +48,12 @@ func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 			if slices.Contains(r.Job.Grant.GPUs, card.Index) {
 				g.Jobs = append(g.Jobs, d.onCard(t, r.Job, card))
 				g.BudgetMiB += sched.CardBudgets(r.Job.Grant, r.Job.VRAMMiB, []sched.Card{card})[0]
+			}
+		}
+		for _, j := range parked {
+			if slices.Contains(j.Grant.GPUs, card.Index) {
+				needs := j.Parking.CardMiB[card.Index]
+				g.Parked = append(g.Parked, api.GPUJob{ID: j.ID, Name: j.Name(), User: j.User, Share: j.Grant.Share, UsedMiB: &needs})
 			}
 		}
 		for _, entry := range others {
@@ -75,7 +81,7 @@ func cardView(card sched.Card, dev gpu.Device) api.GPU {
 		ECCUncorrected: orNil(dev.Condition.UncorrectedECC), ECCCorrected: orNil(dev.Condition.CorrectedECC),
 		RowsRemapped: orNil(dev.Condition.RemappedRows), RowsPending: dev.Condition.RowsPending, RowsFailed: dev.Condition.RowsFailed,
 		RecoveryAction: dev.Condition.Recovery, NUMA: orNil(dev.NUMA), CPUs: dev.CPUs,
-		Health: card.Health.String(), HealthReason: card.HealthReason, Paused: card.Paused, Jobs: []api.GPUJob{},
+		Health: card.Health.String(), HealthReason: card.HealthReason, Paused: card.Paused, Jobs: []api.GPUJob{}, Parked: []api.GPUJob{},
 	}
 	if dev.Part != nil {
 		g.Parent, g.Profile = &dev.Part.Of, dev.Part.Profile

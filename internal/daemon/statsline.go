@@ -19,6 +19,9 @@ type statsLine struct {
 	waits   waits
 	ran     int
 	runTime float64 // seconds
+
+	parkings int
+	parked   float64 // seconds
 }
 
 // ended counts a finished job.
@@ -38,6 +41,8 @@ func (l *statsLine) ended(j *job.Job) {
 	// Nothing becomes negative if the clock was set back.
 	l.ran++
 	l.runTime += j.Worked(j.EndedAt).Seconds()
+	l.parkings += j.Parking.Times
+	l.parked += j.WasParked().Seconds()
 	if !j.SubmittedAt.IsZero() {
 		l.waits.add(max(0, j.StartedAt.Sub(j.SubmittedAt).Seconds()))
 	}
@@ -66,6 +71,7 @@ func (l *statsLine) public(key string) api.StatsLine {
 	line := api.StatsLine{
 		Key: key, Jobs: l.jobs, Finished: l.finished, Failed: l.failed, Cancelled: l.cancelled,
 		GPUHours: l.gpuSeconds / 3600, AvgUtil: l.avgUtil(), RunMeanS: ratio(l.runTime, float64(l.ran)),
+		Parkings: l.parkings, ParkedS: l.parked,
 	}
 	if l.waits.count > 0 {
 		slices.Sort(l.waits.kept)

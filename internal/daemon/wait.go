@@ -15,7 +15,19 @@ import (
 // waitMost bounds one request; a client that wants to wait longer asks again.
 const waitMost = 60 * time.Second
 
-// Wait returns when the selected jobs have ended, or when its time is up.
+// settled says what a job is waited for: whether it has ended, or is as far as
+// that.
+var settled = map[string]func(*job.Job) bool{
+	"":             func(j *job.Job) bool { return j.State.Terminal() },
+	api.WaitEnd:    func(j *job.Job) bool { return j.State.Terminal() },
+	api.WaitParked: func(j *job.Job) bool { return j.Parking.Phase != job.ParkOut || j.State.Terminal() },
+	api.WaitRunning: func(j *job.Job) bool {
+		return j.State == job.Running && j.Parking.Phase == job.ParkNone || j.State.Terminal()
+	},
+}
+
+// Wait returns when the selected jobs have ended or are what was asked for, or
+// when its time is up.
 func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
 	ch, err := d.choose(ctx, c, r.Select)
 	if err != nil {
@@ -24,7 +36,7 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	if !ch.narrow {
 		return api.WaitReply{}, problem.Newf(problem.Invalid, "name jobs by id, or give all", "no job is selected")
 	}
-	w, l, err := d.beginWait(ctx, &ch, r.Any)
+	w, l, err := d.beginWait(ctx, &ch, r.Any, settled[r.For])
 	if l != nil {
 		defer d.hub.leave(l)
 	}
@@ -48,7 +60,7 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 }
 
 // beginWait finds the jobs and subscribes to their events in the same turn.
-func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingFor, *listener, error) {
+func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool, is func(*job.Job) bool) (*waitingFor, *listener, error) {
 	leave, err := d.gate.Enter(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +84,7 @@ func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingF
 	if err != nil {
 		return nil, l, err
 	}
-	return newWaiting(found, any), l, nil
+	return newWaiting(found, any, is), l, nil
 }
 
 // maxOverWaited bounds how many finished jobs a name can match.
@@ -130,8 +142,9 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 	return reply, nil
 }
 
-// waitingFor is a set of jobs, and how many have not ended.
+// waitingFor is a set of jobs, and how many are not what is waited for.
 type waitingFor struct {
+	is   func(*job.Job) bool
 	ids  []string
 	over []bool
 	at   map[string]int
@@ -139,11 +152,11 @@ type waitingFor struct {
 	any  bool
 }
 
-func newWaiting(jobs []job.Job, any bool) *waitingFor {
-	w := &waitingFor{ids: make([]string, len(jobs)), over: make([]bool, len(jobs)), at: make(map[string]int, len(jobs)), any: any}
+func newWaiting(jobs []job.Job, any bool, is func(*job.Job) bool) *waitingFor {
+	w := &waitingFor{is: is, ids: make([]string, len(jobs)), over: make([]bool, len(jobs)), at: make(map[string]int, len(jobs)), any: any}
 	for i := range jobs {
 		w.ids[i], w.at[jobs[i].ID] = jobs[i].ID, i
-		if w.over[i] = jobs[i].State.Terminal(); !w.over[i] {
+		if w.over[i] = is(&jobs[i]); !w.over[i] {
 			w.open++
 		}
 	}
@@ -160,7 +173,7 @@ func (w *waitingFor) heard(j *job.Job) {
 	if !meant {
 		return
 	}
-	was, is := w.over[i], j.State.Terminal()
+	was, is := w.over[i], w.is(j)
 	w.over[i] = is
 	switch {
 	case is && !was:

@@ -73,6 +73,15 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		if why.PreemptedFor = j.PreemptedFor; j.PreemptedFor != "" {
 			why.Text += ", being " + reason.Preempted(j.PreemptedFor)
 		}
+		switch j.Parking.Phase {
+		case job.ParkOut:
+			why.Text += ", being parked"
+		case job.ParkBack:
+			why.Text += ", coming back from being parked"
+		}
+		if j.Parking.Refused != "" {
+			why.Text += "; " + j.Parking.Refused
+		}
 		if hindrance != "" {
 			why.Text += "; " + hindrance
 		}

@@ -136,7 +136,7 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 
 // leave records that a job is to leave its cards.
 func (s *attempts) leave(j *job.Job, by string, cardMiB map[int]int64) {
-	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB = job.ParkOut, by, cardMiB
+	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB, j.Parking.Refused = job.ParkOut, by, cardMiB, ""
 }
 
 func (s *attempts) parkOrderFor(j *job.Job) parkOrder {

@@ -39,6 +39,8 @@ type View struct {
 	ParkedS     float64          `json:"parked_s"`     // how long, up to parked_since
 	ParkedSince *time.Time       `json:"parked_since"` // null: it is not parked
 	HostMiB     *int64           `json:"host_mib"`     // what it holds of the host's memory while it is parked
+	Parking     *ParkPhase       `json:"parking"`      // null: it is neither being parked nor coming back
+	ParkRefused *string          `json:"park_refused"` // why it could not be parked; null: nothing was refused
 }
 
 // View converts the job to its public form.
@@ -52,6 +54,7 @@ func (j *Job) View() View {
 		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group),
 	}
 	v.Parkings, v.ParkedS = j.Parking.Times, j.WasParked().Seconds()
+	v.Parking, v.ParkRefused = orNull(j.Parking.Phase), orNull(j.Parking.Refused)
 	if j.State == Parked {
 		v.ParkedSince, v.HostMiB = timeOrNull(j.Parking.Since), orNull(j.Parking.HostMiB())
 	}

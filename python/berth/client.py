@@ -212,21 +212,26 @@ class Client:
         Raises TimeoutError if they do not end in time. The daemon may restart
         in the meantime."""
         words = [str(i) for i in ids]
+        reply = self._wait_until(words, timeout, "end")
+        if not reply["done"]:
+            raise TimeoutError(f"not finished after {timeout} s: {', '.join(words)}")
+        return _statuses(words, reply["jobs"])
+
+    def _wait_until(self, words: Sequence[str], timeout: Optional[float], what: str) -> Dict[str, Any]:
+        """Wait for what, through restarts of the daemon; not done: it took too long."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
-        reply = self._wait(words, _AT_ONCE)
-        while not reply["done"]:
-            if time.monotonic() >= end:
-                raise TimeoutError(f"not finished after {timeout} s: {', '.join(words)}")
+        reply = self._wait(words, _AT_ONCE, what)
+        while not reply["done"] and time.monotonic() < end:
             try:
-                reply = self._wait(words, max(_AT_ONCE, min(60.0, end - time.monotonic())))
+                reply = self._wait(words, max(_AT_ONCE, min(60.0, end - time.monotonic())), what)
             except BerthError as err:
                 if err.kind != "unreachable":
                     raise
                 time.sleep(_PAUSE)
-        return _statuses(words, reply["jobs"])
+        return reply
 
-    def _wait(self, words: Sequence[str], seconds: float) -> Dict[str, Any]:
-        asked = {"select": {"ids": list(words)}, "timeout_s": seconds}
+    def _wait(self, words: Sequence[str], seconds: float, what: str) -> Dict[str, Any]:
+        asked = {"select": {"ids": list(words)}, "timeout_s": seconds, "for": what}
         return cast(Dict[str, Any], self._wire.call("POST", "/v1/jobs/wait", asked))
 
     def cancel(self, *ids: Words, all: bool = False, grace: Optional[float] = None) -> List[Dict[str, Any]]:
@@ -242,13 +247,31 @@ class Client:
         """Let held jobs start."""
         return self._act("release", ids)
 
-    def park(self, *ids: Words) -> List[Dict[str, Any]]:
-        """Take running jobs off their GPUs without losing their work."""
-        return self._act("park", ids)
+    def park(self, *ids: Words, timeout: float = 0) -> List[Dict[str, Any]]:
+        """Take running jobs off their GPUs without losing their work. With a
+        timeout in seconds, wait until they are parked or the driver refused:
+        the results then say what became of them."""
+        return self._parked(self._act("park", ids), "parked", timeout)
 
-    def unpark(self, *ids: Words) -> List[Dict[str, Any]]:
-        """Bring parked jobs back to their GPUs."""
-        return self._act("unpark", ids)
+    def unpark(self, *ids: Words, timeout: float = 0) -> List[Dict[str, Any]]:
+        """Bring parked jobs back to their GPUs. With a timeout in seconds, wait
+        until they run."""
+        return self._parked(self._act("unpark", ids), "running", timeout)
+
+    def _parked(self, acted: List[Dict[str, Any]], state: str, timeout: float) -> List[Dict[str, Any]]:
+        """Wait for jobs to be parked or back, and say which are."""
+        words = [one["id"] for one in acted if one["done"]]
+        if not words or timeout <= 0:
+            return acted
+        self._wait_until(words, timeout, state)
+        now = {view["id"]: view for view in self._wait(words, _AT_ONCE, state)["jobs"]}
+        for one in acted:
+            view = now.get(one["id"])
+            if view is not None:
+                one["state"], one["done"] = view["state"], view["state"] == state
+                if not one["done"]:
+                    one["what"] = view["park_refused"] or f"it is {view['state']}"
+        return acted
 
     def requeue(self, *ids: Words) -> List[Dict[str, Any]]:
         """Run jobs again from the beginning."""

@@ -16,7 +16,7 @@ from unittest import mock
 import berth
 from berth import BerthError, Client
 
-from .support import REPOSITORY, Lab, until
+from .support import PATIENCE, REPOSITORY, Lab, until
 from .support import berth as program
 
 
@@ -130,6 +130,18 @@ class Served(Lab):
         self.assertEqual([gpu["index"] for gpu in self.client.gpus()], [0, 1])
         self.assertEqual(len(self.client.list(over=True)), 3)
         self.assertEqual(len(self.client.list(1, "2")), 2)
+
+    def test_a_job_is_parked_and_comes_back(self) -> None:
+        job = self.client.submit([program(), "simjob", "--vram", "8000", "--hold", "600"])
+        until(lambda: any(g["used_mib"] >= 8000 for g in self.client.gpus()))
+        self.assertEqual([("parked", True)], [(r["state"], r["done"]) for r in self.client.park(job, timeout=PATIENCE)])
+        self.assertEqual([str(job)], [p["id"] for g in self.client.gpus() for p in g["parked"]])
+        self.assertEqual([("running", True)], [(r["state"], r["done"]) for r in self.client.unpark(job, timeout=PATIENCE)])
+        Path(self.client.status()["sim_dir"], "fault").write_text("park lock refuse once\n")
+        refused = self.client.park(job, timeout=PATIENCE)[0]
+        self.assertEqual((False, "running"), (refused["done"], refused["state"]))
+        self.assertIn("801", refused["what"])
+        self.client.cancel(job)
 
     def test_errors_have_a_problem_a_hint_and_a_kind(self) -> None:
         with self.assertRaises(BerthError) as caught:
