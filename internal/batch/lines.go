@@ -142,6 +142,9 @@ func (n narrator) plain(ev job.Event, dispatched, total int) string {
 	case job.EventStarted:
 		return n.started(j, dispatched, total)
 	case job.EventAdopted:
+		if j.State == job.Parked {
+			return fmt.Sprintf("%s adopted: still parked since %s — %s", label(j), j.Parking.Since.Local().Format("15:04:05"), text.Line(j.Spec.Command()))
+		}
 		return fmt.Sprintf("%s adopted: still running on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), text.Line(j.Spec.Command()))
 	case job.EventEnded:
 		return n.ended(j)
@@ -152,6 +155,10 @@ func (n narrator) plain(ev job.Event, dispatched, total int) string {
 		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
 	case job.EventPreempted:
 		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
+	case job.EventParked:
+		return fmt.Sprintf("%s parked: %s", label(j), text.Line(ev.Text))
+	case job.EventResumed:
+		return fmt.Sprintf("%s %s", label(j), text.Line(ev.Text))
 	case job.EventExceeds:
 		return fmt.Sprintf("%s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)
 	case job.EventDequeued:

@@ -75,6 +75,10 @@ func story() []job.Event {
 	tell(job.EventRetry, "text\x1b[2J", hostile(started("13", "", 0)))
 	tell(job.EventEnded, "", hostile(ended(started("13", "", 0), "exit:1", 0)))
 	tell(job.EventWarning, "gpu\x1b[2J", nil)
+	parked := with(started("14", "python a.py", 0), func(j *job.Job) { j.Parking.Since = at0; j.MustTo(job.Parked) })
+	tell(job.EventParked, "20.6 GiB moved to the host's memory in 11.6 s", parked)
+	tell(job.EventAdopted, "", parked)
+	tell(job.EventResumed, "resumed on gpu0 after 3h02m in 4.2 s", started("14", "python a.py", 0))
 	return list
 }
 
