@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DialQueue makes a client for a queue that may have no process: where nobody
+// DialQueue makes a client for a queue that may have no process: if nothing
 // listens at the socket, open makes a server in this process, and done closes
 // it. Each request looks anew, so that a queue whose process ends or begins in
 // between is followed. Only root's and the caller's own process is talked to.
@@ -36,7 +36,7 @@ func DialQueue(socket string, open func() (s *Server, done func(), err error)) *
 	return client
 }
 
-// Listening reports whether somebody listens at a socket.
+// Listening reports whether a process listens at a socket.
 func Listening(ctx context.Context, socket string) bool {
 	c, err := dialSocket(ctx, socket)
 	if err != nil {

@@ -79,8 +79,8 @@ func (s *session) leave(t *engine.Turn) {
 	s.leaving, s.left = true, tally{running: running, queued: queued}
 }
 
-// keptFile is a jobs file that another berth can read. The lines of a pipe are
-// written to one; if more may come, there is none.
+// keptFile is a jobs file that another berth can read. Lines from a pipe are
+// written to a file, once the pipe has ended.
 func (s *session) keptFile() (string, error) {
 	if !s.watcher.stream {
 		return s.opt.File, nil

@@ -94,8 +94,8 @@ func (l layout) place() Place {
 const DefaultLogDir = "berth_logs"
 
 // Find is the queue of a log directory that a berth run made. It changes nothing
-// there. Only the user's own is found: others could have others' answers, or
-// links to any file, in it.
+// there. Only the user's own is found: another user could have put false answers,
+// or links to any file, into theirs.
 func Find(logDir string) (Place, error) { return find(logDir, site.OnNetwork) }
 
 func find(logDir string, network func(path string) (bool, error)) (Place, error) {

@@ -35,9 +35,8 @@ type narrator struct {
 	theirs    *theirWords                // speak as gpusched; nil: as berth
 }
 
-// lines are what is said of an event, if anything: one line, or as many as a
-// failure or a warning needs on a terminal, and what a job that failed said
-// last.
+// lines formats an event, if it is shown at all: one line, or as many as a failure
+// or a warning needs on a terminal, and the last output of a job that failed.
 func (n narrator) lines(ev job.Event, dispatched, total int) []string {
 	failed := ev.Kind == job.EventEnded && ev.Job.State == job.Failed
 	sentence := n.sentence(ev, dispatched, total)
@@ -96,7 +95,7 @@ func (n narrator) wrap(colour text.Paint, line string) []string {
 	return lines
 }
 
-// warn is what is said of a warning of berth's own.
+// warn formats a warning of berth's own.
 func (n narrator) warn(at time.Time, warning string) []string {
 	return n.wrap(text.Yellow, stamp(at, "WARN "+warning))
 }

@@ -38,7 +38,7 @@ type Options struct {
 	AsGpusched  bool // speak as gpusched does, and name logs as it does
 
 	// Serve lets other processes ask about the queue while it runs: publish gets
-	// every event, and done is called when the engine has ended. Nil: nobody may.
+	// every event, and done is called when the engine has ended. Nil: none can.
 	Serve func(Door) (publish func([]job.Event), done func(), err error)
 
 	// Detach starts a berth in the background for a jobs file, and returns once it

@@ -43,7 +43,7 @@ type session struct {
 	store   *store.Store // the machine's
 	log     *slog.Logger // likewise
 	engine  *engine.Engine
-	tell    func([]job.Event) // passes events on to others who ask; nil: nobody can
+	tell    func([]job.Event) // passes events on to other processes; nil: none can ask
 	cards   []int
 	lastSeq int64
 
@@ -113,7 +113,8 @@ func (s *session) loop(ctx context.Context) error {
 	return err
 }
 
-// openDoor lets other processes ask about the queue. The run goes on without.
+// openDoor lets other processes ask about the queue. If it fails, the run goes on
+// without it.
 func (s *session) openDoor() (done func()) {
 	if s.opt.Serve == nil {
 		return func() {}

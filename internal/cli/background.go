@@ -97,7 +97,8 @@ func (f *runFlags) startBackground(ctx context.Context, cmd *cobra.Command, file
 	return b, nil
 }
 
-// await returns when the berth in the background is so far, or why it is not.
+// await returns when the berth in the background has reached a step, or why it has
+// not.
 func (b *background) await(ctx context.Context, wanted string) error {
 	for {
 		select {

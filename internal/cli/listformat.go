@@ -66,7 +66,7 @@ func parseFormat(written string) (*template.Template, error) {
 	return t, nil
 }
 
-// unknownField is the field that a template asked for in vain.
+// unknownField is the field that a template names and a job does not have.
 func unknownField(err error) string {
 	if err == nil {
 		return ""

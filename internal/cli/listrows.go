@@ -67,8 +67,8 @@ func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most i
 	return l, nil
 }
 
-// Jobs that have ended are shown for this long without being asked for, and at
-// most so many.
+// Without --all, jobs that have ended are shown for this long, and at most this
+// many of them.
 const (
 	latelyFor  = time.Hour
 	mostLately = 5

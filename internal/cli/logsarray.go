@@ -200,7 +200,7 @@ func (f *arrayFollower) show(ctx context.Context, id string) error {
 	lines := &lineWriter{mu: &f.mu, out: f.s.out, prefix: f.s.painted(text.Dim, id+" |") + " "}
 	defer lines.end()
 	one := *f.s
-	one.out, one.errOut = lines, io.Discard // what is to be said is said once, for all
+	one.out, one.errOut = lines, io.Discard // messages are printed once, for all tasks
 	err := followLog(ctx, &one, api.LogQuery{ID: id, Lines: f.o.lines, Follow: true}, f.o.raw)
 	if hadNoLog(err) {
 		return nil

@@ -69,7 +69,7 @@ func (s *session) runHere(ctx context.Context, cmd *cobra.Command) (*runTarget, 
 	}
 	place, err := batch.Find(batch.DefaultLogDir)
 	if err != nil {
-		return nil, nil //nolint:nilerr // there is none here
+		return nil, nil //nolint:nilerr // no berth run has used this directory
 	}
 	run := openRunTarget(ctx, place)
 	switch {

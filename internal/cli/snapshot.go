@@ -172,8 +172,8 @@ func (c *codeSnapshots) scriptIn(made *job.Snapshot, argv []string) string {
 	return path
 }
 
-// warn points out what names the original tree by its full path: a job finds
-// there what is there by then.
+// warn points out what names the original tree by its full path: there the job
+// sees the files as they are when it starts, not the copy.
 func (c *codeSnapshots) warn(spec *api.Spec, made *job.Snapshot) {
 	command := spec.Command.Shell
 	for _, word := range spec.Command.Argv {
@@ -194,7 +194,7 @@ func (c *codeSnapshots) warn(spec *api.Spec, made *job.Snapshot) {
 				c.warned = map[string]bool{}
 			}
 			c.warned[named[i]] = true
-			c.s.say("snapshot: %s names %s, which is not the copy: the job finds there what is there when it starts ($BERTH_SNAPSHOT is the copy)", named[i], made.Tree)
+			c.s.say("snapshot: %s names the original tree %s, not the copy: the job would use its files as they are when it starts; use $BERTH_SNAPSHOT", named[i], made.Tree)
 		}
 	}
 }

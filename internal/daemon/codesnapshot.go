@@ -36,7 +36,7 @@ func (s *submission) setSnapshot(spec *job.Spec) error {
 	return problem.Newf(problem.Invalid, "berth submit makes the snapshot; another client sends it in snapshots", "snapshot: expected a snapshot of %.100q with the request, found none", asked)
 }
 
-// checkSnapshot refuses text that could not have come from a client of berth's.
+// checkSnapshot refuses text that no berth client sends.
 func checkSnapshot(s *job.Snapshot) error {
 	for _, path := range []string{s.Tree, s.Path, cmp.Or(s.Script, s.Path)} {
 		if !absolute(path) || len(path) > maxDir || strings.IndexByte(path, 0) >= 0 {

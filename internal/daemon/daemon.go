@@ -83,7 +83,7 @@ type Daemon struct {
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
 
 	ended     chan struct{} // closed when the engine's loop ends
-	still     *sync.Mutex   // there is no loop: who holds this may use the engine; nil: there is one
+	still     *sync.Mutex   // held to use an engine without a loop; nil: the loop runs
 	gone      error         // why its store is not its own any more; only for the engine's goroutine
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns

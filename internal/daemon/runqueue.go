@@ -104,8 +104,8 @@ func (q *RunQueue) daemon() *Daemon {
 	return d
 }
 
-// runQueue is the backend for a berth run. It reads as a daemon does, and
-// cancels; the jobs file decides the rest.
+// runQueue is the backend for a berth run. It reads, cancels and parks as a daemon
+// does; the jobs file decides the rest.
 type runQueue struct {
 	d      *Daemon
 	logDir string

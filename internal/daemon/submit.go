@@ -141,8 +141,8 @@ func (m *mistakes) add(err error) (more bool) {
 	return len(*m) < maxMistakes && kind != "" && kind != problem.TooMuch
 }
 
-// all is all of them as one problem, with the kind and the hint of the first;
-// nil: there are none.
+// all joins them into one problem with the kind and the hint of the first, or
+// returns nil.
 func (m mistakes) all() error {
 	switch len(m) {
 	case 0:

@@ -73,7 +73,8 @@ func DriverMain(args []string, in io.Reader, out, errs io.Writer) int {
 	return 0
 }
 
-// Driver is the program that parks jobs, or why there is none.
+// Driver is the command of the program that parks jobs, or why jobs cannot be
+// parked.
 func Driver(simDir string, getenv func(string) string) (argv []string, cannot string) {
 	if simDir != "" {
 		self, err := os.Executable()

@@ -20,7 +20,7 @@ type Snapshot struct {
 }
 
 // SnapshotAuto asks for the git tree that contains the job's directory, or for
-// that directory where there is none.
+// the directory itself if it is not in one.
 const SnapshotAuto = "auto"
 
 // Inside is where a path of the tree is in the copy. Any other path stays as it

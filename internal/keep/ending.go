@@ -19,7 +19,7 @@ const (
 	lastKillPause  = time.Second
 )
 
-// never is the time left until what is not planned.
+// never is the time left until something that is not planned.
 const never = time.Duration(-1 << 63)
 
 // ending decides when a job's processes get which signal. It knows no process

@@ -251,7 +251,7 @@ func (m *manoeuvre) each(processes []Process, most time.Duration, verb string, w
 	return nil
 }
 
-// ask makes a request to the program, and starts it if there is none.
+// ask sends a request to the driver program, which it starts if necessary.
 func (m *manoeuvre) ask(most time.Duration, words ...string) (string, error) {
 	d, err := m.program()
 	if err != nil {

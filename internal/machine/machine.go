@@ -68,7 +68,7 @@ type Machine struct {
 	Log      *slog.Logger
 	Source   gpu.Source
 	Devices  []gpu.Device // as Choose returned them
-	NoGPUs   bool         // they were read, and there are none: jobs without a GPU run
+	NoGPUs   bool         // the machine has no GPU, and runs jobs that need none
 	SimDir   string       // the simulation directory; empty: the cards are real
 	Runner   *run.Runner
 	Launcher *engine.Launcher

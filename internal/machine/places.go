@@ -135,7 +135,7 @@ func writable(path string) error {
 	}
 }
 
-// conda checks that there is one, where the job's environment is known, and that
+// conda checks that conda is installed, if the job's environment is known, and that
 // an environment given as a directory exists. Named ones may be anywhere.
 func (o Origin) conda(spec *job.Spec, dir string) error {
 	if strings.Contains(spec.Conda, "/") {

@@ -30,7 +30,7 @@ func findRepository(ctx context.Context, dir string) (*repository, error) {
 		return nil, nil
 	}
 	if _, err := exec.LookPath("git"); err != nil {
-		return nil, problem.Newf(problem.Unable, "install git, or submit with --no-snapshot", "%s is in the git repository %s, but there is no git in PATH to read it", dir, filepath.Dir(marker))
+		return nil, problem.Newf(problem.Unable, "install git, or submit with --no-snapshot", "%s is in the git repository %s, but git is not in PATH", dir, filepath.Dir(marker))
 	}
 	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -46,7 +46,8 @@ func findRepository(ctx context.Context, dir string) (*repository, error) {
 	return r, nil
 }
 
-// gitAbove is the .git of a directory or of one above it; empty: there is none.
+// gitAbove is the nearest .git, in a directory or above it; empty: it is not in a
+// git tree.
 func gitAbove(dir string) string {
 	for {
 		marker := filepath.Join(dir, ".git")

@@ -239,7 +239,7 @@ func (l *listing) place(dir string) (string, error) {
 		return whole, nil
 	}
 	return "", problem.Newf(problem.Invalid, "submit from a directory with code, or use -C DIR; a job can write its results to $BERTH_SUBMIT_DIR or any absolute path",
-		"snapshot: the working directory %s is not part of it, because all files in it are ignored or there are none", whole)
+		"snapshot: the working directory %s is not part of it, because it is empty or all its files are ignored", whole)
 }
 
 func unreadable(err error) error {

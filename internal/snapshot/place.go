@@ -149,7 +149,7 @@ func (p Place) failed(err error) error {
 // open makes the place, for its user alone.
 func (p Place) open() error {
 	if p.Dir == "" {
-		return problem.Newf(problem.Unable, "set HOME or XDG_STATE_HOME", "there is no directory of yours to keep a snapshot in")
+		return problem.Newf(problem.Unable, "set HOME or XDG_STATE_HOME", "found no directory to keep snapshots in")
 	}
 	err := os.MkdirAll(filepath.Dir(p.Dir), 0o700)
 	if err == nil {

@@ -511,7 +511,7 @@ func TestRefusals(t *testing.T) {
 			tree(t, root, "a", ".git/")
 			t.Setenv("PATH", "/nowhere")
 			return Ask{}
-		}, "there is no git in PATH"},
+		}, "but git is not in PATH"},
 		{"a file that cannot be read", func(t *testing.T, _ *Place, root string) Ask {
 			if os.Geteuid() == 0 {
 				t.Skip("root reads everything")

@@ -15,8 +15,8 @@ var ErrOlder = errors.New("the store was written by an older berth")
 // errReading is why a store that was opened for reading takes no commit.
 var errReading = errors.New("the store is open for reading only")
 
-// OpenToRead opens an existing store for reading. It takes no lock: a berth that
-// starts meanwhile is not in the way, nor is this in its way.
+// OpenToRead opens an existing store for reading. It takes no lock, so a berth can
+// start and write to the store at the same time.
 func OpenToRead(dir string) (*Store, error) {
 	s, err := openToRead(dir)
 	if err != nil {
