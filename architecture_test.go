@@ -29,6 +29,7 @@ const besideFloor = 4
 var knownOnlyBy = map[string][]string{
 	"github.com/NVIDIA/go-nvml": {"cmd/berth-gpu"}, // the only cgo
 	"github.com/cilium/ebpf":    {"internal/run"},
+	"github.com/prometheus":     {"internal/metrics"},
 	"berth/internal/store":      {"internal/engine", "internal/machine", "internal/batch", "internal/daemon"},
 	"berth/internal/engine":     {"internal/machine", "internal/batch", "internal/daemon"},
 	"berth/internal/run":        {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "cmd/berth"},

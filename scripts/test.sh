@@ -22,6 +22,17 @@ if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; the
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
+# Prometheus is only unpacked: its package would start a service.
+if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
+	say "unpacking prometheus"
+	tools=$(mktemp -d)
+	trap 'rm -rf "$tools"' EXIT
+	[ "$(id -u)" != 0 ] || [ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
+	if (cd "$tools" && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .) >/dev/null 2>&1; then
+		PATH=$PATH:$tools/usr/bin
+	fi
+fi
+command -v prometheus >/dev/null || skip "a real Prometheus with the board and the alert rules: prometheus is missing"
 command -v curl >/dev/null || skip "the examples of docs/reference/api.md: curl is missing"
 command -v screen >/dev/null || skip "jobs in screen sessions: screen is missing"
 command -v useradd >/dev/null || skip "tests with several users: useradd is missing"

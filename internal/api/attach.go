@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"berth/internal/problem"
@@ -41,7 +42,7 @@ func (x *exchange) postAttach() error {
 		return err
 	}
 	defer client.Close()
-	x.w.started = true
+	x.w.started, x.w.status = true, http.StatusSwitchingProtocols
 	client.SetDeadline(time.Time{}) //nolint:errcheck // a dead connection says so when used
 	// If either end or the server closes, both end.
 	defer context.AfterFunc(ctx, func() { terminal.Close(); client.Close() })()

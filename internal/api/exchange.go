@@ -28,19 +28,23 @@ type exchange struct {
 	w      *replyWriter
 	caller Caller
 
-	drained bool   // the whole body was read
-	ready   func() // to be called before the reply is sent; may be nil
+	drained  bool   // the whole body was read
+	streamed bool   // it is a stream, which lasts as long as the caller likes
+	ready    func() // to be called before the reply is sent; may be nil
 }
 
 // serveAs serves one request: the checks that every request passes, in order,
 // and the one place where errors become replies.
 func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, identify func(context.Context) (Caller, error)) {
-	s.active.Add(1)
-	s.lastBusy.Store(time.Now().UnixNano())
+	begun := time.Now()
 	x := &exchange{Server: s, r: r, w: newReplyWriter(w, s.limits.StallTimeout)}
+	s.active.Add(1)
+	s.busyAt(r, begun)
 	defer func() {
-		s.lastBusy.Store(time.Now().UnixNano())
+		now := time.Now()
+		s.busyAt(r, now)
 		s.active.Add(-1)
+		s.options.Served(x.operation(), x.w.status, now.Sub(begun), x.streamed)
 	}()
 	defer x.survive()
 	// What net/http writes before and after the handler needs a deadline too,
@@ -58,6 +62,25 @@ func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, identify func(c
 	if err := x.serve(identify); err != nil {
 		x.fail(err)
 	}
+}
+
+// busyAt notes that a caller was there. A scrape does not count: it must not keep a
+// daemon alive that ends when it is idle.
+func (s *Server) busyAt(r *http.Request, at time.Time) {
+	if r.URL.Path != metricsPath {
+		s.lastBusy.Store(at.UnixNano())
+	}
+}
+
+// operation is the name of the request's operation.
+func (x *exchange) operation() string {
+	switch {
+	case x.route == nil:
+		return "none" // refused before one was found
+	case x.route.doc.id == "":
+		return "openapi"
+	}
+	return x.route.doc.id
 }
 
 func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {

@@ -18,6 +18,7 @@ type Limits struct {
 	RootConnections int // of root: 4096
 	Connections     int // of all users: 8192
 	Unproven        int // by TCP, that have not shown a valid token: 512
+	Scrapers        int // connections for metrics alone: 64
 	UserStreams     int // events, followed logs, attached terminals and waits of one user: 64
 	RootStreams     int // of root: 1024
 	UserHeavy       int // concurrent submissions and lists of one user, the rest wait: 4
@@ -46,6 +47,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.RootConnections, 4096)
 	orDefault(&l.Connections, 8192)
 	orDefault(&l.Unproven, 512)
+	orDefault(&l.Scrapers, 64)
 	orDefault(&l.UserStreams, 64)
 	orDefault(&l.RootStreams, 1024)
 	orDefault(&l.UserHeavy, 4)

@@ -39,7 +39,7 @@ func serveAt(t testing.TB, socket string, b Backend, l Limits) *running {
 		t.Fatal(err)
 	}
 	r := &running{socket: socket, client: Dial(socket), logged: &testkit.Buffer{}, done: make(chan error, 1)}
-	r.Server = NewServer(ServerOptions{Backend: b, Version: "test", Limits: l, Log: slog.New(slog.NewTextHandler(r.logged, nil))})
+	r.Server = NewServer(ServerOptions{Backend: b, Version: "test", Limits: l, Log: slog.New(slog.NewTextHandler(r.logged, nil)), Metrics: exampleMetrics})
 	go func() { r.done <- r.ServeUnix(listener) }()
 	t.Cleanup(func() { r.end(t) })
 	return r

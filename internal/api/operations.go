@@ -152,6 +152,10 @@ func machineOperations() []route {
 			about:  "It stops working with the next request.",
 			params: []param{{name: "id", in: "path", kind: "string", example: "k7", about: "the token's id"}}, status: http.StatusNoContent, kinds: []problem.Kind{problem.NotFound, problem.Forbidden},
 		}},
+		{method: get, path: metricsPath, handle: (*exchange).getMetrics, heavy: true, doc: doc{
+			id: "metrics", tag: "daemon", summary: "Metrics for Prometheus",
+			about: "Counters and gauges of the queue, the GPUs and the daemon, in Prometheus's text format. No series names a job.", media: metricsType, text: "berth_jobs{state=\"queued\"} 3\n", kinds: []problem.Kind{problem.Refused},
+		}},
 		{method: get, path: "/openapi.json", handle: (*exchange).getOpenAPI, doc: doc{hidden: true}},
 		{method: get, path: "/openapi.yaml", handle: (*exchange).getOpenAPIYAML, doc: doc{hidden: true}},
 	}

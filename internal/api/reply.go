@@ -15,10 +15,11 @@ type replyWriter struct {
 	control  *http.ResponseController
 	patience time.Duration
 	started  bool // the header was sent, so the status can no longer change
+	status   int
 }
 
 func newReplyWriter(w http.ResponseWriter, patience time.Duration) *replyWriter {
-	return &replyWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: patience}
+	return &replyWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: patience, status: http.StatusOK}
 }
 
 // Unwrap gives net/http access to its own writer.
@@ -26,7 +27,7 @@ func (w *replyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader notes that the reply has begun.
 func (w *replyWriter) WriteHeader(status int) {
-	w.started = true
+	w.started, w.status = true, status
 	w.ResponseWriter.WriteHeader(status)
 }
 

@@ -83,6 +83,7 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	if !x.streamsHeld.take(x.caller.UID, most, x.limits.Connections) {
 		return nil, nil, problem.Newf(problem.TooMuch, "end some of them first", "too many streams, followed logs, attached terminals and waits: %d", most)
 	}
+	x.streamed = true
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	unhook := context.AfterFunc(x.stopping, func() { cancel(errStopping) })
 	return ctx, func() {

@@ -25,6 +25,12 @@ type ServerOptions struct {
 	Limits  Limits
 	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
 	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
+
+	// Metrics is the text of a scrape; nil: there is none.
+	Metrics func(context.Context) ([]byte, error)
+	// Served hears of every request: its operation, the status of the reply, how
+	// long it took, and whether it was a stream. Nil: nobody does.
+	Served func(operation string, status int, took time.Duration, stream bool)
 }
 
 // TCPOptions are the options for TCP.
@@ -42,7 +48,7 @@ type Server struct {
 	mux     *http.ServeMux
 
 	userConns, streamsHeld tally
-	unproven               unproven
+	unproven, scrapers     unproven
 	heavy                  *fair.Gate // limits each user; the rest wait before any of them is in memory
 	gate                   *fair.Gate
 
@@ -69,9 +75,12 @@ func NewServer(o ServerOptions) *Server {
 	if o.Gate == nil {
 		o.Gate = fair.NewGate(1, 1)
 	}
+	if o.Served == nil {
+		o.Served = func(string, int, time.Duration, bool) {}
+	}
 	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log, gate: o.Gate}
 	s.heavy = fair.NewGate(s.limits.Connections, s.limits.UserHeavy)
-	s.unproven.most = s.limits.Unproven
+	s.unproven.most, s.scrapers.most = s.limits.Unproven, s.limits.Scrapers
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.lastBusy.Store(time.Now().UnixNano())
 	s.mux = s.routes()
@@ -164,24 +173,13 @@ func (s *Server) Active() int { return int(s.active.Load()) }
 // LastActivity is when a request last came in or ended.
 func (s *Server) LastActivity() time.Time { return time.Unix(0, s.lastBusy.Load()) }
 
-// tcpHandler checks the Host header, against DNS rebinding, and leaves the token
-// to the request.
+// tcpHandler checks the Host header and leaves the token to the request.
 func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
-	known := map[string]bool{}
-	for _, name := range names {
-		known[hostName(name)] = true
-	}
-	if own.IsLoopback() {
-		known["localhost"] = true
-	}
+	answersTo := hostCheck(own, names)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := hostName(r.Host)
-		literal, err := netip.ParseAddr(host)
-		// An IP address cannot be rebound: it is what the client connected to.
-		isOwn := err == nil && (literal.Unmap() == own || own.IsUnspecified() || own.IsLoopback() && literal.IsLoopback())
 		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
-			if !isOwn && !known[host] {
-				return Caller{}, problem.Newf(problem.Forbidden, "use its address, or add the name to http.hosts in the daemon's config", "this server does not answer to the name %s", quoted(host))
+			if !answersTo(r.Host) {
+				return Caller{}, wrongHost(r.Host, "use its address, or add the name to http.hosts in the daemon's config")
 			}
 			caller, err := s.tokenCaller(ctx, r)
 			if err == nil && !s.meet(connOf(ctx), caller.UID) {
@@ -191,6 +189,29 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 			return caller, err
 		})
 	})
+}
+
+// hostCheck reports whether a request is for the server's own address or one of
+// its names, against DNS rebinding.
+func hostCheck(own netip.Addr, names []string) func(host string) bool {
+	known := map[string]bool{}
+	for _, name := range names {
+		known[hostName(name)] = true
+	}
+	if own.IsLoopback() {
+		known["localhost"] = true
+	}
+	return func(host string) bool {
+		host = hostName(host)
+		literal, err := netip.ParseAddr(host)
+		// An IP address cannot be rebound: it is what the client connected to.
+		isOwn := err == nil && (literal.Unmap() == own || own.IsUnspecified() || own.IsLoopback() && literal.IsLoopback())
+		return isOwn || known[host]
+	}
+}
+
+func wrongHost(host, hint string) error {
+	return problem.Newf(problem.Forbidden, hint, "this server does not answer to the name %s", quoted(hostName(host)))
 }
 
 // hostName is a Host header without its port, normalised.

@@ -26,7 +26,7 @@ func serveTCP(t *testing.T, f *fake, o TCPOptions) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	s := NewServer(ServerOptions{Backend: f, Version: "test"})
+	s := NewServer(ServerOptions{Backend: f, Version: "test", Metrics: exampleMetrics})
 	done := make(chan error, 1)
 	go func() { done <- s.ServeTCP(l, o) }()
 	t.Cleanup(func() {

@@ -330,6 +330,7 @@ type Status struct {
 	Counts   map[string]int `json:"counts"`
 	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
 	HTTP     string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
+	Metrics  string         `json:"metrics,omitempty" doc:"the address for metrics, if it listens there"`
 	Warnings []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
 	Strays   int            `json:"strays,omitempty" doc:"supervisors that the store does not know"`
 	Snapshot bool           `json:"snapshot,omitempty" doc:"jobs run a snapshot of their code unless they ask for none"`

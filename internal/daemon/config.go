@@ -60,6 +60,9 @@ type Config struct {
 	TLSCert, TLSKey string
 	Hosts           []string // host names that callers may use, besides its address
 
+	MetricsListen string // an address for metrics without a token; empty: none
+	MetricsUsers  int    // how many users have metrics of their own
+
 	LogLevel string
 	IdleExit time.Duration // exit after this long without a job or a caller; 0: never
 }
@@ -105,6 +108,7 @@ func DefaultConfig(shared bool) Config {
 		Events:       100_000,
 		AdminGroup:   "berth-admin",
 		ShowCommands: showOwnCommands,
+		MetricsUsers: 50,
 		LogLevel:     "info",
 		MaxPriority:  math.MaxInt32,
 	}
@@ -148,32 +152,40 @@ func (c *Config) conflict() (key string, err error) {
 		return "http.tls_cert", errors.New("http.tls_key is missing")
 	case c.TLSKey != "" && c.TLSCert == "":
 		return "http.tls_key", errors.New("http.tls_cert is missing")
-	case c.Listen != "":
-		return "http.listen", checkListen(c.Listen, c.TLSCert != "")
+	case c.MetricsListen != "" && c.MetricsListen == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
+		return "metrics.listen", errors.New("http.listen has this address already")
+	}
+	if err := checkListen(c.MetricsListen, allowedMetrics, false, "at any other address http.listen serves metrics, with a token"); c.MetricsListen != "" && err != nil {
+		return "metrics.listen", err
+	}
+	if c.Listen != "" {
+		return "http.listen", checkListen(c.Listen, allowedListen, c.TLSCert != "", "any other address needs http.tls_cert and http.tls_key")
 	}
 	return "", nil
 }
 
 const allowedListen = "an address and a port: 127.0.0.1:7878, [::1]:7878, or with TLS any other"
 
-// checkListen keeps tokens and logs off the network unless TLS encrypts them.
-func checkListen(listen string, encrypted bool) error {
+const allowedMetrics = "a loopback address and a port: 127.0.0.1:9778, [::1]:9778"
+
+// checkListen keeps what is served off the network unless TLS encrypts it.
+func checkListen(listen, allowed string, encrypted bool, otherwise string) error {
 	host, port, found := cutLast(listen, ":")
 	if _, err := strconv.ParseUint(port, 10, 16); !found || err != nil {
-		return mismatch(listen, allowedListen)
+		return mismatch(listen, allowed)
 	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	address, err := netip.ParseAddr(bare)
 	if err == nil && address.Is6() != (bare != host) {
-		return mismatch(listen, allowedListen)
+		return mismatch(listen, allowed)
 	}
 	switch {
 	case host == "localhost", err == nil && address.Unmap().IsLoopback():
 		return nil
 	case err != nil && host != "":
-		return mismatch(listen, allowedListen)
+		return mismatch(listen, allowed)
 	case !encrypted:
-		return fmt.Errorf("expected a loopback address such as 127.0.0.1:%s, found %q; any other address needs http.tls_cert and http.tls_key", port, listen)
+		return fmt.Errorf("expected a loopback address such as 127.0.0.1:%s, found %q; %s", port, listen, otherwise)
 	}
 	return nil
 }

@@ -152,9 +152,30 @@ func TestListenStaysOnThisMachineWithoutTLS(t *testing.T) {
 		"localhost.evil:1": {false, false},
 	} {
 		for i, encrypted := range []bool{false, true} {
-			if err := checkListen(listen, encrypted); (err == nil) != want[i] {
+			if err := checkListen(listen, allowedListen, encrypted, ""); (err == nil) != want[i] {
 				t.Errorf("listen %q, TLS %v: %v", listen, encrypted, err)
 			}
+		}
+	}
+}
+
+func TestMetricsStayOnThisMachine(t *testing.T) {
+	for _, c := range []struct{ listen, metrics, want string }{
+		{"", "127.0.0.1:9778", ""},
+		{"", "localhost:0", ""},
+		{"", "[::1]:9778", ""},
+		{"127.0.0.1:0", "127.0.0.1:0", ""},
+		{"127.0.0.1:7878", "127.0.0.1:7878", "http.listen has this address already"},
+		{"", "0.0.0.0:9778", "at any other address http.listen serves metrics, with a token"},
+		{"", ":9778", "at any other address http.listen serves metrics, with a token"},
+		{"", "9778", "expected a loopback address and a port"},
+		{"", "gpu1:9778", "expected a loopback address and a port"},
+	} {
+		// TLS is for the other address, and changes nothing here.
+		cfg := Config{Listen: c.listen, MetricsListen: c.metrics, TLSCert: "/a", TLSKey: "/b"}
+		err := cfg.Check()
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "metrics.listen: ")) {
+			t.Errorf("http.listen %q, metrics.listen %q: %v, want %q", c.listen, c.metrics, err, c.want)
 		}
 	}
 }
@@ -325,6 +346,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	want.GPUs = []int{0, 1, 2, 3, 5}
 	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}}}, map[string]int{"ann": 500}
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
+	want.MetricsListen = "127.0.0.1:9778"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -51,6 +51,7 @@ const (
 	million         = 1_000_000
 	maxEnvironMiB   = 4 // a request to the API may be a little larger
 	maxLogMiB       = 1 << 30
+	maxMetricsUsers = 1000
 	shortestPoll    = 10 * time.Millisecond
 	shortestHistory = time.Minute
 	shortestIdle    = time.Second
@@ -133,6 +134,8 @@ var serviceKeys = []configKey{
 	keyFor("http.tls_cert", func(c *Config) *string { return &c.TLSCert }, readText("an absolute path", absolute)).afterRestart(),
 	keyFor("http.tls_key", func(c *Config) *string { return &c.TLSKey }, readText("an absolute path", absolute)).afterRestart(),
 	keyFor("http.hosts", func(c *Config) *[]string { return &c.Hosts }, readNames).afterRestart(),
+	keyFor("metrics.listen", func(c *Config) *string { return &c.MetricsListen }, readText(allowedMetrics+", or \"\" for none", func(string) bool { return true })).afterRestart(),
+	keyFor("metrics.users", func(c *Config) *int { return &c.MetricsUsers }, readCount(0, maxMetricsUsers)),
 	keyFor("service.log_level", func(c *Config) *string { return &c.LogLevel }, readWord(site.Levels...)).afterRestart(),
 	keyFor("service.idle_exit", func(c *Config) *time.Duration { return &c.IdleExit }, readDuration(time.Second, "never")),
 }

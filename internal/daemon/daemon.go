@@ -15,6 +15,7 @@ import (
 	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/machine"
+	"berth/internal/metrics"
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
@@ -70,7 +71,9 @@ type Daemon struct {
 	enforced enforced
 	engine   *engine.Engine
 	server   *api.Server
-	port     port
+	http     *port
+	scrapes  *port
+	metrics  *metrics.Set
 	users    *site.Users
 	audit    *audit
 	tokens   *tokens

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -15,10 +16,15 @@ import (
 // have.
 const portRetry = 10 * time.Second
 
-// port is the address for HTTP. Without it the daemon serves its socket and
-// tries again: another program's port must not keep jobs from running.
+// port is an address by TCP. Without it the daemon serves its socket and tries
+// again: another program's port must not keep jobs from running.
 type port struct {
-	every time.Duration // between attempts
+	what   string                                // for HTTP, for metrics
+	wanted string                                // empty: none
+	open   func() (net.Listener, error)          // listens
+	serve  func(*api.Server, net.Listener) error // until the server shuts down
+	every  time.Duration                         // between attempts
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	address string // empty while it does not listen
@@ -44,60 +50,73 @@ func (p *port) set(address, trouble string) bool {
 	return news
 }
 
-// openPort listens on the configured port; nil without one, or if it is taken.
-func (d *Daemon) openPort() *listening {
-	cfg := d.config()
-	if cfg.Listen == "" {
+// listen listens on the configured address; nil without one, or if it is taken.
+func (p *port) listen() net.Listener {
+	if p.wanted == "" {
 		return nil
 	}
-	l, options, err := listenTCP(cfg)
+	l, err := p.open()
 	if err != nil {
-		d.closedPort(err)
+		p.closed(err)
 		return nil
 	}
 	address := l.Addr().String() // which knows the port: 0 asks for any free one
-	if d.port.set(address, "") {
-		d.log.Info("listening", "on", address)
+	if p.set(address, "") {
+		p.log.Info("listening "+p.what, "on", address)
 	}
-	return &listening{address, func() error { return d.server.ServeTCP(l, options) }}
+	return l
 }
 
-func (d *Daemon) closedPort(err error) {
-	if d.port.set("", fmt.Sprintf("not listening for HTTP: %v; trying again every %s", err, d.port.every)) {
-		d.log.Error("not listening for HTTP", "on", d.config().Listen, "err", err)
+func (p *port) closed(err error) {
+	if p.set("", fmt.Sprintf("not listening %s: %v; trying again every %s", p.what, err, p.every)) {
+		p.log.Error("not listening "+p.what, "on", p.wanted, "err", err)
 	}
 }
 
-// servePort serves the port until the daemon stops, and opens it again if it
-// fails.
-func (d *Daemon) servePort(ctx context.Context, l *listening) {
-	if d.config().Listen == "" {
+// keep serves the port until the daemon stops, and opens it again if it fails.
+func (p *port) keep(ctx context.Context, server *api.Server, l net.Listener) {
+	if p.wanted == "" {
 		return
 	}
 	for {
 		if l != nil {
-			if err := l.serve(); ctx.Err() == nil && err != nil {
-				d.closedPort(err)
+			if err := p.serve(server, l); ctx.Err() == nil && err != nil {
+				p.closed(err)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(d.port.every):
+		case <-time.After(p.every):
 		}
-		l = d.openPort()
+		l = p.listen()
 	}
 }
 
-func listenTCP(cfg *Config) (net.Listener, api.TCPOptions, error) {
+// httpPort is the port for everything, which needs tokens.
+func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 	options := api.TCPOptions{Hosts: cfg.Hosts}
-	if cfg.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-		if err != nil {
-			return nil, options, err
-		}
-		options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	return &port{
+		what: "for HTTP", wanted: cfg.Listen, every: every, log: log,
+		open: func() (net.Listener, error) {
+			if cfg.TLSCert != "" {
+				pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+				if err != nil {
+					return nil, err
+				}
+				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+			}
+			return net.Listen("tcp", cfg.Listen)
+		},
+		serve: func(s *api.Server, l net.Listener) error { return s.ServeTCP(l, options) },
 	}
-	l, err := net.Listen("tcp", cfg.Listen)
-	return l, options, err
+}
+
+// metricsPort is the port for metrics alone, which needs no token.
+func metricsPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
+	return &port{
+		what: "for metrics", wanted: cfg.MetricsListen, every: every, log: log,
+		open:  func() (net.Listener, error) { return net.Listen("tcp", cfg.MetricsListen) },
+		serve: (*api.Server).ServeMetrics,
+	}
 }

@@ -95,6 +95,7 @@ func (q *RunQueue) daemon() *Daemon {
 		uid: os.Getuid(), started: time.Now(), hub: newHub(), ended: make(chan struct{}),
 		gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
 		machine: q.Machine, store: q.Machine.Store, log: q.Machine.Log, engine: q.Engine, users: site.NewUsers(userTTL),
+		http: &port{}, scrapes: &port{},
 	}
 	cfg := DefaultConfig(false)
 	if q.Override != nil {

@@ -17,6 +17,8 @@ import (
 	"berth/internal/engine"
 	"berth/internal/fair"
 	"berth/internal/job"
+	"berth/internal/machine"
+	"berth/internal/metrics"
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
@@ -37,8 +39,8 @@ const (
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
-		port:  port{every: cmp.Or(opt.portRetry, portRetry)},
-		ended: make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
+		metrics: metrics.New(opt.Version),
+		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -55,7 +57,19 @@ func Serve(ctx context.Context, opt Options) error {
 var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
-	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP})
+	every := cmp.Or(d.opt.portRetry, portRetry)
+	d.http, d.scrapes = httpPort(d.config(), every, d.log), metricsPort(d.config(), every, d.log)
+	meter := meter{do: d.do, engine: d.engine, store: store.Path(machine.StoreDir(d.opt.Places.StateDir))}
+	d.server = api.NewServer(api.ServerOptions{
+		Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served,
+		Metrics: func(ctx context.Context) ([]byte, error) {
+			state, err := meter.look(ctx, d.server.Active())
+			if err != nil {
+				return nil, err
+			}
+			return d.metrics.Text(state, d.config().MetricsUsers)
+		},
+	})
 	listeners, own, err := d.listen()
 	if err != nil {
 		return err
@@ -70,9 +84,11 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
-	tcp := d.openPort()
+	for _, p := range []*port{d.http, d.scrapes} {
+		l := p.listen()
+		d.wait.Go(func() { p.keep(ctx, d.server, l) })
+	}
 	d.greet(listeners)
-	d.wait.Go(func() { d.servePort(ctx, tcp) })
 	_ = site.Notify("READY=1") // there may be no service manager
 	if d.opt.serving != nil {
 		d.opt.serving(d)
@@ -142,10 +158,12 @@ func (d *Daemon) greet(listeners []listening) {
 	for i, l := range listeners {
 		names[i] = l.name
 	}
-	address, warnings := d.port.state()
+	address, warnings := d.http.state()
 	if address != "" {
 		names = append(names, address)
 	}
+	scraped, more := d.scrapes.state()
+	warnings = append(warnings, more...)
 	kind := "private to " + d.userName(d.uid)
 	if d.opt.Places.Shared {
 		kind = "shared by all users"
@@ -160,6 +178,9 @@ func (d *Daemon) greet(listeners []listening) {
 	}
 	fmt.Fprintf(d.opt.Out, "berth %s: serving %s on %s, %s\n", d.opt.Version, cards, strings.Join(names, " and "), kind)
 	fmt.Fprintf(d.opt.Out, "state %s, log %s\n", d.opt.Places.StateDir, filepath.Join(d.opt.Places.StateDir, "berth.log"))
+	if scraped != "" {
+		fmt.Fprintf(d.opt.Out, "metrics http://%s/metrics\n", scraped)
+	}
 	for _, warning := range warnings {
 		fmt.Fprintf(d.opt.Out, "berth: %s\n", warning)
 	}
@@ -293,6 +314,7 @@ func (d *Daemon) publish(events []job.Event) {
 		}
 		d.log.Log(context.Background(), level, "event", "kind", ev.Kind, "job", id, "text", ev.Text)
 	}
+	d.metrics.Events(events)
 	d.hub.publish(events)
 }
 

@@ -86,6 +86,7 @@ func (b *bench) daemon(jobs int) {
 	b.bulk()
 	b.endToEnd(jobs)
 	b.why()
+	b.scrape()
 	b.stall()
 	b.hundredThousand()
 	b.idleDaemon()

@@ -31,6 +31,7 @@ func main() {
 	lines := flag.Int("lines", 100000, "lines of the large jobs file")
 	only := flag.Bool("daemon", false, "measure only the daemon")
 	code := flag.Bool("snapshot", false, "measure only snapshots of code")
+	scrape := flag.Bool("scrape", false, "measure only a scrape of the metrics")
 	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
@@ -44,7 +45,7 @@ func main() {
 	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
 	if *code {
 		b.snapshot()
-	} else if !*only && !*stall {
+	} else if !*only && !*stall && !*scrape {
 		b.drain(*jobs)
 		b.growth(4 * *jobs)
 		b.supervisor()
@@ -55,6 +56,8 @@ func main() {
 	switch {
 	case *stall:
 		b.stall()
+	case *scrape:
+		b.scrape()
 	case !*code:
 		b.daemon(*jobs)
 	}
