@@ -316,7 +316,11 @@ func (h *helperSource) goIdle() {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	default:
-		return // a reading is in progress, and calls rest when it ends
+		// A request is in progress. It may have called rest already, so look again.
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.rest()
+		return
 	}
 	h.letGo()
 }

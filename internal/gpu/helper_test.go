@@ -366,6 +366,20 @@ func TestHelperIsLetGoOfWhenIdle(t *testing.T) {
 	}
 }
 
+// TestHelperIsLetGoOfAfterARequestThatEndsLate: the time may be up while a request
+// that has set the clock still has the turn.
+func TestHelperIsLetGoOfAfterARequestThatEndsLate(t *testing.T) {
+	t.Parallel()
+	f := newFakeHelper(t, eight()...)
+	h := f.open(func(timing *helperTiming) { timing.idle = time.Hour })
+	takeSample(t, h)
+	h.turn <- struct{}{}
+	h.timing.idle = 10 * time.Millisecond
+	h.goIdle()
+	<-h.turn
+	testkit.Eventually(t, "it to be gone", func() bool { return h.living() == 0 })
+}
+
 func TestHelperLimitsMemory(t *testing.T) {
 	t.Parallel()
 	f := newFakeHelper(t, eight()...)

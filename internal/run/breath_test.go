@@ -86,7 +86,8 @@ func TestASlowSupervisorIsNotReported(t *testing.T) {
 
 func TestAStoppedSupervisorIsContinuedToEndItsJob(t *testing.T) {
 	b := newBench(t)
-	token, _ := b.silence("trap 'exit 7' TERM; while :; do sleep 0.1; done")
+	token, _ := b.silence("trap 'exit 7' TERM; echo $$ > ready; while :; do sleep 0.1; done")
+	b.pidFrom("ready")
 	b.Stop(token, job.StopCancel, testkit.Patience)
 	b.checks()
 	b.next(Silent)
