@@ -150,11 +150,11 @@ func newGroupList() *cobra.Command {
 	return cmd
 }
 
-func someGroups(cmd *cobra.Command, args []string) error {
+func someGroups(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, "berth group list shows them", "%s: expected the name of a group, found none", cmd.CommandPath())
+	return problem.Newf(problem.Invalid, "berth group list shows them", "expected the name of a group, found none")
 }
 
 func (f *groupFlags) change(ctx context.Context, s *session, names []string, r api.GroupRequest) error {

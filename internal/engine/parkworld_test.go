@@ -12,47 +12,21 @@ import (
 
 // Park takes a job off its cards, or refuses.
 func (w *world) Park(token string, _ time.Duration, _ int64) error {
-	w.mayCrash()
-	k := w.keeps[token]
-	x := k.running
-	if x == nil || x.busy {
-		return nil
-	}
-	if row := w.rows[x.job]; row.State != job.Running || row.Keep != token || row.Parking.Phase != job.ParkOut {
-		w.wrong("job %s is parked, but on disk it is %s %+v", x.job, row.State, row.Parking)
-	}
-	x.busy = true
-	w.at(time.Duration(w.rng.IntN(2000))*time.Millisecond, func() {
-		x.busy = false
-		switch {
-		case !x.alive || !k.alive || k.running != x:
-		case !x.parked && w.rng.IntN(4) == 0:
+	return w.moves(token, job.ParkOut, func(k *fakeKeep, x *execution) {
+		if !x.parked && w.rng.IntN(4) == 0 {
 			w.reportParking(k, "not supported", time.Second)
-		default:
-			x.parked = true
-			w.parkings++
-			w.reportParking(k, "", time.Second)
+			return
 		}
+		x.parked = true
+		w.parkings++
+		w.reportParking(k, "", time.Second)
 	})
-	return nil
 }
 
 // Resume brings it back if there is room, or finds that it is broken.
 func (w *world) Resume(token string, _ []keep.Room) error {
-	w.mayCrash()
-	k := w.keeps[token]
-	x := k.running
-	if x == nil || x.busy {
-		return nil
-	}
-	if row := w.rows[x.job]; row.State != job.Running || row.Keep != token || row.Parking.Phase != job.ParkBack {
-		w.wrong("job %s is resumed, but on disk it is %s %+v", x.job, row.State, row.Parking)
-	}
-	x.busy = true
-	w.at(time.Duration(w.rng.IntN(2000))*time.Millisecond, func() {
-		x.busy = false
+	return w.moves(token, job.ParkBack, func(k *fakeKeep, x *execution) {
 		switch {
-		case !x.alive || !k.alive || k.running != x:
 		case x.parked && w.storm && w.rng.IntN(8) == 0:
 			w.reportParking(k, "not enough free memory", time.Second)
 		case x.parked && w.storm && w.rng.IntN(16) == 0:
@@ -64,6 +38,26 @@ func (w *world) Resume(token string, _ []keep.Room) error {
 			x.parked = false
 			w.resumes++
 			w.reportParking(k, "", time.Second)
+		}
+	})
+}
+
+// moves has a supervisor park its job or resume it, unless it is at that already.
+// The phase must be on disk before it is asked.
+func (w *world) moves(token string, phase job.ParkPhase, outcome func(*fakeKeep, *execution)) error {
+	w.mayCrash()
+	k := w.keeps[token]
+	x := k.running
+	if x == nil || x.busy {
+		return nil
+	}
+	if row := w.rows[x.job]; row.State != job.Running || row.Keep != token || row.Parking.Phase != phase {
+		w.wrong("job %s is asked to move (%s), but on disk it is %s %+v", x.job, phase, row.State, row.Parking)
+	}
+	x.busy = true
+	w.at(time.Duration(w.rng.IntN(2000))*time.Millisecond, func() {
+		if x.busy = false; x.alive && k.alive && k.running == x {
+			outcome(k, x)
 		}
 	})
 	return nil

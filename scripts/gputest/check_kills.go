@@ -11,22 +11,9 @@ import (
 // killInKernel: a job that hangs in a kernel dies with its supervisor; the GPU
 // has to become free and be allocated again.
 func killInKernel(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
-	used := int64(0)
-	if !t.Sim {
-		if used, err = t.smiUsed(ctx); err != nil {
-			return err
-		}
-	}
 	size := t.slice(0.1, 4000)
-	id, err := d.run(ctx, program{with: t.bare(), mib: size, hold: time.Minute, endless: !t.Sim}, vram(size+1024))
+	d, id, used, err := t.holding(ctx, program{with: t.bare(), mib: size, hold: time.Minute, endless: !t.Sim}, vram(size+1024))
 	if err != nil {
-		return err
-	}
-	if err := d.ready(ctx, id); err != nil {
 		return err
 	}
 	if err := d.killSupervisor(ctx, id); err != nil {
@@ -48,6 +35,23 @@ func killInKernel(ctx context.Context, t *trial) error {
 		c, err := d.card(ctx)
 		return err == nil && c.Health == "ok" && !c.Stale && c.ForeignMiB < 64+used, nil
 	})
+}
+
+// holding is a daemon on this run's GPU with a job that holds its memory there, and
+// the memory that was in use before.
+func (t *trial) holding(ctx context.Context, p program, flags ...string) (d *daemon, id string, before int64, err error) {
+	if d, err = t.onCard(ctx); err != nil {
+		return nil, "", 0, err
+	}
+	if !t.Sim {
+		if before, err = t.smiUsed(ctx); err != nil {
+			return nil, "", 0, err
+		}
+	}
+	if id, err = d.run(ctx, p, flags...); err != nil {
+		return nil, "", 0, err
+	}
+	return d, id, before, d.ready(ctx, id)
 }
 
 // memoryBack waits until the GPU is as empty as before.

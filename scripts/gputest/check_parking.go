@@ -12,22 +12,9 @@ import (
 // parking: a job leaves the GPU without losing its work, although the daemon is
 // killed while it does; another job uses the GPU meanwhile.
 func parking(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
-	used := int64(0)
-	if !t.Sim {
-		if used, err = t.smiUsed(ctx); err != nil {
-			return err
-		}
-	}
 	size := t.slice(0.1, 4000)
-	id, err := d.run(ctx, program{with: t.usual(), mib: size, hold: 5 * time.Second, compute: true}, vram(size+1500), "--name", "long")
+	d, id, used, err := t.holding(ctx, program{with: t.usual(), mib: size, hold: 5 * time.Second, compute: true}, vram(size+1500), "--name", "long")
 	if err != nil {
-		return err
-	}
-	if err := d.ready(ctx, id); err != nil {
 		return err
 	}
 	began := time.Now()
