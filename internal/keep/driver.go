@@ -90,9 +90,18 @@ func (d *driver) hear(from *os.File) {
 	d.waiting = nil
 }
 
+// goneCheck is how often a call is held against the process that it is about.
+const goneCheck = time.Second
+
 // ask makes a request and waits for the reply, at most that long and until it is
 // cancelled: then the program is killed.
 func (d *driver) ask(cancel <-chan struct{}, most time.Duration, words ...string) (string, error) {
+	return d.askAbout(Process{}, cancel, most, words...)
+}
+
+// askAbout is ask about a process. Once that is gone, a call that hangs is not
+// waited for.
+func (d *driver) askAbout(p Process, cancel <-chan struct{}, most time.Duration, words ...string) (string, error) {
 	reply := make(chan string, 1)
 	d.mu.Lock()
 	if d.waiting == nil || d.killed {
@@ -108,24 +117,32 @@ func (d *driver) ask(cancel <-chan struct{}, most time.Duration, words ...string
 		d.kill()
 		return "", errDriverGone
 	}
-	timer := time.NewTimer(most)
+	timer, check := time.NewTimer(most), time.NewTicker(goneCheck)
 	defer timer.Stop()
-	select {
-	case text, heard := <-reply:
-		if !heard {
-			return "", errDriverGone
+	defer check.Stop()
+	for {
+		select {
+		case text, heard := <-reply:
+			if !heard {
+				return "", errDriverGone
+			}
+			verdict, rest, _ := strings.Cut(text, " ")
+			if verdict != "ok" {
+				return "", errors.New(rest)
+			}
+			return rest, nil
+		case <-cancel:
+			d.kill()
+			return "", errCancelled
+		case <-check.C:
+			if p.PID != 0 && !p.exists() {
+				d.kill()
+				return "", errors.New(cudaGone)
+			}
+		case <-timer.C:
+			d.kill()
+			return "", fmt.Errorf("%w: no reply to %s within %v", errDriverGone, words[0], most)
 		}
-		verdict, rest, _ := strings.Cut(text, " ")
-		if verdict != "ok" {
-			return "", errors.New(rest)
-		}
-		return rest, nil
-	case <-cancel:
-		d.kill()
-		return "", errCancelled
-	case <-timer.C:
-		d.kill()
-		return "", fmt.Errorf("%w: no reply to %s within %v", errDriverGone, words[0], most)
 	}
 }
 

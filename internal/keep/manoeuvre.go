@@ -147,7 +147,7 @@ func (m *manoeuvre) resume(hold []Room) manoeuvred {
 func (m *manoeuvre) hold(rooms []Room) error {
 	for _, room := range rooms {
 		if _, err := m.ask(stateBudget, "hold", room.UUID, strconv.FormatInt(room.MiB, 10)); err != nil {
-			if !errors.Is(err, errDriverGone) {
+			if !errors.Is(err, errDriverGone) && !errors.Is(err, errCancelled) {
 				err = fmt.Errorf("%w: %v MiB: %w", errNoRoom, room, err)
 			}
 			_, _ = m.ask(stateBudget, "free")
@@ -230,7 +230,7 @@ func (m *manoeuvre) each(processes []Process, most time.Duration, verb string, w
 	for i, p := range processes {
 		all.Go(func() {
 			pid := strconv.Itoa(p.PID)
-			_, err := d.ask(m.cancel, most, append([]string{verb, pid}, words...)...)
+			_, err := d.askAbout(p, m.cancel, most, append([]string{verb, pid}, words...)...)
 			if err == nil && verb == "lock" && !p.exists() {
 				// It ended meanwhile, and its number may be another's by now, which
 				// must not stay locked.
