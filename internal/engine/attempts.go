@@ -358,17 +358,7 @@ func (s *attempts) act() {
 		Fault("warned")
 	}
 	for _, o := range s.parks {
-		Fault("before park")
-		var err error
-		if o.back {
-			err = s.runner.Resume(o.token, o.rooms)
-		} else {
-			err = s.runner.Park(o.token, s.cfg.Parking.Patience, o.hostMiB)
-		}
-		if err != nil {
-			s.cfg.Log.Warn("cannot park or resume a job", "token", o.token, "err", err)
-		}
-		Fault("park asked")
+		s.move(o)
 	}
 	for _, o := range s.stops {
 		Fault("before stop")

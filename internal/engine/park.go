@@ -136,6 +136,7 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 
 // leave records that a job is to leave its cards.
 func (s *attempts) leave(j *job.Job, by string, cardMiB map[int]int64) {
+	Fault("park decided")
 	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB, j.Parking.Refused = job.ParkOut, by, cardMiB, ""
 }
 
@@ -147,6 +148,22 @@ func (s *attempts) parkOrderFor(j *job.Job) parkOrder {
 		}
 	}
 	return o
+}
+
+// move sends an order that is on disk. If it is lost, the supervisor says so when
+// it is found again.
+func (s *attempts) move(o parkOrder) {
+	Fault("before park")
+	var err error
+	if o.back {
+		err = s.runner.Resume(o.token, o.rooms)
+	} else {
+		err = s.runner.Park(o.token, s.cfg.Parking.Patience, o.hostMiB)
+	}
+	if err != nil {
+		s.cfg.Log.Warn("cannot park or resume a job", "token", o.token, "err", err)
+	}
+	Fault("park asked")
 }
 
 // Unpark lets a parked job come back as soon as its cards have room. One that is
@@ -170,6 +187,9 @@ func (t *Turn) Unpark(id, by string) bool {
 func (t *Turn) parking(a *attempt, n keep.ParkNews) {
 	j := a.job
 	outcome := n.Took > 0 || n.Why != ""
+	if outcome {
+		Fault("park heard")
+	}
 	switch {
 	case n.Busy: // its outcome follows
 	case j.State == job.Parked && n.Parked:
@@ -295,6 +315,7 @@ func (t *Turn) unparkedBehindOurBack(a *attempt) {
 
 // comeBack is a parked job that gets its cards again.
 func (t *Turn) comeBack(j *job.Job, grant job.Grant) *job.Job {
+	Fault("park decided")
 	j = j.Clone()
 	j.MustTo(job.Running)
 	grant.CardMiB = t.cards.smallest(grant.GPUs)

@@ -262,10 +262,7 @@ func (t *Turn) launch(starts []*job.Job) {
 	}
 	for _, j := range starts {
 		if j.Parking.Phase == job.ParkBack {
-			o := t.attempts.parkOrderFor(j)
-			if err := t.attempts.runner.Resume(o.token, o.rooms); err != nil {
-				t.cfg.Log.Warn("cannot resume a job", "job", j.ID, "err", err)
-			}
+			t.attempts.move(t.attempts.parkOrderFor(j))
 			continue
 		}
 		order, err := t.cfg.Order(j, t.cards.given)

@@ -50,6 +50,21 @@ oom)
 	berth simjob --vram 3500 --hold $seconds --exit-code $code --oom-once "$SOAK/oom$line"
 	code=$?
 	;;
+parks)
+	berth simjob --vram 14000 --hold $seconds --exit-code $code
+	code=$?
+	;;
+parked)
+	berth simjob --vram 14000 --hold 600 &
+	sim=$!
+	say ready $line $BERTH_ATTEMPT
+	while ! [ -e "$SOAK/gate" ]; do
+		printf . >>"$SOAK/beat$line"
+		sleep 0.02
+	done
+	kill $sim
+	wait $sim
+	;;
 polite)
 	trap 'say term $line $BERTH_ATTEMPT; exit 143' TERM
 	say ready $line $BERTH_ATTEMPT

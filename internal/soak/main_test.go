@@ -46,6 +46,8 @@ var usualKills = map[string]int{
 	"TestKillServedSupervisor/at_any_moment":               30,
 	"TestKillWhileJobsMakeRoom/the_daemon":                 120,
 	"TestKillWhileJobsMakeRoom/the_daemon_and_supervisors": 40,
+	"TestKillWhileJobsAreParked/the_daemon":                60,
+	"TestKillWhileJobsAreParked/everything":                60,
 	"TestKillCSV":                                          30,
 	"TestKillMgpu":                                         30,
 }
