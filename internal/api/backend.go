@@ -52,6 +52,8 @@ type Backend interface {
 	PauseGPU(ctx context.Context, c Caller, index int, paused bool) (GPU, error)
 	SetHealth(ctx context.Context, c Caller, index int, r HealthRequest) (GPU, error)
 	CardHistory(ctx context.Context, c Caller, q CardQuery) ([]CardEvent, error) // the newest first
+	JobSamples(ctx context.Context, c Caller, id string, q SamplesQuery) (Samples, error)
+	GPUSamples(ctx context.Context, c Caller, index int, q SamplesQuery) (Samples, error)
 	ReleaseGPUs(ctx context.Context, c Caller, r ReleaseRequest) (Released, error)
 	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
 	Backup(ctx context.Context, c Caller, to io.Writer) error

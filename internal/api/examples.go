@@ -79,11 +79,15 @@ var (
 		Processes: []GPUProcess{{PID: 4242, User: "ann", Command: "python", UsedMiB: pointer[int64](17904), Job: "17"}}}
 	exampleHealth    = HealthRequest{Health: HealthQuarantined, Reason: "fan is loud"}
 	exampleCardEvent = CardEvent{At: exampleTime, GPU: pointer(0), Text: "gpu0 quarantined by root: fan is loud"}
-	exampleReload    = ReloadRequest{}
-	exampleReloaded  = Reloaded{Config: "/etc/berth/config.toml", Changed: []string{"limits.gpus"}, Restart: []string{"scheduling.poll"}, Warnings: []string{}}
-	exampleRelease   = ReleaseRequest{ForS: 600}
-	exampleReleased  = Released{Until: pointer(exampleTime.Add(10 * time.Minute))}
-	exampleLine      = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
+	exampleSamples   = Samples{Job: "17", From: exampleTime, To: exampleTime.Add(time.Minute), DeclaredMiB: pointer[int64](18432), Parked: []Stretch{},
+		Tracks: []SampleTrack{{GPU: 0, Attempt: 1, Points: []SamplePoint{{At: exampleTime.Add(5 * time.Second), VRAMMiB: pointer[int64](17904), Util: pointer(97.0), PowerW: pointer(312.0), TemperatureC: pointer(64.0), AfterGap: true}}}}}
+	exampleGPUSamples = Samples{GPU: pointer(0), From: exampleTime, To: exampleTime.Add(time.Minute), TotalMiB: 24564, Parked: []Stretch{},
+		Tracks: []SampleTrack{{GPU: 0, Points: []SamplePoint{{At: exampleTime.Add(5 * time.Second), VRAMMiB: pointer[int64](18300), Util: pointer(97.0), PowerW: pointer(312.0), TemperatureC: pointer(64.0), AfterGap: true}}}}}
+	exampleReload   = ReloadRequest{}
+	exampleReloaded = Reloaded{Config: "/etc/berth/config.toml", Changed: []string{"limits.gpus"}, Restart: []string{"scheduling.poll"}, Warnings: []string{}}
+	exampleRelease  = ReleaseRequest{ForS: 600}
+	exampleReleased = Released{Until: pointer(exampleTime.Add(10 * time.Minute))}
+	exampleLine     = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
 		WaitMeanS: pointer(12.0), WaitP50S: pointer(2.0), WaitP95S: pointer(61.0), WaitMaxS: pointer(70.0), RunMeanS: pointer(8723.0), AvgUtil: pointer(91.0)}
 	exampleStats = Stats{Since: exampleTime.AddDate(0, 0, -7), Until: exampleTime, GPUs: 2, GPUHours: 31.5,
 		Util: pointer(0.09), AvgUtil: pointer(91.0), All: exampleLine, Users: []StatsLine{exampleLine}, Days: []StatsLine{exampleLine}}

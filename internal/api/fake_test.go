@@ -347,6 +347,26 @@ func (f *fake) CardHistory(_ context.Context, _ Caller, q CardQuery) ([]CardEven
 	return []CardEvent{event}, nil
 }
 
+func (f *fake) JobSamples(_ context.Context, _ Caller, id string, q SamplesQuery) (Samples, error) {
+	return askedSamples(Samples{Job: id, DeclaredMiB: exampleSamples.DeclaredMiB, Tracks: exampleSamples.Tracks}, q), nil
+}
+
+func (f *fake) GPUSamples(_ context.Context, _ Caller, index int, q SamplesQuery) (Samples, error) {
+	return askedSamples(Samples{GPU: &index, Tracks: exampleGPUSamples.Tracks}, q), nil
+}
+
+// askedSamples shows in a reply what was asked for.
+func askedSamples(s Samples, q SamplesQuery) Samples {
+	s.From, s.To, s.TotalMiB = exampleTime, exampleTime, int64(q.StepS)
+	if q.From != nil {
+		s.From = *q.From
+	}
+	if q.To != nil {
+		s.To = *q.To
+	}
+	return s
+}
+
 func (f *fake) ReleaseGPUs(_ context.Context, _ Caller, r ReleaseRequest) (Released, error) {
 	if r.End {
 		return Released{Note: "taken hold of again"}, nil

@@ -12,6 +12,7 @@ import (
 func operations() []route {
 	all := slices.Concat(jobOperations(), adoptOperations(), strayOperations())
 	all = append(all, streamOperations()...)
+	all = append(all, sampleOperations()...)
 	all = append(all, groupOperations()...)
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)

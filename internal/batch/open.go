@@ -17,6 +17,7 @@ import (
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/sched"
+	"berth/internal/series"
 	"berth/internal/site"
 	"berth/internal/store"
 	"berth/internal/text"
@@ -92,7 +93,7 @@ func (s *session) openMachine(ctx context.Context) error {
 
 func (s *session) setup() machine.Setup {
 	return machine.Setup{
-		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state,
+		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state, KeepSamples: series.Keep,
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
 		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
 		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},

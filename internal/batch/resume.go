@@ -226,6 +226,9 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 	if err := s.store.Wipe(); err != nil {
 		return fmt.Errorf("forget the earlier run: %w", err)
 	}
+	if err := s.machine.Samples.Forget(func(string, string) bool { return true }); err != nil {
+		s.log.Warn("forget the samples of the earlier run", "err", err)
+	}
 	s.lastSeq = 0
 	if err := s.journal.Close(); err != nil {
 		s.log.Warn("close", "err", err)

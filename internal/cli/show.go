@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,38 +19,76 @@ import (
 	"berth/internal/text"
 )
 
+// showOptions are the flags of `berth show`.
+type showOptions struct {
+	json, plot, csv bool
+}
+
 func newShow() *cobra.Command {
-	asJSON := false
+	o := &showOptions{}
 	cmd := &cobra.Command{
 		Use:   "show JOB",
 		Short: "Show everything about one job",
+		Long: `Show everything about one job. --plot adds a chart of its memory over time,
+--csv prints what was measured instead.`,
 		Example: `  berth show 17
   berth show @          your last job
   berth show 18         an array: its tasks by state, failures, GPU time
   berth show 18_3       one of its tasks
+  berth show 17 --plot
+  berth show 17 --csv > memory.csv
   berth show 17 --json
 
 Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args:              exactlyOne,
 		ValidArgsFunction: completeEndedToo,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if o.csv && (o.json || o.plot) {
+				return badFlag(cmd, "csv", errors.New("expected it alone, found --json or --plot too"))
+			}
+			return nil
+		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
-			detail, err := s.client.Job(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(s.out, detail)
-			}
-			if detail.Tasks != nil {
-				return showArray(s.screen, detail, time.Now())
-			}
-			return showJob(s.screen, detail, time.Now())
+			return o.run(ctx, s, args[0], time.Now())
 		}),
 	}
 	queueFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as a JSON object")
+	cmd.Flags().BoolVar(&o.plot, "plot", false, "draw its memory over time; with --json: add what was measured as samples")
+	cmd.Flags().BoolVar(&o.csv, "csv", false, "print only what was measured over time, as CSV")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the job as a JSON object")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
+}
+
+func (o *showOptions) run(ctx context.Context, s *session, id string, now time.Time) error {
+	var samples api.Samples
+	if o.csv || o.plot {
+		var err error
+		if samples, err = s.client.JobSamples(ctx, id, api.SamplesQuery{}); err != nil {
+			return err
+		}
+	}
+	if o.csv {
+		return csvSamples(s.out, samples)
+	}
+	detail, err := s.client.Job(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case o.json && o.plot:
+		return printJSON(s.out, struct {
+			api.Detail
+			Samples api.Samples `json:"samples"`
+		}{detail, samples})
+	case o.json:
+		return printJSON(s.out, detail)
+	case detail.Tasks != nil:
+		return showArray(s.screen, detail, now)
+	}
+	if err := showJob(s.screen, detail, now); err != nil || !o.plot {
+		return err
+	}
+	return plotSamples(s.screen, samples, !speaksUTF8(os.Getenv), now)
 }
 
 // facts is a block of labelled values, one per line.

@@ -55,6 +55,7 @@ var daemonPromises = []promise{
 		daemon-park-frees-the-gpus-and-unpark-goes-on
 		daemon-parking-says-what-became-of-it
 		daemon-whoever-looks-on-is-told-of-parking`},
+	{"show --plot, --csv: what a job used over time is kept, also through a restart", "daemon-memory-over-time-is-kept-and-plotted"},
 	{"directory, env, export", "daemon-environment-is-the-callers-or-what-was-named"},
 	{"venv, conda, setup", "daemon-venv-conda-and-setup-come-first-and-may-fail-the-job"},
 	{"output: %j %n %a", "daemon-output-goes-where-the-pattern-says"},

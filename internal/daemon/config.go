@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/sched"
+	"berth/internal/series"
 )
 
 // Config is the daemon's configuration beyond its flags.
@@ -50,6 +51,7 @@ type Config struct {
 	HistoryJobs int           // the most finished jobs remembered, of one user and of all (store.Keep)
 	Logs        time.Duration // how long logs of finished jobs are kept; 0: as long as the job is remembered
 	Events      int           // the most events kept, of all users
+	Samples     time.Duration // how long samples of jobs and GPUs are kept; 0: none are
 
 	Snapshot bool // jobs run a snapshot of their code unless they ask for none
 
@@ -106,6 +108,7 @@ func DefaultConfig(shared bool) Config {
 		HistoryJobs:  100_000,
 		Logs:         30 * day,
 		Events:       100_000,
+		Samples:      series.Keep,
 		AdminGroup:   "berth-admin",
 		ShowCommands: showOwnCommands,
 		MetricsUsers: 50,

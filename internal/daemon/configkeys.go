@@ -121,6 +121,7 @@ var retentionKeys = []configKey{
 	keyFor("retention.history", func(c *Config) *time.Duration { return &c.History }, readDuration(shortestHistory, "only history_jobs counts")),
 	keyFor("retention.history_jobs", func(c *Config) *int { return &c.HistoryJobs }, readCount(1, million)),
 	keyFor("retention.logs", func(c *Config) *time.Duration { return &c.Logs }, readDuration(shortestHistory, "as long as the job is remembered")),
+	keyFor("retention.samples", func(c *Config) *time.Duration { return &c.Samples }, readDuration(shortestHistory, "none are kept")),
 	keyFor("retention.events", func(c *Config) *int { return &c.Events }, readCount(1, million)),
 }
 

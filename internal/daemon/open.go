@@ -168,7 +168,7 @@ func stateProblem(err error) error {
 func (d *Daemon) openMachine(ctx context.Context) error {
 	dir := d.opt.Places.StateDir
 	m, err := machine.Open(ctx, machine.Setup{
-		StateDir: dir, Hint: StateDirHint, MPSDir: d.mpsHome(),
+		StateDir: dir, Hint: StateDirHint, MPSDir: d.mpsHome(), KeepSamples: d.config().Samples,
 		Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
 		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
 		Launcher: engine.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},

@@ -59,6 +59,7 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	}
 	reply := d.compare(&cfg)
 	d.cfg.Store(&cfg)
+	d.machine.Samples.SetKeep(cfg.Samples)
 	err = d.do(ctx, func(t *engine.Turn) {
 		t.SetRules(cfg.Rules, cfg.Limits.on(len(d.machine.Devices)))
 		t.SetKeepAll(cfg.Preempt == PreemptNever)

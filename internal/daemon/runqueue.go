@@ -223,6 +223,17 @@ func (q runQueue) CardHistory(ctx context.Context, c api.Caller, query api.CardQ
 	return q.d.CardHistory(ctx, c, query)
 }
 
+func (q runQueue) JobSamples(ctx context.Context, c api.Caller, id string, query api.SamplesQuery) (api.Samples, error) {
+	return q.d.JobSamples(ctx, c, id, query)
+}
+
+func (q runQueue) GPUSamples(ctx context.Context, c api.Caller, index int, query api.SamplesQuery) (api.Samples, error) {
+	if err := q.over(); err != nil {
+		return api.Samples{}, err
+	}
+	return q.d.GPUSamples(ctx, c, index, query)
+}
+
 func (q runQueue) Stats(ctx context.Context, c api.Caller, query api.StatsQuery) (api.Stats, error) {
 	return q.d.Stats(ctx, c, query)
 }

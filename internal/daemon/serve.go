@@ -356,5 +356,8 @@ func (d *Daemon) tidy(ctx context.Context) {
 		} else if forgotten > 0 {
 			d.log.Info("tidied", "jobs", forgotten)
 		}
+		if forgotten > 0 {
+			d.forgetSamples()
+		}
 	}
 }

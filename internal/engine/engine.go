@@ -11,6 +11,7 @@ import (
 	"berth/internal/keep"
 	"berth/internal/run"
 	"berth/internal/sched"
+	"berth/internal/series"
 	"berth/internal/store"
 )
 
@@ -91,6 +92,9 @@ type Config struct {
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
 	Watch   Watch                    // nil: nobody watches
+	// Measured gets everything that a sample measured, and must not block. Nil:
+	// the past is not kept.
+	Measured func(all []series.Reading)
 
 	// LimitedLast sends a job that reached its time limit behind every priority;
 	// otherwise it stays before lower ones.

@@ -404,6 +404,7 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	t.attempts.watchOveruse(t.Now)
 	t.cards.checkLeft(t.Now)
 	t.attempts.watchIdle(t.Now)
+	t.record()
 }
 
 // work is why the cards should be read.

@@ -48,8 +48,9 @@ type Meter struct {
 type jobState struct {
 	peakMiB     map[int]int64
 	nowMiB      map[int]int64
-	blind       map[int]bool // cards on which its use was invisible for too long
-	seen        bool         // at least one of its processes was measured
+	topMiB      map[int]int64 // the most since the sample before the last
+	blind       map[int]bool  // cards on which its use was invisible for too long
+	seen        bool          // at least one of its processes was measured
 	utilSum     float64
 	utilSamples int
 }
@@ -103,14 +104,14 @@ func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse
 // card that was not allocated to a job is the job's all the same.
 func (m *Meter) measureJobs(measured map[int]cardMeasure, holdings []Holding) {
 	for _, j := range m.jobs {
-		j.nowMiB = nil
+		j.nowMiB, j.topMiB = nil, nil
 	}
 	for card, measure := range measured {
 		for key, usedMiB := range measure.ownMiB {
 			j := m.job(key)
 			j.seen = true
 			j.record(card, usedMiB)
-			j.raise(card, measure.topMiB[key])
+			j.top(card, measure.topMiB[key])
 		}
 	}
 	for _, h := range holdings {
@@ -170,6 +171,15 @@ func (m *Meter) Now(key string) map[int]int64 {
 	return nil
 }
 
+// Top is the most VRAM of a job since the sample before the last; nil if not
+// measured.
+func (m *Meter) Top(key string) map[int]int64 {
+	if j := m.jobs[key]; j != nil {
+		return maps.Clone(j.topMiB)
+	}
+	return nil
+}
+
 // AvgUtil is the mean utilisation of a job's cards while it held them.
 func (m *Meter) AvgUtil(key string) (float64, bool) {
 	j := m.jobs[key]
@@ -215,6 +225,14 @@ func (j *jobState) record(card int, usedMiB int64) {
 		j.nowMiB = map[int]int64{}
 	}
 	j.nowMiB[card] = usedMiB
+	j.top(card, usedMiB)
+}
+
+func (j *jobState) top(card int, usedMiB int64) {
+	if j.topMiB == nil {
+		j.topMiB = map[int]int64{}
+	}
+	j.topMiB[card] = max(j.topMiB[card], usedMiB)
 	j.raise(card, usedMiB)
 }
 

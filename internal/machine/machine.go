@@ -21,6 +21,7 @@ import (
 	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/sched"
+	"berth/internal/series"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -37,6 +38,8 @@ type Setup struct {
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
 	Getenv     func(name string) string
+
+	KeepSamples time.Duration // how long; 0: keep none
 
 	// Launcher has the caller's part: whose jobs they are and where they run.
 	Launcher engine.Launcher
@@ -67,6 +70,7 @@ type Machine struct {
 	Store    *store.Store
 	Log      *slog.Logger
 	Source   gpu.Source
+	Samples  *series.Book // the past of jobs and cards
 	Devices  []gpu.Device // as Choose returned them
 	NoGPUs   bool         // the machine has no GPU, and runs jobs that need none
 	SimDir   string       // the simulation directory; empty: the cards are real
@@ -87,6 +91,9 @@ func StoreDir(stateDir string) string { return filepath.Join(stateDir, "store") 
 // KeepDir is where the supervisors of a state directory are.
 func KeepDir(stateDir string) string { return filepath.Join(stateDir, "keep") }
 
+// samplesDir is where the past of a state directory is.
+func samplesDir(stateDir string) string { return filepath.Join(stateDir, "samples") }
+
 // Open opens everything but the engine. The order matters: the store's lock
 // makes this the only berth of the queue before anything else is written, and
 // supervisors are looked for only once the cards are known. If a later step
@@ -94,7 +101,7 @@ func KeepDir(stateDir string) string { return filepath.Join(stateDir, "keep") }
 func Open(ctx context.Context, setup Setup) (*Machine, error) {
 	m := &Machine{setup: setup}
 	reserveThreads()
-	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger} {
+	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger, m.openSamples} {
 		err := step(ctx)
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -197,13 +204,19 @@ func (m *Machine) openLedger(context.Context) (err error) {
 	return m.keep("", m.ledger, err)
 }
 
+func (m *Machine) openSamples(context.Context) error {
+	m.Samples = series.Open(samplesDir(m.setup.StateDir), m.setup.KeepSamples, m.Log)
+	m.opened = append(m.opened, m.Samples)
+	return nil
+}
+
 // Engine makes the engine for this machine. cfg has the caller's part; last is
 // the highest number any job ever had.
 func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	cpus, memMiB := site.Host()
 	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
 	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
-	cfg.Parking = m.parking()
+	cfg.Parking, cfg.Measured = m.parking(), m.Samples.Record
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 

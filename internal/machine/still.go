@@ -12,6 +12,7 @@ import (
 	"berth/internal/keep"
 	"berth/internal/run"
 	"berth/internal/sched"
+	"berth/internal/series"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -25,6 +26,7 @@ func OpenToRead(stateDir string, cfg engine.Config, l engine.Launcher) (*Machine
 		return nil, nil, err
 	}
 	m := &Machine{Store: s, Log: slog.New(slog.DiscardHandler), Source: nothing{}, Launcher: &l}
+	m.Samples = series.New(samplesDir(stateDir), series.Keep, m.Log)
 	m.opened = append(m.opened, s)
 	e, err := m.still(cfg, stateDir)
 	if err != nil {

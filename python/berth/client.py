@@ -149,6 +149,17 @@ class Client:
         """Why a job waits and when it should start, or how it ended."""
         return cast(Dict[str, Any], self._wire.call("GET", _path(id, "/why")))
 
+    def samples(self, id: Words, *, start: Optional[str] = None, end: Optional[str] = None, step: int = 0) -> Dict[str, Any]:
+        """What a job used over time, within RFC 3339 times, at most one point every step seconds."""
+        return self._samples(_path(id, "/samples"), start, end, step)
+
+    def gpu_samples(self, gpu: int, *, start: Optional[str] = None, end: Optional[str] = None, step: int = 0) -> Dict[str, Any]:
+        """What a GPU did over time."""
+        return self._samples(f"/v1/gpus/{int(gpu)}/samples", start, end, step)
+
+    def _samples(self, path: str, start: Optional[str], end: Optional[str], step: int) -> Dict[str, Any]:
+        return cast(Dict[str, Any], self._wire.call("GET", path, query={"from": start, "to": end, "step": step or None}))
+
     def gpus(self) -> List[Dict[str, Any]]:
         """The GPUs, their memory, and the jobs and processes on them."""
         return cast(List[Dict[str, Any]], self._wire.call("GET", "/v1/gpus"))

@@ -128,6 +128,9 @@ class Served(Lab):
         other.cancel(grace=0)
         self.assertEqual((other.wait(), other.show()["state"]), (1, "cancelled"))
         self.assertEqual([gpu["index"] for gpu in self.client.gpus()], [0, 1])
+        past = self.client.samples(job, start="2026-03-01T00:00:00Z", step=60)
+        self.assertEqual((past["job"], past["parked"]), (job.id, []))
+        self.assertEqual(self.client.gpu_samples(1)["gpu"], 1)
         self.assertEqual(len(self.client.list(over=True)), 3)
         self.assertEqual(len(self.client.list(1, "2")), 2)
 

@@ -32,6 +32,7 @@ func main() {
 	only := flag.Bool("daemon", false, "measure only the daemon")
 	code := flag.Bool("snapshot", false, "measure only snapshots of code")
 	scrape := flag.Bool("scrape", false, "measure only a scrape of the metrics")
+	past := flag.Bool("samples", false, "measure only the samples of the past")
 	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
@@ -43,22 +44,26 @@ func main() {
 	check(os.Chdir(dir))
 	b := bench{berth: path}
 	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
-	if *code {
+	switch {
+	case *code:
 		b.snapshot()
-	} else if !*only && !*stall && !*scrape {
+	case *past:
+		b.samples()
+	case !*only && !*stall && !*scrape:
 		b.drain(*jobs)
 		b.growth(4 * *jobs)
 		b.supervisor()
 		b.large(*lines)
 		b.idle()
 		b.snapshot()
+		b.samples()
 	}
 	switch {
 	case *stall:
 		b.stall()
 	case *scrape:
 		b.scrape()
-	case !*code:
+	case !*code && !*past:
 		b.daemon(*jobs)
 	}
 	check(os.RemoveAll(dir))
