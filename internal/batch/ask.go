@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/job"
 	"berth/internal/text"
 )
 
@@ -65,7 +66,11 @@ func (s *session) asks(ctx context.Context) bool {
 	s.engine.Do(ctx, func(t *engine.Turn) {
 		words := ""
 		if s.interrupted == 0 {
-			words = stopQuestion(t.Running(), t.Now, s.opt.AskAfter)
+			begun := t.Parked() // their work would be lost too
+			for _, r := range t.Running() {
+				begun = append(begun, r.Job)
+			}
+			words = stopQuestion(begun, t.Now, s.opt.AskAfter)
 		}
 		if words != "" {
 			s.ask(words)
@@ -82,10 +87,10 @@ func (s *session) asks(ctx context.Context) bool {
 
 // stopQuestion is the question before jobs are stopped that have run for long;
 // empty: none has.
-func stopQuestion(running []engine.Running, now time.Time, after time.Duration) string {
+func stopQuestion(begun []*job.Job, now time.Time, after time.Duration) string {
 	long, longest := 0, time.Duration(0)
-	for _, r := range running {
-		if ran := r.Job.Worked(now); ran >= after {
+	for _, j := range begun {
+		if ran := j.Worked(now); ran >= after {
 			long, longest = long+1, max(longest, ran)
 		}
 	}

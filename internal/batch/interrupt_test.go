@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/testkit"
@@ -80,5 +81,31 @@ func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
 				t.Errorf("it went on, to the log directory: %v", err)
 			}
 		})
+	}
+}
+
+// TestLongWorkIsAskedAbout: by how long a job has run, parked or not.
+func TestLongWorkIsAskedAbout(t *testing.T) {
+	now := at0.Add(3 * time.Hour)
+	long := started("1", "x", 0)
+	parked := started("2", "x", 0)
+	parked.MustTo(job.Parked)
+	parked.Parking = job.Parking{Times: 1, Served: time.Hour, Since: at0.Add(time.Hour)}
+	soon := started("3", "x", 0)
+	soon.StartedAt = now.Add(-time.Minute)
+	resumed := started("4", "x", 0)
+	resumed.Parking = job.Parking{Times: 1, Served: time.Minute, Since: at0.Add(time.Minute), Resumed: now.Add(-time.Minute)}
+	for _, row := range []struct {
+		jobs []*job.Job
+		want string
+	}{
+		{nil, ""},
+		{[]*job.Job{soon, resumed}, ""},
+		{[]*job.Job{parked, soon}, "1 job has run for up to 1h00m: stop it? [y/N/d=detach]"},
+		{[]*job.Job{long, parked}, "2 jobs have run for up to 3h00m: stop them? [y/N/d=detach]"},
+	} {
+		if got := stopQuestion(row.jobs, now, 10*time.Minute); got != row.want {
+			t.Errorf("%q, want %q", got, row.want)
+		}
 	}
 }
