@@ -88,6 +88,7 @@ func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
 func TestLongWorkIsAskedAbout(t *testing.T) {
 	now := at0.Add(3 * time.Hour)
 	long := started("1", "x", 0)
+	long.StartedAt = at0
 	parked := started("2", "x", 0)
 	parked.MustTo(job.Parked)
 	parked.Parking = job.Parking{Times: 1, Served: time.Hour, Since: at0.Add(time.Hour)}
