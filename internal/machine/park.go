@@ -17,14 +17,13 @@ const parkFloorMiB = 1 << 10
 func (m *Machine) parking() engine.Parking {
 	p := engine.Parking{Cannot: m.CannotPark, Patience: parkPatience}
 	if m.SimDir == "" {
-		p.RoomMiB = parkRoom
+		p.RoomMiB = func() int64 { return parkRoom(site.FreeMiB(m.Runner.Cgroup())) }
 	}
 	return p
 }
 
 // parkRoom is how much host memory parked jobs may still take: half of what is
-// available now.
-func parkRoom() int64 {
-	free := site.FreeMiB()
+// free now.
+func parkRoom(free int64) int64 {
 	return max(0, min(free/2, free-parkFloorMiB))
 }

@@ -117,6 +117,9 @@ func Open(o Options) (*Runner, error) {
 	return r, nil
 }
 
+// Cgroup is the parent of the jobs' cgroups; empty: they have none.
+func (r *Runner) Cgroup() string { return r.cgroup }
+
 // Events is the channel on which everything that happens is reported.
 func (r *Runner) Events() <-chan Event { return r.events }
 

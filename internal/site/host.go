@@ -22,10 +22,46 @@ func Host() (cpus int, memMiB int64) {
 	return here().within(cpus, memMiB)
 }
 
-// FreeMiB is how much memory the host can give now without swapping.
-func FreeMiB() int64 { return here().freeMiB() }
+// FreeMiB is how much memory jobs can get now without swapping: what the host has
+// left, or less if a cgroup above this process or above the jobs has a limit. jobs
+// is the parent of their cgroups; empty: they have none.
+func FreeMiB(jobs string) int64 { return here().freeMiB(jobs) }
 
-func (m machine) freeMiB() int64 {
+func (m machine) freeMiB(jobs string) int64 {
+	free := m.availableMiB()
+	for _, h := range m.hierarchies(m.pid) {
+		dirs := h.upwards()
+		if inside, within := below(jobs, h.mount); within && inside != "" {
+			dirs = append(dirs, hierarchy{mount: h.mount, dir: jobs}.upwards()...)
+		}
+		for _, dir := range dirs {
+			if limit := m.memoryLimit(h, dir); limit > 0 {
+				free = min(free, max(0, limit-m.memoryUsed(h, dir))>>20)
+			}
+		}
+	}
+	return free
+}
+
+// memoryUsed is what the processes of a cgroup use, in bytes, without files that
+// the kernel can drop.
+func (m machine) memoryUsed(h hierarchy, dir string) int64 {
+	usage, droppable := "memory.current", "inactive_file"
+	if h.version == 1 {
+		usage, droppable = "memory.usage_in_bytes", "total_inactive_file"
+	}
+	used := m.number(filepath.Join(dir, usage))
+	for line := range strings.Lines(m.read(filepath.Join(dir, "memory.stat"))) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == droppable {
+			bytes, _ := strconv.ParseInt(value, 10, 64)
+			used -= bytes
+		}
+	}
+	return max(0, used)
+}
+
+// availableMiB is what the kernel says of the whole host.
+func (m machine) availableMiB() int64 {
 	text, err := os.ReadFile(m.path("/proc/meminfo"))
 	if err != nil {
 		return 0

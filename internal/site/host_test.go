@@ -67,6 +67,56 @@ func TestHostWithinCgroups(t *testing.T) {
 	}
 }
 
+func TestFreeMemoryWithinCgroups(t *testing.T) {
+	const gib = "1073741824\n"
+	tests := []struct {
+		name  string
+		files map[string]string
+		jobs  string
+		want  int64
+	}{
+		{"no cgroups", nil, "", 8192},
+		{"version 2 without limits", map[string]string{
+			"/proc/self/mountinfo": unifiedMount, "/proc/4711/cgroup": "0::/a\n",
+			"/sys/fs/cgroup/a/memory.max": "max\n", "/sys/fs/cgroup/a/memory.current": gib,
+		}, "", 8192},
+		{"a limit above the daemon, and what counts towards it", map[string]string{
+			"/proc/self/mountinfo": unifiedMount, "/proc/4711/cgroup": "0::/a/b\n",
+			"/sys/fs/cgroup/a/memory.max": "4294967296\n", "/sys/fs/cgroup/a/memory.current": "3221225472\n",
+			"/sys/fs/cgroup/a/memory.stat": "anon 5\nfile 9\ninactive_file 1073741824\n",
+		}, "", 2048},
+		{"a limit above the jobs only", map[string]string{
+			"/proc/self/mountinfo": unifiedMount, "/proc/4711/cgroup": "0::/service\n",
+			"/sys/fs/cgroup/jobs.scope/memory.max": gib,
+		}, "/sys/fs/cgroup/jobs.scope/berth-1", 1024},
+		{"a limit beside them", map[string]string{
+			"/proc/self/mountinfo": unifiedMount, "/proc/4711/cgroup": "0::/service\n",
+			"/sys/fs/cgroup/other/memory.max": gib,
+		}, "/sys/fs/cgroup/jobs.scope/berth-1", 8192},
+		{"full", map[string]string{
+			"/proc/self/mountinfo": unifiedMount, "/proc/4711/cgroup": "0::/a\n",
+			"/sys/fs/cgroup/a/memory.max": gib, "/sys/fs/cgroup/a/memory.current": "2147483648\n",
+		}, "", 0},
+		{"version 1", map[string]string{
+			"/proc/self/mountinfo": legacyMounts, "/proc/4711/cgroup": "4:memory:/x/y\n3:cpu,cpuacct:/y\n",
+			"/sys/fs/cgroup/memory/x/memory.limit_in_bytes": "4294967296\n", "/sys/fs/cgroup/memory/x/memory.usage_in_bytes": "3221225472\n",
+			"/sys/fs/cgroup/memory/x/memory.stat":             "inactive_file 1\ntotal_inactive_file 1073741824\n",
+			"/sys/fs/cgroup/memory/x/y/memory.limit_in_bytes": "9223372036854771712\n",
+		}, "", 2048},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFake(t).file("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n")
+			for name, text := range test.files {
+				f.file(name, text)
+			}
+			if got := f.freeMiB(test.jobs); got != test.want {
+				t.Errorf("%d MiB, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 func TestPlaces(t *testing.T) {
 	passwd := "ann:x:1000:1000::/home/ann:/bin/sh\n"
 	tests := []struct {
