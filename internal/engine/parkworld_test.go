@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"berth/internal/job"
@@ -68,7 +69,7 @@ func (w *world) checkBack(x *execution) {
 	for _, card := range x.cards {
 		held := x.useMiB
 		for _, y := range w.history {
-			if y == x || !y.alive || y.parked || !contains(y.cards, card) {
+			if y == x || !y.alive || y.parked || !slices.Contains(y.cards, card) {
 				continue
 			}
 			if held += y.useMiB; x.alone || y.alone {
@@ -79,15 +80,6 @@ func (w *world) checkBack(x *execution) {
 			w.wrong("gpu%d over-committed by job %s, which came back: %d MiB", card, x.job, held)
 		}
 	}
-}
-
-func contains(list []int, wanted int) bool {
-	for _, n := range list {
-		if n == wanted {
-			return true
-		}
-	}
-	return false
 }
 
 // reportParking is what a supervisor says of its job; without a time it is the
