@@ -27,20 +27,22 @@ Usage:
   berth-gpu cost [-only N] [-n CALLS] [-json]
                               measure the cost of reading the GPUs
   berth-gpu serve [-only N]   answer requests on standard input, one JSON object per line
-  berth-gpu park              make the driver's checkpoint calls for a supervisor
+  berth-gpu park [-check]     make the driver's checkpoint calls for a supervisor
   berth-gpu version
 
   -only N    read only the GPU with the driver's number N
   -n CALLS   how often to make each call, from 1 to 10000 (default 200)
   -json      print the costs as JSON
+  -check     only find out whether the driver has these calls
 
 Example:
   berth-gpu once
   berth-gpu cost -n 1000
   echo '{"id":1,"do":"hello"}' | berth-gpu serve
 
-Exit status: 0 on success, 1 if NVML could not be read (once, cost), 2 for a bad
-command line or request, 3 if NVML did not start (serve).
+Exit status: 0 on success, 1 if NVML could not be read (once, cost) or jobs
+cannot be parked (park -check), 2 for a bad command line or request, 3 if NVML did
+not start (serve).
 `
 
 // The exit statuses.
@@ -75,6 +77,10 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 		flags.IntVar(&costs.calls, "n", costCalls, "")
 		flags.BoolVar(&costs.json, "json", false, "")
 	}
+	check := false
+	if word == "park" {
+		flags.BoolVar(&check, "check", false, "")
+	}
 	err := flags.Parse(args)
 	switch {
 	case word == "-h" || word == "--help" || word == "help" || errors.Is(err, flag.ErrHelp):
@@ -93,6 +99,9 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 	case "serve":
 		return serve(in, out, *only)
 	case "park":
+		if check {
+			return checkPark(errs)
+		}
 		return park(in, out)
 	case "once":
 		return once(nvml.New(), out, errs, *only, oncePatience)

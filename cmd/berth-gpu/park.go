@@ -104,6 +104,15 @@ func openCheckpointer(out io.Writer) (*checkpointer, error) {
 	return c, nil
 }
 
+// checkPark finds out whether the driver can park jobs.
+func checkPark(errs io.Writer) int {
+	if _, err := openCheckpointer(io.Discard); err != nil {
+		fmt.Fprintln(errs, "berth-gpu:", err)
+		return exitFailed
+	}
+	return 0
+}
+
 // park serves until its input ends.
 func park(in io.Reader, out io.Writer) int {
 	signal.Ignore(syscall.SIGPIPE)

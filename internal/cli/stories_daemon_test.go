@@ -54,7 +54,8 @@ var daemonPromises = []promise{
 	{"park, unpark: off its GPUs without losing work, and back; the outcome is waited for, and said to those who look on", `
 		daemon-park-frees-the-gpus-and-unpark-goes-on
 		daemon-parking-says-what-became-of-it
-		daemon-whoever-looks-on-is-told-of-parking`},
+		daemon-whoever-looks-on-is-told-of-parking
+		real-a-driver-that-cannot-park-says-so-at-once`},
 	{"show --plot, --csv: what a job used over time is kept, also through a restart", "daemon-memory-over-time-is-kept-and-plotted"},
 	{"directory, env, export", "daemon-environment-is-the-callers-or-what-was-named"},
 	{"venv, conda, setup", "daemon-venv-conda-and-setup-come-first-and-may-fail-the-job"},

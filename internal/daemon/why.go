@@ -79,7 +79,9 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		case job.ParkBack:
 			why.Text += ", coming back from being parked"
 		}
-		if j.Parking.Refused != "" {
+		if cannot := d.machine.CannotPark; cannot != "" && j.Spec.Preemptible == string(sched.Park) {
+			why.Text += "; it cannot be parked: " + cannot
+		} else if j.Parking.Refused != "" {
 			why.Text += "; " + j.Parking.Refused
 		}
 		if hindrance != "" {

@@ -80,6 +80,7 @@ type Machine struct {
 	CannotPark string // why jobs cannot be parked here; empty: they can
 
 	setup  Setup
+	read   bool      // the cards were
 	heard  []gpu.Xid // errors reported while the cards were found
 	ledger *gpu.Ledger
 	opened []io.Closer
@@ -157,6 +158,7 @@ func (m *Machine) openCards(ctx context.Context) (err error) {
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	first, err := Await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, m.Source) })
+	m.read = err == nil
 	m.heard, m.NoGPUs = first.Xids, err == nil && len(first.Devices) == 0 && len(first.Faults) == 0
 	m.Devices, err = m.setup.Choose(m, first, err)
 	return err
@@ -192,6 +194,12 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 	l.Filter = m.SimDir == "" && m.Runner.Filters() == nil
 	l.UseMPS(m.setup.MPSDir)
 	l.Driver, m.CannotPark = gpu.Driver(m.SimDir, m.setup.Getenv)
+	if m.CannotPark == "" && m.SimDir == "" && m.read && !m.NoGPUs {
+		m.CannotPark = site.CannotPark(ctx, l.Driver[0])
+	}
+	if m.CannotPark != "" && !m.NoGPUs {
+		m.Log.Info("jobs cannot be parked", "why", m.CannotPark)
+	}
 	m.Launcher = &l
 	return nil
 }

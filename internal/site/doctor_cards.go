@@ -84,6 +84,12 @@ func (e exam) checkpoint(h helperSaid) Finding {
 	case branch < driverCheckpoint:
 		return ok("driver %s cannot checkpoint a running program (%d and newer can): jobs cannot be parked", version, driverCheckpoint)
 	}
+	if h.cannotPark != "" {
+		return warn("check that libcuda.so.1 is that of the loaded driver; reboot after an upgrade", "jobs cannot be parked: %s", h.cannotPark)
+	}
+	if e.helper.path == "" {
+		return ok("driver %s can checkpoint a running program, but jobs cannot be parked without berth-gpu", version)
+	}
 	what := fmt.Sprintf("driver %s can checkpoint a running program: jobs can be parked; the host has %d GiB of memory available", version, e.freeMiB("")>>10)
 	if pages, err := os.ReadFile(e.path("/sys/kernel/mm/transparent_hugepage/enabled")); err == nil && !strings.Contains(string(pages), "[always]") {
 		what += "; with transparent huge pages set to always, parking is nearly twice as fast"

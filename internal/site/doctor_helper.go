@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,7 +77,8 @@ type helperSaid struct {
 		} `json:"faults"`
 	} `json:"sample"`
 
-	err error
+	cannotPark string // why not; "": it can, or it did not say
+	err        error
 }
 
 var (
@@ -123,8 +125,26 @@ func (e exam) askHelper(ctx context.Context) helperSaid {
 	case err != nil:
 		said.err = fmt.Errorf("%w: %w", errGarbled, err)
 	}
+	said.cannotPark = e.cannotPark(ctx, e.helper.path)
 	return said
 }
+
+// CannotPark asks the driver, through the program that parks jobs, why it cannot;
+// empty if it can, or if it does not answer: then the first job finds out.
+func CannotPark(ctx context.Context, program string) string { return here().cannotPark(ctx, program) }
+
+func (m machine) cannotPark(ctx context.Context, program string) string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CUDA_VISIBLE_DEVICES=") })
+	answer, err := m.run(ctx, call{name: "berth-gpu", path: program, args: []string{"park", "-check"}, env: env, deadline: helperDeadline})
+	if err != nil || answer.exit != exitCannotPark {
+		return ""
+	}
+	return strings.TrimPrefix(answer.firstLine(), "berth-gpu: ")
+}
+
+// exitCannotPark is the program's exit status if the driver cannot; another one
+// means that it was not asked.
+const exitCannotPark = 1
 
 // hasDriver reports whether the NVIDIA driver is loaded.
 func (e exam) hasDriver() bool {

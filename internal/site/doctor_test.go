@@ -242,6 +242,19 @@ func TestFindings(t *testing.T) {
 			e.helper = helper{}
 			f.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build\n")
 		}, OK, "driver 550.163.01 cannot"},
+		{"a driver whose calls do not work", "checkpoint", func(f *fake, _ *exam) {
+			f.exits("berth-gpu park -check", 1, "berth-gpu: libcuda.so.1 cannot be loaded: no such file\n")
+		}, Warn, "jobs cannot be parked: libcuda.so.1 cannot be loaded: no such file"},
+		{"a driver that is slow to say so", "checkpoint", func(f *fake, _ *exam) {
+			f.breaks("berth-gpu park -check", errNoAnswer)
+		}, OK, "jobs can be parked"},
+		{"a helper that does not know the question", "checkpoint", func(f *fake, _ *exam) {
+			f.exits("berth-gpu park -check", 2, "berth-gpu: flag provided but not defined: -check\n")
+		}, OK, "jobs can be parked"},
+		{"a driver without the helper", "checkpoint", func(f *fake, e *exam) {
+			e.helper = helper{}
+			f.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n")
+		}, OK, "jobs cannot be parked without berth-gpu"},
 		{"a machine that cannot park", "checkpoint", func(_ *fake, e *exam) { e.arch = "arm64" }, OK, "x86-64 only"},
 		{"a driver without limits", "memory limits", func(*fake, *exam) {}, OK, "615 and newer"},
 		{"a driver with limits", "memory limits", func(f *fake, _ *exam) {
