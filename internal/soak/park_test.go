@@ -24,9 +24,12 @@ import (
 var parkedJob = line{number: 1, cards: 1, kind: "parked", block: "grace=0.2s"}
 
 // newParkable is a host with such a job at work on its only card.
-func newParkable(t *testing.T) (h *host, b *berth, id string) {
+func newParkable(t *testing.T, plainUser bool) (h *host, b *berth, id string) {
 	t.Helper()
 	h = newHost(t, 1)
+	if plainUser {
+		h.asPlainUser()
+	}
 	h.mustBeFaulty()
 	b = h.up()
 	id = h.submit(parkedJob)[0]
@@ -168,18 +171,20 @@ func (h *host) mustHoldNothing(b *berth) {
 // TestKillAtEachStepOfParking kills each of those that take part in parking, at
 // each step of parking a job and of resuming it.
 func TestKillAtEachStepOfParking(t *testing.T) {
-	t.Run("the daemon", killDaemonParking)
+	for _, who := range []string{"", " of a plain user"} { // who has no cgroup to freeze
+		t.Run("the daemon"+who, func(t *testing.T) { killDaemonParking(t, who != "") })
+		t.Run("the driver program"+who, func(t *testing.T) { killDriverParking(t, who != "") })
+		t.Run("the job"+who, func(t *testing.T) { killJobParking(t, who != "") })
+	}
 	for _, step := range []string{"park locked", "park saved", "park done", "resume thawed", "resume restored", "resume done"} {
 		t.Run("the supervisor/"+step, func(t *testing.T) { killSupervisorParking(t, step) })
 	}
-	t.Run("the driver program", killDriverParking)
-	t.Run("the job", killJobParking)
 }
 
 // killDaemonParking has daemons die before and after a decision is on disk, after
 // the order, and when they hear the outcome. The next one finds out what is.
-func killDaemonParking(t *testing.T) {
-	h, b, id := newParkable(t)
+func killDaemonParking(t *testing.T, plainUser bool) {
+	h, b, id := newParkable(t, plainUser)
 	parkings := 0
 	for _, step := range []string{"park decided", "before park", "park asked", "park heard"} {
 		for _, order := range []struct {
@@ -250,8 +255,8 @@ func (h *host) hangAt(verb, action, id string) {
 
 // killDriverParking kills the program in the middle of each call. A job that was
 // to be parked goes on, and can be parked; one that was to come back does.
-func killDriverParking(t *testing.T) {
-	h, b, id := newParkable(t)
+func killDriverParking(t *testing.T, plainUser bool) {
+	h, b, id := newParkable(t, plainUser)
 	parkings := 0
 	kill := func() {
 		for _, pid := range h.drivers() {
@@ -283,8 +288,8 @@ func killDriverParking(t *testing.T) {
 }
 
 // killJobParking kills the job in the middle of each call: that is its end.
-func killJobParking(t *testing.T) {
-	h, b, id := newParkable(t)
+func killJobParking(t *testing.T, plainUser bool) {
+	h, b, id := newParkable(t, plainUser)
 	for _, verb := range []string{"lock", "checkpoint", "hold", "restore", "unlock"} {
 		action := api.ActPark
 		if verb == "hold" || verb == "restore" || verb == "unlock" {
