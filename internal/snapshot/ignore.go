@@ -86,15 +86,25 @@ func (all rules) judge(name string, isDir bool) (ignored, decided bool) {
 		if r.dirOnly && !isDir {
 			continue
 		}
-		text := name
-		if !r.anchored {
-			text = path.Base(name)
-		}
-		if wildMatch(r.pattern, text) {
+		if r.matches(name) {
 			return !r.negated, true
 		}
 	}
 	return false, false
+}
+
+// matches compares as git does: a whole path without the plain text that the
+// pattern begins with, so that two stars behind that are special.
+func (r *rule) matches(name string) bool {
+	if !r.anchored {
+		return wildMatch(r.pattern, path.Base(name))
+	}
+	plain := strings.IndexAny(r.pattern, `*?[\`)
+	if plain < 0 {
+		return name == r.pattern
+	}
+	rest, begins := strings.CutPrefix(name, r.pattern[:plain])
+	return begins && wildMatch(r.pattern[plain:], rest)
 }
 
 // ignores reports whether the rules ignore a file or a directory above it.
