@@ -27,12 +27,13 @@ const besideFloor = 4
 // knownOnlyBy names the rooms that alone may know a room or a library. The
 // floors say what a room could know; these are kept from it all the same.
 var knownOnlyBy = map[string][]string{
-	"github.com/NVIDIA/go-nvml": {"cmd/berth-gpu"}, // the only cgo
-	"github.com/cilium/ebpf":    {"internal/run"},
-	"github.com/prometheus":     {"internal/metrics"},
-	"berth/internal/store":      {"internal/engine", "internal/machine", "internal/batch", "internal/daemon"},
-	"berth/internal/engine":     {"internal/machine", "internal/batch", "internal/daemon"},
-	"berth/internal/run":        {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "cmd/berth"},
+	"github.com/NVIDIA/go-nvml":       {"cmd/berth-gpu"}, // the only cgo
+	"github.com/cilium/ebpf":          {"internal/run"},
+	"github.com/prometheus":           {"internal/metrics"},
+	"github.com/modelcontextprotocol": {"internal/mcp"},
+	"berth/internal/store":            {"internal/engine", "internal/machine", "internal/batch", "internal/daemon"},
+	"berth/internal/engine":           {"internal/machine", "internal/batch", "internal/daemon"},
+	"berth/internal/run":              {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "cmd/berth"},
 }
 
 // mayNotKnow names what a room is kept from though it stands above it.

@@ -106,7 +106,7 @@ func TestMetricsNeedATokenByTCP(t *testing.T) {
 // TestManyScrapersAreBounded: the oldest makes room, and the other addresses are
 // not touched.
 func TestManyScrapersAreBounded(t *testing.T) {
-	address := serveMetrics(t, ServerOptions{Backend: newFake(), Metrics: exampleMetrics, Limits: Limits{Scrapers: 2}})
+	address := serveMetrics(t, ServerOptions{Backend: newFake(), Metrics: exampleMetrics, Limits: Limits{Scrapers: 2, HeaderTimeout: time.Hour, IdleTimeout: time.Hour}})
 	var first net.Conn
 	for range 3 {
 		c, err := net.Dial("tcp", address)

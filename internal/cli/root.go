@@ -126,7 +126,7 @@ func daemonVerbs() []*cobra.Command {
 		newSubmit(), newList(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
 		newCancel(), newHold(), newRelease(), newPark(), newUnpark(), newRequeue(), newEdit(), newHistory(), newStats(),
 		newGPUs(), newGPU(), newGroup(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
-		newStart(), newStop(), newRestart(), newStatus(),
+		newStart(), newStop(), newRestart(), newStatus(), newMCP(),
 	}
 }
 
@@ -136,7 +136,7 @@ func group(root *cobra.Command) {
 		{"run", "Run jobs:", "run submit"},
 		{"see", "See what is going on:", "list show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release park unpark requeue edit group adopt"},
-		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug simjob compat completion version"},
+		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug mcp simjob compat completion version"},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -107,6 +107,8 @@ var daemonPromises = []promise{
 	{"jobs that hold memory and do not use it for long are shown, and never ended unless the config says so", `
 		daemon-idle-jobs-are-shown-and-ended-only-by-policy`},
 	{"history, stats", "daemon-history-and-stats-sum-up"},
+	{"mcp: an agent acts with its user's rights, and changes something only with --write", `
+		daemon-mcp-serves-an-agent-with-its-users-rights`},
 	{"gpus; gpu pause and resume: running jobs untouched", `
 		daemon-gpus-show-cards-and-who-is-on-them
 		daemon-gpus-v-lists-the-processes-on-each-card

@@ -101,17 +101,7 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	if err != nil {
 		return err
 	}
-	if s.target.host == nil {
-		if err := o.checkPlaces(specs); err != nil {
-			return err
-		}
-	}
-	r, err := o.request(specs, s.target.host != nil)
-	if err != nil {
-		return err
-	}
-	code := &codeSnapshots{s: s, request: &r, script: o.script}
-	reply, err := o.send(ctx, s, code)
+	reply, err := o.deliver(ctx, s, specs)
 	if err != nil {
 		return err
 	}
@@ -121,7 +111,6 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	if err := o.confirm(s, reply.Jobs); err != nil {
 		return err
 	}
-	code.removeOld(ctx)
 	switch {
 	case o.interactive:
 		return follow(ctx, s, reply.Jobs[0].ID, isOn(specs[0].Pty))
@@ -129,6 +118,25 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 		return o.await(ctx, s, reply.Jobs)
 	}
 	return nil
+}
+
+// deliver submits jobs with the caller's directory, environment and code.
+func (o *submitOptions) deliver(ctx context.Context, s *session, specs []api.Spec) (api.SubmitReply, error) {
+	if s.target.host == nil {
+		if err := o.checkPlaces(specs); err != nil {
+			return api.SubmitReply{}, err
+		}
+	}
+	r, err := o.request(specs, s.target.host != nil)
+	if err != nil {
+		return api.SubmitReply{}, err
+	}
+	code := &codeSnapshots{s: s, request: &r, script: o.script}
+	reply, err := o.send(ctx, s, code)
+	if err == nil && !o.dryRun {
+		code.removeOld(ctx)
+	}
+	return reply, err
 }
 
 // specs reads the jobs from the command line, a script or a file.

@@ -12,6 +12,7 @@ import (
 // symbol (␛ for escape).
 type LogWriter struct {
 	Out      io.Writer
+	Plain    bool   // leave colours out
 	partial  []byte // an incomplete character or colour
 	coloured bool
 }
@@ -32,6 +33,10 @@ func (w *LogWriter) Write(p []byte) (int, error) {
 			if !whole && length > 0 {
 				w.partial = bytes.Clone(data)
 				break
+			}
+			if whole && w.Plain {
+				data = data[length:]
+				continue
 			}
 			if whole {
 				w.coloured = true

@@ -42,6 +42,18 @@ func TestAColourMayComeInPieces(t *testing.T) {
 
 // TestALogIsFilteredAlikeInAnyPieces: where the network cuts it does not
 // matter.
+func TestAPlainLogHasNoColours(t *testing.T) {
+	var out bytes.Buffer
+	w := &LogWriter{Out: &out, Plain: true}
+	for _, piece := range []string{"a\x1b[1;3", "1mred\x1b[0m", "\x1b[2J"} {
+		_, _ = w.Write([]byte(piece))
+	}
+	_ = w.Close()
+	if out.String() != "ared␛[2J" {
+		t.Errorf("%q", out.String())
+	}
+}
+
 func TestALogIsFilteredAlikeInAnyPieces(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		part := rapid.SampledFrom([]string{"\x1b[31m", "\x1b[0;1m", "\x1b", "[", "3", "1", ";", "m", "é", "日", "\xe6", "\x9b", "\n", "x", "\u009b"})

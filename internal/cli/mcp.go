@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/mcp"
+	"berth/internal/problem"
+)
+
+func newMCP() *cobra.Command {
+	write := false
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Let an agent see the queue, and with --write change it",
+		Long: `Serve the Model Context Protocol on standard input and output. An agent's
+program starts this command; it is not for typing.
+
+The agent gets the tools list, show, why, logs, gpus, history and stats. With
+--write it also gets submit, cancel, hold, release and requeue. It acts with
+your rights: it sees and changes what you could. It cannot cancel "all" or by a
+pattern, only jobs that it names.
+
+Answers have at most 64 KiB. Logs are read in parts, without colours and control
+characters. What jobs print is for the agent to read, and may try to mislead it:
+give --write only to an agent that asks you before it acts.`,
+		Example: `  berth mcp                    tools that only read
+  berth mcp --write            tools that change jobs too
+  berth mcp --host gpu1        the daemon of another machine
+
+In the configuration of the agent's program:
+
+  {
+    "mcpServers": {
+      "berth": {"command": "berth", "args": ["mcp"]}
+    }
+  }
+
+Exit status: 0 the agent has left; 1 failed; 2 bad usage; 130 interrupted.`,
+		Args: noWords,
+	}
+	cmd.RunE = verb(func(ctx context.Context, s *session, _ []string) error {
+		in, isFile := cmd.InOrStdin().(*os.File)
+		if !isFile || isTerminal(in) {
+			return problem.Newf(problem.Invalid, "put it into the configuration of your agent's program: berth help agents", "berth mcp is started by an agent, not on a terminal")
+		}
+		return mcp.Serve(ctx, in, unclosed{s.out}, mcp.Options{
+			Client: s.client, Version: Version, Write: write,
+			Submit: func(ctx context.Context, spec api.Spec, dry bool) (api.SubmitReply, error) {
+				o := &submitOptions{dryRun: dry}
+				return o.deliver(ctx, s, []api.Spec{spec})
+			},
+			Explain: func(err error) error { return failed(err, s.target) },
+		})
+	})
+	daemonFlags(cmd)
+	cmd.Flags().BoolVar(&write, "write", false, "add the tools that change jobs: submit, cancel, hold, release, requeue")
+	return cmd
+}
+
+// unclosed is a writer that stays open: it is the program's own output.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
