@@ -133,6 +133,7 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 	if err != nil && !(r.Select.All && s.nothing(err)) {
 		return err
 	}
+	err = nil // there is nothing to act on
 	var told map[string]bool
 	if a.parking.waits() {
 		w := &parkWait{s: s, back: a.name == api.ActUnpark, quiet: a.json, limit: a.parking.limit}

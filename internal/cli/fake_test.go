@@ -23,6 +23,7 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/reason"
+	"berth/internal/testkit"
 )
 
 // fakeDaemon is a daemon in memory that runs nothing: a test ends its jobs.
@@ -52,7 +53,6 @@ type fakeDaemon struct {
 	stats     []api.StatsQuery
 	refusal   *problem.Problem // of the next submission
 	attaches  int
-	looks     int // at single jobs
 	read      int // bytes of logs
 	waits     atomic.Int64
 }
@@ -199,6 +199,17 @@ func berth(args ...string) said {
 	return said{code, out.String(), complaint.String()}
 }
 
+// berthUntil is berth that goes on once it has complained like this: then it is
+// ready for what happens next.
+func berthUntil(t *testing.T, complaint string, args ...string) (done <-chan said) {
+	t.Helper()
+	var out, complaints testkit.Buffer
+	ended := make(chan said, 1)
+	go func() { ended <- said{cli.Main(args, &out, &complaints), out.String(), complaints.String()} }()
+	testkit.Eventually(t, "it says "+complaint, func() bool { return strings.Contains(complaints.String(), complaint) })
+	return ended
+}
+
 // wants fails unless a command line returned this status and said this much.
 func (s said) wants(t *testing.T, code int, out, complaint string) {
 	t.Helper()
@@ -325,8 +336,6 @@ func (f *fakeDaemon) one(word string) (*api.Detail, error) {
 func (f *fakeDaemon) Job(_ context.Context, _ api.Caller, id string) (api.Detail, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.looks++
-	f.wake()
 	d, err := f.one(id)
 	if err != nil {
 		return api.Detail{}, err

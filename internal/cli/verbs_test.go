@@ -408,16 +408,11 @@ func TestLogs(t *testing.T) {
 		t.Errorf("the last line is %q", said.out)
 	}
 	berth("logs", "2").wants(t, 1, "", "job 2 has not started and has no log yet\nhint: berth why 2 explains why; berth logs -f 2 waits for its output\n")
-	done := make(chan said)
-	looked := f.looks
-	go func() { done <- berth("logs", "-f", "2") }()
-	if err := f.until(t.Context(), func() bool { return f.looks > looked }); err != nil {
-		t.Fatal(err)
-	}
+	done := berthUntil(t, "berth: job 2 has not started (needs 2 GPUs); waiting for its output\n", "logs", "-f", "2")
 	f.write("2", "late\n", true)
 	f.change("2", func(d *api.Detail) { d.Attempt = 1 })
 	f.end("2", job.OK)
-	(<-done).wants(t, 0, "late\n", "berth: job 2 has not started (needs 2 GPUs); waiting for its output\n")
+	(<-done).wants(t, 0, "late\n", "")
 }
 
 func TestALogIsFollowedThroughItsAttempts(t *testing.T) {
@@ -426,14 +421,10 @@ func TestALogIsFollowedThroughItsAttempts(t *testing.T) {
 	f.write("1", "first\n", true)
 	f.write("1/2", "second\n", true)
 	f.change("1", func(d *api.Detail) { d.View.State = job.Queued })
-	done := make(chan said)
-	go func() { done <- berth("logs", "-f", "1") }()
-	if err := f.until(t.Context(), func() bool { return f.looks >= 2 }); err != nil {
-		t.Fatal(err)
-	}
+	done := berthUntil(t, "berth: job 1 is queued; waiting for attempt 2\n", "logs", "-f", "1")
 	f.change("1", func(d *api.Detail) { d.Attempt, d.View.State = 2, job.Running })
 	f.end("1", job.OK)
-	(<-done).wants(t, 0, "first\nsecond\n", "berth: job 1 is queued; waiting for attempt 2\n")
+	(<-done).wants(t, 0, "first\nsecond\n", "")
 }
 
 func TestALogIsFollowedThroughARestartOfTheDaemon(t *testing.T) {
