@@ -50,6 +50,7 @@ type Backend interface {
 
 	GPUs(ctx context.Context, c Caller) ([]GPU, error)
 	PauseGPU(ctx context.Context, c Caller, index int, paused bool) (GPU, error)
+	DrainGPU(ctx context.Context, c Caller, index int, r DrainRequest) (Drained, error)
 	SetHealth(ctx context.Context, c Caller, index int, r HealthRequest) (GPU, error)
 	CardHistory(ctx context.Context, c Caller, q CardQuery) ([]CardEvent, error) // the newest first
 	JobSamples(ctx context.Context, c Caller, id string, q SamplesQuery) (Samples, error)

@@ -20,6 +20,11 @@ func (c *Client) PauseGPU(ctx context.Context, index int, paused bool) (GPU, err
 	return call[GPU](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/"+verb, nil, nil)
 }
 
+// DrainGPU pauses a card, and parks the jobs on it if that is asked for.
+func (c *Client) DrainGPU(ctx context.Context, index int, r DrainRequest) (Drained, error) {
+	return call[Drained](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/drain", nil, r)
+}
+
 // SetHealth quarantines a card, or clears it.
 func (c *Client) SetHealth(ctx context.Context, index int, r HealthRequest) (GPU, error) {
 	return call[GPU](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/health", nil, r)

@@ -85,6 +85,7 @@ var (
 		Tracks: []SampleTrack{{GPU: 0, Points: []SamplePoint{{At: exampleTime.Add(5 * time.Second), VRAMMiB: pointer[int64](18300), Util: pointer(97.0), PowerW: pointer(312.0), TemperatureC: pointer(64.0), AfterGap: true}}}}}
 	exampleReload   = ReloadRequest{}
 	exampleReloaded = Reloaded{Config: "/etc/berth/config.toml", Changed: []string{"limits.gpus"}, Restart: []string{"scheduling.poll"}, Warnings: []string{}}
+	exampleDrain    = DrainRequest{Park: true}
 	exampleRelease  = ReleaseRequest{ForS: 600}
 	exampleReleased = Released{Until: pointer(exampleTime.Add(10 * time.Minute))}
 	exampleLine     = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
@@ -104,6 +105,10 @@ func pausedGPU() GPU {
 	card := exampleGPU
 	card.Paused, card.PausedBy = true, "root"
 	return card
+}
+
+func exampleDrained() Drained {
+	return Drained{GPU: pausedGPU(), Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "is being parked"}}}
 }
 
 func quarantinedGPU() GPU {

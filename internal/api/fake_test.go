@@ -319,6 +319,11 @@ func (f *fake) Events(ctx context.Context, _ Caller, q EventQuery, send func(Eve
 
 func (f *fake) GPUs(context.Context, Caller) ([]GPU, error) { return []GPU{exampleGPU}, nil }
 
+func (f *fake) DrainGPU(ctx context.Context, c Caller, index int, r DrainRequest) (Drained, error) {
+	card, err := f.PauseGPU(ctx, c, index, true)
+	return Drained{GPU: card, Jobs: []Acted{{ID: "1", Done: r.Park}}}, err
+}
+
 func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GPU, error) {
 	if index > 7 {
 		return GPU{}, problem.Newf(problem.NotFound, "", "there is no gpu%d", index)

@@ -17,6 +17,11 @@ func gpuOperations() []route {
 			id: "resume", tag: "gpus", summary: "Resume a GPU",
 			about: "Jobs may start there again.", params: []param{index}, reply: exampleGPU, kinds: []problem.Kind{problem.NotFound, problem.Forbidden},
 		}},
+		{method: post, path: "/v1/gpus/{index}/drain", handle: (*exchange).postDrain, body: true, doc: doc{
+			id: "drain", tag: "gpus", summary: "Empty a GPU",
+			about:  "Pauses the GPU and, with park, parks the jobs on it; they come back when it is resumed. The reply says for each job what happens to it. On a shared daemon only for administrators.",
+			params: []param{index}, request: exampleDrain, reply: exampleDrained(), kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden},
+		}},
 		{method: post, path: "/v1/gpus/{index}/health", handle: (*exchange).postHealth, body: true, doc: doc{
 			id: "health", tag: "gpus", summary: "Quarantine a GPU, or clear it",
 			about:  "A GPU that an administrator quarantined stays so until an administrator clears it. One that berth quarantined and an administrator cleared is quarantined again only if the fault happens again. For administrators.",

@@ -51,6 +51,20 @@ const (
 	longestRelease = 24 * time.Hour
 )
 
+func (x *exchange) postDrain() error {
+	index, err := x.index()
+	if err != nil {
+		return err
+	}
+	var r DrainRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	reply, err := x.backend.DrainGPU(x.r.Context(), x.caller, index, r)
+	reply.GPU.Jobs, reply.Jobs = list(reply.GPU.Jobs), list(reply.Jobs)
+	return x.reply(reply, err)
+}
+
 func (x *exchange) postHealth() error {
 	index, err := x.index()
 	if err != nil {

@@ -94,6 +94,17 @@ const (
 	HealthQuarantined = "quarantined"
 )
 
+// DrainRequest empties a card.
+type DrainRequest struct {
+	Park bool `json:"park,omitempty" doc:"park the jobs on it; otherwise they run to their end"`
+}
+
+// Drained is a card that is being emptied, and what happens to each job on it.
+type Drained struct {
+	GPU  GPU     `json:"gpu"`
+	Jobs []Acted `json:"jobs"`
+}
+
 // HealthRequest sets a card's health.
 type HealthRequest struct {
 	Health string `json:"health" enum:"ok,quarantined"`

@@ -125,6 +125,9 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if !card.Paused || card.Index != 3 || !f.paused[3] {
 		t.Errorf("paused: %+v", card)
 	}
+	if drained, err := c.DrainGPU(ctx, 3, DrainRequest{Park: true}); err != nil || !drained.GPU.Paused || !drained.Jobs[0].Done {
+		t.Errorf("drained %+v: %v", drained, err)
+	}
 	if card, err = c.PauseGPU(ctx, 3, false); err != nil || card.Paused || f.paused[3] {
 		t.Errorf("resumed: %+v, %v", card, err)
 	}

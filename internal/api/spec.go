@@ -105,6 +105,8 @@ type Spec struct {
 	Requeue     Text `json:"requeue,omitempty"`
 	Grace       Text `json:"grace,omitempty"`
 	Preemptible Text `json:"preemptible,omitempty"`
+	NoPark      Text `json:"no_park,omitempty"`
+	ParkTimeout Text `json:"park_timeout,omitempty"`
 	Cap         Text `json:"cap,omitempty"`
 	Group       Text `json:"group,omitempty"`
 	Snapshot    Text `json:"snapshot,omitempty"`

@@ -336,6 +336,17 @@ type Status struct {
 	Snapshot bool           `json:"snapshot,omitempty" doc:"jobs run a snapshot of their code unless they ask for none"`
 	You      Caller         `json:"you"`
 	Enforced *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
+	Parking  *Parking       `json:"parking,omitempty" doc:"whether and how fast jobs are parked"`
+}
+
+// Parking is how a daemon parks jobs.
+type Parking struct {
+	Jobs     string  `json:"jobs" doc:"which jobs are parked for others: preemptible, all or off"`
+	Cannot   string  `json:"cannot,omitempty" doc:"why no job can be parked"`
+	OutMiBs  float64 `json:"out_mib_s" doc:"how fast memory leaves the GPUs, as measured here"`
+	BackMiBs float64 `json:"back_mib_s" doc:"how fast it comes back"`
+	HostMiB  int64   `json:"host_mib" doc:"host memory that parked jobs hold"`
+	RoomMiB  *int64  `json:"host_room_mib" doc:"host memory that more of them may take; null: not known"`
 }
 
 // Enforced is which limits a daemon can enforce on its host.

@@ -301,7 +301,7 @@ func (s *session) engineConfig() engine.Config {
 	return engine.Config{
 		Rules: s.opt.Rules, Limits: engine.Limits{Default: sched.Limit{Jobs: s.opt.Jobs, Flag: "-j"}}, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")),
-		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.KeepAll,
+		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.Preempt == machine.PreemptNever, Parking: machine.ParkingFor(s.opt.Preempt, s.opt.Parking),
 		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after,
 	}
 }

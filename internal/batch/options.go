@@ -25,7 +25,8 @@ type Options struct {
 	GroupLimits map[string]int // how many jobs of a group may run at a time
 	Poll        time.Duration
 	Rules       sched.Rules
-	KeepAll     bool // preempt no running job
+	Preempt     string // one of machine.Preempts
+	Parking     string // one of machine.Parkings
 	Tolerance   float64
 	OOMRetries  int
 	Watch       bool

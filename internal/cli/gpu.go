@@ -17,6 +17,7 @@ func newGPU() *cobra.Command {
 		Short: "Take GPUs out of service and put them back",
 		Example: `  berth gpu pause 0
   berth gpu resume all
+  berth gpu drain 0 --park
   berth gpu quarantine 3 --reason "fan is loud"
   berth gpu clear 3
   berth gpu history
@@ -46,6 +47,7 @@ again.`,
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
 				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthOK})
 			}}),
+		newGPUDrain(),
 		newGPUHistory(),
 		newGPURelease(),
 	)

@@ -195,7 +195,7 @@ func (h household) try(t *testing.T, c toType) {
 	if strings.Contains(line, "simjob --") {
 		line = "export " + h.box() + "; " + line // typed by hand, it is an external process on the daemon's GPUs
 	}
-	if strings.HasSuffix(line, "pause all") {
+	if strings.HasSuffix(line, "pause all") || strings.HasSuffix(line, "drain all") {
 		line += " && berth gpu resume all" // the others need them
 	}
 	if c.stays {

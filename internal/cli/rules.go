@@ -11,6 +11,7 @@ import (
 	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
+	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/text"
@@ -24,6 +25,7 @@ type ruleFlags struct {
 	policy    string
 	maxBypass string
 	preempt   string
+	parks     string
 	minRun    string
 	placement string
 
@@ -31,7 +33,6 @@ type ruleFlags struct {
 	cards      []int
 	interval   time.Duration
 	rules      sched.Rules
-	keepAll    bool
 	tolerance  float64
 	sim        int
 	simVRAMMiB int64
@@ -55,7 +56,8 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: prefer the fullest GPU that fits; spread: the emptiest")
 	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair; see berth help order")
 	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h; 0 or never: no limit")
-	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what happens to a preemptible job when one with a higher priority needs its GPUs: requeue, never, or park (if this machine can, else requeue)")
+	flags.StringVar(&f.preempt, "preempt", machine.PreemptRequeue, "what happens to a job with preemptible=requeue when another needs its GPUs: requeue, never, or park (requeue if it cannot be parked)")
+	flags.StringVar(&f.parks, "parking", machine.ParkPreemptible, "which jobs are parked when others need their GPUs: preemptible, all (except with --no-park), or off")
 	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")
 	f.logFreeMiB = daemon.DefaultConfig(false).LogFree >> 20
 	flags.Var((*size)(&f.logFreeMiB), "log-free", "while less is free on the disk of a job's log, or a twentieth of a small disk, drop the middle of the log if it grows; in MiB or with a unit, 0: never")
@@ -122,10 +124,12 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 	if f.rules.MinRun, err = text.ParseDuration(f.minRun); err != nil {
 		return badFlag(cmd, "min-run", err)
 	}
-	if known := daemon.Preempts(); !slices.Contains(known, f.preempt) {
+	if known := machine.Preempts(); !slices.Contains(known, f.preempt) {
 		return badFlag(cmd, "preempt", text.Mismatch(f.preempt, text.Or(known)))
 	}
-	f.keepAll = f.preempt == daemon.PreemptNever
+	if known := machine.Parkings(); !slices.Contains(known, f.parks) {
+		return badFlag(cmd, "parking", text.Mismatch(f.parks, text.Or(known)))
+	}
 	return nil
 }
 

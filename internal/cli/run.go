@@ -162,7 +162,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if f.opt.Snapshots, err = snapshotPlace(os.Getenv); err != nil && f.opt.Snapshot != "" {
 		return err
 	}
-	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.KeepAll = f.sim, f.simVRAMMiB, f.keepAll
+	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.Preempt, f.opt.Parking = f.sim, f.simVRAMMiB, f.preempt, f.parks
 	return nil
 }
 

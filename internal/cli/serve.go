@@ -170,6 +170,7 @@ func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 		typed("policy", func() { c.Rules.Policy, c.Rules.Fair = f.rules.Policy, c.Rules.Fair || f.rules.Fair })
 		typed("max-bypass", func() { c.Rules.MaxBypass = f.rules.MaxBypass })
 		typed("preempt", func() { c.Preempt = f.preempt })
+		typed("parking", func() { c.Parking = f.parks })
 		typed("min-run", func() { c.Rules.MinRun = f.rules.MinRun })
 		typed("log-free", func() { c.LogFree = f.logFreeMiB << 20 })
 		typed("log-level", func() { c.LogLevel = f.logLevel })

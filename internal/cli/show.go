@@ -331,7 +331,7 @@ func showRest(f *facts, d api.Detail) {
 var (
 	settingWords = map[string]string{
 		"allow": "allowed GPUs", "array_limit": "at a time", "cap": "memory limit", "cpus": "CPUs", "export": "exports", "grace": "grace period",
-		"ids": "exact GPUs", "inject_gpus": "GPU flag", "mem": "host memory", "on_timeout": "at time limit", "pin": "CPUs near GPUs", "pty": "terminal",
+		"ids": "exact GPUs", "inject_gpus": "GPU flag", "mem": "host memory", "on_timeout": "at time limit", "no_park": "no parking", "pin": "CPUs near GPUs", "pty": "terminal",
 		"requeue": "requeue after reboot", "retry_on": "retries after", "type": "GPU type",
 	}
 	stopWords    = map[string]string{"aside": "preempted", "cancel": "cancelled", "timeout": "time limit", "interrupt": "berth stops", "overuse": "too much memory"}

@@ -32,6 +32,7 @@ type daemonState struct {
 	Jobs     map[string]int `json:"jobs"`    // by state; without a daemon, those that run under their supervisors
 	Blocked  *string        `json:"blocked"` // why no job starts
 	Warnings []string       `json:"warnings"`
+	Parking  *api.Parking   `json:"parking"`
 }
 
 func newStatus() *cobra.Command {
@@ -94,7 +95,7 @@ func (s *session) state(ctx context.Context) (daemonState, error) {
 		return d, err
 	}
 	d.Running, d.Version, d.PID, d.Since, d.Shared, d.StateDir = true, &told.Version, &told.PID, &told.Since, told.Shared, &told.StateDir
-	d.Jobs, d.Warnings = page.Counts, notNull(told.Warnings)
+	d.Jobs, d.Warnings, d.Parking = page.Counts, notNull(told.Warnings), told.Parking
 	if told.Blocked != "" {
 		d.Blocked = &told.Blocked
 	}
@@ -108,6 +109,24 @@ func running(stateDir string) map[string]int {
 		return map[string]int{} // another user's, or none
 	}
 	return map[string]int{string(job.Running): len(living)}
+}
+
+// parkingPace says how fast jobs are parked, and how many more can be.
+func parkingPace(p *api.Parking) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.Cannot != "":
+		return "not possible: " + p.Cannot
+	}
+	line := fmt.Sprintf("%.1f GiB/s out, %.1f GiB/s back", p.OutMiBs/1024, p.BackMiBs/1024)
+	if p.HostMiB > 0 {
+		line += fmt.Sprintf("; %s GiB parked", text.GiB(p.HostMiB))
+	}
+	if p.RoomMiB != nil {
+		line += fmt.Sprintf("; host memory for %s GiB more", text.GiB(*p.RoomMiB))
+	}
+	return line
 }
 
 func (d daemonState) show(s *session, asJSON bool) error {
@@ -130,6 +149,7 @@ func (d daemonState) show(s *session, asJSON bool) error {
 	}
 	f.add("socket", d.Socket)
 	f.add("jobs", d.jobs())
+	f.add("parking", parkingPace(d.Parking))
 	if d.Blocked != nil {
 		f.add("blocked", *d.Blocked)
 	}

@@ -29,7 +29,8 @@ var elsewhere = map[string]map[string]string{
 		"adopt":          "import claim track",
 		"gpus":           "sinfo nvidia-smi smi gpustat rocm-smi cards devices nodes",
 		"gpus --watch":   "nvtop nvitop",
-		"gpu pause":      "drain cordon disable",
+		"gpu pause":      "cordon disable",
+		"gpu drain":      "drain evacuate empty",
 		"gpu resume":     "undrain uncordon enable",
 		"serve":          "daemon server mgpu_server",
 		"start":          "up launch",
@@ -43,7 +44,7 @@ var elsewhere = map[string]map[string]string{
 	},
 	"berth gpu": {
 		"gpus":           "list ls status show info",
-		"gpu pause":      "drain cordon disable stop hold",
+		"gpu pause":      "cordon disable stop hold",
 		"gpu resume":     "undrain uncordon enable start unpause",
 		"gpu quarantine": "isolate ban",
 		"gpu clear":      "heal unquarantine",

@@ -30,7 +30,7 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 		"rerun 17":       "berth requeue",
 		"shutdown":       "berth stop",
 		"explain 17":     "berth why",
-		"drain 0":        "berth gpu pause",
+		"drain 0":        "berth gpu drain",
 		"gpu list":       "berth gpus",
 		"gpu disable 0":  "berth gpu pause",
 		"suspend 17":     "berth park",

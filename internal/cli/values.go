@@ -74,7 +74,7 @@ var valueWords = map[string]string{
 	"socket": "path", "host": "address", "http": "address", "name": "text", "user": "user", "group": "name", "state": "states", "reason": "text",
 	"since": "when", "until": "when", "timeout": "time", "grace": "time", "for": "time", "ttl": "time", "idle-exit": "time",
 	"poll": "time", "min-run": "time", "max-bypass": "time", "half-life": "time", "vram": "size", "sim-vram": "size",
-	"gpus": "ids", "placement": "how", "preempt": "how", "policy": "policy", "estimates": "source", "log-level": "level",
+	"gpus": "ids", "placement": "how", "preempt": "how", "parking": "which", "policy": "policy", "estimates": "source", "log-level": "level",
 	"log-dir": "dir", "state-dir": "dir", "config": "file", "file": "file", "llm-config": "file", "oom-once": "file", "format": "format", "unset": "keys", "sort": "keys", "columns": "names",
 }
 

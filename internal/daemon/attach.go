@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/run"
@@ -32,6 +33,11 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 	}
 	if !j.Spec.Pty {
 		return nil, problem.Newf(problem.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
+	}
+	if j.State == job.Parked && j.Parking.By == job.ParkedByIdling {
+		if err := d.change(ctx, func(t *engine.Turn) { t.Unpark(j.ID, c.Name) }); err != nil {
+			return nil, err
+		}
 	}
 	conn, err := d.attach(ctx, c, &j)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/machine"
 	"berth/internal/sched"
 	"berth/internal/series"
 )
@@ -24,7 +25,11 @@ type Config struct {
 	Poll      time.Duration
 	Tolerance float64
 	HalfLife  time.Duration // of users' usage, for fair share
-	Preempt   string        // how preemptible jobs are preempted: one of Preempts
+	Preempt   string        // how preemptible jobs are preempted: one of machine.Preempts
+
+	Parking     string  // which jobs are parked for others: one of machine.Parkings
+	ParkMemory  Portion // host memory for parked jobs: in all in MiB, or a part of what is free
+	ParkTimeout time.Duration
 
 	Limits          Limits
 	QueuedJobs      int            // unfinished jobs (queued and running) per user; 0: no limit
@@ -42,6 +47,7 @@ type Config struct {
 	Memory          Portion        // the most host memory of one job, in MiB; none: no limit
 
 	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
+	IdlePark   time.Duration // park it after this long; 0: never
 	IdleCancel time.Duration // cancel it after this long; 0: never
 
 	OveruseCancel time.Duration // end a job that uses far more memory than it declared for this long; 0: never
@@ -78,15 +84,14 @@ const (
 // PolicyFair is a name for sched.Backfill with fair share.
 const PolicyFair sched.Policy = "fair"
 
-// How preemptible jobs are preempted.
-const (
-	PreemptNever   = "never"
-	PreemptRequeue = "requeue" // stopped, and queued again
-	PreemptPark    = "park"    // parked; no machine can do that yet
-)
-
-// Preempts lists the values of scheduling.preempt.
-func Preempts() []string { return []string{PreemptRequeue, PreemptPark, PreemptNever} }
+// parking is how jobs are parked under this configuration.
+func (c *Config) parking() engine.Parking {
+	p := machine.ParkingFor(c.Preempt, c.Parking)
+	p.Patience, p.Idle = c.ParkTimeout, c.IdlePark
+	p.MemoryMiB, p.Memory = int64(c.ParkMemory.Amount), c.ParkMemory.Percent/100
+	p.Strict = c.JobTime > 0 || c.InteractiveTime > 0
+	return p
+}
 
 // DefaultConfig is the configuration without a file. A shared daemon uses fair
 // share, and bounds what one user or one job can take from the others.
@@ -96,7 +101,10 @@ func DefaultConfig(shared bool) Config {
 		Poll:         time.Second,
 		Tolerance:    0.10,
 		HalfLife:     7 * day,
-		Preempt:      PreemptRequeue,
+		Preempt:      machine.PreemptRequeue,
+		Parking:      machine.ParkPreemptible,
+		ParkMemory:   Portion{Percent: 100 * engine.DefaultParking.Memory},
+		ParkTimeout:  engine.DefaultParking.Patience,
 		MaxQueue:     200_000,
 		MaxArray:     10_000,
 		MaxSpecs:     100_000,

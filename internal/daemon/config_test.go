@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/machine"
 	"berth/internal/sched"
 	"berth/internal/site"
 )
@@ -51,10 +52,10 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 			c.Rules.Policy, c.Rules.Fair = sched.Backfill, true
 		}},
 		{"another order, never bounded, and nobody set aside", "[scheduling]\npolicy = \"las\"\nmax_bypass = \"never\"\npreempt = \"never\"", func(c *Config) {
-			c.Rules.Policy, c.Rules.MaxBypass, c.Preempt = sched.LAS, 0, PreemptNever
+			c.Rules.Policy, c.Rules.MaxBypass, c.Preempt = sched.LAS, 0, machine.PreemptNever
 		}},
 		{"a bound", "[scheduling]\nmax_bypass = \"4h\"\npreempt = \"park\"\nslice = false", func(c *Config) {
-			c.Rules.MaxBypass, c.Preempt, c.Rules.Slice = 4*time.Hour, PreemptPark, false
+			c.Rules.MaxBypass, c.Preempt, c.Rules.Slice = 4*time.Hour, machine.PreemptPark, false
 		}},
 		{"no bound", "[scheduling]\nmax_bypass = 0", func(c *Config) { c.Rules.MaxBypass = 0 }},
 		{"a whole number where a fraction may be", "[limits]\ngpus = 4", func(c *Config) { c.Limits.Default.GPUs = Portion{Amount: 4} }},

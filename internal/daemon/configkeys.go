@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/internal/machine"
 	"berth/internal/sched"
 	"berth/internal/site"
 )
@@ -66,7 +67,10 @@ var schedulingKeys = []configKey{
 	keyFor("scheduling.poll", func(c *Config) *time.Duration { return &c.Poll }, readDuration(shortestPoll, "")).afterRestart(),
 	keyFor("scheduling.policy", func(c *Config) *sched.Policy { return &c.Rules.Policy }, readWord(append(sched.Policies(), PolicyFair)...)),
 	keyFor("scheduling.max_bypass", func(c *Config) *time.Duration { return &c.Rules.MaxBypass }, readBypass),
-	keyFor("scheduling.preempt", func(c *Config) *string { return &c.Preempt }, readWord(Preempts()...)),
+	keyFor("scheduling.preempt", func(c *Config) *string { return &c.Preempt }, readWord(machine.Preempts()...)),
+	keyFor("scheduling.parking", func(c *Config) *string { return &c.Parking }, readWord(machine.Parkings()...)),
+	keyFor("scheduling.park_memory", func(c *Config) *Portion { return &c.ParkMemory }, readPortion(readMiB)),
+	keyFor("scheduling.park_timeout", func(c *Config) *time.Duration { return &c.ParkTimeout }, readDuration(time.Second, "")),
 	keyFor("scheduling.min_run", func(c *Config) *time.Duration { return &c.Rules.MinRun }, readDuration(shortestRun, "")),
 	keyFor("scheduling.slice", func(c *Config) *bool { return &c.Rules.Slice }, readFlag),
 	keyFor("scheduling.placement", func(c *Config) *sched.Placement { return &c.Rules.Placement }, readWord(sched.Pack, sched.Spread)),
@@ -105,6 +109,7 @@ var limitKeys = []configKey{
 
 var idleKeys = []configKey{
 	keyFor("idle.report_after", func(c *Config) *time.Duration { return &c.IdleReport }, readDuration(shortestIdle, "never")),
+	keyFor("idle.park_after", func(c *Config) *time.Duration { return &c.IdlePark }, readDuration(shortestIdle, "never")),
 	keyFor("idle.cancel_after", func(c *Config) *time.Duration { return &c.IdleCancel }, readDuration(shortestIdle, "never")),
 }
 

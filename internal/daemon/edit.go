@@ -52,7 +52,7 @@ func (d *Daemon) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRe
 		return asked, nil, err
 	}
 	notes, err = d.allow(t, c, j, &asked.Spec, ch.Set.Command)
-	return asked, append(notes, notesOn(&asked, d.config(), d.machine.CannotPark)...), err
+	return asked, append(notes, notesOn(&asked, d.config(), d.cannotPark())...), err
 }
 
 // readChanges puts the changes over what the job has.

@@ -135,6 +135,43 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 	return d.oneCard(ctx, c, index)
 }
 
+// DrainGPU pauses a card, and parks the jobs on it if that is asked for. They are
+// not held: they come back once the card is resumed.
+func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, index int, r api.DrainRequest) (api.Drained, error) {
+	if _, err := d.PauseGPU(ctx, c, index, true); err != nil {
+		return api.Drained{}, err
+	}
+	reply := api.Drained{}
+	var parked []string
+	err := d.change(ctx, func(t *engine.Turn) {
+		for _, running := range t.Running() {
+			j := running.Job
+			if !slices.Contains(j.Grant.GPUs, index) {
+				continue
+			}
+			one := api.Acted{ID: j.ID, State: string(j.State), What: "keeps running"}
+			if r.Park {
+				why := t.Park(j.ID, c.Name, t.Now)
+				if one.Done = why == ""; one.Done {
+					one.What = "is being parked"
+					parked = append(parked, j.ID)
+				} else {
+					one.What += ": it cannot be parked, because " + why
+				}
+			}
+			reply.Jobs = append(reply.Jobs, one)
+		}
+	})
+	if r.Park {
+		d.note(c, "gpu drain", parked, cardName(index), err)
+	}
+	if err != nil {
+		return api.Drained{}, err
+	}
+	reply.GPU, err = d.oneCard(ctx, c, index)
+	return reply, err
+}
+
 // administers refuses a caller who is not an administrator.
 func (d *Daemon) administers(c api.Caller, does string) error {
 	if c.Admin {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -31,8 +32,16 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 		countLive(t, s.Counts)
 		s.Blocked, s.Strays = t.Blocked(), len(t.Strays())
 		s.Source = d.machine.Source.Name()
+		s.Parking = d.parking(t)
 	})
 	return s, err
+}
+
+func (d *Daemon) parking(t *engine.Turn) *api.Parking {
+	p := t.ParkState()
+	return &api.Parking{
+		Jobs: d.config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
+	}
 }
 
 func (d *Daemon) userName(uid int) string {

@@ -4,36 +4,49 @@ import (
 	"fmt"
 	"strings"
 
+	"berth/internal/job"
 	"berth/internal/jobfile"
-	"berth/internal/sched"
+	"berth/internal/machine"
 	"berth/internal/text"
 )
+
+// cannotPark is why no job can be parked here now; empty: jobs can be.
+func (d *Daemon) cannotPark() string { return d.machine.Parking(d.config().parking()).Cannot }
 
 // notesOn lists where a job that is accepted as requested does less than it may
 // seem to.
 func notesOn(asked *jobfile.Asked, cfg *Config, cannotPark string) []string {
 	var notes []string
 	s := &asked.Spec
-	keepAll := cfg.Preempt == PreemptNever // then preemptible has no effect
+	keepAll := cfg.Preempt == machine.PreemptNever // then preemptible has no effect
 	switch {
 	case s.WarnSignal == "":
-	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue) && !keepAll: // the signal comes before preemption
+	case s.TimeLimit == 0 && s.Preemptible.Requeues() && !keepAll: // the signal comes before preemption
 	case s.TimeLimit == 0:
 		notes = append(notes, fmt.Sprintf("signal: %s is sent before a time limit, and this job has none", s.WarnSignal))
 	case s.WarnBefore >= s.TimeLimit:
 		notes = append(notes, fmt.Sprintf("signal: %s is sent at the start, because the time limit of %s is not longer than %s", s.WarnSignal, s.TimeLimit, s.WarnBefore))
 	}
-	if s.WarnSignal != "" && cfg.Grace > 0 && s.WarnBefore > cfg.Grace && s.Preemptible == string(sched.Requeue) && !keepAll {
+	if s.WarnSignal != "" && cfg.Grace > 0 && s.WarnBefore > cfg.Grace && s.Preemptible.Requeues() && !keepAll {
 		notes = append(notes, fmt.Sprintf("signal: before a preemption, %s is sent at most %s ahead (limits.grace)", s.WarnSignal, text.Brief(cfg.Grace)))
 	}
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
 		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a and %%%%", strings.Join(marks, " ")))
 	}
 	switch {
-	case s.Preemptible != "" && keepAll:
+	case s.Preemptible != job.NotPreemptible && keepAll:
 		notes = append(notes, "preemptible: this daemon preempts no jobs (scheduling.preempt is never)")
-	case s.Preemptible == string(sched.Park) && cannotPark != "":
+	case s.Preemptible == job.PreemptByPark && cannotPark != "":
 		notes = append(notes, "preemptible: jobs cannot be parked here ("+cannotPark+"), so this one is not preempted (with requeue it would be)")
+	case s.Preemptible == job.PreemptByEither && cannotPark != "":
+		notes = append(notes, "preemptible: jobs cannot be parked here ("+cannotPark+"), so this one is requeued")
+	}
+	switch {
+	case s.OnTimeout != job.TimeoutPark:
+	case s.TimeLimit == 0:
+		notes = append(notes, "on_timeout: park is for a time limit, and this job has none")
+	case cannotPark != "":
+		notes = append(notes, "on_timeout: jobs cannot be parked here ("+cannotPark+"), so this one ends at its time limit")
 	}
 	if asked.Note != "" {
 		notes = append(notes, asked.Note)

@@ -9,6 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/machine"
 	"berth/internal/problem"
 )
 
@@ -38,7 +39,7 @@ func TestNotesOn(t *testing.T) {
 	} {
 		cfg := Config{Grace: 5 * time.Minute}
 		if strings.HasSuffix(name, "where nobody is set aside") {
-			cfg.Preempt = PreemptNever
+			cfg.Preempt = machine.PreemptNever
 		}
 		if got := notesOn(&jobfile.Asked{Spec: row.spec}, &cfg, "the driver is too old"); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)

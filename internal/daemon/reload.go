@@ -10,6 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/gpu"
+	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/site"
 )
@@ -62,9 +63,10 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	d.machine.Samples.SetKeep(cfg.Samples)
 	err = d.do(ctx, func(t *engine.Turn) {
 		t.SetRules(cfg.Rules, cfg.Limits.on(len(d.machine.Devices)))
-		t.SetKeepAll(cfg.Preempt == PreemptNever)
+		t.SetKeepAll(cfg.Preempt == machine.PreemptNever)
 		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
 		t.SetOveruse(cfg.overuse())
+		t.SetParking(d.machine.Parking(cfg.parking()))
 		t.SetMaxGrace(cfg.Grace)
 	})
 	select {

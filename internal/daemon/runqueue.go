@@ -270,6 +270,10 @@ func (runQueue) PauseGPU(context.Context, api.Caller, int, bool) (api.GPU, error
 	return api.GPU{}, onlyDaemon("gpu pause")
 }
 
+func (runQueue) DrainGPU(context.Context, api.Caller, int, api.DrainRequest) (api.Drained, error) {
+	return api.Drained{}, onlyDaemon("gpu drain")
+}
+
 func (runQueue) SetHealth(context.Context, api.Caller, int, api.HealthRequest) (api.GPU, error) {
 	return api.GPU{}, onlyDaemon("gpu health")
 }

@@ -65,12 +65,16 @@ func TestARunRefusesWhatItsFileDecides(t *testing.T) {
 		"requeue":      func() error { _, err := q.Act(ctx, c, api.ActRequest{Action: api.ActRequeue}); return err },
 		"adopt":        func() error { _, err := q.Adopt(ctx, c, api.AdoptRequest{}); return err },
 		"adopt strays": func() error { _, err := q.AdoptStrays(ctx, c, api.AdoptStraysRequest{}); return err },
-		"gpu pause":    func() error { _, err := q.PauseGPU(ctx, c, 0, true); return err },
-		"gpu health":   func() error { _, err := q.SetHealth(ctx, c, 0, api.HealthRequest{}); return err },
-		"gpu release":  func() error { _, err := q.ReleaseGPUs(ctx, c, api.ReleaseRequest{}); return err },
-		"reload":       func() error { _, err := q.Reload(ctx, c, api.ReloadRequest{}); return err },
-		"backup":       func() error { return q.Backup(ctx, c, nil) },
-		"token":        func() error { _, err := q.NewToken(ctx, c, api.TokenRequest{}); return err },
+		"gpu drain": func() error {
+			_, err := q.DrainGPU(ctx, c, 0, api.DrainRequest{})
+			return err
+		},
+		"gpu pause":   func() error { _, err := q.PauseGPU(ctx, c, 0, true); return err },
+		"gpu health":  func() error { _, err := q.SetHealth(ctx, c, 0, api.HealthRequest{}); return err },
+		"gpu release": func() error { _, err := q.ReleaseGPUs(ctx, c, api.ReleaseRequest{}); return err },
+		"reload":      func() error { _, err := q.Reload(ctx, c, api.ReloadRequest{}); return err },
+		"backup":      func() error { return q.Backup(ctx, c, nil) },
+		"token":       func() error { _, err := q.NewToken(ctx, c, api.TokenRequest{}); return err },
 	}
 	for name, ask := range refusals {
 		err := ask()

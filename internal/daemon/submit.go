@@ -214,7 +214,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
 		s.notes = append(s.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
-	s.notes = append(s.notes, notesOn(&asked, s.cfg, s.d.machine.CannotPark)...)
+	s.notes = append(s.notes, notesOn(&asked, s.cfg, s.d.cannotPark())...)
 	return s.addJobs(asked)
 }
 

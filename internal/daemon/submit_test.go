@@ -62,6 +62,8 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"requeue", "yes", func(s *job.Spec) { s.Requeue = true }},
 		{"grace", "3s", func(s *job.Spec) { s.Grace = 3 * time.Second }},
 		{"preemptible", "requeue", func(s *job.Spec) { s.Preemptible = "requeue" }},
+		{"no_park", "yes", func(s *job.Spec) { s.NoPark = true }},
+		{"park_timeout", "2m", func(s *job.Spec) { s.ParkTimeout = 2 * time.Minute }},
 		{"cap", "soft", func(s *job.Spec) { s.Cap = "soft" }},
 		{"group", "io", func(s *job.Spec) { s.Group = "io" }},
 		{"env.A", "b c", func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "b c"}} }},

@@ -79,7 +79,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		case job.ParkBack:
 			why.Text += ", coming back from being parked"
 		}
-		if cannot := d.machine.CannotPark; cannot != "" && j.Spec.Preemptible == string(sched.Park) {
+		if cannot := d.cannotPark(); cannot != "" && j.Spec.Preemptible == job.PreemptByPark {
 			why.Text += "; it cannot be parked: " + cannot
 		} else if j.Parking.Refused != "" {
 			why.Text += "; " + j.Parking.Refused
@@ -172,7 +172,7 @@ func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
 	if j.StartedAt.IsZero() {
 		return nil
 	}
-	left := g.span().Left(j.Worked(now), j.Spec.TimeLimit)
+	left := g.span().Left(j.Worked(now), engine.EndsAt(&j.Spec))
 	if left.High <= 0 {
 		return nil
 	}

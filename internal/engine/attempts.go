@@ -31,6 +31,7 @@ type attempts struct {
 	warns []warnOrder
 	parks []parkOrder
 
+	pace   pace
 	diedAt time.Time // when a supervisor last died before its job started
 
 	grown      map[string]struct{} // peaks to store with another commit
@@ -75,7 +76,7 @@ type warnOrder struct{ token, stamp string }
 func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 	return &attempts{
 		active: map[string]*attempt{}, parked: map[string]*attempt{}, byToken: map[string]string{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
-		limits: memoryLimits{}, grown: map[string]struct{}{},
+		limits: memoryLimits{}, grown: map[string]struct{}{}, pace: firstPace,
 	}
 }
 
@@ -244,7 +245,7 @@ func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
 	j := a.job
 	ran := max(0, now.Sub(j.RunsSince()))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
-	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.run, s.cfg.longest(&j.Spec)
+	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.run, s.cfg.left(j)
 	h.Served = j.Parking.Served
 	if waited := j.RunsSince().Sub(laterOf(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
@@ -253,7 +254,7 @@ func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
 	case j.Leaving():
 		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(s.cfg.bounded(j.Spec.Grace)), now)
 	case j.Parking.Phase == job.ParkOut:
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, now.Add(parkCost(j.Parking.HostMiB(), outMiBs))
+		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, now.Add(s.pace.out(j.Parking.HostMiB()))
 	case j.Stop != job.NoStop:
 		// It was told to stop, and is gone within its grace period.
 		end := ran + s.cfg.bounded(j.Spec.Grace)

@@ -142,6 +142,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	c.attempts = newAttempts(&cfg, r, c.cards, c.changes)
 	// Each part gets what it needs from those below it as functions.
 	c.line.capMiB = func(now time.Time, r sched.Request) int64 { return (&Turn{now, c}).capMiB(r) }
+	c.line.parking = c.attempts.pace.preempt
 	c.cards.quarantined = c.attempts.tellJobsOn
 	c.cards.strays = c.attempts.strayBookings
 	return &Engine{core: c}

@@ -105,8 +105,17 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 func (l *line) ask(j *job.Job) predict.Ask {
 	return predict.Ask{
 		User: j.User, Command: j.Spec.Command(), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs,
-		Limit: j.Spec.TimeLimit, Grace: l.cfg.bounded(j.Spec.Grace),
+		Limit: EndsAt(&j.Spec), Grace: l.cfg.bounded(j.Spec.Grace),
 	}
+}
+
+// EndsAt is how long a job can run at most; 0: there is no limit. One that is
+// parked at its time limit goes on later.
+func EndsAt(spec *job.Spec) time.Duration {
+	if spec.OnTimeout == job.TimeoutPark {
+		return 0
+	}
+	return spec.TimeLimit
 }
 
 // span is a job's estimated duration. Jobs without a card are not planned.

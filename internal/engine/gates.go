@@ -62,7 +62,11 @@ func (g *gates) next() time.Time {
 
 func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if g.held[id] {
-		if j := jobs[id]; j != nil && j.State == job.Parked {
+		switch j := jobs[id]; {
+		case j == nil || j.State != job.Parked:
+		case j.Parking.By == job.ParkedByIdling:
+			return "parked because it left its GPUs unused, until somebody unparks it or attaches to it"
+		default:
 			return "parked by " + j.Parking.By + " until unparked"
 		}
 		return "held until released"

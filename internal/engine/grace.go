@@ -34,12 +34,22 @@ func (c *Config) longest(spec *job.Spec) time.Duration {
 	return spec.TimeLimit + c.bounded(spec.Grace)
 }
 
+// left is how long a job can hold its cards from when it gets them: what parking
+// interrupted counts against its time limit. 0: there is no limit.
+func (c *Config) left(j *job.Job) time.Duration {
+	longest := c.longest(&j.Spec)
+	if longest == 0 {
+		return 0
+	}
+	return max(time.Second, longest-(j.Parking.Served-j.Parking.Sliced))
+}
+
 // outlasts reports whether berth has to enforce a job's time limit too: its
 // supervisor does not answer, or may have been told a longer grace period than
 // is allowed now.
 func (s *attempts) outlasts(a *attempt) bool {
 	spec := &a.job.Spec
-	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && (a.silent != "" || spec.Grace > s.cfg.bounded(spec.Grace))
+	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.OnTimeout != job.TimeoutPark && (a.silent != "" || spec.Grace > s.cfg.bounded(spec.Grace))
 }
 
 // enforceLimit stops such a job at its time limit. The supervisor does so too;

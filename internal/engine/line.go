@@ -19,6 +19,8 @@ type line struct {
 	// capMiB is the most memory that a request may declare and still be placed;
 	// 0: not known.
 	capMiB func(now time.Time, r sched.Request) int64
+	// parking is what it costs to park a job that uses this much memory.
+	parking func(mib int64) sched.Preempt
 
 	queue    *sched.Queue     // those that wait only for room
 	inLine   map[string]place // more about these
@@ -132,18 +134,14 @@ func (l *line) pending(j *job.Job) sched.Pending {
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
 		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
-		Submitted: j.SubmittedAt, Since: l.inLine[j.ID].since, Run: l.span(j), Limit: l.cfg.longest(&j.Spec),
+		Submitted: j.SubmittedAt, Since: l.inLine[j.ID].since, Run: l.span(j), Limit: l.cfg.left(j),
 		Served: j.Parking.Served,
 	}
-	if j.Spec.Preemptible == string(sched.Park) && l.cfg.Parking.Cannot == "" && j.Spec.GPUs > 0 {
-		mib := max(j.VRAMMiB, j.Parking.HostMiB())
-		p.Preempt = sched.Preempt{Mode: sched.Park, Out: parkCost(mib, outMiBs), Back: parkCost(mib, backMiBs), MemMiB: mib}
+	if l.cfg.parks(&j.Spec) {
+		p.Preempt = l.parking(max(j.VRAMMiB, j.Parking.HostMiB()))
 	}
 	if j.State == job.Parked {
 		p.Request = parkedRequest(j, l.rules)
-		if p.Limit > 0 {
-			p.Limit = max(time.Second, p.Limit-j.Parking.Served)
-		}
 	}
 	return p
 }

@@ -113,6 +113,9 @@ func (s *attempts) watchIdle(now time.Time) {
 			a.idleTold = true
 			s.changes.tell(now, job.EventIdle, a.job, what+" for "+text.Brief(after))
 		}
+		if park := s.cfg.Parking.Idle; park > 0 && span >= park {
+			s.parkIdle(now, a, what)
+		}
 		if cancel := s.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
 			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: it %s; cancelled by the administrator's policy", text.Brief(cancel), what))
 		}

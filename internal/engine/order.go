@@ -157,6 +157,9 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	if len(j.Grant.GPUs) > 0 && cards.mps == nil && spec.Adopt == nil {
 		o.Driver = l.Driver
 	}
+	if o.Driver != nil && spec.OnTimeout == job.TimeoutPark {
+		o.Limit = 0 // the engine ends its time slices
+	}
 	if spec.Pin {
 		o.Affinity = cards.cpus()
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,31 +19,41 @@ import (
 type Parking struct {
 	// Cannot is why no job can be parked here; empty: jobs can be.
 	Cannot string
-	// Patience is how long a running kernel is waited for.
+	// All lets jobs be parked for others that did not ask for it, except gangs and
+	// those with NoPark.
+	All bool
+	// First parks jobs that are to be requeued for others, where that is possible.
+	First bool
+	// Patience is how long a running kernel is waited for, if the job does not say.
 	Patience time.Duration
-	// RoomMiB is how much host memory parked jobs may take in all, now. Nil: it is
-	// not known and not checked.
-	RoomMiB func() int64
+	// MemoryMiB is how much host memory parked jobs may take in all; 0: Memory, as
+	// a part of what is free.
+	MemoryMiB int64
+	Memory    float64
+	// FreeMiB is how much host memory is free now. Nil: it is not known, and not
+	// checked.
+	FreeMiB func() int64
+	// Idle is how long a job may leave its cards unused before it is parked; 0: it
+	// stays.
+	Idle time.Duration
+	// Strict ends a job that was to be parked at its time limit and cannot be.
+	Strict bool
 }
 
-// How fast a job's memory moves, in MiB per second, and the time around that:
-// what was measured on an H200 with a driver of version 580.
-const (
-	outMiBs   = 1700
-	backMiBs  = 4700
-	parkExtra = time.Second
-)
+// DefaultParking is how jobs are parked without any setting: those that asked for
+// it, into half of the memory that is free.
+var DefaultParking = Parking{Patience: time.Minute, Memory: 0.5}
 
-func parkCost(mib, perSecond int64) time.Duration {
-	return parkExtra + time.Duration(mib)*time.Second/time.Duration(perSecond)
-}
+// parkFloorMiB of the host's memory is never given to parked jobs.
+const parkFloorMiB = 1 << 10
 
 // parkOrder parks a job, or resumes it if it has rooms.
 type parkOrder struct {
-	token   string
-	back    bool
-	hostMiB int64
-	rooms   []keep.Room
+	token    string
+	back     bool
+	patience time.Duration
+	hostMiB  int64
+	rooms    []keep.Room
 }
 
 // resumeDelay is how long a job waits whose card had no room after all.
@@ -59,6 +70,8 @@ func (s *attempts) cannotPark(a *attempt, again bool) string {
 		return "it has no GPU"
 	case j.Spec.Adopt != nil:
 		return "it was adopted"
+	case j.Spec.NoPark:
+		return "it was submitted with --no-park"
 	case j.Spec.Cap == "mps":
 		return "it runs under MPS"
 	case j.Stop != job.NoStop:
@@ -69,6 +82,18 @@ func (s *attempts) cannotPark(a *attempt, again bool) string {
 		return j.Parking.Refused
 	}
 	return ""
+}
+
+// parks reports whether jobs like this are parked for others. The processes of a
+// gang often share memory between cards, which no driver parks yet: it has to ask.
+func (c *Config) parks(spec *job.Spec) bool {
+	switch {
+	case c.KeepAll || c.Parking.Cannot != "" || spec.NoPark || spec.GPUs == 0 || spec.Adopt != nil:
+		return false
+	case spec.Preemptible == job.PreemptByRequeue:
+		return c.Parking.First
+	}
+	return spec.Preemptible.Parks() || c.Parking.All && spec.GPUs == 1
 }
 
 // parkMiB is what a job uses on each of its cards, and has to go to the host.
@@ -85,19 +110,38 @@ func (s *attempts) parkMiB(a *attempt) map[int]int64 {
 	return list
 }
 
-// parkRoom is how much host memory is left for parked jobs: without those that
-// are leaving their cards now.
+// parkRoom is how much host memory is left for parked jobs. Those that are just
+// leaving their cards will need some of what is free.
 func (s *attempts) parkRoom() (mib int64, known bool) {
-	if s.cfg.Parking.RoomMiB == nil {
+	p := &s.cfg.Parking
+	if p.FreeMiB == nil {
 		return 0, false
 	}
-	mib = s.cfg.Parking.RoomMiB()
+	free, held := p.FreeMiB(), int64(0)
 	for _, a := range s.active {
 		if a.job.Parking.Phase == job.ParkOut {
-			mib -= a.job.Parking.HostMiB()
+			free -= a.job.Parking.HostMiB()
+			held += a.job.Parking.HostMiB()
 		}
 	}
-	return mib, true
+	for _, a := range s.parked {
+		held += a.job.Parking.HostMiB()
+	}
+	mib = int64(float64(free) * p.Memory)
+	if p.MemoryMiB > 0 {
+		mib = p.MemoryMiB - held
+	}
+	return max(0, min(mib, free-parkFloorMiB)), true
+}
+
+// noParkRoom says how much host memory is missing to park a job; empty: none.
+func (s *attempts) noParkRoom(a *attempt) string {
+	moves := job.Parking{CardMiB: s.parkMiB(a)}
+	room, known := s.parkRoom()
+	if !known || moves.HostMiB() <= room {
+		return ""
+	}
+	return fmt.Sprintf("it uses %s on its GPUs, and the host has room for %s", gib(moves.HostMiB()), gib(room))
 }
 
 // Park has a job parked for a user, until it is unparked or that time comes. It
@@ -118,20 +162,20 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 		t.changes.fact(a.job)
 		return ""
 	}
-	if why = t.attempts.cannotPark(a, true); why != "" {
+	if why = cmp.Or(t.attempts.cannotPark(a, true), t.attempts.noParkRoom(a)); why != "" {
 		return why
 	}
-	needs := t.attempts.parkMiB(a)
-	leaves := job.Parking{CardMiB: needs}
-	if room, known := t.attempts.parkRoom(); known && leaves.HostMiB() > room {
-		return fmt.Sprintf("it uses %s on its GPUs, and the host has room for %s", gib(leaves.HostMiB()), gib(max(0, room)))
-	}
 	a.job.Held, a.job.NotBefore = until.IsZero(), until
-	t.attempts.leave(a.job, by, needs)
-	t.changes.fact(a.job)
+	t.attempts.sendOut(a, by)
 	t.tell(job.EventNotice, a.job, fmt.Sprintf("job %s is being parked by %s", id, by))
-	t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(a.job))
 	return ""
+}
+
+// sendOut orders a job off its cards, once that is on disk.
+func (s *attempts) sendOut(a *attempt, by string) {
+	s.leave(a.job, by, s.parkMiB(a))
+	s.changes.fact(a.job)
+	s.parks = append(s.parks, s.parkOrderFor(a.job))
 }
 
 // leave records that a job is to leave its cards.
@@ -141,7 +185,10 @@ func (s *attempts) leave(j *job.Job, by string, cardMiB map[int]int64) {
 }
 
 func (s *attempts) parkOrderFor(j *job.Job) parkOrder {
-	o := parkOrder{token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: j.Parking.HostMiB()}
+	o := parkOrder{
+		token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: j.Parking.HostMiB(),
+		patience: cmp.Or(j.Spec.ParkTimeout, s.cfg.Parking.Patience),
+	}
 	if o.back {
 		for i, card := range j.Grant.GPUs {
 			o.rooms = append(o.rooms, keep.Room{UUID: j.Grant.UUIDs[i], MiB: max(1, j.Parking.CardMiB[card])})
@@ -158,7 +205,7 @@ func (s *attempts) move(o parkOrder) {
 	if o.back {
 		err = s.runner.Resume(o.token, o.rooms)
 	} else {
-		err = s.runner.Park(o.token, s.cfg.Parking.Patience, o.hostMiB)
+		err = s.runner.Park(o.token, o.patience, o.hostMiB)
 	}
 	if err != nil {
 		s.cfg.Log.Warn("cannot park or resume a job", "token", o.token, "err", err)
@@ -221,6 +268,7 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 		t.line.usage.charge(t.Now, j, t.Now, t.cfg.HalfLife)
 	}
 	j.Parking.Served = j.Worked(t.Now)
+	t.sliced(j)
 	j.MustTo(job.Parked)
 	j.Parking.Phase, j.Parking.Since = job.ParkNone, t.Now
 	j.Parking.Times++
@@ -231,6 +279,7 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 		j.Detail = "parked for job " + j.PreemptedFor
 	}
 	t.cfg.Watch.Parked(n.Took, j.Parking.HostMiB())
+	t.attempts.learnPace(&t.attempts.pace.Out, j.Parking.HostMiB(), n.Took)
 	t.tell(job.EventParked, j, gib(j.Parking.HostMiB())+" moved to the host's memory"+in(n.Took))
 	t.enqueue(j)
 }
@@ -252,7 +301,7 @@ func (s *attempts) vacate(now time.Time, a *attempt) {
 
 // occupy puts a job that comes back on its cards.
 func (s *attempts) occupy(a *attempt, j *job.Job) {
-	a.job = j
+	a.job, a.idleSince, a.idleTold = j, time.Time{}, false
 	delete(s.parked, j.ID)
 	s.active[j.ID] = a
 	s.cards.meter.Seed(j.ID, j.PeakMiB)
@@ -297,6 +346,7 @@ func (t *Turn) resumed(a *attempt, n keep.ParkNews) {
 	t.changes.fact(j)
 	parked := max(0, t.Now.Sub(j.Parking.Since))
 	t.cfg.Watch.Resumed(n.Took, parked, j.Parking.HostMiB())
+	t.attempts.learnPace(&t.attempts.pace.Back, j.Parking.HostMiB(), n.Took)
 	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s", cardsOf(j), text.Span(parked))+in(n.Took))
 	t.cards.moved = true
 }

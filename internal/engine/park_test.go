@@ -104,7 +104,7 @@ func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"the driver is too old": func(c *Config) { c.Parking.Cannot = "the driver is too old" },
 		"it uses 4.9 GiB on its GPUs, and the host has room for 2.0 GiB": func(c *Config) {
-			c.Parking.RoomMiB = func() int64 { return 2048 }
+			c.Parking.FreeMiB, c.Parking.Memory = func() int64 { return 4096 }, 0.5
 		},
 	} {
 		r := parkedRig(t, change)
@@ -278,7 +278,7 @@ func TestAJobThatRefusedToBeParkedIsNotAskedAgain(t *testing.T) {
 
 func TestAJobIsNotParkedWithoutRoomOnTheHost(t *testing.T) {
 	for room, want := range map[int64]string{4000: "", 6000: "park t1 5000"} {
-		r := newRig(t, 1, func(c *Config) { c.Parking.RoomMiB = func() int64 { return room } })
+		r := newRig(t, 1, func(c *Config) { c.Parking.FreeMiB, c.Parking.MemoryMiB = func() int64 { return 100_000 }, room })
 		r.submit(parkable(0))
 		r.uses("1", 0, 5000)
 		r.pass(time.Hour)

@@ -98,6 +98,9 @@ func (s *attempts) urgeAt() (at time.Time) {
 		if s.outlasts(a) {
 			sooner(a.job.RunsSince().Add(a.job.Spec.TimeLimit - a.job.Parking.Served))
 		}
+		if end := s.sliceEnds(a); !end.IsZero() {
+			sooner(end)
+		}
 	}
 	return at
 }
@@ -125,14 +128,13 @@ func afterPreemption(j *job.Job, why string) string {
 // preemptMode is whether and how a running job can be preempted.
 func (s *attempts) preemptMode(a *attempt) sched.Preempt {
 	spec := &a.job.Spec
+	requeues := spec.Preemptible.Requeues() && !s.cfg.KeepAll && spec.Adopt == nil
 	switch {
-	case s.cfg.KeepAll || spec.Adopt != nil:
-	case spec.Preemptible == string(sched.Requeue):
-		return sched.Preempt{Mode: sched.Requeue, Out: s.cfg.warning(spec) + s.cfg.bounded(spec.Grace)}
-	case spec.Preemptible == string(sched.Park) && s.cannotPark(a, false) == "":
+	case s.cfg.parks(spec) && s.cannotPark(a, false) == "" && !(requeues && s.noParkRoom(a) != ""):
 		moves := job.Parking{CardMiB: s.parkMiB(a)}
-		mib := moves.HostMiB()
-		return sched.Preempt{Mode: sched.Park, Out: parkCost(mib, outMiBs), Back: parkCost(mib, backMiBs), MemMiB: mib}
+		return s.pace.preempt(moves.HostMiB())
+	case requeues:
+		return sched.Preempt{Mode: sched.Requeue, Out: s.cfg.warning(spec) + s.cfg.bounded(spec.Grace)}
 	}
 	return sched.Preempt{}
 }

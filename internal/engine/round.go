@@ -39,6 +39,7 @@ func (t *Turn) step() error {
 	// 1. What time alone changed.
 	t.openGates()
 	t.attempts.urge(t.Now, t.waits)
+	t.endSlices()
 	t.line.reviewSome()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
 	starts, victims := t.decide()

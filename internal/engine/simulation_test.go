@@ -109,7 +109,10 @@ func (w *world) randomJob(i int) *job.Job {
 		spec.Priority = w.rng.IntN(3)
 		spec.Grace = time.Duration(w.rng.IntN(3)) * time.Second
 		if w.rng.IntN(4) > 0 {
-			spec.Preemptible = []string{"requeue", "requeue", "park"}[w.rng.IntN(3)]
+			spec.Preemptible = []job.Preemptible{job.PreemptByRequeue, job.PreemptByRequeue, job.PreemptByPark, job.PreemptByEither}[w.rng.IntN(4)]
+		}
+		if w.rng.IntN(4) == 0 {
+			spec.TimeLimit, spec.OnTimeout = time.Duration(1+w.rng.IntN(60))*time.Second, job.TimeoutPark
 		}
 		if w.rng.IntN(2) == 0 {
 			spec.WarnSignal, spec.WarnBefore = "USR1", time.Duration(w.rng.IntN(60))*time.Second

@@ -354,6 +354,12 @@ func (t *Turn) SetKeepAll(keep bool) {
 	t.cfg.KeepAll = keep
 }
 
+// SetParking changes how jobs are parked from now on. What is parked stays so.
+func (t *Turn) SetParking(p Parking) {
+	t.cfg.Parking, t.moved = p, true
+	t.line.estimateAgain(t.Now)
+}
+
 // SetIdle changes when a job that leaves its cards unused is reported
 // and cancelled; 0: never.
 func (t *Turn) SetIdle(after, cancel time.Duration) {

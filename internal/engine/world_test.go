@@ -191,7 +191,7 @@ func (w *world) checkAside(was, is *job.Job) {
 	switch {
 	case is.Leaving() && !was.Leaving():
 		other := w.rows[is.PreemptedFor]
-		if is.Spec.Preemptible != "requeue" || other == nil || other.State != job.Queued && other.State != job.Parked || other.Spec.Priority <= is.Spec.Priority {
+		if !is.Spec.Preemptible.Requeues() || other == nil || other.State != job.Queued && other.State != job.Parked || other.Spec.Priority <= is.Spec.Priority {
 			w.wrong("job %s is set aside for job %s (%+v)", is.ID, is.PreemptedFor, other)
 		}
 	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt.Number == was.Attempt.Number:

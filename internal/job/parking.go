@@ -13,14 +13,21 @@ const (
 	ParkBack ParkPhase = "in"  // it has its cards again and is coming back
 )
 
+// Who asked for a job to be parked, if it was not a user. No user has such a name.
+const (
+	ParkedByLimit  = ":limit" // its time slice was over
+	ParkedByIdling = ":idle"  // it left its cards unused
+)
+
 // Parking is what parking did to an attempt.
 type Parking struct {
 	Phase   ParkPhase
-	By      string        // who asked for it; empty: another job needs the cards
+	By      string        // who asked for it: a user, or one of the above; empty: another job needs the cards
 	CardMiB map[int]int64 // what it used on each card, and needs to come back
 	Since   time.Time     // when it was last parked
 	Resumed time.Time     // when it last got its cards back
 	Served  time.Duration // how long it had run before that
+	Sliced  time.Duration // the part of Served that no longer counts against its time limit
 	Times   int
 	Refused string // why it cannot be parked
 }
@@ -55,6 +62,9 @@ func (j *Job) Worked(until time.Time) time.Duration {
 	}
 	return j.Parking.Served + max(0, until.Sub(j.RunsSince()))
 }
+
+// Slice is how much of its time limit an attempt has used.
+func (j *Job) Slice(until time.Time) time.Duration { return j.Worked(until) - j.Parking.Sliced }
 
 // WasParked is how long an attempt has been parked, without the time since it was
 // last parked if it still is.

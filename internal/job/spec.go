@@ -50,8 +50,8 @@ type Spec struct {
 	After        []Dependency  `json:"after,omitempty"`
 	Grace        time.Duration `json:"grace,omitempty"`
 	Requeue      bool          `json:"requeue,omitempty"`
-	Preemptible  string        `json:"preemptible,omitempty"` // "", "park", "requeue"
-	Cap          string        `json:"cap,omitempty"`         // "", "none", "soft", "mps"
+	Preemptible  Preemptible   `json:"preemptible,omitempty"`
+	Cap          string        `json:"cap,omitempty"` // "", "none", "soft", "mps"
 	Dir          string        `json:"dir,omitempty"`
 	Env          []EnvVar      `json:"env,omitempty"` // explicit variables, in order
 	Venv         string        `json:"venv,omitempty"`
@@ -63,14 +63,16 @@ type Spec struct {
 	ArrayLimit   int           `json:"array_limit,omitempty"` // how many tasks of its array may run at a time; 0: all
 	Group        string        `json:"group,omitempty"`       // of its user's groups, which can limit and pause their jobs
 	Snapshot     Snapshot      `json:"snapshot,omitzero"`     // of the code it runs
-	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
+	NoPark       bool          `json:"no_park,omitempty"`
+	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
+	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
 }
 
 // Texts visits every string of a spec.
 func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
-		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
+		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
 		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,
 	} {
 		visit(text)
@@ -107,6 +109,21 @@ func Defaults() Spec {
 	return Spec{GPUs: 1, OnTimeout: TimeoutKill, MaxRequeues: 10, RetryOn: RetryOOM, Grace: 10 * time.Second}
 }
 
+// Preemptible says how a job may be preempted.
+type Preemptible string
+
+// The ways to preempt a job.
+const (
+	NotPreemptible   Preemptible = ""
+	PreemptByPark    Preemptible = "park"
+	PreemptByRequeue Preemptible = "requeue"
+	PreemptByEither  Preemptible = "park,requeue" // requeued only if it cannot be parked
+)
+
+// Parks and Requeues report whether a job may be preempted that way.
+func (p Preemptible) Parks() bool    { return p == PreemptByPark || p == PreemptByEither }
+func (p Preemptible) Requeues() bool { return p == PreemptByRequeue || p == PreemptByEither }
+
 // OnTimeout says what happens to a job that reaches its time limit.
 type OnTimeout string
 
@@ -114,6 +131,7 @@ type OnTimeout string
 const (
 	TimeoutKill    OnTimeout = "kill"
 	TimeoutRequeue OnTimeout = "requeue"
+	TimeoutPark    OnTimeout = "park" // and it goes on with a fresh limit
 )
 
 // RetryOn says which failures are retried.

@@ -22,6 +22,9 @@ func checkSpec(spec *job.Spec, gpusGiven bool) error {
 	if err := checkCap(spec); err != nil {
 		return err
 	}
+	if err := checkParking(spec); err != nil {
+		return err
+	}
 	if spec.GPUs > 0 && len(spec.Allow) > 0 && spec.GPUs > len(spec.Allow) {
 		return fmt.Errorf("gpus: expected at most %d, as many as allow lists; found %d", len(spec.Allow), spec.GPUs)
 	}
@@ -59,6 +62,27 @@ func checkCap(spec *job.Spec) error {
 	}
 	if spec.Cap == "mps" && spec.VRAMMiB == 0 && spec.Share == 0 {
 		return fmt.Errorf("expected vram=SIZE or a share of a GPU with cap=mps, found neither")
+	}
+	return nil
+}
+
+// checkParking refuses a job that asks to be parked and never to be, and one
+// without a GPU to leave.
+func checkParking(spec *job.Spec) error {
+	asks := ""
+	switch {
+	case spec.Preemptible.Parks():
+		asks = "preemptible=" + string(spec.Preemptible)
+	case spec.OnTimeout == job.TimeoutPark:
+		asks = "on_timeout=park"
+	}
+	switch {
+	case asks != "" && spec.NoPark:
+		return fmt.Errorf("expected either %s or no_park, found both", asks)
+	case spec.OnTimeout == job.TimeoutPark && spec.GPUs == 0:
+		return fmt.Errorf("on_timeout: expected kill or requeue with gpus=0, found %q", spec.OnTimeout)
+	case spec.OnTimeout == job.TimeoutPark && spec.Cap == "mps":
+		return fmt.Errorf("on_timeout: expected kill or requeue with cap=mps, found %q", spec.OnTimeout)
 	}
 	return nil
 }

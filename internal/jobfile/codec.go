@@ -195,16 +195,27 @@ func writeSignal(a *Asked) string {
 }
 
 // parsePreemptible reads a bare yes as park, which loses no work.
-func parsePreemptible(value string) (string, error) {
+func parsePreemptible(value string) (job.Preemptible, error) {
 	switch word := strings.ToLower(value); word {
 	case "park", "yes", "true", "1":
-		return "park", nil
-	case "requeue":
-		return word, nil
+		return job.PreemptByPark, nil
+	case "requeue", "park,requeue":
+		return job.Preemptible(word), nil
 	case "no", "false", "0":
-		return "", nil
+		return job.NotPreemptible, nil
 	}
-	return "", text.Mismatch(value, "park, requeue, no, or the key alone")
+	return "", text.Mismatch(value, "park, requeue, park,requeue, no, or the key alone")
+}
+
+// maxParkTimeout bounds how long a card can be wanted and not given away.
+const maxParkTimeout = time.Hour
+
+func parseParkTimeout(value string) (time.Duration, error) {
+	d, err := text.ParseDuration(value)
+	if err == nil && (d < time.Second || d > maxParkTimeout) {
+		err = text.Mismatch(value, "1s to 1h")
+	}
+	return d, err
 }
 
 // readAfter takes the names of other lines in a jobs file, and ids elsewhere.

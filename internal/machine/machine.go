@@ -224,7 +224,7 @@ func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	cpus, memMiB := site.Host()
 	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
 	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
-	cfg.Parking, cfg.Measured = m.parking(), m.Samples.Record
+	cfg.Parking, cfg.Measured = m.Parking(cfg.Parking), m.Samples.Record
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 

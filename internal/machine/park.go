@@ -1,29 +1,48 @@
 package machine
 
 import (
-	"time"
-
 	"berth/internal/engine"
 	"berth/internal/site"
 )
 
-// parkPatience is how long a running kernel is waited for when a job is parked.
-const parkPatience = time.Minute
+// How preemptible jobs are preempted.
+const (
+	PreemptNever   = "never"
+	PreemptRequeue = "requeue" // stopped, and queued again
+	PreemptPark    = "park"    // parked if that is possible, else stopped and queued again
+)
 
-// parkFloorMiB of the host's memory is never given to parked jobs.
-const parkFloorMiB = 1 << 10
+// Preempts lists the ways to preempt a preemptible job, the usual one first.
+func Preempts() []string { return []string{PreemptRequeue, PreemptPark, PreemptNever} }
 
-// parking is how this machine parks jobs. Simulated cards have no memory to move.
-func (m *Machine) parking() engine.Parking {
-	p := engine.Parking{Cannot: m.CannotPark, Patience: parkPatience}
-	if m.SimDir == "" {
-		p.RoomMiB = func() int64 { return parkRoom(site.FreeMiB(m.Runner.Cgroup())) }
+// Which jobs are parked for others.
+const (
+	ParkNone        = "off"
+	ParkPreemptible = "preemptible"
+	ParkAll         = "all"
+)
+
+// Parkings lists which jobs can be parked for others, the usual choice first.
+func Parkings() []string { return []string{ParkPreemptible, ParkAll, ParkNone} }
+
+// ParkingFor is how jobs are parked under these two settings.
+func ParkingFor(preempt, parking string) engine.Parking {
+	p := engine.DefaultParking
+	p.All, p.First = parking == ParkAll, preempt == PreemptPark
+	if parking == ParkNone {
+		p.Cannot = "parking is switched off (scheduling.parking)"
 	}
 	return p
 }
 
-// parkRoom is how much host memory parked jobs may still take: half of what is
-// free now.
-func parkRoom(free int64) int64 {
-	return max(0, min(free/2, free-parkFloorMiB))
+// Parking adds what this machine can do to how its owner wants jobs to be parked.
+// Simulated cards have no memory to move.
+func (m *Machine) Parking(p engine.Parking) engine.Parking {
+	if p.Cannot == "" {
+		p.Cannot = m.CannotPark
+	}
+	if m.SimDir == "" {
+		p.FreeMiB = func() int64 { return site.FreeMiB(m.Runner.Cgroup()) }
+	}
+	return p
 }

@@ -50,16 +50,17 @@ type parking struct {
 	Served  time.Duration `json:"served,omitempty"`
 	Times   int           `json:"times,omitempty"`
 	Refused string        `json:"refused,omitempty"`
+	Sliced  time.Duration `json:"sliced,omitempty"`
 }
 
 func parkingOf(p *job.Parking) parking {
-	return parking{p.Phase, p.By, p.CardMiB, nanos(p.Since), nanos(p.Resumed), p.Served, p.Times, p.Refused}
+	return parking{p.Phase, p.By, p.CardMiB, nanos(p.Since), nanos(p.Resumed), p.Served, p.Times, p.Refused, p.Sliced}
 }
 
 func (p *parking) value() job.Parking {
 	return job.Parking{
 		Phase: p.Phase, By: p.By, CardMiB: p.CardMiB, Since: moment(p.Since), Resumed: moment(p.Resumed),
-		Served: p.Served, Times: p.Times, Refused: p.Refused,
+		Served: p.Served, Times: p.Times, Refused: p.Refused, Sliced: p.Sliced,
 	}
 }
 

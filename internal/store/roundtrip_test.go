@@ -52,9 +52,9 @@ func anySpec(t *rapid.T) job.Spec {
 		CPUs: rapid.Int().Draw(t, "cpus"), MemMiB: rapid.Int64().Draw(t, "mem"), Priority: rapid.Int().Draw(t, "priority"),
 		TimeLimit: span("limit"), WarnSignal: text("signal"), WarnBefore: span("before"), OnTimeout: job.OnTimeout(text("on")),
 		MaxRequeues: rapid.Int().Draw(t, "requeues"), Retries: rapid.Int().Draw(t, "retries"), RetryOn: job.RetryOn(text("retry on")),
-		Grace: span("grace"), Requeue: rapid.Bool().Draw(t, "requeue"), Preemptible: text("preemptible"), Cap: text("cap"),
+		Grace: span("grace"), Requeue: rapid.Bool().Draw(t, "requeue"), Preemptible: job.Preemptible(text("preemptible")), Cap: text("cap"),
 		Dir: text("dir"), Venv: text("venv"), Conda: text("conda"), Setup: text("setup"), Output: text("output"),
-		CancelMarked: rapid.Bool().Draw(t, "cancel"),
+		CancelMarked: rapid.Bool().Draw(t, "cancel"), NoPark: rapid.Bool().Draw(t, "no park"), ParkTimeout: span("park timeout"),
 	}
 	if rapid.Bool().Draw(t, "words") {
 		s.Argv = rapid.SliceOfN(anyText(), 1, 3).Draw(t, "argv")

@@ -1,0 +1,3 @@
+-- The tables stay as they are. A job's JSON says whether it may be parked
+-- (no_park), how long that may take to begin (park_timeout), and how much of its
+-- work no longer counts against its time limit (parking.sliced).
