@@ -27,6 +27,7 @@ type simulateOptions struct {
 	parkCost  string
 	estimates string
 	maxBypass string
+	minRun    string
 	halfLife  string
 	placement string
 	seeds     int
@@ -268,7 +269,7 @@ func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err erro
 func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
 	var asked []string
 	for _, flag := range []struct{ name, value string }{
-		{"park-cost", o.parkCost}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"half-life", o.halfLife}, {"placement", o.placement},
+		{"park-cost", o.parkCost}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
 	} {
 		if changed(flag.name) {
 			asked = append(asked, "--"+flag.name+" "+strings.TrimSpace(flag.value))

@@ -28,6 +28,7 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be parked, at this `cost` each way: seconds (20) or a copy speed (5GB/s)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
 	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))
+	flags.StringVar(&o.minRun, "min-run", "", "minimum time a job runs before it is parked for another (default 1m)")
 	flags.StringVar(&o.halfLife, "half-life", "", "time after which usage counts half under fair share (default 7d); 0: never")
 	flags.StringVar(&o.placement, "placement", "", "which GPU that fits a job gets: pack, spread (default pack)")
 }
@@ -66,7 +67,7 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 			return s, badFlag(cmd, "estimates", err)
 		}
 	}
-	s.choices.OwnMaxBypass, s.choices.OwnPlacement = s.changed("max-bypass"), s.changed("placement")
+	s.choices.OwnMaxBypass, s.choices.OwnPlacement, s.choices.OwnMinRun = s.changed("max-bypass"), s.changed("placement"), s.changed("min-run")
 	if s.policies, err = o.parsePolicies(); err != nil {
 		return s, err
 	}
@@ -83,6 +84,15 @@ func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) erro
 		}
 		for i := range policies {
 			policies[i].Rules.MaxBypass = bound
+		}
+	}
+	if changed("min-run") {
+		least, err := text.ParseDuration(o.minRun)
+		if err != nil {
+			return badFlag(cmd, "min-run", err)
+		}
+		for i := range policies {
+			policies[i].Rules.MinRun = least
 		}
 	}
 	if changed("half-life") {

@@ -63,9 +63,9 @@ type Choices struct {
 	Park      *Parking  // the cost of parking; nil: no job can be parked
 	Estimates Estimates // empty: the default for the workload
 
-	// Use the overtake limit or the placement of the policy instead of those of
-	// the daemon that wrote the snapshot.
-	OwnMaxBypass, OwnPlacement bool
+	// Use the overtake limit, the placement or the least run of the policy instead
+	// of those of the daemon that wrote the snapshot.
+	OwnMaxBypass, OwnPlacement, OwnMinRun bool
 }
 
 // input is the input of one replay. A policy replaces only the order in the
@@ -84,6 +84,9 @@ func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
 		}
 		if c.OwnPlacement {
 			rules.Placement = policy.Rules.Placement
+		}
+		if c.OwnMinRun {
+			rules.MinRun = policy.Rules.MinRun
 		}
 		in.Policy.Rules = rules
 	}
