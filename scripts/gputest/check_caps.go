@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -166,6 +167,8 @@ func hardCapKilled(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.expect(len(named("nvidia-cuda-mps")) > len(before), "the job runs without an MPS process")
+	_, err = d.berth(ctx, "park", id)
+	t.expect(err != nil && strings.Contains(err.Error(), "it runs under MPS"), "parking it was answered with: %v", err)
 	if err := d.killSupervisor(ctx, id); err != nil {
 		return err
 	}

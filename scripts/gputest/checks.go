@@ -20,6 +20,7 @@ var checks = []check{
 	{"kill-in-kernel", "a job killed with its supervisor in a kernel leaves the GPU free", 90 * time.Second, true, killInKernel},
 	{"daemon-kill", "jobs survive a killed daemon, with their peaks and exit status", 90 * time.Second, true, daemonKill},
 	{"parking", "a job leaves the GPU without losing work, also if the daemon is killed meanwhile", 2 * time.Minute, true, parking},
+	{"parkings", "every framework is parked and goes on; an emptied GPU; jobs that take turns", 3 * time.Minute, true, parkings},
 	{"spikes", "memory allocated for 200 ms is part of the peak", 90 * time.Second, false, spikes},
 	{"cost", "reading the GPUs costs next to nothing", 90 * time.Second, true, cost},
 	{"helper-killed", "a helper killed with -9 is replaced within seconds", time.Minute, false, helperKilled},

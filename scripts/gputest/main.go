@@ -27,6 +27,8 @@ type options struct {
 	users   bool
 	list    bool
 	json    string
+	day     bool
+	dayTo   string
 	bin     string
 	card    int
 }
@@ -50,7 +52,11 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, wholeLimit)
+	limit := wholeLimit
+	if o.day {
+		limit = dayLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	h, err := openHost(ctx, o, errs)
 	if err != nil {
@@ -58,6 +64,13 @@ func run(args []string, out, errs io.Writer) int {
 		return 1
 	}
 	defer h.close()
+	if o.day {
+		if err := liveDay(ctx, h, o.dayTo, out); err != nil {
+			fmt.Fprintf(errs, "gpu-test: %v\n", err)
+			return 1
+		}
+		return 0
+	}
 	return report(ctx, h, o, out, errs)
 }
 
@@ -72,6 +85,8 @@ func parse(args []string, errs io.Writer) (options, error) {
 	flags.BoolVar(&o.sim, "sim", false, "use simulated GPUs, and only the checks that work there")
 	flags.BoolVar(&o.users, "users", false, "as root: run the jobs as an ordinary user, created with useradd if there is none")
 	flags.BoolVar(&o.list, "list", false, "list the checks")
+	flags.BoolVar(&o.day, "day", false, "instead of the checks, run a day of jobs, scaled down to four minutes, without parking and with it, beside what berth simulate predicts (9 minutes)")
+	flags.StringVar(&o.dayTo, "day-out", "", "with -day, also write the figures to this name with .json, and a picture with .svg")
 	flags.StringVar(&o.bin, "bin", "", "where berth, berth-keep and berth-gpu are (default: beside this program)")
 	flags.IntVar(&o.card, "gpu", -1, "use this GPU (default: the one with the most free memory)")
 	flags.Usage = func() {

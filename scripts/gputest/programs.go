@@ -40,6 +40,7 @@ type program struct {
 	mib       int64
 	hold      time.Duration
 	compute   bool
+	steps     bool  // hold counts the program's own work: time for which it is parked does not count
 	endless   bool  // hang in a kernel
 	growMiB   int64 // allocate piece by piece up to this and report how far it got
 	spikes    int
@@ -73,7 +74,7 @@ func (p program) words(h *host) ([]string, error) {
 	number("--spikes", int64(p.spikes))
 	number("--processes", int64(p.processes))
 	number("--exit", int64(p.exit))
-	for flag, set := range map[string]bool{"--compute": p.compute, "--endless": p.endless, "--setsid": p.setsid} {
+	for flag, set := range map[string]bool{"--compute": p.compute, "--steps": p.steps, "--endless": p.endless, "--setsid": p.setsid} {
 		if set {
 			words = append(words, flag)
 		}

@@ -150,6 +150,7 @@ def arguments():
     parser.add_argument("--mib", type=int, default=0, help="memory to take and hold")
     parser.add_argument("--hold", type=float, default=0, help="seconds to hold it")
     parser.add_argument("--compute", action="store_true", help="keep the card busy meanwhile")
+    parser.add_argument("--steps", action="store_true", help="do as much work as fits in that time, however long it takes")
     parser.add_argument("--endless", action="store_true", help="hang in a kernel meanwhile (cuda)")
     parser.add_argument("--grow", type=int, default=0, help="take pieces up to this, and say how far it went")
     parser.add_argument("--spikes", type=int, default=0, help="take memory for a moment, so often")
@@ -204,7 +205,10 @@ def main():
     spikes(framework, args.spikes, args.first, args.step, args.seconds, args.every)
     if args.endless:
         framework.card.wait()
-    while time.monotonic() < ends:
+    if args.steps:
+        for _ in range(round(args.hold / 0.05)):  # what one takes (cuda)
+            framework.compute()
+    while not args.steps and time.monotonic() < ends:
         if args.compute:
             framework.compute()
         else:
