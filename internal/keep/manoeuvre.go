@@ -33,6 +33,8 @@ const (
 	freezePause   = 5 * time.Millisecond
 	maxLooks      = 16 // for CUDA processes that a job keeps starting
 	maxNewDrivers = 3
+	startBudget   = time.Minute // for a program that is just being replaced
+	startPause    = 100 * time.Millisecond
 )
 
 // manoeuvre parks or resumes one job. It runs beside the supervisor's loop and
@@ -45,7 +47,8 @@ type manoeuvre struct {
 	started  func(*driver)   // tells the loop about a new program
 
 	driver *driver
-	stood  time.Time // when the job stopped working
+	stood  time.Time          // when the job stopped working
+	locked map[[2]uint64]bool // the processes that may be; nil: not known, every one
 }
 
 // manoeuvred is the outcome.
@@ -60,6 +63,9 @@ type manoeuvred struct {
 
 var errCancelled = errors.New("the job is being stopped")
 
+// errNoProgram means that the program that calls the driver did not start.
+var errNoProgram = errors.New("the program that calls the driver cannot be started")
+
 // errNoRoom means that the card has too little free memory. Restoring a job
 // there would destroy it, so nothing was tried.
 var errNoRoom = errors.New("not enough free memory")
@@ -69,13 +75,14 @@ var errNoRoom = errors.New("not enough free memory")
 // lock a frozen process. If one refuses, the others are released.
 func (m *manoeuvre) park() manoeuvred {
 	begun := time.Now()
+	m.locked = map[[2]uint64]bool{}
 	err := m.saveAll()
 	if err == nil {
 		fault("park saved")
 		err = m.freeze()
 	}
 	r := manoeuvred{parked: err == nil, err: err, stood: m.stood}
-	if err != nil {
+	if err != nil && len(m.locked) > 0 {
 		m.thaw()
 		if worse := m.release(); worse != nil {
 			r.broken, r.err = true, fmt.Errorf("%w; then it could not be released: %w", err, worse)
@@ -89,7 +96,7 @@ func (m *manoeuvre) park() manoeuvred {
 // saveAll locks and saves processes until none is left that runs.
 func (m *manoeuvre) saveAll() error {
 	for range maxLooks {
-		found, err := m.look()
+		found, err := m.look(true)
 		if err != nil {
 			return err
 		}
@@ -97,6 +104,9 @@ func (m *manoeuvre) saveAll() error {
 			return fmt.Errorf("process %d can never go on", found[cudaFailed][0].PID)
 		}
 		running, locked := found[cudaRunning], found[cudaLocked]
+		for _, p := range slices.Concat(running, locked, found[cudaParked]) {
+			m.locked[p.id()] = true
+		}
 		if len(running) > 0 {
 			if err := m.each(running, m.patience+lockMargin, "lock", strconv.FormatInt(m.patience.Milliseconds(), 10)); err != nil {
 				return err
@@ -159,20 +169,27 @@ func (m *manoeuvre) hold(rooms []Room) error {
 
 // release makes every process run again, whatever state it is in. It is never
 // cut short. If the program that calls the driver dies on the way, another
-// continues: the driver finishes what was begun.
-func (m *manoeuvre) release() (err error) {
+// continues: the driver finishes what was begun. A job that is not released is
+// lost, so a program that cannot be started, or dies at once, is tried for some
+// time.
+func (m *manoeuvre) release() error {
 	m.cancel = nil
-	for range maxNewDrivers {
-		if err = m.releaseOnce(); !errors.Is(err, errDriverGone) {
+	until := time.Now().Add(startBudget)
+	for tries := 1; ; tries++ {
+		err := m.releaseOnce()
+		lost := errors.Is(err, errDriverGone) || errors.Is(err, errNoProgram)
+		if !lost || tries >= maxNewDrivers && time.Now().After(until) {
 			return err
 		}
+		if tries > 1 {
+			time.Sleep(startPause)
+		}
 	}
-	return err
 }
 
 func (m *manoeuvre) releaseOnce() error {
 	for range maxLooks {
-		found, err := m.look()
+		found, err := m.look(false)
 		switch {
 		case err != nil:
 			return err
@@ -197,12 +214,16 @@ func (m *manoeuvre) releaseOnce() error {
 	return errors.New("it does not become free")
 }
 
-// look asks for the state of every process of the job.
-func (m *manoeuvre) look() (map[string][]Process, error) {
+// look asks for the state of every process of the job; unless all of them have to
+// be known, without those that cannot be locked and do not tell it.
+func (m *manoeuvre) look(all bool) (map[string][]Process, error) {
 	found := map[string][]Process{}
 	for _, p := range m.processes() {
 		state, err := m.ask(stateBudget, "state", strconv.Itoa(p.PID))
-		if err != nil {
+		switch lost := errors.Is(err, errDriverGone) || errors.Is(err, errNoProgram) || errors.Is(err, errCancelled); {
+		case err != nil && !lost && !all && m.locked != nil && !m.locked[p.id()]:
+			continue
+		case err != nil:
 			return nil, err
 		}
 		if p.exists() {
@@ -266,7 +287,7 @@ func (m *manoeuvre) program() (*driver, error) {
 	}
 	d, err := startDriver(m.argv)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNoProgram, err)
 	}
 	m.driver = d
 	m.started(d)

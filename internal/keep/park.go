@@ -38,7 +38,10 @@ func (k *keeper) parks(f Frame) {
 		return
 	case h.park.busy != nil:
 		return // its outcome follows
-	case h.park.parked != resume || h.ending.stop != "":
+	case h.ending.stop != "":
+		k.tell(k.parkedFrame("it is being stopped", 0))
+		return
+	case h.park.parked != resume:
 		k.tell(k.parkedFrame("", 0))
 		return
 	}

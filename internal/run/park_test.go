@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,6 +177,85 @@ func TestAJobThatCannotBeParkedGoesOn(t *testing.T) {
 			b.moves()
 		})
 	}
+}
+
+// TestAJobThatWasNotTouchedIsNotHarmed: whatever is wrong with the program that
+// calls the driver, a job that it has not locked goes on.
+func TestAJobThatWasNotTouchedIsNotHarmed(t *testing.T) {
+	t.Run("the program is missing", func(t *testing.T) {
+		b := newBench(t)
+		token, _, _, _ := b.working(func(o *keep.Order) { o.Driver = []string{filepath.Join(b.work, "missing")} })
+		b.Park(token, time.Second, 0)
+		if n := b.parking(); n.Parked || !strings.Contains(n.Why, "no such file") {
+			t.Errorf("got %+v", n)
+		}
+		b.moves()
+		b.Stop(token, job.StopCancel, time.Second)
+		if r := b.next(Ended).Record; r.Stop != "cancel" || r.Note != "" {
+			t.Errorf("ended %+v", r)
+		}
+	})
+	t.Run("the driver does not tell its state", func(t *testing.T) {
+		b := newBench(t)
+		token, dir, main, child := b.working()
+		os.WriteFile(filepath.Join(dir, "state"), []byte("refuse"), 0o600)
+		b.Park(token, time.Second, 0)
+		if n := b.parking(); n.Parked || n.Why != "not supported (801)" {
+			t.Errorf("got %+v", n)
+		}
+		if got := b.states(dir, main, child); got != "running running" {
+			t.Errorf("states %s", got)
+		}
+		b.moves()
+		os.Remove(filepath.Join(dir, "state"))
+		b.Park(token, time.Second, 0)
+		if n := b.parking(); !n.Parked {
+			t.Errorf("got %+v", n)
+		}
+	})
+	t.Run("it is being stopped", func(t *testing.T) {
+		b := newBench(t)
+		token, _, _, _ := b.working(func(o *keep.Order) { o.Argv[2] = "trap '' TERM; " + o.Argv[2] })
+		b.Stop(token, job.StopCancel, time.Hour)
+		b.Park(token, time.Second, 0)
+		// Without a reason, berth would take its order for lost and repeat it.
+		if n := b.parking(); n.Parked || n.Why != "it is being stopped" {
+			t.Errorf("got %+v", n)
+		}
+		b.Stop(token, job.StopCancel, 0)
+		b.next(Ended)
+	})
+}
+
+// TestAProgramThatCannotStartForAMomentIsTriedAgain: it is replaced just while a
+// job is locked.
+func TestAProgramThatCannotStartForAMomentIsTriedAgain(t *testing.T) {
+	b := newBench(t)
+	program := filepath.Join(b.work, "program")
+	token, dir, main, child := b.working(func(o *keep.Order) {
+		testkit.Write(t, program, "#!/bin/sh\nexec "+strings.Join(o.Driver, " ")+"\n", 0o755)
+		o.Driver = []string{program}
+	})
+	os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("hang once"), 0o600)
+	b.Park(token, time.Second, 0)
+	testkit.Eventually(t, "the call to hang", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "checkpoint"))
+		return err != nil
+	})
+	testkit.Must(t, os.Rename(program, program+".new"))
+	for _, pid := range driversOf(dir) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	testkit.Eventually(t, "the program to be missed", func() bool { return len(driversOf(dir)) == 0 })
+	<-time.After(300 * time.Millisecond)
+	testkit.Must(t, os.Rename(program+".new", program))
+	if n := b.parking(); n.Parked || !strings.Contains(n.Why, "the program that calls the driver ended") {
+		t.Errorf("got %+v", n)
+	}
+	if got := b.states(dir, main, child); got != "running running" {
+		t.Errorf("states %s", got)
+	}
+	b.moves()
 }
 
 func TestAParkedJobEndsAtOnce(t *testing.T) {
