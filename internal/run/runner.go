@@ -33,6 +33,7 @@ type Runner struct {
 	noCgroup   bool   // switched off
 	keepCgroup string // of the supervisors, or ""
 	maxIdle    int
+	greetsIn   time.Duration // how long a supervisor that is found may take to greet
 	log        *slog.Logger
 
 	places limitPlaces
@@ -96,7 +97,7 @@ func Open(o Options) (*Runner, error) {
 		o.Log.Warn("cannot become the parent of orphans", "error", err)
 	}
 	r := &Runner{
-		dir: dir, command: o.KeepCommand, keepCgroup: o.KeepCgroup, maxIdle: o.MaxIdle, log: o.Log,
+		dir: dir, command: o.KeepCommand, keepCgroup: o.KeepCgroup, maxIdle: o.MaxIdle, greetsIn: answerBudget, log: o.Log,
 		events: make(chan Event, eventBuffer), quit: make(chan struct{}),
 		all: make(map[string]*supervisor),
 	}

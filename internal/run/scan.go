@@ -60,7 +60,7 @@ func (r *Runner) ask(token string) Found {
 		token: token, dir: filepath.Join(r.dir, token), adopted: true, phase: ended,
 		greeted: make(chan struct{}), identity: Identity{Token: token},
 	}
-	deadline := time.Now().Add(answerBudget)
+	deadline := time.Now().Add(r.greetsIn)
 	for pause := firstPause; time.Now().Before(deadline); pause = min(2*pause, lastPause) {
 		if lockFree(s.dir) {
 			return r.inherit(s)
