@@ -305,3 +305,30 @@ func TestThePageTellsTheOrder(t *testing.T) {
 		t.Errorf("unasked: %v", last.Order)
 	}
 }
+
+// TestJobsThatEndWhileTheyAreListedAreInOrder: behind those that have not, the
+// latest first.
+func TestJobsThatEndWhileTheyAreListedAreInOrder(t *testing.T) {
+	now := time.Now()
+	found := func(id string, state job.State, ago time.Duration) job.Job {
+		j := job.Job{ID: id, State: state}
+		if state.Terminal() {
+			j.EndedAt = now.Add(-ago)
+		}
+		return j
+	}
+	l := &listing{ch: &choice{}, limit: 10, queue: true}
+	live := &liveQuery{found: []job.Job{
+		found("1", job.Finished, time.Minute), found("2", job.Running, 0), found("3", job.Failed, time.Second), found("4", job.Queued, 0), found("5", job.Cancelled, time.Hour),
+	}}
+	if err := l.readQueue(live); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, j := range l.page {
+		ids = append(ids, j.ID)
+	}
+	if got := strings.Join(ids, " "); got != "2 4 3 1 5" {
+		t.Errorf("listed %s", got)
+	}
+}
