@@ -59,6 +59,7 @@ var daemonPromises = []promise{
 	{"show --plot, --csv: what a job used over time is kept, also through a restart", "daemon-memory-over-time-is-kept-and-plotted"},
 	{"which jobs are parked for others, at their time limit, or idle: what they and the config say", "daemon-which-jobs-are-parked-is-up-to-them-and-the-config"},
 	{"gpu drain --park: a GPU is emptied without losing work", "daemon-gpu-drain-parks-what-runs-there"},
+	{"top: GPUs, queue, story, live log, keys to act; --once", "daemon-top-shows-the-machine-and-acts"},
 	{"directory, env, export", "daemon-environment-is-the-callers-or-what-was-named"},
 	{"venv, conda, setup", "daemon-venv-conda-and-setup-come-first-and-may-fail-the-job"},
 	{"output: %j %n %a", "daemon-output-goes-where-the-pattern-says"},

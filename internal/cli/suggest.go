@@ -10,7 +10,7 @@ var elsewhere = map[string]map[string]string{
 		"submit":         "sbatch qsub bsub add enqueue push new create mgpu_srun",
 		"submit -i":      "srun salloc qrsh exec interactive shell bash",
 		"list":           "squeue qstat bjobs stat ps jobs pending running mgpu_queue",
-		"list --watch":   "top htop watch monitor dashboard tui",
+		"top":            "htop watch monitor dashboard tui",
 		"show":           "scontrol info describe inspect get details job",
 		"why":            "explain reason reasons estimate eta",
 		"logs":           "log cat output stdout stderr print view less",

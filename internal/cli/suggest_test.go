@@ -17,7 +17,7 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 		"squeue":         "berth list",
 		"jobs":           "berth list",
 		"QSTAT":          "berth list",
-		"top":            "berth list --watch",
+		"htop":           "berth top",
 		"tail 17":        "berth logs -f",
 		"cat 17":         "berth logs",
 		"sbatch x.sh":    "berth submit",

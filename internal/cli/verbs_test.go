@@ -20,7 +20,7 @@ import (
 
 // everyVerb that talks to a daemon, in a form that is good usage.
 var everyVerb = []string{
-	"submit -- true", "list", "list --json", "show 1", "why 1", "logs 1", "logs -f 1", "attach 1", "wait 1", "cancel 1", "hold 1", "release 1",
+	"submit -- true", "list", "list --json", "top --once", "show 1", "why 1", "logs 1", "logs -f 1", "attach 1", "wait 1", "cancel 1", "hold 1", "release 1",
 	"requeue 1", "edit 1 priority=1", "history", "stats", "gpus", "gpu pause 0", "gpu drain 0", "gpu resume all", "gpu quarantine 0", "gpu clear all", "gpu history", "gpu release", "config reload", "backup -", "debug snapshot",
 	"token create", "token list", "token revoke 1",
 }

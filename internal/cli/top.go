@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/problem"
+	"berth/internal/top"
+)
+
+func newTop() *cobra.Command {
+	once := false
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch GPUs and jobs, and act on them",
+		Long: `Watch GPUs and jobs in the terminal: who uses each GPU, the queue with its
+reasons and expected starts, and the selected job's story, memory and log. Keys
+cancel, hold, release, requeue and park jobs and pause GPUs; ? lists them.`,
+		Example: `  berth top
+  berth top --once               print one frame, also without a terminal
+  berth top --log-dir berth_logs the jobs of a berth run
+
+Exit status: 0 left; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
+		Args:              noWords,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+			return runTop(ctx, s, once)
+		}),
+	}
+	queueFlags(cmd)
+	cmd.Flags().BoolVar(&once, "once", false, "print one frame and exit")
+	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+// The size of a frame where there is no terminal.
+const (
+	frameColumns = 80
+	frameRows    = 24
+)
+
+func runTop(ctx context.Context, s *session, once bool) error {
+	frame := top.Screen{Width: s.width, Height: s.height, Colour: s.colour, ASCII: !speaksUTF8(os.Getenv)}
+	if frame.Width == 0 {
+		frame.Width = frameColumns
+	}
+	if frame.Height == 0 {
+		frame.Height = frameRows
+	}
+	if once {
+		drawn, err := top.Once(ctx, s.client, frame, time.Now())
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(s.out, drawn)
+		return err
+	}
+	if !s.terminal || !isTerminal(os.Stdin) {
+		return problem.Newf(problem.Invalid, "berth top --once prints one frame", "berth top needs a terminal")
+	}
+	if _, err := s.client.Jobs(ctx, api.Query{Queue: true, Limit: 1}); err != nil {
+		return err // before the screen is taken
+	}
+	s.client.OnSilence, s.client.OnRetry = nil, nil // the frame says so
+	s.client.OnMissing = nil                        // a daemon that is stopped later stays stopped
+	return top.Run(ctx, s.client, os.Stdin, s.out, frame)
+}

@@ -1,0 +1,7 @@
+// Package top is the live view of a queue in a terminal: GPUs, jobs, the selected
+// job's story, memory and log, and keys to act on them.
+//
+// The model, update and draw are pure: a message and a model give the next model
+// and what it wants done, as values. Only Run and Once know a terminal and a client.
+// What is shown of names, commands and logs goes through package text.
+package top

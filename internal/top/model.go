@@ -1,0 +1,200 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// How often things are asked for, at most. Events say when the queue changed.
+const (
+	tick       = time.Second
+	cardsEvery = 2 * time.Second
+	queueEvery = 15 * time.Second // if no event came
+	jobEvery   = 5 * time.Second
+	pastEvery  = 5 * time.Second // of one GPU, in turn
+	whyAge     = time.Minute     // how long an expected start is shown
+	pastSpan   = 30 * time.Minute
+	saidFor    = 10 * time.Second
+
+	maxRows     = 200  // jobs that are asked for
+	maxLogLines = 2000 // of the selected job
+	maxLogLine  = 4096 // bytes
+	maxPrompt   = 100
+)
+
+// Screen is what a frame is drawn for.
+type Screen struct {
+	Width, Height int
+	Colour, ASCII bool
+}
+
+// model is everything that a frame shows.
+type model struct {
+	Screen
+	now time.Time
+	me  string
+
+	gpus  []api.GPU
+	past  map[int][]float64 // utilisation of each GPU, the latest last
+	page  api.JobPage
+	rows  []job.View
+	since time.Time // when the daemon stopped answering; zero: it answers
+	lost  string
+
+	onGPUs  bool // the keys move among GPUs, not jobs
+	gpuAt   int
+	at      int
+	chosen  string // id of the selected job
+	scroll  int    // first row that is shown
+	filter  string
+	own     bool
+	sortBy  int
+	starts  map[string]start // expected starts of queued jobs
+	detail  *api.Detail
+	why     *api.Why
+	samples *api.Samples
+	log     logView
+
+	mode   mode
+	prompt string
+	ask    question
+	said   string
+	saidAt time.Time
+
+	dirty                           bool // the queue changed since it was asked for
+	askingQueue, askingCards        bool
+	queueAt, cardsAt, jobAt, pastAt time.Time
+	pastTurn                        int
+}
+
+type mode int
+
+const (
+	normal    mode = iota
+	filtering      // a filter is being typed
+	asking         // a question is to be answered
+	reading        // the log has the whole screen
+	searching      // a search in it is being typed
+	helping        // the keys are listed
+)
+
+// question is what a y carries out.
+type question struct {
+	text string
+	want wish
+}
+
+// start is when a queued job is expected to start.
+type start struct {
+	text string
+	at   time.Time // when it was asked for
+}
+
+// sorts are the orders of the jobs.
+var sorts = []struct {
+	name string
+	less func(a, b job.View) int
+}{
+	{"queue", nil},
+	{"memory", func(a, b job.View) int { return cmp.Compare(memory(b), memory(a)) }},
+	{"submitted", func(a, b job.View) int { return later(a.SubmittedAt).Compare(later(b.SubmittedAt)) }},
+	{"user", func(a, b job.View) int { return strings.Compare(a.User, b.User) }},
+	{"name", func(a, b job.View) int { return strings.Compare(a.Name, b.Name) }},
+}
+
+func later(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// memory is the most that a job used or declared on a GPU.
+func memory(v job.View) (mib int64) {
+	for _, peak := range v.PeakVRAMMiB {
+		mib = max(mib, peak)
+	}
+	if mib == 0 && v.VRAMMiB != nil {
+		mib = *v.VRAMMiB
+	}
+	return mib
+}
+
+// newModel is a model before anything was asked.
+func newModel(s Screen, now time.Time) model {
+	return model{Screen: s, now: now, past: map[int][]float64{}, starts: map[string]start{}}
+}
+
+// query is the part of the queue that is shown.
+func (m model) query() api.Query {
+	q := api.Query{Queue: true, Reasons: true, Arrays: true, Limit: maxRows}
+	if m.own {
+		q.User = m.me
+	}
+	if m.filter != "" {
+		q.Name = "*" + m.filter + "*"
+	}
+	return q
+}
+
+// arrange sorts the rows and keeps the selected job selected.
+func (m *model) arrange() {
+	m.rows = slices.Clone(m.page.Jobs)
+	if less := sorts[m.sortBy].less; less != nil {
+		slices.SortStableFunc(m.rows, less)
+	}
+	if i := slices.IndexFunc(m.rows, func(v job.View) bool { return v.ID == m.chosen }); i >= 0 {
+		m.at = i
+	}
+	m.gpuAt = max(0, min(m.gpuAt, len(m.gpus)-1))
+}
+
+// choose selects a row. It wants what is shown of another job.
+func (m *model) choose(at int) []wish {
+	m.at = max(0, min(at, len(m.rows)-1))
+	if rows := m.layout().rows; rows > 0 {
+		m.scroll = min(max(m.scroll, m.at-rows+1), m.at)
+	}
+	id := ""
+	if len(m.rows) > 0 {
+		id = m.rows[m.at].ID
+	}
+	if id == m.chosen {
+		return nil
+	}
+	m.chosen, m.detail, m.why, m.samples, m.log = id, nil, nil, nil, logView{}
+	if id == "" {
+		return []wish{{Kind: followLog}}
+	}
+	m.jobAt = m.now
+	return []wish{{Kind: seeJob, ID: id}, {Kind: followLog, ID: id}}
+}
+
+// array is the array of a row, and its tasks.
+func (m model) array(v job.View) (id string, tasks api.Tasks, ok bool) {
+	id, _, isTask := strings.Cut(v.ID, "_")
+	tasks, ok = m.page.Arrays[id]
+	return id, tasks, ok && isTask
+}
+
+// named is what an action on a row is about: a job, or a whole array.
+func (m model) named(v job.View) (id, words string) {
+	if id, tasks, ok := m.array(v); ok {
+		return id, "array " + id + " (" + v.Name + "): " + tasks.String()
+	}
+	return v.ID, "job " + v.ID + " (" + v.Name + ")"
+}
+
+func (m model) selected() (job.View, bool) {
+	if m.at < len(m.rows) && m.rows[m.at].ID == m.chosen {
+		return m.rows[m.at], true
+	}
+	return job.View{}, false
+}
+
+func (m *model) say(words string) { m.said, m.saidAt = words, m.now }
