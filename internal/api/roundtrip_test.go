@@ -112,6 +112,9 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	}
 	waited, err := c.Wait(ctx, WaitRequest{Select: Select{All: true}, Any: true, TimeoutS: 1e6})
 	testkit.Must(t, err)
+	if _, err := c.Wait(ctx, WaitRequest{Select: Select{All: true}, For: "luck"}); problem.KindOf(err) != problem.Invalid {
+		t.Errorf("waiting for luck: %v", err)
+	}
 	if !waited.Done || f.waited[0].TimeoutS != 60 || !f.waited[0].Any {
 		t.Errorf("waited: %+v for %+v", waited, f.waited)
 	}

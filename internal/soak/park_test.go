@@ -377,7 +377,8 @@ func parkRound(t *testing.T, rng *rand.Rand, n *toll, most int, everything bool,
 	lines := takingTurns(rng)
 	b := h.up()
 	ids := h.submit(lines...)
-	enough, people := h.fidget(rng, ids[:8])
+	var given sync.Map // ids of jobs that were cancelled
+	enough, people := h.fidget(rng, ids[:8], &given)
 	b.kill()
 	lost, shot := 0, map[string]bool{}
 	for begun := time.Now(); n.kills < most && h.count("end")+lost+len(shot) < len(lines) && !t.Failed() && time.Since(begun) < enoughTime; n.kills++ {
@@ -415,7 +416,9 @@ func parkRound(t *testing.T, rng *rand.Rand, n *toll, most int, everything bool,
 		v := h.job(ids[i])
 		parkings += v.Parkings
 		r := books.runs[[2]int{l.number, 1}]
+		_, up := given.Load(ids[i])
 		switch {
+		case up && outcome(v) == "cancelled":
 		case v.Attempt != 1:
 			t.Errorf("line %d had %d attempts: %s", l.number, v.Attempt, l.text())
 		case outcome(v) == "lost":
@@ -434,8 +437,9 @@ func parkRound(t *testing.T, rng *rand.Rand, n *toll, most int, everything bool,
 	return parkings
 }
 
-// fidget has people park and unpark jobs until they are told that it is enough.
-func (h *host) fidget(rng *rand.Rand, ids []string) (enough func(), people *sync.WaitGroup) {
+// fidget has people park and unpark jobs, and now and then cancel one, until they
+// are told that it is enough.
+func (h *host) fidget(rng *rand.Rand, ids []string, given *sync.Map) (enough func(), people *sync.WaitGroup) {
 	ctx, enough := context.WithCancel(context.Background())
 	h.t.Cleanup(enough)
 	people = &sync.WaitGroup{}
@@ -445,9 +449,13 @@ func (h *host) fidget(rng *rand.Rand, ids []string) (enough func(), people *sync
 		h.t.Cleanup(client.Close)
 		people.Go(func() {
 			for ctx.Err() == nil {
-				action := []string{api.ActPark, api.ActUnpark, api.ActUnpark}[own.IntN(3)]
+				action, id := []string{api.ActPark, api.ActUnpark, api.ActUnpark}[own.IntN(3)], ids[own.IntN(len(ids))]
+				if own.IntN(200) == 0 {
+					action = api.ActCancel
+					given.Store(id, true)
+				}
 				// Most of it is refused, or no daemon is there.
-				_, _ = client.Act(h.ctx(), api.ActRequest{Action: action, Select: api.Select{Words: []string{ids[own.IntN(len(ids))]}}})
+				_, _ = client.Act(h.ctx(), api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
 				_ = api.Pause(ctx, upTo(own, 30*time.Millisecond))
 			}
 		})
