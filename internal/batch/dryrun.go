@@ -92,6 +92,7 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 	}
 	trials := map[string]engine.Trial{}
 	s.engine.Outside(time.Now(), func(t *engine.Turn) {
+		err = s.limitGroups(t)
 		t.Restore(live, nil)
 		t.Again(again)
 		s.queue.apply(s.file, t)
@@ -103,7 +104,7 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 		}
 		trials = t.Foresee(ids)
 	})
-	return lines, trials, nil
+	return lines, trials, err
 }
 
 // tellTrials prints a row for each line, and the sums.
@@ -117,7 +118,9 @@ func (s *session) tellTrials(lines []dryLine, trials map[string]engine.Trial) (s
 		case l.state.Terminal():
 			would, why = "be skipped", "earlier: "+string(l.outcome)
 		case l.state == job.Running:
-			would, why = "wait", "still runs from an earlier run"
+			why = "still runs from an earlier run"
+		case l.state == job.Parked:
+			why = "still parked from an earlier run"
 		case trial.Infeasible != "":
 			would, why, status = "never run", trial.Infeasible, problem.Unable.ExitStatus()
 		case trial.Starts:
