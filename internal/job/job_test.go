@@ -119,6 +119,29 @@ func TestQuotedWordsComeBackFromAShell(t *testing.T) {
 	}
 }
 
+// TestViewOfParking: a job is on its way only while it runs.
+func TestViewOfParking(t *testing.T) {
+	for _, test := range []struct {
+		state  State
+		phase  ParkPhase
+		on     bool
+		parked bool
+	}{
+		{Running, ParkOut, true, false}, {Running, ParkBack, true, false}, {Running, ParkNone, false, false},
+		{Parked, ParkNone, false, true}, {Failed, ParkOut, false, false}, {Cancelled, ParkBack, false, false},
+	} {
+		j := Job{ID: "1", State: test.state}
+		j.Parking = Parking{Phase: test.phase, Since: time.Unix(1e9, 0), CardMiB: map[int]int64{0: 5}, Refused: "why"}
+		v := j.View()
+		if on := v.Parking != nil && *v.Parking == test.phase; on != test.on || (v.Parking != nil) != test.on {
+			t.Errorf("%s, %q: on its way %v", test.state, test.phase, v.Parking)
+		}
+		if (v.ParkedSince != nil) != test.parked || (v.HostMiB != nil) != test.parked || v.ParkRefused == nil {
+			t.Errorf("%s, %q: %+v", test.state, test.phase, v)
+		}
+	}
+}
+
 // TestView holds the public form of a job to the documented contract.
 func TestView(t *testing.T) {
 	at := time.Date(2026, 3, 1, 14, 2, 9, 0, time.UTC)

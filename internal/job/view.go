@@ -54,7 +54,10 @@ func (j *Job) View() View {
 		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group),
 	}
 	v.Parkings, v.ParkedS = j.Parking.Times, j.WasParked().Seconds()
-	v.Parking, v.ParkRefused = orNull(j.Parking.Phase), orNull(j.Parking.Refused)
+	v.ParkRefused = orNull(j.Parking.Refused)
+	if j.State == Running { // it may have ended on the way
+		v.Parking = orNull(j.Parking.Phase)
+	}
 	if j.State == Parked {
 		v.ParkedSince, v.HostMiB = timeOrNull(j.Parking.Since), orNull(j.Parking.HostMiB())
 	}
