@@ -238,7 +238,5 @@ func suggest(key string, known []string) string {
 	return "the keys are " + strings.Join(slices.Compact(known), ", ")
 }
 
-func contains(list []string, word string) bool { return slices.Contains(list, word) }
-
 // quoted is a caller's text, shortened and safe to print.
 func quoted(written string) string { return text.Quote(written, 80) }

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 func (x *exchange) getStatus() error {
@@ -59,8 +61,8 @@ func (x *exchange) postAct() error {
 	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
 		return err
 	}
-	if !contains(Actions(), r.Action) {
-		return problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release, requeue, park or unpark, found %s", quoted(r.Action))
+	if !slices.Contains(Actions(), r.Action) {
+		return problem.Newf(problem.Invalid, "", "action: expected %s, found %s", text.Or(Actions()), quoted(r.Action))
 	}
 	if err := r.Select.check(); err != nil {
 		return err
@@ -93,7 +95,7 @@ func (x *exchange) postWait() error {
 	if r.TimeoutS < 0 {
 		return problem.Newf(problem.Invalid, "", "timeout_s: expected 0 or more, found a negative number")
 	}
-	if r.For != "" && !contains([]string{WaitEnd, WaitParked, WaitRunning}, r.For) {
+	if r.For != "" && !slices.Contains([]string{WaitEnd, WaitParked, WaitRunning}, r.For) {
 		return problem.Newf(problem.Invalid, "", "for: expected end, parked or running, found %s", quoted(r.For))
 	}
 	if longest := x.limits.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -169,7 +170,7 @@ func loosen(schemas huma.Registry) {
 		if schema.Type != huma.TypeObject {
 			continue
 		}
-		if contains(requests, name) {
+		if slices.Contains(requests, name) {
 			schema.AdditionalProperties = false
 		} else {
 			schema.AdditionalProperties = nil

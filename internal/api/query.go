@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -171,7 +172,7 @@ func (p *params) done() error {
 		return p.err
 	}
 	for key := range p.values {
-		if !contains(p.asked, key) {
+		if !slices.Contains(p.asked, key) {
 			return problem.Newf(problem.Invalid, suggest(key, p.asked), "there is no parameter %s", quoted(key))
 		}
 	}

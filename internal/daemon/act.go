@@ -11,16 +11,17 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // actAtOnce bounds the jobs handled in one round, so that other requests get a
 // turn.
 const actAtOnce = 1000
 
-// Act cancels, holds, releases or requeues jobs.
+// Act does one of the actions to jobs.
 func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
 	if !slices.Contains(api.Actions(), r.Action) {
-		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release, requeue, park or unpark, found %.40q", r.Action)
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected %s, found %.40q", text.Or(api.Actions()), r.Action)
 	}
 	if r.Until != nil && (r.Action != api.ActPark || !r.Until.After(time.Now())) {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "until: expected a time in the future, with park")
