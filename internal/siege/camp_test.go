@@ -36,6 +36,7 @@ type camp struct {
 	socket   string
 	config   string
 	tcp      string // host:port
+	scrapes  string // likewise, for metrics
 	gpus     int    // simulated ones
 	daemon   *served
 
@@ -107,10 +108,10 @@ func newCamp(t *testing.T) *camp {
 	needsRoot(t)
 	database(t, "groupadd", account(adminGroup))
 	t.Cleanup(func() { database(t, "groupdel", account(adminGroup)) })
-	tcp := freePort(t)
-	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\ngpus = 0\nrunning_jobs = 0\nmax_priority = 100\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
-		queuedJobs, account(adminGroup), tcp))
-	c.tcp = tcp
+	tcp, scrapes := freePort(t), freePort(t)
+	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\ngpus = 0\nrunning_jobs = 0\nmax_priority = 100\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[metrics]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
+		queuedJobs, account(adminGroup), tcp, scrapes))
+	c.tcp, c.scrapes = tcp, scrapes
 	c.ann = c.enlist("ann")
 	c.bob = c.enlist("bob")
 	c.cat = c.enlist("cat")

@@ -124,6 +124,30 @@ var httpAttacks = []attack{
 			}
 		}
 	}},
+	{"do more than read metrics at their address", func(t *testing.T, c *camp) {
+		secret, victim := c.token(t, c.bob, 0).Secret, c.annCanary(t)
+		for _, request := range []string{
+			"GET /v1/status", "GET /v1/jobs", "POST /v1/jobs/act", "GET /v1/jobs/" + victim, "GET /v1/events", "POST /v1/backup", "POST /v1/tokens", "GET /openapi.json", "GET /",
+			"GET /metrics/../v1/jobs", "GET //metrics", "GET /metrics%2f..%2fv1/jobs", "POST /metrics", "GET /metrics?id=" + victim,
+		} {
+			for _, more := range []string{"", "Authorization: Bearer " + secret + "\r\n", "Connection: Upgrade\r\nUpgrade: berth-attach\r\n"} {
+				conn, err := net.Dial("tcp", c.scrapes)
+				testkit.Must(t, err)
+				fmt.Fprintf(conn, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", request, more)
+				said, _ := replies(conn, testkit.Patience)
+				conn.Close()
+				if len(said) == 0 || said[0].status != http.StatusOK || len(said) > 1 && said[1].status < 400 {
+					t.Errorf("%s behind a scrape: %+v", request, said)
+				}
+				for _, r := range said {
+					if strings.Contains(r.body, "canary") {
+						t.Errorf("%s tells ann's command or name", request)
+					}
+				}
+			}
+		}
+		c.stillRuns(t, victim)
+	}},
 	{"send headers without end", func(t *testing.T, c *camp) {
 		for name, header := range map[string]string{
 			"long": "X-A: " + strings.Repeat("a", 8<<20) + "\r\n", "many": strings.Repeat("X-A: b\r\n", 200_000), "a long line": strings.Repeat("a", 8<<20),
