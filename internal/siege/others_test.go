@@ -3,7 +3,9 @@ package siege
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -62,6 +64,34 @@ var othersAttacks = []attack{
 			}
 		}
 		c.mustBeDenied(t, c.bob, "logs", id)
+	}},
+	{"read what another's job used over time", func(t *testing.T, c *camp) {
+		id := c.annSleeps(t)
+		for _, query := range []string{"", "?step=1", "?from=2026-03-01T00:00:00Z"} {
+			path := "/v1/jobs/" + id + "/samples" + query
+			if r := c.bob.mustAsk(t, "GET", path, nil); r.status != http.StatusForbidden {
+				t.Errorf("%s: status %d: %s", query, r.status, r.body)
+			}
+			if r := c.ann.mustAsk(t, "GET", path, nil); r.status != http.StatusOK {
+				t.Errorf("%s: ann gets status %d: %s", query, r.status, r.body)
+			}
+		}
+		dir := filepath.Join(c.stateDir, "samples")
+		testkit.Eventually(t, "samples are on disk", func() bool { files, _ := os.ReadDir(dir); return len(files) > 0 })
+		files, err := os.ReadDir(dir)
+		testkit.Must(t, err)
+		for _, path := range []string{dir, filepath.Join(dir, files[0].Name())} {
+			err := c.bob.as(func() error {
+				file, err := os.Open(path)
+				if err == nil {
+					file.Close()
+				}
+				return err
+			})
+			if !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("bob opens %s: %v", path, err)
+			}
+		}
 	}},
 	{"attach to another's terminal", func(t *testing.T, c *camp) {
 		id := c.ann.submit(t, shell("sleep 1000").with("pty", "yes"))[0]

@@ -89,6 +89,7 @@ func (b *bench) daemon(jobs int) {
 	b.scrape()
 	b.stall()
 	b.hundredThousand()
+	b.top()
 	b.idleDaemon()
 }
 

@@ -32,6 +32,7 @@ func main() {
 	only := flag.Bool("daemon", false, "measure only the daemon")
 	code := flag.Bool("snapshot", false, "measure only snapshots of code")
 	scrape := flag.Bool("scrape", false, "measure only a scrape of the metrics")
+	view := flag.Bool("top", false, "measure only berth top")
 	past := flag.Bool("samples", false, "measure only the samples of the past")
 	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
 	flag.Parse()
@@ -49,7 +50,7 @@ func main() {
 		b.snapshot()
 	case *past:
 		b.samples()
-	case !*only && !*stall && !*scrape:
+	case !*only && !*stall && !*scrape && !*view:
 		b.drain(*jobs)
 		b.growth(4 * *jobs)
 		b.supervisor()
@@ -63,6 +64,8 @@ func main() {
 		b.stall()
 	case *scrape:
 		b.scrape()
+	case *view:
+		b.top()
 	case !*code && !*past:
 		b.daemon(*jobs)
 	}
