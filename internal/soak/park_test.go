@@ -377,11 +377,11 @@ func parkRound(t *testing.T, rng *rand.Rand, n *toll, most int, everything bool,
 	lines := takingTurns(rng)
 	b := h.up()
 	ids := h.submit(lines...)
-	var given sync.Map // ids of jobs that were cancelled
+	var given sync.Map // ids of jobs that may have been cancelled, and whether the daemon said so
 	enough, people := h.fidget(rng, ids[:8], &given)
 	b.kill()
 	lost, shot := 0, map[string]bool{}
-	for begun := time.Now(); n.kills < most && h.count("end")+lost+len(shot) < len(lines) && !t.Failed() && time.Since(begun) < enoughTime; n.kills++ {
+	for begun := time.Now(); n.kills < most && h.count("end")+lost+len(shot)+said(&given) < len(lines) && !t.Failed() && time.Since(begun) < enoughTime; n.kills++ {
 		if !everything || rng.IntN(4) == 0 {
 			died[h.dieAt(rng, parkSteps, 900*time.Millisecond)]++
 			continue
@@ -452,15 +452,28 @@ func (h *host) fidget(rng *rand.Rand, ids []string, given *sync.Map) (enough fun
 				action, id := []string{api.ActPark, api.ActUnpark, api.ActUnpark}[own.IntN(3)], ids[own.IntN(len(ids))]
 				if own.IntN(200) == 0 {
 					action = api.ActCancel
-					given.Store(id, true)
+					given.LoadOrStore(id, false)
 				}
 				// Most of it is refused, or no daemon is there.
-				_, _ = client.Act(h.ctx(), api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
+				_, err := client.Act(h.ctx(), api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
+				if action == api.ActCancel && err == nil {
+					given.Store(id, true)
+				}
 				_ = api.Pause(ctx, upTo(own, 30*time.Millisecond))
 			}
 		})
 	}
 	return enough, people
+}
+
+// said is how many entries are true.
+func said(m *sync.Map) (n int) {
+	for _, value := range m.Range {
+		if value == true {
+			n++
+		}
+	}
+	return n
 }
 
 // unparkAll waits until everything is over, and lets everything come back.
