@@ -46,6 +46,11 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if err != nil {
 		return api.ActReply{}, err
 	}
+	if r.Action == api.ActPark {
+		if err := d.measureAgain(ctx); err != nil {
+			return api.ActReply{}, err
+		}
+	}
 	a := action{d: d, caller: c, request: &r, cfg: cfg, named: ch.named()}
 	for some := range slices.Chunk(found, actAtOnce) {
 		a.again, a.begins = nil, map[string]time.Time{}

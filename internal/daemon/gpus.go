@@ -141,6 +141,11 @@ func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, index int, r api.Dr
 	if _, err := d.PauseGPU(ctx, c, index, true); err != nil {
 		return api.Drained{}, err
 	}
+	if r.Park {
+		if err := d.measureAgain(ctx); err != nil {
+			return api.Drained{}, err
+		}
+	}
 	reply := api.Drained{}
 	var parked []string
 	err := d.change(ctx, func(t *engine.Turn) {

@@ -26,6 +26,15 @@ const (
 // before a job freed its memory.
 func shownLately(t *engine.Turn) bool { return t.Shows(shownFor) }
 
+// measureAgain has the cards read now, for a decision about what jobs use.
+func (d *Daemon) measureAgain(ctx context.Context) error {
+	asked := time.Now()
+	return d.lookAgain(ctx, func(t *engine.Turn) bool {
+		at, _ := t.ReadAt()
+		return at.After(asked)
+	}, lookTime)
+}
+
 // lookAgain has the cards read if they were not read recently: an idle daemon
 // does not poll them. It waits at most that long, but does not wait for a
 // released driver, nor if a reading has been pending for that long already.

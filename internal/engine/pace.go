@@ -20,7 +20,7 @@ var firstPace = pace{Out: 1700, Back: 4700}
 
 const (
 	// parkExtra is the time around the move.
-	parkExtra = 300 * time.Millisecond
+	parkExtra = 100 * time.Millisecond
 	// paceLeastMiB is the least that says how fast memory moves: for less, the time
 	// around it counts more.
 	paceLeastMiB = 1 << 10

@@ -171,6 +171,16 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 	return ""
 }
 
+// mostOn is how much a job could use on these cards. Its memory limit is raised by
+// as much: it may have grown since it was last measured, and with less the kernel
+// would kill it half way. Once it is parked it cannot grow.
+func (s *attempts) mostOn(cards []int) (mib int64) {
+	for _, card := range cards {
+		mib += s.cards.known[card].TotalMiB
+	}
+	return mib
+}
+
 // sendOut orders a job off its cards, once that is on disk.
 func (s *attempts) sendOut(a *attempt, by string) {
 	s.leave(a.job, by, s.parkMiB(a))
@@ -186,7 +196,7 @@ func (s *attempts) leave(j *job.Job, by string, cardMiB map[int]int64) {
 
 func (s *attempts) parkOrderFor(j *job.Job) parkOrder {
 	o := parkOrder{
-		token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: j.Parking.HostMiB(),
+		token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: s.mostOn(j.Grant.GPUs),
 		patience: cmp.Or(j.Spec.ParkTimeout, s.cfg.Parking.Patience),
 	}
 	if o.back {
@@ -263,6 +273,7 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 	if j.Parking.CardMiB == nil { // nobody asked for it: the store is older, or another
 		j.Parking.CardMiB, j.Held = t.attempts.parkMiB(a), true
 	}
+	j.Parking.Saved(n.MiB)
 	t.attempts.measured(a)
 	if t.cfg.Rules.Fair {
 		t.line.usage.charge(t.Now, j, t.Now, t.cfg.HalfLife)

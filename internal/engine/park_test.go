@@ -58,7 +58,7 @@ func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
 		t.Fatalf("not parked: %s", why)
 	}
 	r.step()
-	r.wantDid("commit 1:running", "park t1 5000")
+	r.wantDid("commit 1:running", "park t1 24576")
 	r.clear(0)
 	r.says("1", wasParked)
 	r.wantDid("commit 1:parked", "book ")
@@ -187,7 +187,7 @@ func TestParkingSurvivesACrash(t *testing.T) {
 		state  job.State
 		did    string // last
 	}{
-		"the order to park was lost":   {out, foundAwake, job.Running, "park t1 5000"},
+		"the order to park was lost":   {out, foundAwake, job.Running, "park t1 24576"},
 		"it was parked meanwhile":      {out, foundParked, job.Parked, "book "},
 		"it is parked":                 {(*rig).park, foundParked, job.Parked, ""},
 		"the order to resume was lost": {back, foundParked, job.Running, "resume t1 GPU-0 5000"},
@@ -242,7 +242,7 @@ func TestAJobWithAHigherPriorityHasAnotherParked(t *testing.T) {
 	r.pass(time.Hour)
 	r.did = nil
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1, Priority: 5})
-	if got := r.did[len(r.did)-1]; got != "park t1 5000" {
+	if got := r.did[len(r.did)-1]; got != "park t1 24576" {
 		t.Fatalf("did %q", r.did)
 	}
 	r.clear(0)
@@ -277,7 +277,7 @@ func TestAJobThatRefusedToBeParkedIsNotAskedAgain(t *testing.T) {
 }
 
 func TestAJobIsNotParkedWithoutRoomOnTheHost(t *testing.T) {
-	for room, want := range map[int64]string{4000: "", 6000: "park t1 5000"} {
+	for room, want := range map[int64]string{4000: "", 6000: "park t1 24576"} {
 		r := newRig(t, 1, func(c *Config) { c.Parking.FreeMiB, c.Parking.MemoryMiB = func() int64 { return 100_000 }, room })
 		r.submit(parkable(0))
 		r.uses("1", 0, 5000)
@@ -287,5 +287,32 @@ func TestAJobIsNotParkedWithoutRoomOnTheHost(t *testing.T) {
 		if last := r.did[len(r.did)-1]; strings.HasPrefix(last, "park") != (want != "") || want != "" && last != want {
 			t.Errorf("with room for %d MiB it did %q", room, r.did)
 		}
+	}
+}
+
+// TestAJobComesBackWithWhatItReallyHad: it grew between the last measurement and
+// the moment it was saved, and a restore without room for all of it would destroy
+// it.
+func TestAJobComesBackWithWhatItReallyHad(t *testing.T) {
+	r := parkedRig(t)
+	r.at().Park("1", "ann", time.Time{})
+	r.step()
+	r.clear(0)
+	r.says("1", keep.ParkNews{Parked: true, Took: time.Second, MiB: 9000})
+	if got := r.row("1").Parking.HostMiB(); got != 9000 {
+		t.Errorf("%d MiB are on the host", got)
+	}
+	r.at().Unpark("1", "ann")
+	r.pass(time.Second)
+	if got := r.did[len(r.did)-1]; got != "resume t1 GPU-0 9000" {
+		t.Errorf("did %q", r.did)
+	}
+	// What is missing is spread over the cards of a gang.
+	p := job.Parking{CardMiB: map[int]int64{0: 1000, 1: 3000}}
+	if p.Saved(7000); p.CardMiB[0] != 2500 || p.CardMiB[1] != 4500 {
+		t.Errorf("a gang needs %v", p.CardMiB)
+	}
+	if p.Saved(10); p.HostMiB() != 7000 {
+		t.Errorf("a gang needs %v", p.CardMiB)
 	}
 }

@@ -113,8 +113,8 @@ func TestATimeSliceIsWorthItsCost(t *testing.T) {
 	spec := slicing()
 	spec.TimeLimit = time.Second
 	r.submit(spec, job.Spec{Argv: []string{"b"}, GPUs: 1})
-	r.uses("1", 0, 17000) // 10.3 s out, 3.9 s back
-	r.pass(28 * time.Second)
+	r.uses("1", 0, 17000) // 10.1 s out, 3.7 s back
+	r.pass(27 * time.Second)
 	if row := r.row("1"); row.Parking.Phase != job.ParkNone {
 		t.Errorf("parked after %v", row.Worked(r.now))
 	}

@@ -40,6 +40,19 @@ func (p *Parking) HostMiB() (sum int64) {
 	return sum
 }
 
+// Saved takes in how much really moved to the host, which is more than what was
+// last measured if the job grew after that. What is missing was on all of its cards
+// alike, as far as anybody knows.
+func (p *Parking) Saved(mib int64) {
+	missing, cards := mib-p.HostMiB(), int64(len(p.CardMiB))
+	if missing <= 0 || cards == 0 {
+		return
+	}
+	for card := range p.CardMiB {
+		p.CardMiB[card] += (missing + cards - 1) / cards
+	}
+}
+
 // RunsSince is when an attempt last began to run: its start, or its last resume.
 func (a *Attempt) RunsSince() time.Time {
 	if a.Parking.Resumed.After(a.StartedAt) {

@@ -48,6 +48,7 @@ type manoeuvre struct {
 
 	driver *driver
 	stood  time.Time          // when the job stopped working
+	saved  int64              // bytes by which its processes grew when they were saved
 	locked map[[2]uint64]bool // the processes that may be; nil: not known, every one
 }
 
@@ -58,6 +59,7 @@ type manoeuvred struct {
 	err    error
 	took   time.Duration
 	stood  time.Time
+	saved  int64   // bytes that moved to the host
 	driver *driver // to be used again
 }
 
@@ -81,7 +83,7 @@ func (m *manoeuvre) park() manoeuvred {
 		fault("park saved")
 		err = m.freeze()
 	}
-	r := manoeuvred{parked: err == nil, err: err, stood: m.stood}
+	r := manoeuvred{parked: err == nil, err: err, stood: m.stood, saved: m.saved}
 	if err != nil && len(m.locked) > 0 {
 		m.thaw()
 		if worse := m.release(); worse != nil {
@@ -123,11 +125,30 @@ func (m *manoeuvre) saveAll() error {
 			}
 			return nil
 		}
+		before := anonymous(locked)
 		if err := m.each(locked, copyBudget, "checkpoint"); err != nil {
 			return err
 		}
+		m.saved += max(0, anonymous(locked)-before)
 	}
 	return errors.New("it keeps starting CUDA processes")
+}
+
+// anonymous is how much memory of their own processes have, in bytes. What a driver
+// saves of a process is there, to the byte, while a measurement of the card may be
+// older than its last allocation.
+func anonymous(processes []Process) (bytes int64) {
+	for _, p := range processes {
+		var size, resident, shared int64
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "statm"))
+		if err != nil {
+			continue // it is gone, which the driver will say
+		}
+		if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err == nil {
+			bytes += (resident - shared) * int64(os.Getpagesize())
+		}
+	}
+	return bytes
 }
 
 // resume brings a parked job back. hold is what it needs on each card: it is

@@ -18,6 +18,7 @@ type parking struct {
 	driver *driver // lives from the first manoeuvre until the job ends
 
 	since time.Time // when the job last stopped working
+	saved int64     // bytes that then moved to the host
 }
 
 // manoeuvreNews is a driver that was started, or the outcome.
@@ -80,7 +81,7 @@ func (k *keeper) moved(news manoeuvreNews) {
 	now := time.Now()
 	switch {
 	case r.parked && !was:
-		h.park.since = r.stood
+		h.park.since, h.park.saved = r.stood, r.saved
 		h.ending.suspend(now)
 		k.record.Parkings++
 	case !r.parked && was:
@@ -108,17 +109,22 @@ type ParkNews struct {
 	Busy   bool          // that may change: a manoeuvre is at work
 	Why    string        // why it is not what was asked for; "": it is
 	Took   time.Duration // by the manoeuvre; 0: there was none
+	MiB    int64         // what a parked job has on the host for its cards; 0: not known
 }
 
 func (k *keeper) parkedFrame(why string, took time.Duration) Frame {
-	parked, busy := false, false
+	parked, busy, saved := false, false, int64(0)
 	if h := k.held; h != nil {
 		parked, busy = h.park.parked, h.park.busy != nil
+		if parked {
+			saved = h.park.saved
+		}
 	}
 	return Frame{FrameParked, []Field{
 		{"job", k.record.Job}, {"attempt", strconv.Itoa(k.record.Attempt)},
 		{"parked", strconv.FormatBool(parked)}, {"busy", strconv.FormatBool(busy)},
 		{"why", why}, {"took_us", strconv.FormatInt(took.Microseconds(), 10)},
+		{"mib", strconv.FormatInt(saved>>20, 10)},
 	}}
 }
 
@@ -126,9 +132,10 @@ func (k *keeper) parkedFrame(why string, took time.Duration) Frame {
 func ParkNewsOf(f Frame) (n ParkNews, job string, attempt int) {
 	micros, _ := strconv.ParseInt(f.Get("took_us"), 10, 64)
 	attempt, _ = strconv.Atoi(f.Get("attempt"))
+	mib, _ := strconv.ParseInt(f.Get("mib"), 10, 64)
 	return ParkNews{
 		Parked: f.Get("parked") == "true", Busy: f.Get("busy") == "true", Why: f.Get("why"),
-		Took: time.Duration(micros) * time.Microsecond,
+		Took: time.Duration(micros) * time.Microsecond, MiB: mib,
 	}, f.Get("job"), attempt
 }
 

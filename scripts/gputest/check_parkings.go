@@ -26,7 +26,7 @@ func parkings(ctx context.Context, t *trial) error {
 			t.seen("%s is missing: %s", with, why)
 			continue
 		}
-		id, err := d.run(ctx, program{with: with, mib: size, hold: 3 * time.Second, compute: true}, "--name", with)
+		id, err := d.run(ctx, program{with: with, mib: size, hold: 3 * time.Second, compute: true}, "--name", with, "--env", "XLA_PYTHON_CLIENT_PREALLOCATE=false")
 		if err != nil {
 			return err
 		}

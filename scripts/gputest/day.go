@@ -27,9 +27,9 @@ const dayLimit = 13 * time.Minute
 // The day. One job has the GPU at a time.
 const (
 	daySpan   = 190 * time.Second // the last job is submitted by then
-	dayShort  = 42
-	dayLong   = 5
-	dayMiB    = 2048 // of each job
+	dayShort  = 40
+	dayLong   = 4
+	dayMiB    = 256 // of each job
 	dayMinRun = time.Second
 )
 
@@ -49,10 +49,10 @@ func theDay() []dayJob {
 	}
 	var jobs []dayJob
 	for i := range dayLong {
-		jobs = append(jobs, dayJob{at: time.Duration(i) * daySpan / dayLong, work: between(14*time.Second, 24*time.Second), long: true})
+		jobs = append(jobs, dayJob{at: time.Duration(i) * daySpan / dayLong, work: between(28*time.Second, 38*time.Second), long: true})
 	}
 	for range dayShort {
-		jobs = append(jobs, dayJob{at: between(0, daySpan), work: between(500*time.Millisecond, 2500*time.Millisecond)})
+		jobs = append(jobs, dayJob{at: between(0, daySpan), work: between(300*time.Millisecond, 1500*time.Millisecond)})
 	}
 	slices.SortFunc(jobs, func(a, b dayJob) int { return int(a.at - b.at) })
 	return jobs
