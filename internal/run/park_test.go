@@ -300,7 +300,7 @@ func TestRoomThatIsMissingLeavesAJobParked(t *testing.T) {
 
 func TestAParkedJobsLimitStandsStill(t *testing.T) {
 	b := newBench(t)
-	token, _, _, _ := b.working(func(o *keep.Order) { o.Limit, o.Grace = 3*time.Second, 100*time.Millisecond })
+	token, _, _, _ := b.working(func(o *keep.Order) { o.Limit, o.Grace = 8*time.Second, 100*time.Millisecond })
 	b.Park(token, time.Second, 0)
 	if n := b.parking(); !n.Parked {
 		t.Fatalf("got %+v", n)
@@ -308,11 +308,11 @@ func TestAParkedJobsLimitStandsStill(t *testing.T) {
 	select {
 	case e := <-b.Events():
 		t.Fatalf("while parked: %+v", e)
-	case <-time.After(3500 * time.Millisecond):
+	case <-time.After(8500 * time.Millisecond):
 	}
 	b.Resume(token, nil)
 	b.parking()
-	if r := b.next(Ended).Record; r.Stop != "timeout" || r.Elapsed-r.Parked < 2900*time.Millisecond {
+	if r := b.next(Ended).Record; r.Stop != "timeout" || r.Elapsed-r.Parked < 7900*time.Millisecond {
 		t.Errorf("ended %+v", r)
 	}
 }
