@@ -120,7 +120,61 @@ func TestATimeSliceIsWorthItsCost(t *testing.T) {
 	}
 	r.pass(2 * time.Second)
 	if row := r.row("1"); row.Parking.Phase != job.ParkOut {
-		t.Errorf("not parked after %v", row.Worked(r.now))
+		t.Fatalf("not parked after %v", row.Worked(r.now))
+	}
+	// Once it has resumed, the time that took does not count as run.
+	r.clear(0)
+	r.says("1", keep.ParkNews{Parked: true})
+	r.end("2", keep.Record{}, false)
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
+	r.says("1", keep.ParkNews{})
+	r.uses("1", 0, 17000)
+	r.pass(30 * time.Second)
+	if row := r.row("1"); row.Parking.Phase != job.ParkNone || row.Parking.Times != 1 {
+		t.Errorf("parked again after %v", r.now.Sub(row.RunsSince()))
+	}
+	r.pass(2 * time.Second)
+	if row := r.row("1"); row.Parking.Phase != job.ParkOut {
+		t.Errorf("not parked again after %v", r.now.Sub(row.RunsSince()))
+	}
+}
+
+// TestHostMemoryForParkedJobs: what is parked and what is on its way count, and
+// some is never given away.
+func TestHostMemoryForParkedJobs(t *testing.T) {
+	with := func(phase job.ParkPhase, mib int64) *attempt {
+		return &attempt{job: &job.Job{Attempt: job.Attempt{Parking: job.Parking{Phase: phase, CardMiB: map[int]int64{0: mib}}}}}
+	}
+	for _, test := range []struct {
+		name    string
+		parking Parking
+		want    int64
+	}{
+		{"half of what is free, without the job that is leaving", Parking{Memory: 0.5, FreeMiB: func() int64 { return 21_000 }}, 10_000},
+		{"an amount for all", Parking{MemoryMiB: 9000, FreeMiB: func() int64 { return 100_000 }}, 4000},
+		{"an amount that is not there", Parking{MemoryMiB: 90_000, FreeMiB: func() int64 { return 4096 }}, 4096 - 1000 - 1024},
+		{"all of it is taken", Parking{MemoryMiB: 3000, FreeMiB: func() int64 { return 100_000 }}, 0},
+	} {
+		r := newRig(t, 1, func(c *Config) { c.Parking = test.parking })
+		s := r.at().attempts
+		s.active["1"], s.parked["2"] = with(job.ParkOut, 1000), with(job.ParkNone, 4000)
+		if got, known := s.parkRoom(); got != test.want || !known {
+			t.Errorf("%s: %d MiB, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// TestWhatIsLeftOfALimit: a slice begins anew, an ordinary limit does not.
+func TestWhatIsLeftOfALimit(t *testing.T) {
+	cfg := &Config{}
+	j := &job.Job{Spec: job.Spec{TimeLimit: time.Hour}}
+	j.Parking.Served = 40 * time.Minute
+	if got := cfg.left(j); got != 20*time.Minute {
+		t.Errorf("%v are left", got)
+	}
+	j.Parking.Sliced = 40 * time.Minute
+	if got := cfg.left(j); got != time.Hour {
+		t.Errorf("%v are left of a fresh limit", got)
 	}
 }
 
@@ -203,6 +257,9 @@ func TestWhichJobsAreParkedForOthers(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: did %q, want %q", test.name, r.did, test.want)
 		}
+		if waits := r.e.cfg.parks(&test.spec); waits != (test.want == "park") && !strings.Contains(test.name, "room") {
+			t.Errorf("%s: while it waits, it counts as one that is parked: %v", test.name, waits)
+		}
 	}
 }
 
@@ -227,6 +284,9 @@ func TestTheCostOfParkingIsLearnt(t *testing.T) {
 	}
 	if err := r.at().RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.pace != faster {
 		t.Errorf("read back %+v: %v", r.at().attempts.pace, err)
+	}
+	if rate := 1700.0; learn(&rate, 100, time.Minute) || learn(&rate, 5000, 0) || rate != 1700 {
+		t.Errorf("a little memory, or a time that is not known, changed it to %v", rate)
 	}
 	for _, odd := range []string{"{", `{"out":0,"back":5}`, `{"out":-1,"back":100}`} {
 		if err := r.at().RestorePace(func(string) (string, error) { return odd, nil }); err == nil {
