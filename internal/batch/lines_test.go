@@ -78,7 +78,7 @@ func story() []job.Event {
 	parked := with(started("14", "python a.py", 0), func(j *job.Job) { j.Parking.Since = at0; j.MustTo(job.Parked) })
 	tell(job.EventParked, "20.6 GiB moved to the host's memory in 11.6 s", parked)
 	tell(job.EventAdopted, "", parked)
-	tell(job.EventResumed, "resumed on gpu0 after 3h02m in 4.2 s", started("14", "python a.py", 0))
+	tell(job.EventResumed, "resumed on gpu0 in 4.2 s, having been parked for 3h02m", started("14", "python a.py", 0))
 	return list
 }
 

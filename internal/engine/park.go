@@ -358,7 +358,7 @@ func (t *Turn) resumed(a *attempt, n keep.ParkNews) {
 	parked := max(0, t.Now.Sub(j.Parking.Since))
 	t.cfg.Watch.Resumed(n.Took, parked, j.Parking.HostMiB())
 	t.attempts.learnPace(&t.attempts.pace.Back, j.Parking.HostMiB(), n.Took)
-	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s after %s", cardsOf(j), text.Span(parked))+in(n.Took))
+	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s%s, having been parked for %s", cardsOf(j), in(n.Took), text.Span(parked)))
 	t.cards.moved = true
 }
 

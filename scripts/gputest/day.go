@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,9 @@ func (j dayJob) program(t *trial) program {
 	return p
 }
 
+// tookPattern finds how long a move took in what berth show says.
+var tookPattern = regexp.MustCompile(`(?:memory|gpu\d+) in ([0-9.]+) s`)
+
 // measureDay finds how long the programs take alone, and what it costs to park one.
 func (t *trial) measureDay(ctx context.Context, jobs []dayJob) (each time.Duration, err error) {
 	d, err := t.onCard(ctx, "--poll", "0.1")
@@ -179,12 +183,9 @@ func (t *trial) measureDay(ctx context.Context, jobs []dayJob) (each time.Durati
 	}
 	var sum float64
 	var n int
-	for line := range strings.Lines(events) {
-		words := strings.Fields(line)
-		if len(words) > 3 && words[len(words)-1] == "s" && words[len(words)-3] == "in" {
-			if s, err := strconv.ParseFloat(words[len(words)-2], 64); err == nil {
-				sum, n = sum+s, n+1
-			}
+	for _, found := range tookPattern.FindAllStringSubmatch(events, -1) {
+		if s, err := strconv.ParseFloat(found[1], 64); err == nil {
+			sum, n = sum+s, n+1
 		}
 	}
 	if n == 0 {
