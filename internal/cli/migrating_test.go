@@ -195,8 +195,11 @@ func (h household) try(t *testing.T, c toType) {
 	if strings.Contains(line, "simjob --") {
 		line = "export " + h.box() + "; " + line // typed by hand, it is an external process on the daemon's GPUs
 	}
-	if strings.HasSuffix(line, "pause all") || strings.HasSuffix(line, "drain all") {
+	if strings.Contains(line, "gpu pause") || strings.Contains(line, "gpu drain") || strings.Contains(line, "gpu-scheduler pause") {
 		line += " && berth gpu resume all" // the others need them
+	}
+	if strings.Contains(line, "group remove") {
+		line = "berth group set io --limit 2 && " + line // it may be the first
 	}
 	if c.stays {
 		h.stays(t, dir, line)
