@@ -26,7 +26,7 @@ type ServerOptions struct {
 	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
 	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
 
-	// Metrics is the text of a scrape; nil: there is none.
+	// Metrics writes what Prometheus reads; nil if the server has no metrics.
 	Metrics func(context.Context) ([]byte, error)
 	// Served hears of every request: its operation, the status of the reply, how
 	// long it took, and whether it was a stream. Nil: nobody does.

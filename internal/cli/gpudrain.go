@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 func newGPUDrain() *cobra.Command {
@@ -64,7 +65,7 @@ func drainGPUs(ctx context.Context, s *session, args []string, park, asJSON bool
 		}
 	}
 	if len(left) > 0 {
-		return problem.Newf(problem.Refused, "they keep running; berth cancel ends a job", "%d of the jobs there could not be parked", len(left))
+		return problem.Newf(problem.Refused, "they keep running; berth cancel ends a job", "%s could not be parked", text.Count(len(left), "job"))
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func parkingPace(p *api.Parking) string {
 		line += fmt.Sprintf("; %s GiB parked", text.GiB(p.HostMiB))
 	}
 	if p.RoomMiB != nil {
-		line += fmt.Sprintf("; host memory for %s GiB more", text.GiB(*p.RoomMiB))
+		line += fmt.Sprintf("; room for %s GiB more in host memory", text.GiB(*p.RoomMiB))
 	}
 	return line
 }

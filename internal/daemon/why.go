@@ -172,7 +172,7 @@ func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
 	if j.StartedAt.IsZero() {
 		return nil
 	}
-	left := g.span().Left(j.Worked(now), engine.EndsAt(&j.Spec))
+	left := g.span().Left(j.Worked(now), engine.LongestRun(&j.Spec))
 	if left.High <= 0 {
 		return nil
 	}

@@ -105,13 +105,13 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 func (l *line) ask(j *job.Job) predict.Ask {
 	return predict.Ask{
 		User: j.User, Command: j.Spec.Command(), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs,
-		Limit: EndsAt(&j.Spec), Grace: l.cfg.bounded(j.Spec.Grace),
+		Limit: LongestRun(&j.Spec), Grace: l.cfg.bounded(j.Spec.Grace),
 	}
 }
 
-// EndsAt is how long a job can run at most; 0: there is no limit. One that is
+// LongestRun is how long a job can run at most; 0: as long as it likes. One that is
 // parked at its time limit goes on later.
-func EndsAt(spec *job.Spec) time.Duration {
+func LongestRun(spec *job.Spec) time.Duration {
 	if spec.OnTimeout == job.TimeoutPark {
 		return 0
 	}

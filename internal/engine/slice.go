@@ -55,9 +55,11 @@ func (t *Turn) endSlice(a *attempt) {
 		stays = "no other job waits"
 	}
 	if stays != "" {
+		if j.Parking.Sliced <= j.Parking.Served { // once for each time that it gets its cards
+			t.tell(job.EventNotice, j, fmt.Sprintf("job %s goes on after its time limit of %s: %s", j.ID, limit, stays))
+		}
 		j.Parking.Sliced = j.Worked(t.Now)
 		t.changes.fact(j)
-		t.tell(job.EventNotice, j, fmt.Sprintf("job %s goes on after its time limit of %s: %s", j.ID, limit, stays))
 		return
 	}
 	j.Detail = "is being parked at its time limit"

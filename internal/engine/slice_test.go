@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,11 @@ func TestATimeSliceAlone(t *testing.T) {
 	row := r.row("1")
 	if row.State != job.Running || row.Parking.Phase != job.ParkNone || row.Slice(r.now) > time.Second {
 		t.Errorf("it is %s %+v", row.State, row.Parking)
+	}
+	r.kinds()
+	r.pass(61 * time.Minute)
+	if told := r.kinds(); slices.Contains(told, "notice 1") || r.row("1").Slice(r.now) > time.Second {
+		t.Errorf("at its second limit: told %q, %v used", told, r.row("1").Slice(r.now))
 	}
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
 	r.pass(30 * time.Minute)

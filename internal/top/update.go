@@ -50,7 +50,7 @@ type (
 		X, Y int
 		Turn int // 0: a click
 	}
-	// known is who asks.
+	// known is the name of the user at the terminal.
 	known struct{ Name string }
 	// queueSeen answers seeQueue.
 	queueSeen struct {

@@ -117,8 +117,7 @@ func liveDay(ctx context.Context, h *host, to string, out io.Writer) error {
 
 // program is what a job of the day runs.
 func (j dayJob) program(t *trial) program {
-	p := program{with: t.bare(), mib: dayMiB, hold: j.work, steps: true}
-	return p
+	return program{with: t.bare(), mib: dayMiB, hold: j.work, steps: true}
 }
 
 // tookPattern finds how long a move took in what berth show says.
