@@ -18,17 +18,18 @@ const parkedPoll = time.Second
 func sayParked(ctx context.Context, s *session, id string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
+	w := parkedWatch{s: s}
+	look := func() {
+		// Whoever shows the output notices that the daemon is gone.
+		if detail, err := s.client.Job(ctx, id); err == nil {
+			w.see(&detail.View)
+		}
+	}
+	look() // attaching to a job may bring it back
 	go func() {
 		defer close(ended)
-		w := parkedWatch{s: s}
-		for {
-			// Whoever shows the output notices that the daemon is gone.
-			if detail, err := s.client.Job(ctx, id); err == nil {
-				w.see(&detail.View)
-			}
-			if api.Pause(ctx, parkedPoll) != nil {
-				return
-			}
+		for api.Pause(ctx, parkedPoll) == nil {
+			look()
 		}
 	}()
 	return func() { cancel(); <-ended }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"berth/internal/api"
@@ -34,17 +35,30 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 	if !j.Spec.Pty {
 		return nil, problem.Newf(problem.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
 	}
-	if j.State == job.Parked && j.Parking.By == job.ParkedByIdling {
-		if err := d.change(ctx, func(t *engine.Turn) { t.Unpark(j.ID, c.Name) }); err != nil {
-			return nil, err
-		}
-	}
 	conn, err := d.attach(ctx, c, &j)
 	if err != nil {
 		return nil, err
 	}
+	if err := d.change(ctx, func(t *engine.Turn) { t.Attend(j.Keep, c.Name) }); err != nil {
+		conn.Close()
+		return nil, err
+	}
 	d.note(c, "attach", []string{j.ID}, "", nil)
-	return conn, nil
+	return &attendance{ReadWriteCloser: conn, leave: sync.OnceFunc(func() {
+		// A daemon that ends forgets it anyway.
+		_ = d.do(context.Background(), func(t *engine.Turn) { t.Unattend(j.Keep) })
+	})}, nil
+}
+
+// attendance is a terminal whose job has somebody attached to it.
+type attendance struct {
+	io.ReadWriteCloser
+	leave func()
+}
+
+func (a *attendance) Close() error {
+	a.leave()
+	return a.ReadWriteCloser.Close()
 }
 
 // attach waits for the terminal of a job that has just been placed.

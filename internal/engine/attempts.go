@@ -16,15 +16,16 @@ import (
 // attempts is the running jobs, their supervisors, and the orders to send once
 // they are on disk. It knows the cards that jobs hold, and no queue.
 type attempts struct {
-	active  map[string]*attempt // those that hold cards, by job id
-	parked  map[string]*attempt // those that left them, likewise
-	byToken map[string]string   // supervisor token to job id
-	strays  map[string]*stray   // by token
-	runner  Runner
-	cards   *cards
-	cfg     *Config
-	changes *changes
-	limits  memoryLimits
+	active   map[string]*attempt // those that hold cards, by job id
+	parked   map[string]*attempt // those that left them, likewise
+	byToken  map[string]string   // supervisor token to job id
+	attended map[string]int      // how many are attached to the jobs of these supervisors
+	strays   map[string]*stray   // by token
+	runner   Runner
+	cards    *cards
+	cfg      *Config
+	changes  *changes
+	limits   memoryLimits
 
 	acks  []string // supervisors whose exit record may be deleted
 	stops []stopOrder
@@ -75,7 +76,7 @@ type warnOrder struct{ token, stamp string }
 
 func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 	return &attempts{
-		active: map[string]*attempt{}, parked: map[string]*attempt{}, byToken: map[string]string{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
+		active: map[string]*attempt{}, parked: map[string]*attempt{}, byToken: map[string]string{}, attended: map[string]int{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
 		limits: memoryLimits{}, grown: map[string]struct{}{}, pace: firstPace,
 	}
 }

@@ -76,13 +76,32 @@ func (t *Turn) sliced(j *job.Job) {
 }
 
 // parkIdle parks a job that has left its cards unused for long, until a person
-// asks for it.
+// asks for it. Nobody loses a job while attached to it.
 func (s *attempts) parkIdle(now time.Time, a *attempt, what string) {
 	j := a.job
-	if j.Parking.Phase != job.ParkNone || cmp.Or(s.cannotPark(a, false), s.noParkRoom(a)) != "" {
+	if s.attended[a.token] > 0 || j.Parking.Phase != job.ParkNone || cmp.Or(s.cannotPark(a, false), s.noParkRoom(a)) != "" {
 		return
 	}
 	j.Held = true
 	s.sendOut(a, job.ParkedByIdling)
 	s.changes.tell(now, job.EventNotice, j, fmt.Sprintf("job %s is being parked: it %s for %s", j.ID, what, text.Brief(s.cfg.Parking.Idle)))
+}
+
+// Attend records that somebody is attached to a job, which brings it back if it
+// was parked for being idle.
+func (t *Turn) Attend(token, by string) {
+	t.attempts.attended[token]++
+	if j := t.line.jobs[t.attempts.byToken[token]]; j != nil && j.Parking.By == job.ParkedByIdling {
+		t.Unpark(j.ID, by)
+	}
+}
+
+// Unattend takes one Attend back. The job's idle time begins anew.
+func (t *Turn) Unattend(token string) {
+	if t.attempts.attended[token]--; t.attempts.attended[token] <= 0 {
+		delete(t.attempts.attended, token)
+	}
+	if a := t.attempts.active[t.attempts.byToken[token]]; a != nil {
+		a.idleSince, a.idleTold = time.Time{}, false
+	}
 }

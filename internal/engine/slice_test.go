@@ -220,6 +220,30 @@ func TestAnIdleJobIsParkedUntilAPersonAsks(t *testing.T) {
 			r.pass(time.Minute)
 		}
 		r.wantRow("1", job.Running, "") // its hour begins anew
+		token := r.row("1").Keep
+		r.at().Attend(token, "ann")
+		r.at().Attend(token, "ann")
+		r.at().Unattend(token)
+		for range 120 {
+			r.pass(time.Minute)
+		}
+		if got := r.row("1").Parking.Phase; got != job.ParkNone {
+			t.Errorf("%v while somebody is attached to it", got)
+		}
+		r.at().Unattend(token)
+		for range 59 {
+			r.pass(time.Minute)
+		}
+		r.wantRow("1", job.Running, "")
+		r.pass(3 * time.Minute)
+		if got := r.row("1").Parking.Phase; got != job.ParkOut {
+			t.Errorf("%v an hour after the last detached", got)
+		}
+		r.at().Attend(token, "ann") // while it is on its way out
+		r.clear(0)
+		r.says("1", wasParked)
+		r.pass(time.Second)
+		r.wantRow("1", job.Running, "")
 	}
 }
 
