@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,10 @@ type person struct {
 var accounts = regexp.MustCompile(`^bsg-[a-z]+-([0-9]+)$`)
 
 func account(who string) string { return fmt.Sprintf("bsg-%s-%d", who, os.Getpid()) }
+
+// numbers is held while a number is given to a new user, who would otherwise get
+// the one that another test has just taken from a user to give it to a second.
+var numbers sync.Mutex
 
 // database runs a program that changes the user database, which others may
 // have locked for a moment.
@@ -83,7 +88,11 @@ func enlist(t *testing.T, who, homes, socket string, groups ...string) *person {
 	if len(groups) > 0 {
 		args = append(args, "--groups", strings.Join(groups, ","))
 	}
-	database(t, "useradd", append(args, p.name)...)
+	func() {
+		numbers.Lock()
+		defer numbers.Unlock()
+		database(t, "useradd", append(args, p.name)...)
+	}()
 	t.Cleanup(func() {
 		if _, err := user.Lookup(p.name); err == nil { // an attack may have removed it
 			// A process that was killed may take a moment to be gone.

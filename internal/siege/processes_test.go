@@ -268,11 +268,13 @@ func init() {
 			return nil
 		}
 		if args[0] == "orphaned" {
-			for parent := os.Getppid(); os.Getppid() == parent && parent != 1; {
-				<-time.After(10 * time.Millisecond)
-				if !strings.Contains(procFile(os.Getppid(), "cmdline"), "attacker") {
+			// A parent that is ending has no command any more, and the kernel takes
+			// it for a tracer without making it one.
+			for {
+				if command := procFile(os.Getppid(), "cmdline"); command != "" && !strings.Contains(command, "attacker") {
 					break
 				}
+				<-time.After(10 * time.Millisecond)
 			}
 		}
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0); errno != 0 {

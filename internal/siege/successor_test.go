@@ -85,6 +85,8 @@ var successorAttacks = []attack{
 // succeed removes a user and gives the number to another.
 func (c *camp) succeed(t *testing.T, old *person, who string) *person {
 	t.Helper()
+	numbers.Lock()
+	defer numbers.Unlock()
 	database(t, "userdel", old.name)
 	next := *old
 	next.name, next.http = account(who), &http.Client{Transport: &http.Transport{
