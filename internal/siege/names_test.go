@@ -30,9 +30,9 @@ const steering = "\x1b]0;owned\x07\x1b[2J\u009b31m\u202e\u200b"
 var nameAttacks = []attack{
 	{"steer a terminal with the name of a process on a GPU", func(t *testing.T, c *camp) {
 		program := filepath.Join(c.bob.home, "\x1b[2J\x1b]0;x\x07")
-		data, err := os.ReadFile(filepath.Join(programs, "berth"))
-		testkit.Must(t, err)
-		testkit.Must(t, c.bob.as(func() error { return os.WriteFile(program, data, 0o755) }))
+		if out, status := c.bob.sh(`cp "$1" "$2"`, filepath.Join(programs, "berth"), program); status != 0 {
+			t.Fatal(out)
+		}
 		cmd := c.bob.command(program, "simjob", "--hold", "600", "--vram", "300", "--gpu", "0")
 		cmd.Env = append(cmd.Env, "BERTH_SIM_DIR="+filepath.Join(c.stateDir, "sim"))
 		testkit.Must(t, cmd.Start())

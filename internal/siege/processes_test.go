@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -171,11 +172,14 @@ var processAttacks = []attack{
 		id := c.bob.submit(t, shell("head -c 3000000 /dev/zero | tr '\\0' x; while [ ! -e "+release+" ]; do sleep 0.1; done; echo last"))[0]
 		c.bob.running(t, id)
 		log := filepath.Join(c.stateDir, "jobs", id, "1.log")
-		done := make(chan reply, 1)
+		begun, done := make(chan struct{}), make(chan reply, 1)
 		go func() {
-			r, _ := c.bob.ask("GET", "/v1/jobs/"+id+"/log?follow=1", nil)
+			r, _ := c.bob.askWith("GET", "/v1/jobs/"+id+"/log?follow=1", nil, func(r *http.Request) {
+				*r = *r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { close(begun) }}))
+			})
 			done <- r
 		}()
+		<-begun
 		for _, change := range []string{
 			`truncate -s 0 "$1"`, `truncate -s 1T "$1"`, `truncate -s 4096 "$1"`, `truncate -s 100M "$1"; echo x >>"$1"`,
 			`dd if=/dev/zero of="$1" bs=1 count=1 seek=8000000000000 2>/dev/null`, `truncate -s 0 "$1"`, `chmod 0 "$1"`, `chmod 600 "$1"`,
