@@ -49,7 +49,7 @@ var sayable = map[string]string{
 }
 
 // vocabulary rooms are whole, whoever says which word.
-var vocabulary = []string{"internal/text"}
+var vocabulary = []string{"internal/text", "internal/notify", "internal/send"}
 
 // exports are the exported names of a room: where each is declared, and which
 // others are said with it.
