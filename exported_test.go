@@ -46,10 +46,13 @@ var sayable = map[string]string{
 	"internal/sched.Reasons":         "a part of Explain that can be asked alone",
 	"internal/sched.SnapshotVersion": "what a snapshot says of itself",
 	"internal/job.InjectLocal":       "a value of a job's field",
+	"internal/notify.Rule":           "the grammar of targets, with events before them",
+	"internal/notify.ParseRule":      "the grammar of targets, with events before them",
+	"internal/notify.ParseRules":     "the grammar of targets, with events before them",
 }
 
 // vocabulary rooms are whole, whoever says which word.
-var vocabulary = []string{"internal/text", "internal/notify", "internal/send"}
+var vocabulary = []string{"internal/text"}
 
 // exports are the exported names of a room: where each is declared, and which
 // others are said with it.

@@ -13,6 +13,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/machine"
 	"berth/internal/sched"
+	"berth/internal/send"
 	"berth/internal/series"
 )
 
@@ -71,6 +72,9 @@ type Config struct {
 	MetricsListen string // an address for metrics without a token; empty: none
 	MetricsUsers  int    // how many users have metrics of their own
 
+	NotifyAdmin []string  // targets that are told what concerns the machine
+	Mail        send.Mail // how mail leaves the machine
+
 	LogLevel string
 	IdleExit time.Duration // exit after this long without a job or a caller; 0: never
 }
@@ -118,6 +122,7 @@ func DefaultConfig(shared bool) Config {
 		Events:       100_000,
 		Samples:      series.Keep,
 		AdminGroup:   "berth-admin",
+		Mail:         send.Mail{TLS: send.StartTLS, Sendmail: "/usr/sbin/sendmail"},
 		ShowCommands: showOwnCommands,
 		MetricsUsers: 50,
 		LogLevel:     "info",

@@ -38,7 +38,7 @@ const (
 // where a person can act on them. Jobs keep running without it.
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
-		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
+		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1),
 		metrics: metrics.New(opt.Version),
 		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
@@ -84,6 +84,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
+	d.startTelling(ctx)
 	for _, p := range []*port{d.http, d.scrapes} {
 		l := p.listen()
 		d.wait.Go(func() { p.keep(ctx, d.server, l) })
@@ -316,6 +317,10 @@ func (d *Daemon) publish(events []job.Event) {
 	}
 	d.metrics.Events(events)
 	d.hub.publish(events)
+	select {
+	case d.happened <- struct{}{}:
+	default: // nobody is told, or the teller will look anyway
+	}
 }
 
 // tidy deletes what is older or more than the config allows: regularly, after
