@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -15,9 +16,20 @@ import (
 )
 
 // run executes a user's own command, with the message as JSON on its standard
-// input and its words in variables.
+// input and its words in variables. The command may contain a token, and everybody
+// can read the arguments of a process: the shell reads it from a pipe.
 func run(ctx context.Context, command string, environ []string, m notify.Message) error {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	script, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer script.Close()
+	_, err = write.WriteString(command + "\n") // a target is shorter than what a pipe holds
+	if err = errors.Join(err, write.Close()); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "/dev/fd/3")
+	cmd.ExtraFiles = []*os.File{script}
 	cmd.Stdin = bytes.NewReader(encode(m))
 	cmd.Env = append(environ[:len(environ):len(environ)],
 		"BERTH_NOTIFY_ID="+m.ID, "BERTH_NOTIFY_TITLE="+m.Title, "BERTH_NOTIFY_BODY="+m.Body)

@@ -477,6 +477,18 @@ func TestAUsersOwnCommand(t *testing.T) {
 	}
 }
 
+// TestACommandIsNotInTheArguments: everybody can read those.
+func TestACommandIsNotInTheArguments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	command := "token=s3cret; tr '\\0' ' ' < /proc/$$/cmdline > " + file
+	if err := deliver(t.Context(), Request{Target: "exec:" + command, Environ: []string{"PATH=/usr/bin:/bin"}, Message: message()}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(got), "/bin/sh ") || strings.Contains(string(got), "s3cret") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestCommandsThatFail(t *testing.T) {
 	for command, says := range map[string]string{
 		"echo broken >&2; exit 3": "exit status 3: broken",
