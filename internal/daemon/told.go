@@ -68,6 +68,7 @@ type teller struct {
 	marks     map[string]string      // likewise
 	sending   map[int64]bool
 	diskLow   bool
+	stuck     bool // the last write failed, and the log says so
 }
 
 // newTeller restores the outbox. The events before the first start of a daemon
@@ -143,9 +144,13 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 		err = t.write()
 	}
 	if err != nil {
-		t.log.Warn("messages wait", "err", err)
+		if !t.stuck {
+			t.log.Warn("messages wait until they can be stored", "err", err)
+		}
+		t.stuck = true
 		return nil, now.Add(tellAgain)
 	}
+	t.stuck = false
 	ready = t.box.Ready(now, t.sending, tellSending, tellOfUser)
 	for _, e := range ready {
 		t.sending[e.ID] = true

@@ -175,7 +175,12 @@ func TestNothingIsSentThatIsNotOnDisk(t *testing.T) {
 	p.later(time.Second, true)
 	p.commit(card("gpu3 is quarantined", "", true))
 	p.store = full{p.s}
+	var log strings.Builder
+	p.log = slog.New(slog.NewTextHandler(&log, nil))
 	wantSaid(t, p.later(time.Hour, true))
+	if strings.Count(log.String(), "messages wait") != 1 {
+		t.Errorf("the log says it again and again: %.400s", log.String())
+	}
 	p.store = p.s
 	wantSaid(t, p.later(time.Hour, true), "gpu3 is quarantined")
 }
@@ -258,5 +263,29 @@ func TestADaemonTellsOfACrash(t *testing.T) {
 	l.stop()
 	if text, _ := os.ReadFile(told); strings.Count(string(text), "\n") != 1 {
 		t.Errorf("%s", text)
+	}
+}
+
+func TestMessagesOfASharedDaemonAreSentAsNobody(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	dir, err := os.MkdirTemp("", "nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r := deliverAs(t.Context(), nobody, send.Request{
+		Target: "exec:echo $(id -u) $(id -g) $(id -G) $(grep CapEff /proc/self/status) > " + dir + "/who", Environ: []string{"PATH=/usr/bin:/bin"},
+	})
+	who, err := os.ReadFile(filepath.Join(dir, "who"))
+	if want := "65534 65534 65534 CapEff: 0000000000000000\n"; r.Error != "" || err != nil || string(who) != want {
+		t.Errorf("%q, %+v, %v; expected %q", who, r, err, want)
+	}
+	if r := deliverAs(t.Context(), nobody, send.Request{Target: "exec:cat /etc/shadow", Environ: []string{"PATH=/usr/bin:/bin"}}); !strings.Contains(r.Error, "denied") {
+		t.Errorf("%+v", r)
 	}
 }
