@@ -46,9 +46,6 @@ var sayable = map[string]string{
 	"internal/sched.Reasons":         "a part of Explain that can be asked alone",
 	"internal/sched.SnapshotVersion": "what a snapshot says of itself",
 	"internal/job.InjectLocal":       "a value of a job's field",
-	"internal/notify.Rule":           "the grammar of targets, with events before them",
-	"internal/notify.ParseRule":      "the grammar of targets, with events before them",
-	"internal/notify.ParseRules":     "the grammar of targets, with events before them",
 }
 
 // vocabulary rooms are whole, whoever says which word.

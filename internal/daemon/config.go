@@ -74,6 +74,8 @@ type Config struct {
 
 	NotifyAdmin []string  // targets that are told what concerns the machine
 	Mail        send.Mail // how mail leaves the machine
+	// MailPassword is the file with the password for the mail server.
+	MailPassword string
 
 	LogLevel string
 	IdleExit time.Duration // exit after this long without a job or a caller; 0: never
@@ -164,6 +166,14 @@ func (c *Config) Check() error {
 // conflict names the key that contradicts the others.
 func (c *Config) conflict() (key string, err error) {
 	switch {
+	case c.Mail.User != "" && c.Mail.Server == "":
+		return "notify.smtp_user", errors.New("notify.smtp is missing")
+	case c.Mail.User != "" && c.MailPassword == "":
+		return "notify.smtp_user", errors.New("notify.smtp_password_file is missing")
+	case c.MailPassword != "" && c.Mail.User == "":
+		return "notify.smtp_password_file", errors.New("notify.smtp_user is missing")
+	case c.Mail.User != "" && c.Mail.TLS == send.NoTLS:
+		return "notify.smtp_tls", errors.New("expected starttls or tls with notify.smtp_user: a password is sent only over TLS")
 	case c.TLSCert != "" && c.TLSKey == "":
 		return "http.tls_cert", errors.New("http.tls_key is missing")
 	case c.TLSKey != "" && c.TLSCert == "":

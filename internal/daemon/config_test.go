@@ -105,6 +105,11 @@ func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
 		`smtp_tls = "ssl"`:                                  "starttls",
 		`mail_from = "Berth"`:                               "expected an address",
 		`sendmail = "mail"`:                                 "expected an absolute path",
+		`smtp_user = "u"`:                                   "notify.smtp is missing",
+		"smtp = \"m:1\"\nsmtp_user = \"u\"":                 "smtp_password_file is missing",
+		"smtp_password_file = \"/p\"":                       "smtp_user is missing",
+		"smtp_user = \"a\\nb\"":                             "expected a user name",
+		"smtp = \"m:1\"\nsmtp_user = \"u\"\nsmtp_password_file = \"/p\"\nsmtp_tls = \"none\"": "only over TLS",
 	} {
 		_, err := parseConfig("config.toml", []byte("[notify]\n"+file), DefaultConfig(true))
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
@@ -373,6 +378,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	want.MetricsListen = "127.0.0.1:9778"
 	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
+	want.Mail.User, want.MailPassword = "berth", "/etc/berth/smtp-password"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -140,6 +140,8 @@ var notifyKeys = []configKey{
 	keyFor("notify.admin", func(c *Config) *[]string { return &c.NotifyAdmin }, readTargets),
 	keyFor("notify.smtp", func(c *Config) *string { return &c.Mail.Server }, readText("HOST:PORT, or \"\" to use sendmail", isServer)),
 	keyFor("notify.smtp_tls", func(c *Config) *string { return &c.Mail.TLS }, readWord(send.StartTLS, send.FullTLS, send.NoTLS)),
+	keyFor("notify.smtp_user", func(c *Config) *string { return &c.Mail.User }, readText("a user name, or \"\" for no login", isLogin)),
+	keyFor("notify.smtp_password_file", func(c *Config) *string { return &c.MailPassword }, readText("an absolute path", absolute)),
 	keyFor("notify.mail_from", func(c *Config) *string { return &c.Mail.From }, readText("an address such as \"berth@example.org\"", isAddress)),
 	keyFor("notify.sendmail", func(c *Config) *string { return &c.Mail.Sendmail }, readText("an absolute path", absolute)),
 }

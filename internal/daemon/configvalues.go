@@ -277,6 +277,11 @@ func isServer(s string) bool {
 	return s == "" || found && host != "" && err == nil && number > 0
 }
 
+// isLogin accepts a name without control characters, and nothing.
+func isLogin(s string) bool {
+	return len(s) <= 256 && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
 // isAddress accepts an address that mail can be sent from.
 func isAddress(s string) bool {
 	_, err := notify.ParseTarget("mailto:" + s)

@@ -81,6 +81,8 @@ type Daemon struct {
 	people   people
 	environs environs
 	twins    twins
+	wishes   wishes
+	teller   *teller // nil: nobody is told
 
 	looks    looks
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine

@@ -282,6 +282,18 @@ func (runQueue) ReleaseGPUs(context.Context, api.Caller, api.ReleaseRequest) (ap
 	return api.Released{}, onlyDaemon("gpu release")
 }
 
+func (runQueue) Notify(context.Context, api.Caller, bool) (api.Notify, error) {
+	return api.Notify{}, onlyDaemon("notify")
+}
+
+func (runQueue) SetNotify(context.Context, api.Caller, api.NotifyRequest) (api.Notify, error) {
+	return api.Notify{}, onlyDaemon("notify")
+}
+
+func (runQueue) SendNotify(context.Context, api.Caller, api.NotifyTest) ([]api.NotifyResult, error) {
+	return nil, onlyDaemon("notify")
+}
+
 func (runQueue) Backup(context.Context, api.Caller, io.Writer) error { return onlyDaemon("backup") }
 
 func (runQueue) Reload(context.Context, api.Caller, api.ReloadRequest) (api.Reloaded, error) {

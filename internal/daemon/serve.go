@@ -70,6 +70,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 			return d.metrics.Text(state, d.config().MetricsUsers)
 		},
 	})
+	d.startTelling(ctx)
 	listeners, own, err := d.listen()
 	if err != nil {
 		return err
@@ -84,7 +85,6 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
-	d.startTelling(ctx)
 	for _, p := range []*port{d.http, d.scrapes} {
 		l := p.listen()
 		d.wait.Go(func() { p.keep(ctx, d.server, l) })

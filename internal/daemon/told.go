@@ -1,22 +1,17 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"berth/internal/job"
 	"berth/internal/notify"
 	"berth/internal/send"
-	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -55,7 +50,10 @@ type letters interface {
 type teller struct {
 	store  letters
 	log    *slog.Logger
-	admin  func() []string // targets of the administrators, as configured
+	admin  func() []string                          // targets of the administrators, as configured
+	rules  func(uid int, user string) []notify.Rule // of a user, for jobs without their own
+	lives  func(array string) bool                  // some of its tasks have not ended
+	gaveUp func(e notify.Entry)                     // its message will not be delivered
 	send   func(ctx context.Context, e notify.Entry) send.Result
 	uid    int // whom administrators' messages are sent as
 	disk   func() (free, total int64, err error)
@@ -67,6 +65,9 @@ type teller struct {
 	unwritten map[int64]store.Letter // changes not yet on disk
 	marks     map[string]string      // likewise
 	sending   map[int64]bool
+	ending    map[string]bool // arrays of which a task ended
+	closedAt  time.Time       // when all open arrays were looked at
+	asks      chan func()     // questions of others, answered between two steps
 	diskLow   bool
 	stuck     bool // the last write failed, and the log says so
 }
@@ -74,6 +75,7 @@ type teller struct {
 // newTeller restores the outbox. The events before the first start of a daemon
 // that knows of messages are nobody's.
 func newTeller(t teller, now time.Time) (*teller, error) {
+	t.ending, t.asks = map[string]bool{}, make(chan func())
 	t.unwritten, t.sending, t.marks = map[int64]store.Letter{}, map[int64]bool{}, map[string]string{runningKey: "yes"}
 	stored, last, err := t.store.Outbox()
 	if err != nil {
@@ -140,6 +142,9 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 	t.lookAtDisk(now)
 	more, err := t.take(now)
 	if err == nil {
+		if !more {
+			t.closeArrays(now)
+		}
 		t.change(t.box.Tick(now))
 		err = t.write()
 	}
@@ -176,9 +181,7 @@ func (t *teller) take(now time.Time) (more bool, err error) {
 		return false, err
 	}
 	for _, ev := range events {
-		if c := ev.Card; ev.Kind == job.EventCard && ev.Job == nil && c != nil && c.Bad && c.By == "" {
-			t.alert(now, ev.Text)
-		}
+		t.tell(ev, now)
 		t.taken = ev.Seq
 	}
 	return len(events) == tellEvents, nil
@@ -226,7 +229,8 @@ func (t *teller) sent(e notify.Entry, r send.Result, now time.Time) {
 		t.change(t.box.Delivered(e.ID, now))
 		return
 	}
-	changes, gaveUp := t.box.Failed(e.ID, r.Error, r.Final, now)
+	again := time.Duration(r.AgainS) * time.Second
+	changes, gaveUp := t.box.Failed(e.ID, r.Error, r.Final, again, now)
 	t.change(changes)
 	shown := "a target"
 	if target, err := notify.ParseTarget(e.Target); err == nil {
@@ -234,8 +238,21 @@ func (t *teller) sent(e notify.Entry, r send.Result, now time.Time) {
 	}
 	if gaveUp {
 		t.log.Warn("gave up on a message", "to", shown, "user", e.User, "about", e.Message("", "").Title, "err", r.Error)
+		t.gaveUp(e)
 	} else {
 		t.log.Info("a message waits for another try", "to", shown, "user", e.User, "err", r.Error)
+	}
+}
+
+// do runs f between two steps.
+func (t *teller) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case t.asks <- func() { f(); close(done) }:
+		<-done
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -259,6 +276,8 @@ func (t *teller) run(ctx context.Context, woken <-chan struct{}) {
 		timer := time.NewTimer(time.Until(again))
 		select {
 		case <-woken:
+		case ask := <-t.asks:
+			ask()
 		case <-timer.C:
 		case o := <-results:
 			t.sent(o.entry, o.result, time.Now())
@@ -278,60 +297,4 @@ func (t *teller) run(ctx context.Context, woken <-chan struct{}) {
 		}
 		timer.Stop()
 	}
-}
-
-// nobody is whom a shared daemon sends administrators' messages as: they need no
-// rights, and root's least of all.
-var nobody = site.User{Name: "nobody", UID: 65534, GID: 65534, Groups: []int{65534}, Home: "/"}
-
-// startTelling connects a teller to this daemon. One that cannot be read must not
-// keep jobs from running.
-func (d *Daemon) startTelling(ctx context.Context) {
-	sender := site.User{Name: d.userName(d.uid), UID: d.uid, GID: os.Getegid(), Home: d.home(d.uid)}
-	if d.opt.Places.Shared {
-		sender = nobody
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	var t *teller
-	t, err = newTeller(teller{
-		store: d.store, log: d.log, uid: sender.UID,
-		admin: func() []string { return d.config().NotifyAdmin },
-		disk: func() (free, total int64, err error) {
-			var disk unix.Statfs_t
-			err = unix.Statfs(d.opt.Places.StateDir, &disk)
-			return int64(disk.Bavail) * disk.Bsize, int64(disk.Blocks) * disk.Bsize, err
-		},
-		send: func(ctx context.Context, e notify.Entry) send.Result {
-			mail := d.config().Mail
-			mail.From = cmp.Or(mail.From, "berth@"+host)
-			return deliverAs(ctx, sender, send.Request{
-				Target: e.Target, Message: e.Message(t.origin, host), Mail: mail,
-				Environ: []string{"HOME=" + sender.Home, "USER=" + sender.Name, "PATH=/usr/local/bin:/usr/bin:/bin"},
-			})
-		},
-	}, time.Now())
-	if err != nil {
-		d.log.Error("no messages are sent", "err", err)
-		return
-	}
-	d.wait.Go(func() { t.run(ctx, d.happened) })
-}
-
-// deliverAs sends a message with a user's rights.
-func deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
-	input, err := json.Marshal(r)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	out, err := site.AskAs(ctx, u, send.Word, input)
-	if err == nil {
-		err = json.Unmarshal(out, &result)
-	}
-	if err != nil {
-		return send.Result{Error: err.Error()}
-	}
-	return result
 }

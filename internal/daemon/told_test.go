@@ -25,6 +25,10 @@ type post struct {
 	s    *store.Store
 	now  time.Time
 	free int64
+
+	wishes map[int][]notify.Rule
+	alive  map[string]bool
+	lost   int // messages that were given up
 }
 
 func newPost(t *testing.T) *post {
@@ -42,7 +46,10 @@ func (p *post) open() {
 	}
 	p.teller, err = newTeller(teller{
 		store: p.s, log: slog.New(slog.DiscardHandler), uid: 65534, admin: func() []string { return []string{"exec:tell"} },
-		disk: func() (int64, int64, error) { return p.free, 100 << 30, nil },
+		disk:   func() (int64, int64, error) { return p.free, 100 << 30, nil },
+		rules:  func(uid int, _ string) []notify.Rule { return p.wishes[uid] },
+		lives:  func(array string) bool { return p.alive[array] },
+		gaveUp: func(notify.Entry) { p.lost++ },
 	}, p.now)
 	if err != nil {
 		p.t.Fatal(err)
@@ -220,7 +227,7 @@ func TestABrokenAnswerIsAFailure(t *testing.T) {
 		t.Fatal(errors.New("nothing is ready"))
 	}
 	p.sent(ready[0], send.Result{Error: "404", Final: true}, p.now)
-	if left := p.box.Of(65534); len(left) != 1 || left[0].Stage != notify.GivenUp {
+	if left := p.box.All(); len(left) != 1 || left[0].Stage != notify.GivenUp {
 		t.Errorf("%+v", left)
 	}
 }

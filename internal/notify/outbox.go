@@ -23,12 +23,16 @@ const (
 // Entry is one message of the outbox and where it goes. It is stored as JSON
 // (the store's format number covers its fields).
 type Entry struct {
-	ID     int64     `json:"id"`
-	UID    int       `json:"uid"` // sent with this user's rights
-	User   string    `json:"user"`
-	Target string    `json:"target"`
-	Stage  Stage     `json:"stage"`
-	Batch  Batch     `json:"batch"`
+	ID     int64  `json:"id"`
+	UID    int    `json:"uid"` // sent with this user's rights
+	User   string `json:"user"`
+	Target string `json:"target"`
+	Stage  Stage  `json:"stage"`
+	Batch  Batch  `json:"batch"`
+	// Array is the array whose ends are told together, and Open means that some
+	// of its tasks have not ended: it gathers until Close.
+	Array  string    `json:"array,omitempty"`
+	Open   bool      `json:"open,omitempty"`
 	Since  time.Time `json:"since"` // the first fact; once given up: when that was
 	Next   time.Time `json:"next"`  // seal or send it then; once given up: forget it then
 	Tries  int       `json:"tries"` // that failed
@@ -122,21 +126,47 @@ func Restore(stored []Entry, last int64) *Outbox {
 func (o *Outbox) Last() int64 { return o.last }
 
 // Add takes a fact for one target. Facts for the same target of the same user
-// become one message while it gathers.
+// become one message while it gathers. The ends of an array's tasks gather apart,
+// until the array is over.
 func (o *Outbox) Add(uid int, user, target string, f Fact, now time.Time) []Change {
+	array := ""
+	if f.On == OnEnd {
+		array = f.Array
+	}
 	for _, e := range o.entries {
-		if e.Stage == Gathering && e.pair() == (pair{uid, target}) {
+		if e.Stage == Gathering && e.pair() == (pair{uid, target}) && e.Array == array {
 			e.Batch.Add(f)
 			return []Change{{Entry: e.copied()}}
 		}
 	}
 	changes := o.makeRoom(uid)
 	o.last++
-	e := &Entry{ID: o.last, UID: uid, User: user, Target: target, Stage: Gathering, Since: now,
+	e := &Entry{ID: o.last, UID: uid, User: user, Target: target, Stage: Gathering, Since: now, Array: array, Open: array != "",
 		Next: now.Add(window(o.recent(pair{uid, target}, now), f.Array != ""))}
 	e.Batch.Add(f)
 	o.entries = append(o.entries, e)
 	return append(changes, Change{Entry: e.copied()})
+}
+
+// Open lists the arrays that messages wait for.
+func (o *Outbox) Open() (arrays []string) {
+	for _, e := range o.entries {
+		if e.Open && !slices.Contains(arrays, e.Array) {
+			arrays = append(arrays, e.Array)
+		}
+	}
+	return arrays
+}
+
+// Close tells about an array whose tasks have all ended.
+func (o *Outbox) Close(array string, now time.Time) (changes []Change) {
+	for _, e := range o.entries {
+		if e.Open && e.Array == array {
+			e.Open, e.Next = false, now.Add(firstWindow)
+			changes = append(changes, Change{Entry: e.copied()})
+		}
+	}
+	return changes
 }
 
 // copied shares nothing with the entry that later facts change.
@@ -193,6 +223,7 @@ func (o *Outbox) Tick(now time.Time) (changes []Change) {
 	}
 	for _, e := range slices.Clone(o.entries) {
 		switch {
+		case e.Open:
 		case e.Next.After(now):
 			// A clock that was set back must not hold a message for longer than
 			// its longest wait.
@@ -246,15 +277,15 @@ func (o *Outbox) Delivered(id int64, now time.Time) []Change {
 }
 
 // Failed plans the next try of a message, or gives up. A final error is one that
-// no later try can cure.
-func (o *Outbox) Failed(id int64, why string, final bool, now time.Time) (changes []Change, gaveUp bool) {
+// no later try can cure. The other side may have asked for a longer pause.
+func (o *Outbox) Failed(id int64, why string, final bool, pause time.Duration, now time.Time) (changes []Change, gaveUp bool) {
 	e := o.find(id)
 	if e == nil || e.Stage != Sealed {
 		return nil, false
 	}
 	e.Tries++
 	e.Error = text.Clip(text.Words(why), maxError)
-	e.Next = now.Add(wait(e.Tries))
+	e.Next = now.Add(max(wait(e.Tries), min(pause, waits[len(waits)-1])))
 	late := e.Next.Sub(e.Sealed) > giveUpAfter && e.Tries >= leastTries
 	if gaveUp = final || late || e.Tries >= mostTries; gaveUp {
 		e.Stage, e.Since, e.Next = GivenUp, now, now.Add(keepGivenUp)
@@ -271,12 +302,10 @@ func (o *Outbox) find(id int64) *Entry {
 	return nil
 }
 
-// Of lists one user's entries in order.
-func (o *Outbox) Of(uid int) (list []Entry) {
+// All lists the entries in order.
+func (o *Outbox) All() (list []Entry) {
 	for _, e := range o.entries {
-		if e.UID == uid {
-			list = append(list, e.copied())
-		}
+		list = append(list, e.copied())
 	}
 	return list
 }
@@ -284,7 +313,7 @@ func (o *Outbox) Of(uid int) (list []Entry) {
 // Due is when Tick or Ready next has something to do; false: never.
 func (o *Outbox) Due(sending map[int64]bool) (at time.Time, any bool) {
 	for _, e := range o.entries {
-		if !sending[e.ID] && (!any || e.Next.Before(at)) && !(e.Stage == Gathering && o.blocked(e)) {
+		if !sending[e.ID] && !e.Open && (!any || e.Next.Before(at)) && !(e.Stage == Gathering && o.blocked(e)) {
 			at, any = e.Next, true
 		}
 	}

@@ -47,11 +47,8 @@ func (d *disk) restore() *Outbox {
 	return Restore(list, d.last)
 }
 
-func stored(o *Outbox) (list []Entry) {
-	for _, e := range o.entries {
-		list = append(list, e.copied())
-	}
-	return list
+func of(o *Outbox, uid int) []Entry {
+	return slices.DeleteFunc(o.All(), func(e Entry) bool { return e.UID != uid })
 }
 
 func TestAMessageGathersIsSentAndGone(t *testing.T) {
@@ -77,7 +74,7 @@ func TestAMessageGathersIsSentAndGone(t *testing.T) {
 	if changes := o.Delivered(8, at); len(changes) != 1 || !changes[0].Delete {
 		t.Errorf("%+v", changes)
 	}
-	if left := o.Of(1000); len(left) != 1 || left[0].ID != 9 || left[0].Batch.Count() != 1 {
+	if left := of(o, 1000); len(left) != 1 || left[0].ID != 9 || left[0].Batch.Count() != 1 {
 		t.Errorf("%+v", left)
 	}
 }
@@ -91,7 +88,7 @@ func TestRetriesGrowAndEndAfterADay(t *testing.T) {
 	o.Tick(now)
 	last := time.Duration(0)
 	for tries := 1; ; tries++ {
-		changes, gaveUp := o.Failed(1, "refused\nby \x1b[1mthe server", false, now)
+		changes, gaveUp := o.Failed(1, "refused\nby \x1b[1mthe server", false, 0, now)
 		e := changes[0].Entry
 		if strings.ContainsAny(e.Error, "\n\x1b") || !strings.HasPrefix(e.Error, "refused by ") {
 			t.Errorf("error shown as %q", e.Error)
@@ -107,11 +104,23 @@ func TestRetriesGrowAndEndAfterADay(t *testing.T) {
 		}
 		last, now = e.Next.Sub(now), e.Next
 	}
-	if list := o.Of(1000); len(list) != 1 {
+	if list := of(o, 1000); len(list) != 1 {
 		t.Errorf("what was given up is not listed: %+v", list)
 	}
-	if changes := o.Tick(now.Add(keepGivenUp)); len(changes) != 1 || !changes[0].Delete || len(o.Of(1000)) != 0 {
+	if changes := o.Tick(now.Add(keepGivenUp)); len(changes) != 1 || !changes[0].Delete || len(of(o, 1000)) != 0 {
 		t.Errorf("it is listed for ever: %+v", changes)
+	}
+}
+
+func TestTheOtherSideMayAskForALongerPause(t *testing.T) {
+	o := Restore(nil, 0)
+	o.Add(1000, "ann", "exec:a", ended("1", "", "ok"), noon)
+	o.Tick(noon.Add(time.Minute))
+	for _, step := range []struct{ asked, want time.Duration }{{10 * time.Minute, 10 * time.Minute}, {time.Second, time.Minute}, {1000 * time.Hour, 3 * time.Hour}, {-time.Hour, 5 * time.Minute}} {
+		changes, _ := o.Failed(1, "429", false, step.asked, noon)
+		if got := changes[0].Entry.Next.Sub(noon); got != step.want {
+			t.Errorf("asked for %s: waits %s, expected %s", step.asked, got, step.want)
+		}
 	}
 }
 
@@ -119,10 +128,10 @@ func TestAFinalErrorIsNotRetried(t *testing.T) {
 	o := Restore(nil, 0)
 	o.Add(1000, "ann", "exec:a", ended("1", "", "ok"), noon)
 	o.Tick(noon.Add(time.Minute))
-	if _, gaveUp := o.Failed(1, "404", true, noon); !gaveUp {
+	if _, gaveUp := o.Failed(1, "404", true, 0, noon); !gaveUp {
 		t.Error("it is tried again")
 	}
-	if _, gaveUp := o.Failed(1, "404", true, noon); gaveUp {
+	if _, gaveUp := o.Failed(1, "404", true, 0, noon); gaveUp {
 		t.Error("it was given up twice")
 	}
 }
@@ -134,7 +143,7 @@ func TestAClockThatJumps(t *testing.T) {
 	o.Add(1000, "ann", "exec:a", ended("1", "", "ok"), noon)
 	o.Tick(noon.Add(time.Minute))
 	year := noon.AddDate(1, 0, 0)
-	if _, gaveUp := o.Failed(1, "no network yet", false, year); gaveUp {
+	if _, gaveUp := o.Failed(1, "no network yet", false, 0, year); gaveUp {
 		t.Error("one failure after a jump ended it")
 	}
 	o.Tick(noon)
@@ -143,7 +152,7 @@ func TestAClockThatJumps(t *testing.T) {
 	}
 	now := noon
 	for range mostTries {
-		if _, gaveUp := o.Failed(1, "still none", false, now); gaveUp {
+		if _, gaveUp := o.Failed(1, "still none", false, 0, now); gaveUp {
 			return
 		}
 		now = now.Add(-time.Hour)
@@ -170,19 +179,58 @@ func TestATargetThatIsToldOftenIsToldLessOften(t *testing.T) {
 
 func TestTheTasksOfAnArrayAreToldTogether(t *testing.T) {
 	o := Restore(nil, 0)
-	now, messages := noon, 0
-	for i := range 1000 {
+	now := noon
+	var told []string
+	step := func() {
+		o.Tick(now)
+		for _, e := range o.Ready(now, nil, 8, 2) {
+			told = append(told, e.Message("", "").Title)
+			o.Delivered(e.ID, now)
+		}
+	}
+	for i := range 1000 { // for eight hours
 		f := ended(fmt.Sprintf("17_%d", i), "", "ok")
 		f.Array = "17"
 		o.Add(1000, "ann", "exec:a", f, now)
-		now = now.Add(50 * time.Millisecond)
-		o.Tick(now)
-		messages += len(o.Ready(now, nil, 8, 2))
+		if now = now.Add(30 * time.Second); i == 500 {
+			o.Add(1000, "ann", "exec:a", ended("18", "train", "ok"), now)
+		}
+		step()
 	}
-	o.Tick(now.Add(arrayWindow))
-	ready := o.Ready(now.Add(arrayWindow), nil, 8, 2)
-	if messages != 0 || len(ready) != 1 || ready[0].Batch.Count() != 1000 {
-		t.Errorf("%d messages before the last one: %+v", messages, ready)
+	if _, any := o.Due(nil); any {
+		t.Error("something is due while the array runs")
+	}
+	if open := o.Open(); !slices.Equal(open, []string{"17"}) {
+		t.Errorf("open: %q", open)
+	}
+	o.Close("17", now)
+	now = now.Add(firstWindow)
+	step()
+	if diff := cmp.Diff([]string{"train (18) finished", "array 17: 1,000 finished"}, told); diff != "" || len(o.Open()) != 0 {
+		t.Errorf("another job's end was told at once, and the array's together (-want +got):\n%s", diff)
+	}
+}
+
+// TestFailuresInAnArrayAreToldSoon: a thousand tasks that all fail are a few
+// messages, the first within a minute.
+func TestFailuresInAnArrayAreToldSoon(t *testing.T) {
+	o, messages, first := Restore(nil, 0), 0, time.Time{}
+	now := noon
+	for i := range 1000 {
+		f := ended(fmt.Sprintf("17_%d", i), "", "exit:1")
+		f.Array, f.On = "17", OnFail
+		o.Add(1000, "ann", "exec:a", f, now)
+		now = now.Add(10 * time.Second)
+		o.Tick(now)
+		for _, e := range o.Ready(now, nil, 8, 2) {
+			if messages++; messages == 1 {
+				first = now
+			}
+			o.Delivered(e.ID, now)
+		}
+	}
+	if first.Sub(noon) > 2*arrayWindow || messages > 50 {
+		t.Errorf("the first of %d messages after %s", messages, first.Sub(noon))
 	}
 }
 
@@ -209,7 +257,7 @@ func TestOneUserCannotFillTheOutbox(t *testing.T) {
 	for i := range 3 * maxEntries {
 		d.apply(o, o.Add(1000, "ann", fmt.Sprintf("exec:%d", i), ended("1", "", "ok"), noon))
 	}
-	if ann, bob := len(o.Of(1000)), len(o.Of(1001)); ann != maxEntries || bob != 1 || len(d.rows) != ann+bob {
+	if ann, bob := len(of(o, 1000)), len(of(o, 1001)); ann != maxEntries || bob != 1 || len(d.rows) != ann+bob {
 		t.Errorf("%d of ann's, %d of bob's, %d stored", ann, bob, len(d.rows))
 	}
 }
@@ -246,7 +294,7 @@ func TestNoMessageIsLost(t *testing.T) {
 					return
 				}
 				if fails {
-					changes, gone := o.Failed(e.ID, "refused", rapid.IntRange(0, 20).Draw(t, "final") == 0, now)
+					changes, gone := o.Failed(e.ID, "refused", rapid.IntRange(0, 20).Draw(t, "final") == 0, 0, now)
 					if gone {
 						gaveUp += e.Batch.Count()
 					}
@@ -267,7 +315,7 @@ func TestNoMessageIsLost(t *testing.T) {
 			case 3:
 				send(false)
 			}
-			if diff := cmp.Diff(stored(d.restore()), stored(o), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(d.restore().All(), o.All(), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("what is stored is not what is (-stored +now):\n%s", diff)
 			}
 		}
@@ -280,7 +328,7 @@ func TestNoMessageIsLost(t *testing.T) {
 			told += n
 			repeats += arrived[id] - 1
 		}
-		if left := stored(o); told+gaveUp < added || slices.ContainsFunc(left, func(e Entry) bool { return e.Stage != GivenUp }) {
+		if left := o.All(); told+gaveUp < added || slices.ContainsFunc(left, func(e Entry) bool { return e.Stage != GivenUp }) {
 			t.Fatalf("of %d facts %d were told and %d given up; left %+v", added, told, gaveUp, left)
 		}
 		if repeats > kills {

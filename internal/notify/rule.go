@@ -45,8 +45,8 @@ func joined(list []On) string {
 	return strings.Join(words, ",")
 }
 
-// ParseRule reads EVENTS:TARGET, or a target alone, which is told about the end.
-func ParseRule(s string) (Rule, error) {
+// parseRule reads EVENTS:TARGET, or a target alone, which is told about the end.
+func parseRule(s string) (Rule, error) {
 	head, rest, found := strings.Cut(s, ":")
 	if !found {
 		return Rule{}, fmt.Errorf("expected events and a target, such as end:mailto:ann@example.org; found %s", text.Found(text.Clip(s, 20)))
@@ -85,7 +85,7 @@ func parseEvents(s string) ([]On, error) {
 func ParseRules(list []string) ([]Rule, error) {
 	var rules []Rule
 	for _, s := range list {
-		r, err := ParseRule(s)
+		r, err := parseRule(s)
 		if err != nil {
 			return nil, err
 		}

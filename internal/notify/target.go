@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"berth/internal/text"
 )
@@ -59,8 +60,8 @@ func ParseTarget(s string) (Target, error) {
 	if len(s) > maxTarget {
 		return Target{}, fmt.Errorf("expected a target of at most %d bytes, found %d", maxTarget, len(s))
 	}
-	if strings.ContainsFunc(to, control) {
-		return Target{}, fmt.Errorf("%s: expected text without control characters", t.Scheme)
+	if strings.ContainsFunc(to, control) || !utf8.ValidString(to) {
+		return Target{}, fmt.Errorf("%s: expected one line of UTF-8 without control characters", t.Scheme)
 	}
 	var err error
 	switch t.Scheme {

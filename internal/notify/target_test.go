@@ -64,7 +64,7 @@ func TestAnErrorAboutATargetKeepsItsSecret(t *testing.T) {
 		"webhok:https://h/s3cret", "webhook:https//h/s3cret", "webhook:https://h/s3cret#a", "slack:hooks.slack.com/s3cret", "end,slack:s3cret",
 		"ntfy:https://h/s3cret/?a=b", "end:webhok:https://h/s3cret", "exec:s3cret\x1b",
 	} {
-		_, err := ParseRule(typed)
+		_, err := parseRule(typed)
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", typed, err)
 		}
@@ -120,12 +120,12 @@ func TestReadingRules(t *testing.T) {
 		{"idle,oom:ntfy:t", "oom,idle:ntfy:https://ntfy.sh/t"},
 	}
 	for _, tt := range tests {
-		if got, err := ParseRule(tt.typed); err != nil || got.String() != tt.want {
+		if got, err := parseRule(tt.typed); err != nil || got.String() != tt.want {
 			t.Errorf("%s: %s, %v; expected %s", tt.typed, got, err, tt.want)
 		}
 	}
 	for _, typed := range []string{"", "end", "ends:mailto:a@b.c", ":mailto:a@b.c", "end,:mailto:a@b.c", "end:", "end:fail:mailto:a@b.c"} {
-		if got, err := ParseRule(typed); err == nil {
+		if got, err := parseRule(typed); err == nil {
 			t.Errorf("%q: read as %s", typed, got)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/notify"
 	"berth/internal/text"
 )
@@ -30,10 +32,23 @@ func run(ctx context.Context, command string, environ []string, m notify.Message
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "/dev/fd/3")
 	cmd.ExtraFiles = []*os.File{script}
+	cmd.Dir = homeIn(environ)
 	cmd.Stdin = bytes.NewReader(encode(m))
 	cmd.Env = append(environ[:len(environ):len(environ)],
 		"BERTH_NOTIFY_ID="+m.ID, "BERTH_NOTIFY_TITLE="+m.Title, "BERTH_NOTIFY_BODY="+m.Body)
 	return bounded(ctx, cmd)
+}
+
+// homeIn is the home directory that an environment names, or / if it cannot be
+// entered.
+func homeIn(environ []string) string {
+	for _, pair := range environ {
+		home, found := strings.CutPrefix(pair, "HOME=")
+		if at, err := os.Stat(home); found && err == nil && at.IsDir() && unix.Access(home, unix.X_OK) == nil {
+			return home
+		}
+	}
+	return "/"
 }
 
 // closing is how long a program's output may stay open after it ended or was

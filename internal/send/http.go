@@ -117,7 +117,21 @@ func post(ctx context.Context, url string, header http.Header, body []byte) erro
 	if lasting(response.StatusCode) {
 		return final(err)
 	}
-	return err
+	return &busyError{err, retryAfter(response.Header.Get("Retry-After"), time.Now())}
+}
+
+// maxAgain bounds how long a server may ask to be left alone.
+const maxAgain = 24 * time.Hour
+
+// retryAfter reads the header of that name: seconds, or a time.
+func retryAfter(value string, now time.Time) int {
+	pause := time.Duration(0)
+	if seconds, err := strconv.Atoi(value); err == nil {
+		pause = time.Duration(min(max(seconds, 0), int(maxAgain/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(value); err == nil {
+		pause = min(max(at.Sub(now), 0), maxAgain)
+	}
+	return int(pause / time.Second)
 }
 
 // lasting reports whether an answer will be the same tomorrow.

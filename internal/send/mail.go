@@ -106,6 +106,12 @@ func viaSMTP(ctx context.Context, cfg Mail, to string, letter []byte) error {
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
+	return err
+}
+
+// judged is an answer about the letter itself: 5xx lasts. What the server says
+// before that is about its setup, which the administrator can mend.
+func judged(err error) error {
 	if said, ok := errors.AsType[*textproto.Error](err); ok && said.Code/100 == 5 {
 		return final(err)
 	}
@@ -126,25 +132,28 @@ func converse(conn net.Conn, host string, cfg Mail, secure *tls.Config, to strin
 		}
 	}
 	if cfg.User != "" {
+		if _, secured := client.TLSConnectionState(); !secured {
+			return errors.New("log in: a password is sent only over TLS")
+		}
 		if err := client.Auth(smtp.PlainAuth("", cfg.User, cfg.Password, host)); err != nil {
 			return fmt.Errorf("log in: %w", err)
 		}
 	}
 	if err := client.Mail(cfg.From); err != nil {
-		return err
+		return judged(err)
 	}
 	if err := client.Rcpt(to); err != nil {
-		return err
+		return judged(err)
 	}
 	data, err := client.Data()
 	if err != nil {
-		return err
+		return judged(err)
 	}
 	if _, err := data.Write(letter); err != nil {
-		return err
+		return judged(err)
 	}
 	if err := data.Close(); err != nil {
-		return err
+		return judged(err)
 	}
 	_ = client.Quit() // the letter is delivered, whatever it says now
 	return nil

@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/notify"
 	"berth/internal/text"
 )
@@ -39,12 +41,20 @@ type Result struct {
 	Error string `json:"error,omitempty"` // empty: delivered
 	// Final: no later try can succeed.
 	Final bool `json:"final,omitempty"`
+	// AgainS is after how many seconds the other side wants to be asked again; 0:
+	// it did not say.
+	AgainS int `json:"again_s,omitempty"`
 }
 
 // Main is the process. It already has the user's rights.
 func Main(args []string, in io.Reader, out io.Writer) int {
 	if len(args) != 0 {
 		return 2
+	}
+	// The input may contain a password: no other process of this account may trace
+	// this one.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return 1
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxRequest+1))
 	var r Request
@@ -75,14 +85,25 @@ func result(target string, err error) Result {
 	if errors.Is(err, context.DeadlineExceeded) {
 		said = fmt.Sprintf("no answer within %s", text.Brief(deadline))
 	}
+	r := Result{Error: text.Said(said)}
 	var f *finalError
-	return Result{Error: text.Said(said), Final: errors.As(err, &f)}
+	r.Final = errors.As(err, &f)
+	if b, busy := errors.AsType[*busyError](err); busy {
+		r.AgainS = b.againS
+	}
+	return r
 }
 
 // finalError is an error that no later try can cure.
 type finalError struct{ error }
 
 func (f *finalError) Unwrap() error { return f.error }
+
+// busyError is the answer of a server that wants to be asked later.
+type busyError struct {
+	error
+	againS int
+}
 
 func final(err error) error { return &finalError{err} }
 

@@ -163,6 +163,27 @@ func TestServersThatFail(t *testing.T) {
 	}
 }
 
+func TestABusyServerSaysWhen(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]int{
+		"": 0, "120": 120, "-5": 0, "99999999999": 86400, "99999999999999999999999": 0, "soon": 0,
+		"Sun, 01 Mar 2026 12:02:00 GMT": 120, "Sun, 01 Mar 2026 11:00:00 GMT": 0, "Sun, 01 Mar 2099 11:00:00 GMT": 86400,
+	} {
+		if got := retryAfter(value, now); got != want {
+			t.Errorf("%q: %d, expected %d", value, got, want)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "77")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	t.Cleanup(server.Close)
+	target := "webhook:" + server.URL
+	if r := result(target, deliver(t.Context(), Request{Target: target, Message: message()})); r.AgainS != 77 || r.Final || r.Error == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
 func status(t *testing.T, code int) string {
 	server, _ := heard(t, code)
 	return server.URL
@@ -402,9 +423,10 @@ func TestMailServersThatFail(t *testing.T) {
 		{"hangs after the letter", fails("end", "hang"), Mail{TLS: NoTLS}, "no answer within", false},
 		{"refuses the letter", fails("end", "554 spam"), Mail{TLS: NoTLS}, "spam", true},
 		{"offers no TLS", fails("STARTTLS", "454 no TLS"), Mail{TLS: StartTLS}, "start TLS", false},
-		{"no password without TLS", &postOffice{offers: "AUTH_PLAIN", fails: map[string]string{"STARTTLS": "502 what?"}}, Mail{TLS: StartTLS, User: "u", Password: "p"}, "start TLS", true},
+		{"no password without TLS", &postOffice{offers: "AUTH_PLAIN", fails: map[string]string{"STARTTLS": "502 what?"}}, Mail{TLS: StartTLS, User: "u", Password: "p"}, "start TLS", false},
+		{"no password where TLS is switched off", &postOffice{offers: "AUTH_PLAIN"}, Mail{TLS: NoTLS, User: "u", Password: "pass-w0rd"}, "only over TLS", false},
 		{"another name in its certificate", &postOffice{secure: secure, offers: "STARTTLS"}, Mail{TLS: StartTLS, Server: "localhost"}, "certificate", false},
-		{"wrong password", &postOffice{secure: secure, offers: "STARTTLS AUTH_PLAIN", fails: map[string]string{"AUTH": "535 no"}}, Mail{TLS: StartTLS, User: "u", Password: "pass-w0rd"}, "log in", true},
+		{"wrong password", &postOffice{secure: secure, offers: "STARTTLS AUTH_PLAIN", fails: map[string]string{"AUTH": "535 no"}}, Mail{TLS: StartTLS, User: "u", Password: "pass-w0rd"}, "log in", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := refusing.Addr().String()
@@ -462,17 +484,17 @@ func TestSendmail(t *testing.T) {
 }
 
 func TestAUsersOwnCommand(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "out")
-	command := "{ echo \"$BERTH_NOTIFY_TITLE|$BERTH_NOTIFY_ID|$HOME|$LEAK\"; cat; } > " + file
+	home := t.TempDir()
+	command := "{ echo \"$BERTH_NOTIFY_TITLE|$BERTH_NOTIFY_ID|$HOME|$LEAK\"; cat; } > out"
 	t.Setenv("LEAK", "leaked")
-	err := deliver(t.Context(), Request{Target: "exec:" + command, Environ: []string{"HOME=/home/ann", "PATH=/usr/bin:/bin"}, Message: message()})
+	err := deliver(t.Context(), Request{Target: "exec:" + command, Environ: []string{"HOME=" + home, "PATH=/usr/bin:/bin"}, Message: message()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := os.ReadFile(file)
+	got, _ := os.ReadFile(filepath.Join(home, "out"))
 	first, rest, _ := strings.Cut(string(got), "\n")
 	var m notify.Message
-	if first != message().Title+"|site-8|/home/ann|" || json.Unmarshal([]byte(rest), &m) != nil || m.ID != "site-8" {
+	if first != message().Title+"|site-8|"+home+"|" || json.Unmarshal([]byte(rest), &m) != nil || m.ID != "site-8" {
 		t.Errorf("%s", got)
 	}
 }
