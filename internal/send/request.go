@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,10 @@ func Main(args []string, in io.Reader, out io.Writer) int {
 	// The input may contain a password: no other process of this account may trace
 	// this one.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return 1
+	}
+	// Nor may a command inherit what the daemon itself was started with.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return 1
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxRequest+1))

@@ -497,6 +497,10 @@ func TestAUsersOwnCommand(t *testing.T) {
 	if first != message().Title+"|site-8|"+home+"|" || json.Unmarshal([]byte(rest), &m) != nil || m.ID != "site-8" {
 		t.Errorf("%s", got)
 	}
+	// A home that is gone is no reason to tell nobody.
+	if err := deliver(t.Context(), Request{Target: "exec:test $PWD = /", Environ: []string{"HOME=" + home + "/gone"}, Message: message()}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestACommandIsNotInTheArguments: everybody can read those.
