@@ -317,6 +317,11 @@ func (d *Daemon) publish(events []job.Event) {
 	}
 	d.metrics.Events(events)
 	d.hub.publish(events)
+	d.wakeTeller()
+}
+
+// wakeTeller says that there are events.
+func (d *Daemon) wakeTeller() {
 	select {
 	case d.happened <- struct{}{}:
 	default: // nobody is told, or the teller will look anyway

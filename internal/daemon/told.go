@@ -68,6 +68,7 @@ type teller struct {
 	ending    map[string]bool // arrays of which a task ended
 	closedAt  time.Time       // when all open arrays were looked at
 	asks      chan func()     // questions of others, answered between two steps
+	hurried   chan struct{}   // closed once every message was tried; nil: there is no hurry
 	diskLow   bool
 	stuck     bool // the last write failed, and the log says so
 }
@@ -144,6 +145,7 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 	if err == nil {
 		if !more {
 			t.closeArrays(now)
+			t.hurryUp(now)
 		}
 		t.change(t.box.Tick(now))
 		err = t.write()
@@ -253,6 +255,36 @@ func (t *teller) do(ctx context.Context, f func()) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// hurry tells what there is to tell, and returns once every message was tried.
+func (t *teller) hurry(ctx context.Context) error {
+	tried := make(chan struct{})
+	err := t.do(ctx, func() {
+		t.hurried = tried
+		t.change(t.box.Hurry(true, time.Now()))
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-tried:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hurryUp ends the gathering of messages, and the hurry once there is no need.
+func (t *teller) hurryUp(now time.Time) {
+	if t.hurried == nil {
+		return
+	}
+	t.change(t.box.Hurry(false, now))
+	if !t.box.Pending(now) && len(t.sending) == 0 {
+		close(t.hurried)
+		t.hurried = nil
 	}
 }
 

@@ -96,7 +96,7 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 	cfg, host := d.config(), d.host()
 	r := send.Request{Target: target, Message: m}
 	if user == "" { // the administrators' messages are signed with the key of the daemon's user
-		r.Key = d.wishes.get(d.uid, d.userName(d.uid)).Key
+		r.Key = d.wishes.keyOf(d.uid)
 	} else {
 		r.Key = d.wishes.get(uid, user).Key
 	}
@@ -111,7 +111,7 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 		if cfg.Mail.User != "" {
 			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.uid); err != nil {
 				d.log.Warn("mail cannot be sent", "err", err)
-				return send.Result{Error: "the password of the mail server cannot be read (berth doctor)"}
+				return send.Result{Error: "the password of the mail server cannot be read; the daemon's log says why"}
 			}
 			if d.opt.Places.Shared {
 				sender = nobody // a user could trace a process that has the password

@@ -64,6 +64,13 @@ func (w *wishes) get(uid int, user string) wish {
 	return wish{User: user}
 }
 
+// keyOf is a user's key, whatever the user is called now.
+func (w *wishes) keyOf(uid int) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.of[uid].Key
+}
+
 // set changes what a user set, on disk first.
 func (w *wishes) set(s metas, uid int, user string, change func(*wish)) (wish, error) {
 	w.mu.Lock()

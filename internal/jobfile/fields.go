@@ -142,7 +142,7 @@ var fields = []*Field{
 		codec: choice(func(a *Asked) *string { return &a.Spec.Cap }, "none", "soft", "mps")},
 	{Key: "group", Word: "name", Admin: true, Help: "group whose jobs are limited and paused together (berth group)",
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Group }, ParseGroup, asIs)},
-	{Key: "notify", Word: "rule", Many: newline, Where: SubmitOnly, Help: "who is told: end,fail:mailto:ann@example.org, events start, end, fail, oom and idle; none for nobody; may be repeated (default: as set with berth notify)",
+	{Key: "notify", Word: "rule", Many: newline, Help: "who is told: end,fail:mailto:ann@example.org, events start, end, fail, oom and idle; none for nobody; may be repeated (default: as set with berth notify)",
 		codec: codec{readNotify, writeNotify, func(a *Asked) { a.Spec.Notify = nil }}},
 	{Key: "snapshot", Alone: job.SnapshotAuto, Word: "dir", Help: "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this directory; no switches it off",
 		codec: codec{read: readSnapshot, write: func(a *Asked) string { return a.Spec.Snapshot.Tree }}, shown: elsewhere,

@@ -169,6 +169,26 @@ func (o *Outbox) Close(array string, now time.Time) (changes []Change) {
 	return changes
 }
 
+// Hurry ends all gathering, because nothing more will happen; with again, it also
+// plans another try of what failed.
+func (o *Outbox) Hurry(again bool, now time.Time) (changes []Change) {
+	for _, e := range o.entries {
+		if e.Stage == Gathering && e.Next.After(now) || e.Open || again && e.Stage == Sealed {
+			e.Open, e.Next = false, now
+			changes = append(changes, Change{Entry: e.copied()})
+		}
+	}
+	return changes
+}
+
+// Pending reports whether a message is due. One behind another that has to wait is
+// not.
+func (o *Outbox) Pending(now time.Time) bool {
+	return slices.ContainsFunc(o.entries, func(e *Entry) bool {
+		return e.Stage != GivenUp && !e.Next.After(now) && !(e.Stage == Gathering && o.blocked(e))
+	})
+}
+
 // copied shares nothing with the entry that later facts change.
 func (e *Entry) copied() Entry {
 	c := *e

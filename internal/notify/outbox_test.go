@@ -336,3 +336,32 @@ func TestNoMessageIsLost(t *testing.T) {
 		}
 	})
 }
+
+// TestAnEndThatHurries: what gathers is sent at once, what failed is tried once
+// more, and what waits behind a failure does not hold up the end.
+func TestAnEndThatHurries(t *testing.T) {
+	o := Restore(nil, 0)
+	o.Add(1000, "ann", "exec:a", ended("1", "", "ok"), noon)
+	now := noon.Add(time.Minute)
+	o.Tick(now)
+	o.Failed(1, "refused", false, 0, now)
+	o.Add(1000, "ann", "exec:a", ended("2", "", "ok"), now)
+	f := ended("17_0", "", "ok")
+	f.Array = "17"
+	o.Add(1000, "ann", "exec:b", f, now)
+	if o.Pending(now) {
+		t.Error("something is pending before the hurry")
+	}
+	o.Hurry(true, now)
+	o.Tick(now)
+	if ready := o.Ready(now, nil, 8, 8); len(ready) != 2 || !o.Pending(now) {
+		t.Errorf("%+v", ready)
+	}
+	o.Failed(1, "refused", false, 0, now)
+	o.Delivered(3, now)
+	o.Hurry(false, now)
+	o.Tick(now)
+	if o.Pending(now) || len(o.Ready(now, nil, 8, 8)) != 0 {
+		t.Errorf("still pending: %+v", o.All())
+	}
+}

@@ -59,9 +59,14 @@ func (s *Store) LastEvent() (int64, error) {
 	return s.lastEvent, nil
 }
 
-// TrimEvents deletes the events up to and including this number. Numbers are not
-// reused.
+// TrimEvents deletes the events up to and including this number, except those that
+// the outbox was not filled from yet. Numbers are not reused.
 func (s *Store) TrimEvents(through int64) error {
+	if taken, ever, err := s.counter(counterTaken); err != nil {
+		return fmt.Errorf("trim events: %w", s.classify(err))
+	} else if ever {
+		through = min(through, taken)
+	}
 	for {
 		deleted, err := s.trimSome(through)
 		if err != nil {
