@@ -313,7 +313,9 @@ func showRest(f *facts, d api.Detail) {
 	}
 	f.add("memory use", plain(verdictWords, d.Verdict))
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
-		f.add(plain(settingWords, key), d.Settings[key])
+		for line := range strings.SplitSeq(d.Settings[key], "\n") { // rules of notify
+			f.add(plain(settingWords, key), line)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
 		f.add("variable "+name, d.Env[name])

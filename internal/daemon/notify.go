@@ -168,7 +168,7 @@ func (d *Daemon) tellOf(ctx context.Context, c api.Caller, targets []notify.Targ
 	err = d.withTeller(ctx, func(t *teller) {
 		for _, target := range targets {
 			for _, f := range facts {
-				t.change(t.box.Add(c.UID, c.Name, target.String(), f, time.Now()))
+				t.add(c.UID, c.Name, target.String(), f, time.Now())
 			}
 			results = append(results, api.NotifyResult{Target: target.Shown()})
 		}

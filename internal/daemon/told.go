@@ -119,8 +119,21 @@ func newTeller(t teller, now time.Time) (*teller, error) {
 // alert tells the administrators.
 func (t *teller) alert(now time.Time, what string) {
 	for _, target := range t.admin() {
-		t.change(t.box.Add(t.uid, "", target, notify.Fact{At: now, Detail: what}, now))
+		t.add(t.uid, "", target, notify.Fact{At: now, Detail: what}, now)
 	}
+}
+
+// add puts a fact into the outbox. A user with too many messages loses the oldest,
+// which the log says.
+func (t *teller) add(uid int, user, target string, f notify.Fact, now time.Time) {
+	changes := t.box.Add(uid, user, target, f, now)
+	for _, c := range changes {
+		if c.Delete && c.Entry.Stage != notify.GivenUp {
+			t.log.Warn("dropped a message: its user has too many", "user", user, "about", c.Entry.Message("", "").Title)
+			t.gaveUp(c.Entry)
+		}
+	}
+	t.change(changes)
 }
 
 func (t *teller) change(changes []notify.Change) {

@@ -83,7 +83,7 @@ func (t *teller) tell(ev job.Event, now time.Time) {
 	}
 	for _, r := range rules {
 		for _, on := range asked(r, happened, j.Array() != "") {
-			t.change(t.box.Add(j.UID, j.User, r.Target.String(), factOf(ev, on), now))
+			t.add(j.UID, j.User, r.Target.String(), factOf(ev, on), now)
 		}
 	}
 	if ev.Kind == job.EventEnded && j.Array() != "" {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,21 @@ func TestGivingUpIsReported(t *testing.T) {
 	p.later(48*time.Hour, false)
 	if p.lost != 1 {
 		t.Errorf("%d reports", p.lost)
+	}
+}
+
+// TestTooManyMessagesAreNotDroppedInSilence: beyond the bound the oldest goes, and
+// that is an event like giving up.
+func TestTooManyMessagesAreNotDroppedInSilence(t *testing.T) {
+	p := newPost(t)
+	var log strings.Builder
+	p.log = slog.New(slog.NewTextHandler(&log, nil))
+	p.later(time.Minute, true)
+	for i := range 250 {
+		p.commit(happened(job.EventEnded, fmt.Sprint(i), job.OK, "", fmt.Sprintf("end:exec:%d", i)))
+	}
+	p.step(p.now)
+	if n := strings.Count(log.String(), "dropped a message"); p.lost != 50 || n != 50 {
+		t.Errorf("%d reports, %d lines", p.lost, n)
 	}
 }

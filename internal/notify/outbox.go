@@ -70,6 +70,7 @@ const (
 	firstWindow = 3 * time.Second
 	arrayWindow = time.Minute // for a task: others of its array end soon
 	paceOver    = time.Hour   // what counts as lately
+	maxPaced    = 1000        // targets after which old ones are forgotten
 )
 
 // window is how long facts are gathered for a target that got that many messages
@@ -293,6 +294,11 @@ func (o *Outbox) Delivered(id int64, now time.Time) []Change {
 		return nil
 	}
 	o.sent[e.pair()] = append(o.sent[e.pair()], now)
+	if len(o.sent) > maxPaced {
+		for p := range o.sent {
+			o.recent(p, now) // forgets those of long ago
+		}
+	}
 	return []Change{o.remove(e)}
 }
 
