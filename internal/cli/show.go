@@ -313,7 +313,11 @@ func showRest(f *facts, d api.Detail) {
 	}
 	f.add("memory use", plain(verdictWords, d.Verdict))
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
-		for line := range strings.SplitSeq(d.Settings[key], "\n") { // rules of notify
+		lines := []string{d.Settings[key]}
+		if key == "notify" {
+			lines = strings.Split(d.Settings[key], "\n") // a rule each
+		}
+		for _, line := range lines {
 			f.add(plain(settingWords, key), line)
 		}
 	}

@@ -92,15 +92,16 @@ func viaSMTP(ctx context.Context, cfg Mail, to string, letter []byte) error {
 		secure = &tls.Config{}
 	}
 	secure.ServerName = host
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", cfg.Server)
+	line, err := (&net.Dialer{}).DialContext(ctx, "tcp", cfg.Server)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer line.Close()
 	// A server that hangs ends with the deadline, whatever it hangs in.
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = line.SetDeadline(time.Unix(1, 0)) })()
+	conn := line
 	if cfg.TLS == FullTLS {
-		conn = tls.Client(conn, secure)
+		conn = tls.Client(line, secure)
 	}
 	err = converse(conn, host, cfg, secure, to, letter)
 	if ctx.Err() != nil && err != nil {
