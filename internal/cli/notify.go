@@ -57,8 +57,8 @@ also for running ones.`,
 				return problem.Newf(problem.Invalid, "berth help get-told lists the targets", "%v", err)
 			}
 			for _, r := range rules {
-				if clear := r.Target.Clear(); clear != "" {
-					s.say("%s: %s", r.Shown(), clear)
+				if risk := r.Target.Clear(); risk != "" {
+					s.say("%s: %s", r.Shown(), risk)
 				}
 			}
 			return sendRules(ctx, s, args)

@@ -100,7 +100,7 @@ func post(ctx context.Context, url string, header http.Header, body []byte) erro
 	request.Header.Set("User-Agent", "berth")
 	client := &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: roots.Clone(), MaxResponseHeaderBytes: 64 << 10,
+			DisableKeepAlives: true, TLSClientConfig: roots.Clone(), MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

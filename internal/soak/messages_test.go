@@ -18,6 +18,8 @@ import (
 // receiver is a webhook that takes its time, so that a kill finds messages on
 // their way.
 type receiver struct {
+	arriving chan struct{} // a message is on its way
+
 	mu       sync.Mutex
 	messages map[string]notify.Message
 	times    map[string]int // how often each arrived
@@ -31,7 +33,11 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	time.Sleep(100 * time.Millisecond) // the server's, not the test's
+	select {
+	case r.arriving <- struct{}{}:
+	default:
+	}
+	<-time.After(100 * time.Millisecond) // that is how slow it is
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, again := r.messages[m.ID]; again && !reflect.DeepEqual(before, m) {
@@ -65,7 +71,7 @@ func TestKillWhileMessagesAreSent(t *testing.T) {
 		kills = 4
 	}
 	rng := chance(t)
-	r := &receiver{messages: map[string]notify.Message{}, times: map[string]int{}}
+	r := &receiver{arriving: make(chan struct{}, 1), messages: map[string]notify.Message{}, times: map[string]int{}}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	h := newHost(t, 1)
@@ -81,10 +87,21 @@ func TestKillWhileMessagesAreSent(t *testing.T) {
 		}
 	}
 	b := h.up()
-	for range kills {
+	for n := range kills {
 		submit()
-		// From before the first is told until after it was.
-		time.Sleep(time.Duration(rng.IntN(4500)) * time.Millisecond)
+		if n%2 == 0 { // from before the first is told until after it was
+			pause(b, time.Duration(rng.IntN(4500))*time.Millisecond)
+		} else { // between a delivery and the record of it
+			select {
+			case <-r.arriving:
+			default:
+			}
+			select {
+			case <-r.arriving:
+			case <-time.After(testkit.Patience):
+				t.Fatal("no message arrives")
+			}
+		}
 		b.kill()
 		b = h.up()
 	}
@@ -92,6 +109,8 @@ func TestKillWhileMessagesAreSent(t *testing.T) {
 	testkit.Eventually(t, "every end was told", func() bool { ends, _, _ := r.told(); return ends >= len(jobs) })
 	h.down(b)
 	ends, told, repeats := r.told()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	t.Logf("%d ends in %d messages, %d of them twice, %d kills", ends, len(r.messages), repeats, kills)
 	if ends != len(jobs) || repeats > kills || len(r.changed) > 0 {
 		t.Errorf("%d ends of %d jobs, %d repeats after %d kills, changed %q", ends, len(jobs), repeats, kills, r.changed)
