@@ -126,7 +126,7 @@ func converse(conn net.Conn, host string, cfg Mail, secure *tls.Config, to strin
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // the line is closed anyway
 	if cfg.TLS == StartTLS || cfg.TLS == "" {
 		if err := client.StartTLS(secure); err != nil {
 			return fmt.Errorf("start TLS: %w", err)
