@@ -9,6 +9,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/keep"
 	"berth/internal/run"
+	"berth/internal/send"
 	"berth/internal/site"
 )
 
@@ -27,6 +28,8 @@ func route(args []string) int {
 			return site.OpenMain(args[1:])
 		case site.HoldWord: // keeps a systemd scope alive
 			return site.Hold()
+		case send.Word: // delivers a message as the current user
+			return send.Main(args[1:], os.Stdin, os.Stdout)
 		case gpu.DriverWord: // parks jobs on simulated GPUs
 			return gpu.DriverMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 		case run.WatchWord: // watches an adopted process

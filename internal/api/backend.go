@@ -66,6 +66,10 @@ type Backend interface {
 	SetGroup(ctx context.Context, c Caller, name string, r GroupRequest) (Group, error)
 	RemoveGroup(ctx context.Context, c Caller, user, name string) error // an empty user is the caller
 
+	Notify(ctx context.Context, c Caller, secrets bool) (Notify, error)
+	SetNotify(ctx context.Context, c Caller, r NotifyRequest) (Notify, error)
+	SendNotify(ctx context.Context, c Caller, r NotifyTest) ([]NotifyResult, error)
+
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)
 	RevokeToken(ctx context.Context, c Caller, id string) error

@@ -95,6 +95,9 @@ var (
 
 	exampleGroup = Group{Name: "io", User: "ann", Limit: pointer(2), Running: 2, Queued: 5}
 
+	exampleNotify = Notify{Rules: []string{"end,fail:mailto:ann@example.org"}, Signed: true, Messages: []NotifyMessage{{ID: "k3xw-8", Target: "slack:https://hooks.slack.com/…",
+		Title: "[gpubox] train (17) finished", Stage: "waiting", Since: exampleTime, Next: exampleTime.Add(time.Minute), Tries: 1, Error: "the server answered 503"}}}
+
 	exampleTokenRequest = TokenRequest{Name: "laptop", TTLS: 86400}
 	exampleToken        = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type fake struct {
 	callers  []Caller
 	tokens   map[string]Token
 	group    Group // by secret
+	notify   Notify
 	paused   map[int]bool
 	log      []byte
 	logGap   LogGap // that part of it is gone
@@ -42,7 +44,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	f := &fake{changed: make(chan struct{}), group: exampleGroup, tokens: map[string]Token{}, paused: map[int]bool{}}
+	f := &fake{changed: make(chan struct{}), group: exampleGroup, notify: exampleNotify, tokens: map[string]Token{}, paused: map[int]bool{}}
 	for i := range 18 {
 		f.jobs = append(f.jobs, Detail{View: exampleView})
 		f.jobs[i].ID = strconv.Itoa(i + 1)
@@ -460,6 +462,30 @@ func (f *fake) RemoveGroup(_ context.Context, _ Caller, user, name string) error
 	}
 	f.change(func() { f.group = Group{} })
 	return nil
+}
+
+func (f *fake) Notify(_ context.Context, _ Caller, secrets bool) (Notify, error) {
+	n := f.notify
+	if !secrets {
+		n.Key = ""
+	}
+	return n, nil
+}
+
+func (f *fake) SetNotify(_ context.Context, _ Caller, r NotifyRequest) (Notify, error) {
+	f.change(func() {
+		if r.Rules != nil {
+			f.notify.Rules = *r.Rules
+		}
+		if r.NewKey {
+			f.notify.Key = "whsec_new"
+		}
+	})
+	return f.notify, nil
+}
+
+func (f *fake) SendNotify(_ context.Context, _ Caller, r NotifyTest) ([]NotifyResult, error) {
+	return []NotifyResult{{Target: r.Target, Error: strings.Join(r.Jobs, ",")}}, nil
 }
 
 func (f *fake) RevokeToken(_ context.Context, _ Caller, id string) error {

@@ -14,6 +14,7 @@ func operations() []route {
 	all = append(all, streamOperations()...)
 	all = append(all, sampleOperations()...)
 	all = append(all, groupOperations()...)
+	all = append(all, notifyOperations()...)
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)
 	return append(all, debugOperations()...)

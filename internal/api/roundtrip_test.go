@@ -187,6 +187,18 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if groups, err := c.Groups(ctx, GroupQuery{User: "nobody"}); err != nil || len(groups) != 0 {
 		t.Errorf("nobody's groups: %+v, %v", groups, err)
 	}
+	set, err := c.SetNotify(ctx, NotifyRequest{Rules: &[]string{"end:exec:x"}, NewKey: true})
+	if err != nil || len(set.Rules) != 1 || set.Rules[0] != "end:exec:x" || set.Key == "" {
+		t.Errorf("rules: %+v, %v", set, err)
+	}
+	for _, secrets := range []bool{true, false} {
+		if n, err := c.Notify(ctx, secrets); err != nil || len(n.Messages) != 1 || (n.Key != "") != secrets {
+			t.Errorf("secrets %v: %+v, %v", secrets, n, err)
+		}
+	}
+	if sent, err := c.SendNotify(ctx, NotifyTest{Target: "exec:x", Jobs: []string{"1", "2"}}); err != nil || len(sent) != 1 || sent[0] != (NotifyResult{"exec:x", "1,2"}) {
+		t.Errorf("sent: %+v, %v", sent, err)
+	}
 	testkit.Must(t, c.RemoveGroup(ctx, "ann", "io"))
 	wantProblem(t, c.RemoveGroup(ctx, "ann", "io"), problem.NotFound, "ann has no group io")
 	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})

@@ -109,6 +109,7 @@ type Spec struct {
 	ParkTimeout Text `json:"park_timeout,omitempty"`
 	Cap         Text `json:"cap,omitempty"`
 	Group       Text `json:"group,omitempty"`
+	Notify      Text `json:"notify,omitempty"`
 	Snapshot    Text `json:"snapshot,omitempty"`
 }
 

@@ -44,6 +44,7 @@ type fakeDaemon struct {
 	holdsNothing bool
 	tokens       []api.Token
 	groups       []api.Group
+	notify       api.Notify
 	terminals    map[string]net.Conn // the job's end of a terminal, once someone attached
 
 	submitted []api.SubmitRequest
@@ -596,6 +597,32 @@ func (f *fakeDaemon) RemoveGroup(_ context.Context, _ api.Caller, _, name string
 	defer f.mu.Unlock()
 	f.groups = slices.DeleteFunc(f.groups, func(g api.Group) bool { return g.Name == name })
 	return nil
+}
+
+func (f *fakeDaemon) Notify(_ context.Context, _ api.Caller, secrets bool) (api.Notify, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.notify
+	if !secrets {
+		n.Key = ""
+	}
+	return n, nil
+}
+
+func (f *fakeDaemon) SetNotify(_ context.Context, _ api.Caller, r api.NotifyRequest) (api.Notify, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.Rules != nil {
+		f.notify.Rules = *r.Rules
+	}
+	if r.NewKey {
+		f.notify.Key, f.notify.Signed = "whsec_bmV3", true
+	}
+	return f.notify, nil
+}
+
+func (f *fakeDaemon) SendNotify(_ context.Context, _ api.Caller, r api.NotifyTest) ([]api.NotifyResult, error) {
+	return []api.NotifyResult{{Target: r.Target}}, nil
 }
 
 func (f *fakeDaemon) RevokeToken(_ context.Context, _ api.Caller, id string) error {

@@ -41,7 +41,7 @@ func (f *jobFlags) register(cmd *cobra.Command) {
 		if field.Where == jobfile.FileOnly || f.flags.Lookup(field.FlagName()) != nil {
 			continue
 		}
-		value := &jobValue{word: cmp.Or(field.Word, "bool"), every: field.Key == "env"}
+		value := &jobValue{word: cmp.Or(field.Word, "bool"), every: field.Key == "env" || field.Repeats(), join: field.Many}
 		help := field.Help
 		if field.Alone != "" && field.Word != "" {
 			help += fmt.Sprintf("; --%s=VALUE, or alone for %s", field.FlagName(), field.Alone)
@@ -54,7 +54,8 @@ func (f *jobFlags) register(cmd *cobra.Command) {
 type jobValue struct {
 	texts []string
 	word  string
-	every bool // keep every value, not only the last
+	every bool   // keep every value, not only the last
+	join  string // what joins them, if the daemon takes them as one
 }
 
 func (v *jobValue) Set(text string) error {
@@ -78,7 +79,11 @@ func (f *jobFlags) pairs() []jobfile.Pair {
 	}
 	f.flags.VisitAll(func(flag *pflag.Flag) {
 		if value, ok := flag.Value.(*jobValue); ok {
-			for _, text := range value.texts {
+			texts := value.texts
+			if len(texts) > 1 && value.join != "" {
+				texts = []string{strings.Join(texts, value.join)}
+			}
+			for _, text := range texts {
 				pairs = append(pairs, jobfile.Pair{Key: flag.Name, Value: text})
 			}
 		}

@@ -313,7 +313,13 @@ func showRest(f *facts, d api.Detail) {
 	}
 	f.add("memory use", plain(verdictWords, d.Verdict))
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
-		f.add(plain(settingWords, key), d.Settings[key])
+		lines := []string{d.Settings[key]}
+		if key == "notify" {
+			lines = strings.Split(d.Settings[key], "\n") // a rule each
+		}
+		for _, line := range lines {
+			f.add(plain(settingWords, key), line)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
 		f.add("variable "+name, d.Env[name])

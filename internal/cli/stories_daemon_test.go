@@ -85,6 +85,9 @@ var daemonPromises = []promise{
 	{"a group limits and pauses its jobs", `
 		daemon-groups-limit-and-pause-their-jobs
 		live-a-group-of-lines-has-a-limit`},
+	{"a user is told about jobs, by the jobs' rules or the user's own", `
+		daemon-a-user-is-told-about-jobs
+		run-a-line-says-who-is-told`},
 	{"--dry-run says what would happen and why, without submitting", "daemon-dry-run-says-what-would-happen-and-submits-nothing"},
 	{"a queued job has a reason with numbers", `
 		daemon-reasons-have-numbers

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/notify"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -21,6 +22,7 @@ type waitOptions struct {
 	quiet   bool
 	json    bool
 	timeout string
+	notify  []string
 }
 
 func newWait() *cobra.Command {
@@ -34,11 +36,16 @@ not included.
 
 all and --user select jobs that have not ended. Ids and --name also select jobs
 that have ended and are still in the history, so that an early failure counts;
-add --state queued,running to leave those out.`,
+add --state queued,running to leave those out.
+
+--notify also sends a message once the wait is over (berth help get-told). It is
+about all jobs that were waited for, and needs this command to run until then:
+to be told without waiting, use berth submit --notify.`,
 		Example: `  berth wait 17
   berth wait @ && echo succeeded
   berth wait --name sweep --timeout 2h
   berth wait 17 18 --any
+  berth wait --name sweep --notify ntfy:my-jobs
 
 Exit status: the job's own: its exit code, 128 + signal, 124 for its time
 limit, else 1; the largest if there are several. Also 1 if --timeout passed or
@@ -54,6 +61,7 @@ no daemon answers; 2 bad usage; 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.any, "any", false, "return when the first job ends")
 	flags.StringVar(&o.timeout, "timeout", "", "give up after this long: 90, 15m, 2h (the jobs keep running)")
+	flags.StringArrayVar(&o.notify, "notify", nil, "send a message to this `target` when the wait is over; may be repeated")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing")
 	flags.BoolVar(&o.json, "json", false, "print the jobs as a JSON array when they have ended")
 	return cmd
@@ -68,6 +76,11 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		var err error
 		if limit, err = text.ParseDuration(o.timeout); err != nil {
 			return problem.Newf(problem.Invalid, "see berth wait --help", "--timeout: %v", err)
+		}
+	}
+	for _, target := range o.notify {
+		if _, err := notify.ParseTarget(target); err != nil {
+			return problem.Newf(problem.Invalid, "see berth wait --help", "--notify: %v", err)
 		}
 	}
 	sel, err := o.own(args)
@@ -100,7 +113,25 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 			return err
 		}
 	}
+	if err := o.tell(ctx, s, jobs); err != nil {
+		return err
+	}
 	return largestStatus(jobs)
+}
+
+// tell has a message about the jobs sent to each target.
+func (o *waitOptions) tell(ctx context.Context, s *session, jobs []job.View) error {
+	r := api.NotifyTest{}
+	for _, v := range jobs {
+		r.Jobs = append(r.Jobs, v.ID)
+	}
+	for _, target := range o.notify {
+		r.Target = target
+		if _, err := s.client.SendNotify(ctx, r); err != nil {
+			return fmt.Errorf("the jobs have ended, but no message is sent: %w", err)
+		}
+	}
+	return nil
 }
 
 // settle resolves the selection to jobs. Without a daemon it fails at once, but

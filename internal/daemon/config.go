@@ -13,6 +13,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/machine"
 	"berth/internal/sched"
+	"berth/internal/send"
 	"berth/internal/series"
 )
 
@@ -71,6 +72,11 @@ type Config struct {
 	MetricsListen string // an address for metrics without a token; empty: none
 	MetricsUsers  int    // how many users have metrics of their own
 
+	NotifyAdmin []string  // targets that are told what concerns the machine
+	Mail        send.Mail // how mail leaves the machine
+	// MailPassword is the file with the password for the mail server.
+	MailPassword string
+
 	LogLevel string
 	IdleExit time.Duration // exit after this long without a job or a caller; 0: never
 }
@@ -118,6 +124,7 @@ func DefaultConfig(shared bool) Config {
 		Events:       100_000,
 		Samples:      series.Keep,
 		AdminGroup:   "berth-admin",
+		Mail:         send.Mail{TLS: send.StartTLS, Sendmail: "/usr/sbin/sendmail"},
 		ShowCommands: showOwnCommands,
 		MetricsUsers: 50,
 		LogLevel:     "info",
@@ -159,6 +166,14 @@ func (c *Config) Check() error {
 // conflict names the key that contradicts the others.
 func (c *Config) conflict() (key string, err error) {
 	switch {
+	case c.Mail.User != "" && c.Mail.Server == "":
+		return "notify.smtp_user", errors.New("notify.smtp is missing")
+	case c.Mail.User != "" && c.MailPassword == "":
+		return "notify.smtp_user", errors.New("notify.smtp_password_file is missing")
+	case c.MailPassword != "" && c.Mail.User == "":
+		return "notify.smtp_password_file", errors.New("notify.smtp_user is missing")
+	case c.Mail.User != "" && c.Mail.TLS == send.NoTLS:
+		return "notify.smtp_tls", errors.New("expected starttls or tls with notify.smtp_user: a password is sent only over TLS")
 	case c.TLSCert != "" && c.TLSKey == "":
 		return "http.tls_cert", errors.New("http.tls_key is missing")
 	case c.TLSKey != "" && c.TLSCert == "":

@@ -17,6 +17,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/sched"
+	"berth/internal/send"
 	"berth/internal/site"
 )
 
@@ -71,6 +72,10 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 				c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 5, GPUs: Portion{Amount: 8}}}
 				c.QueuedJobs, c.QueuedJobsOf = 7, map[string]int{"j.doe": 0}
 			}},
+		{"who is told, and how mail is sent", "[notify]\nadmin = [\"mailto:a@b.c\", \"ntfy:box\"]\nsmtp = \"mail.example.org:465\"\nsmtp_tls = \"tls\"\nmail_from = \"gpus@b.c\"\nsendmail = \"/bin/mail\"", func(c *Config) {
+			c.NotifyAdmin = []string{"mailto:a@b.c", "ntfy:https://ntfy.sh/box"}
+			c.Mail = send.Mail{Server: "mail.example.org:465", TLS: send.FullTLS, From: "gpus@b.c", Sendmail: "/bin/mail"}
+		}},
 		{"the network with TLS", "[http]\nlisten = \"0.0.0.0:443\"\ntls_cert = \"/a.crt\"\ntls_key = \"/a.key\"\nhosts = [\"gpu1.example.org\"]", func(c *Config) {
 			c.Listen, c.TLSCert, c.TLSKey, c.Hosts = "0.0.0.0:443", "/a.crt", "/a.key", []string{"gpu1.example.org"}
 		}},
@@ -86,6 +91,30 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestAMistakeInATargetKeepsItsSecret: the log and config check show it.
+func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
+	for file, says := range map[string]string{
+		`admin = ["mailto:a@b.c", "slak:https://h/s3cret"]`: "did you mean slack?",
+		`admin = ["webhook:h/s3cret"]`:                      "expected a URL",
+		`admin = "webhook:https://h/x"`:                     "expected a list",
+		`admin = [7]`:                                       "expected a list",
+		`smtp = "mail.example.org"`:                         "expected HOST:PORT",
+		`smtp_tls = "ssl"`:                                  "starttls",
+		`mail_from = "Berth"`:                               "expected an address",
+		`sendmail = "mail"`:                                 "expected an absolute path",
+		`smtp_user = "u"`:                                   "notify.smtp is missing",
+		"smtp = \"m:1\"\nsmtp_user = \"u\"":                 "smtp_password_file is missing",
+		"smtp_password_file = \"/p\"":                       "smtp_user is missing",
+		"smtp_user = \"a\\nb\"":                             "expected a user name",
+		"smtp = \"m:1\"\nsmtp_user = \"u\"\nsmtp_password_file = \"/p\"\nsmtp_tls = \"none\"": "only over TLS",
+	} {
+		_, err := parseConfig("config.toml", []byte("[notify]\n"+file), DefaultConfig(true))
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v; expected %q", file, err, says)
+		}
 	}
 }
 
@@ -348,6 +377,8 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}}}, map[string]int{"ann": 500}
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	want.MetricsListen = "127.0.0.1:9778"
+	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
+	want.Mail.User, want.MailPassword = "berth", "/etc/berth/smtp-password"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

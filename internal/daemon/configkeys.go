@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/machine"
 	"berth/internal/sched"
+	"berth/internal/send"
 	"berth/internal/site"
 )
 
@@ -60,7 +61,7 @@ const (
 )
 
 // configKeys lists every key except those of single users.
-var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, retentionKeys, accessKeys, serviceKeys)
+var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, retentionKeys, accessKeys, notifyKeys, serviceKeys)
 
 var schedulingKeys = []configKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
@@ -133,6 +134,16 @@ var retentionKeys = []configKey{
 var accessKeys = []configKey{
 	keyFor("access.admin_group", func(c *Config) *string { return &c.AdminGroup }, readText("a group name, or \"\" for root alone", isName)),
 	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(showOwnCommands, showAllCommands)),
+}
+
+var notifyKeys = []configKey{
+	keyFor("notify.admin", func(c *Config) *[]string { return &c.NotifyAdmin }, readTargets),
+	keyFor("notify.smtp", func(c *Config) *string { return &c.Mail.Server }, readText("HOST:PORT, or \"\" to use sendmail", isServer)),
+	keyFor("notify.smtp_tls", func(c *Config) *string { return &c.Mail.TLS }, readWord(send.StartTLS, send.FullTLS, send.NoTLS)),
+	keyFor("notify.smtp_user", func(c *Config) *string { return &c.Mail.User }, readText("a user name, or \"\" for no login", isLogin)),
+	keyFor("notify.smtp_password_file", func(c *Config) *string { return &c.MailPassword }, readText("an absolute path", absolute)),
+	keyFor("notify.mail_from", func(c *Config) *string { return &c.Mail.From }, readText("an address such as \"berth@example.org\"", isAddress)),
+	keyFor("notify.sendmail", func(c *Config) *string { return &c.Mail.Sendmail }, readText("an absolute path", absolute)),
 }
 
 var serviceKeys = []configKey{

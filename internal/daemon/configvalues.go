@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/jobfile"
+	"berth/internal/notify"
 	"berth/internal/text"
 )
 
@@ -244,4 +245,45 @@ func readNames(value any) ([]string, error) {
 		found = append(found, name)
 	}
 	return found, nil
+}
+
+// readTargets reads whom administrators' messages go to. A bad target is not
+// repeated: it may be a secret.
+func readTargets(value any) ([]string, error) {
+	const allowed = "a list of up to 8 targets: [\"mailto:admin@example.org\"]"
+	list, ok := value.([]any)
+	if !ok || len(list) > notify.MaxRules {
+		return nil, mismatch(value, allowed)
+	}
+	var found []string
+	for _, part := range list {
+		written, ok := part.(string)
+		if !ok {
+			return nil, mismatch(part, allowed)
+		}
+		target, err := notify.ParseTarget(written)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, target.String())
+	}
+	return found, nil
+}
+
+// isServer accepts HOST:PORT, and nothing.
+func isServer(s string) bool {
+	host, port, found := cutLast(s, ":")
+	number, err := strconv.ParseUint(port, 10, 16)
+	return s == "" || found && host != "" && err == nil && number > 0
+}
+
+// isLogin accepts a name without control characters, and nothing.
+func isLogin(s string) bool {
+	return len(s) <= 256 && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// isAddress accepts an address that mail can be sent from.
+func isAddress(s string) bool {
+	_, err := notify.ParseTarget("mailto:" + s)
+	return err == nil
 }

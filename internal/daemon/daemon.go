@@ -81,6 +81,8 @@ type Daemon struct {
 	people   people
 	environs environs
 	twins    twins
+	wishes   wishes
+	teller   *teller // nil: nobody is told
 
 	looks    looks
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
@@ -94,6 +96,7 @@ type Daemon struct {
 	slice     int           // how many jobs are copied or explained in one turn
 	wantUser  chan int      // uids needed to start a job and not looked up recently
 	lastTold  atomic.Int64  // time of the last event, in nanoseconds
+	happened  chan struct{} // there are events to tell users about; nil: nobody is told
 	untidied  atomic.Int64  // events since old data was last deleted
 	reloaded  chan struct{} // the config was read again
 	reloading sync.Mutex    // by one at a time

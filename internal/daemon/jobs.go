@@ -74,6 +74,9 @@ func (d *Daemon) asked(c api.Caller, j *job.Job) api.Detail {
 	detail := api.Detail{View: d.view(c, j, nil), TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After}
 	if d.maySee(c, j) {
 		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
+		if !mayBe(c, j) {
+			delete(detail.Settings, "notify") // a target may be a secret
+		}
 		if j.Spec.Snapshot.Path != "" {
 			detail.Snapshot = &j.Spec.Snapshot
 		}

@@ -21,6 +21,7 @@ import (
 	"berth/internal/keep"
 	"berth/internal/problem"
 	"berth/internal/run"
+	"berth/internal/send"
 	"berth/internal/site"
 	"berth/internal/testkit"
 )
@@ -33,6 +34,8 @@ func TestMain(m *testing.M) {
 			os.Exit(keep.Main(os.Args[2:]))
 		case site.OpenWord:
 			os.Exit(site.OpenMain(os.Args[2:]))
+		case send.Word:
+			os.Exit(send.Main(os.Args[2:], os.Stdin, os.Stdout))
 		case run.WatchWord:
 			os.Exit(run.WatchMain(os.Args[2:], os.Stdout, os.Stderr))
 		case callWord:

@@ -53,7 +53,15 @@ func ServeRun(q RunQueue) (publish func([]job.Event), done func(), err error) {
 			d.log.Error("serve", "err", err)
 		}
 	})
-	return d.hub.publish, func() {
+	ctx, stop := context.WithCancel(context.Background())
+	d.startTelling(ctx)
+	tell := func(events []job.Event) {
+		d.hub.publish(events)
+		d.wakeTeller()
+	}
+	return tell, func() {
+		d.tellLast()
+		stop()
 		close(d.ended)
 		d.hub.close()
 		bounded, cancel := context.WithTimeout(context.Background(), shutdownTime)
@@ -63,6 +71,22 @@ func ServeRun(q RunQueue) (publish func([]job.Event), done func(), err error) {
 		}
 		d.wait.Wait()
 	}, nil
+}
+
+// tellLastTime is how long a run stays for its messages. The next run of the queue
+// sends what is left.
+const tellLastTime = 15 * time.Second
+
+// tellLast sends what there is to tell when a run ends.
+func (d *Daemon) tellLast() {
+	if d.teller == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tellLastTime)
+	defer cancel()
+	if err := d.teller.hurry(ctx); err != nil {
+		d.log.Warn("messages wait for the next run", "err", err)
+	}
 }
 
 // ReadRun answers requests about a berth run that has ended, from its store. The
@@ -95,7 +119,7 @@ func (q *RunQueue) daemon() *Daemon {
 		uid: os.Getuid(), started: time.Now(), hub: newHub(), ended: make(chan struct{}),
 		gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
 		machine: q.Machine, store: q.Machine.Store, log: q.Machine.Log, engine: q.Engine, users: site.NewUsers(userTTL),
-		http: &port{}, scrapes: &port{},
+		http: &port{}, scrapes: &port{}, happened: make(chan struct{}, 1),
 	}
 	cfg := DefaultConfig(false)
 	if q.Override != nil {
@@ -280,6 +304,18 @@ func (runQueue) SetHealth(context.Context, api.Caller, int, api.HealthRequest) (
 
 func (runQueue) ReleaseGPUs(context.Context, api.Caller, api.ReleaseRequest) (api.Released, error) {
 	return api.Released{}, onlyDaemon("gpu release")
+}
+
+func (runQueue) Notify(context.Context, api.Caller, bool) (api.Notify, error) {
+	return api.Notify{}, onlyDaemon("notify")
+}
+
+func (runQueue) SetNotify(context.Context, api.Caller, api.NotifyRequest) (api.Notify, error) {
+	return api.Notify{}, onlyDaemon("notify")
+}
+
+func (runQueue) SendNotify(context.Context, api.Caller, api.NotifyTest) ([]api.NotifyResult, error) {
+	return nil, onlyDaemon("notify")
 }
 
 func (runQueue) Backup(context.Context, api.Caller, io.Writer) error { return onlyDaemon("backup") }

@@ -38,7 +38,7 @@ const (
 // where a person can act on them. Jobs keep running without it.
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
-		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
+		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1),
 		metrics: metrics.New(opt.Version),
 		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
@@ -70,6 +70,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 			return d.metrics.Text(state, d.config().MetricsUsers)
 		},
 	})
+	d.startTelling(ctx)
 	listeners, own, err := d.listen()
 	if err != nil {
 		return err
@@ -316,6 +317,15 @@ func (d *Daemon) publish(events []job.Event) {
 	}
 	d.metrics.Events(events)
 	d.hub.publish(events)
+	d.wakeTeller()
+}
+
+// wakeTeller says that there are events.
+func (d *Daemon) wakeTeller() {
+	select {
+	case d.happened <- struct{}{}:
+	default: // nobody is told, or the teller will look anyway
+	}
 }
 
 // tidy deletes what is older or more than the config allows: regularly, after

@@ -108,7 +108,7 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	line, _ := l.gate("gate")
-	hidden := []string{"env.KEY", secret, "output", place + "/%j", "setup", ": " + secret, "dir", place, "gpus", "0.1"}
+	hidden := []string{"env.KEY", secret, "output", place + "/%j", "setup", ": " + secret, "dir", place, "gpus", "0.1", "notify", "start:webhook:http://127.0.0.1:1/" + secret}
 	running := ann.submit(sh("echo "+secret+";"+line, hidden...))[0]
 	failing := ann.submit(sh("exit 1 # "+secret, hidden...))[0]
 	nowhere := ann.submit(sh("true", "dir", place+"/missing", "gpus", "0"))[0]
@@ -180,8 +180,16 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
 	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.ShowCommands = showAllCommands; return &c }())
-	if detail, err := l.d.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 {
+	if detail, err := l.d.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 || detail.Settings["notify"] != "" {
 		t.Errorf("where commands are shown: %+v, %v", detail, err)
+	}
+	admin := bob.Caller
+	admin.Admin = true
+	if detail, err := l.d.Job(l.ctx, admin, running); err != nil || detail.Settings["notify"] != "" {
+		t.Errorf("an administrator who is not root sees %+v, %v", detail.Settings, err)
+	}
+	if detail, err := l.d.Job(l.ctx, ann.Caller, running); err != nil || detail.Settings["notify"] == "" {
+		t.Errorf("the owner sees %+v, %v", detail.Settings, err)
 	}
 }
 

@@ -66,6 +66,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"park_timeout", "2m", func(s *job.Spec) { s.ParkTimeout = 2 * time.Minute }},
 		{"cap", "soft", func(s *job.Spec) { s.Cap = "soft" }},
 		{"group", "io", func(s *job.Spec) { s.Group = "io" }},
+		{"notify", "fail,end:exec:x y\nntfy:t", func(s *job.Spec) { s.Notify = []string{"end,fail:exec:x y", "end:ntfy:https://ntfy.sh/t"} }},
 		{"env.A", "b c", func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "b c"}} }},
 	}
 	seen := map[string]bool{"snapshot": true, "array": true, "begin": true, "hold": true, "dedup": true} // tested below

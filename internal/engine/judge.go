@@ -139,7 +139,7 @@ func judgeOOM(j *job.Job, e end) ruling {
 		return ruling{outcome: job.OOM, detail: "ran out of GPU memory" + oomAdvice(j, e.capMiB)}
 	}
 	next := bump(j.VRAMMiB, e.peaks, e.capMiB)
-	detail := fmt.Sprintf("out of GPU memory; retry %d of %d", j.RetriesUsed+1, j.Spec.Retries)
+	detail := fmt.Sprintf(job.OutOfMemory+"; retry %d of %d", j.RetriesUsed+1, j.Spec.Retries)
 	if next > 0 {
 		detail += fmt.Sprintf(" with %d MiB", next)
 	}

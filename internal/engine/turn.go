@@ -336,6 +336,9 @@ func (t *Turn) SetHealth(index int, state gpu.HealthState, by, reason string) bo
 	return t.cards.setHealth(t.Now, index, state, by, reason)
 }
 
+// Warn records a warning about a job, or about berth itself.
+func (t *Turn) Warn(j *job.Job, text string) { t.tell(job.EventWarning, j, text) }
+
 // TellCard records what a user did to one card or all.
 func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.tellCard(t.Now, card, nil, text) }
 

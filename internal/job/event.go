@@ -32,6 +32,10 @@ const (
 	EventGPUs      EventKind = "gpus" // the state of the cards; never stored
 )
 
+// OutOfMemory begins the text of an EventRetry after an attempt that ran out of
+// GPU memory.
+const OutOfMemory = "out of GPU memory"
+
 // Event is one thing that happened, in the order it was committed. The job is a
 // copy from that moment; nil for events about berth itself.
 type Event struct {

@@ -63,6 +63,7 @@ type Spec struct {
 	ArrayLimit   int           `json:"array_limit,omitempty"` // how many tasks of its array may run at a time; 0: all
 	Group        string        `json:"group,omitempty"`       // of its user's groups, which can limit and pause their jobs
 	Snapshot     Snapshot      `json:"snapshot,omitzero"`     // of the code it runs
+	Notify       []string      `json:"notify,omitempty"`      // who is told about it, as EVENTS:TARGET or none; targets may be secret
 	NoPark       bool          `json:"no_park,omitempty"`
 	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
 	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
@@ -79,6 +80,9 @@ func (s *Spec) Texts(visit func(*string)) {
 	}
 	for i := range s.Argv {
 		visit(&s.Argv[i])
+	}
+	for i := range s.Notify {
+		visit(&s.Notify[i])
 	}
 	for i := range s.Env {
 		visit(&s.Env[i].Key)

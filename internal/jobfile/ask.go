@@ -35,6 +35,7 @@ type asking struct {
 	now       time.Time
 	maxArray  int
 	gpusGiven bool
+	notified  bool // a rule of this job was read; others are added to it
 	// formOnly is set while neither the time nor the limit on arrays is known:
 	// array and begin are then only checked for their form.
 	formOnly bool

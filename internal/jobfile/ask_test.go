@@ -166,3 +166,47 @@ func TestTheGrammarsDifferOnlyWhereTheyMust(t *testing.T) {
 		t.Errorf("%v %v", f, err)
 	}
 }
+
+// TestRulesOfAJobAddUp: a repeated key adds a line, an edit replaces them all, and
+// none stands alone. No error repeats a secret.
+func TestRulesOfAJobAddUp(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before []string
+		values []string
+		want   string // the rules, or part of the error
+		fails  bool
+	}{
+		{"one", nil, []string{"mailto:a@b.c"}, "end:mailto:a@b.c", false},
+		{"two keys", nil, []string{"mailto:a@b.c", "fail:ntfy:x"}, "end:mailto:a@b.c|fail:ntfy:https://ntfy.sh/x", false},
+		{"two lines", nil, []string{"mailto:a@b.c\nfail:ntfy:x\n"}, "end:mailto:a@b.c|fail:ntfy:https://ntfy.sh/x", false},
+		{"one target twice", nil, []string{"mailto:a@b.c", "start,oom:mailto:a@b.c"}, "start,end,oom:mailto:a@b.c", false},
+		{"over what was there", []string{"end:exec:old"}, []string{"mailto:a@b.c"}, "end:mailto:a@b.c", false},
+		{"none over what was there", []string{"end:exec:old"}, []string{"None"}, "none", false},
+		{"none and others", nil, []string{"none", "mailto:a@b.c"}, "expected none alone", true},
+		{"an empty line", nil, []string{"mailto:a@b.c\n\nntfy:x"}, "expected events and a target", true},
+		{"a mistake", nil, []string{"end:slak:https://h/s3cret"}, "did you mean slack", true},
+		{"too many", nil, strings.Split("ntfy:a ntfy:b ntfy:c ntfy:d ntfy:e ntfy:f ntfy:g ntfy:h ntfy:i", " "), "at most 8", true},
+	} {
+		var pairs []Pair
+		for _, value := range tt.values {
+			pairs = append(pairs, Pair{Key: "notify", Value: value})
+		}
+		defaults := job.Defaults()
+		defaults.Notify = tt.before
+		got, err := Ask(pairs, noon, defaults, 1)
+		said := strings.Join(got.Spec.Notify, "|")
+		if err != nil {
+			said = err.Error()
+		}
+		if (err != nil) != tt.fails || tt.fails && !strings.Contains(said, tt.want) || !tt.fails && said != tt.want || strings.Contains(said, "s3cret") {
+			t.Errorf("%s: %q, expected %q", tt.name, said, tt.want)
+		}
+	}
+	if script, err := ParseScript("s.sh", []byte("#!/bin/sh\n#BERTH --notify mailto:a@b.c\n#BERTH --notify=fail:ntfy:x -g 2\ntrue\n")); err != nil || !slices.Contains(script.Pairs, Pair{Key: "notify", Value: "mailto:a@b.c\nfail:ntfy:x"}) {
+		t.Errorf("%+v, %v", script, err)
+	}
+	if items, err := ParseSpecs("s.yaml", []byte("command: x\nnotify: [end:exec:a b, ntfy:x]\n")); err != nil || !slices.Contains(items[0].Pairs, Pair{Key: "notify", Value: "end:exec:a b\nntfy:x"}) {
+		t.Errorf("%+v, %v", items, err)
+	}
+}

@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/job"
+	"berth/internal/notify"
 	"berth/internal/text"
 )
 
@@ -216,6 +218,46 @@ func parseParkTimeout(value string) (time.Duration, error) {
 		err = text.Mismatch(value, "1s to 1h")
 	}
 	return d, err
+}
+
+// notifyNone is the rule of a job that nobody is told about.
+const notifyNone = "none"
+
+// readNotify takes rules, one a line. Those of several keys add up.
+func readNotify(a *asking, value string) error {
+	lines := strings.Split(strings.TrimSuffix(value, newline), newline)
+	if a.notified {
+		lines = append(slices.Clone(a.Spec.Notify), lines...)
+	}
+	var rules []string
+	if off := slices.ContainsFunc(lines, func(l string) bool { return strings.EqualFold(l, notifyNone) }); off {
+		if len(lines) > 1 {
+			return errors.New("expected none alone, or rules such as end:mailto:ann@example.org; found both")
+		}
+		rules = []string{notifyNone}
+	} else {
+		parsed, err := notify.ParseRules(lines)
+		if err != nil {
+			return err
+		}
+		for _, r := range parsed {
+			rules = append(rules, r.String())
+		}
+	}
+	a.Spec.Notify, a.notified = rules, true
+	return nil
+}
+
+func writeNotify(a *Asked) string { return strings.Join(a.Spec.Notify, newline) }
+
+// NotifyRules are a job's own rules, and whether it has any say: without one the
+// rules of its user count.
+func NotifyRules(s *job.Spec) (rules []notify.Rule, own bool) {
+	if len(s.Notify) == 0 {
+		return nil, false
+	}
+	rules, _ = notify.ParseRules(s.Notify) // read when it was submitted; none has none
+	return rules, true
 }
 
 // readAfter takes the names of other lines in a jobs file, and ids elsewhere.

@@ -7,5 +7,5 @@
 //
 // It is pure: text in, values out. It may not open a file, read a clock or the
 // environment, start a process, or log. It imports the standard library,
-// packages job and text and a YAML reader only.
+// packages job, notify and text and a YAML reader only.
 package jobfile

@@ -62,7 +62,7 @@ func specTable() string {
 		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", key, flag, cells(f.Help))
 	}
 	fmt.Fprintf(&b, "\n%s need no value; `yes`, `no`, `true` and `false` are also accepted. In a spec file, %s may be lists.\n",
-		keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != FileOnly }), keysFor(func(f *Field) bool { return f.Many }))
+		keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != FileOnly }), keysFor(func(f *Field) bool { return f.Many != "" }))
 	return b.String()
 }
 

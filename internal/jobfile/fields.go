@@ -20,7 +20,7 @@ type Field struct {
 	Short string
 	Alone string // the value of the key alone; empty: it needs a value
 	Word  string // the placeholder for the value in the help
-	Many  bool   // a list means the same as its items separated by commas
+	Many  string // a list means the same as its items with this between them; empty: no lists
 	Where Where
 	Fixed string // why it cannot be edited; empty: it can, until the job starts
 	// Admin: administrators may change it too, because it only says when and on
@@ -44,6 +44,17 @@ const (
 	FileOnly         // only a line of a jobs file
 )
 
+// What joins the items of a list. A repeated key whose items are lines adds to
+// them; any other replaces the value before it.
+const (
+	comma   = ","
+	newline = "\n"
+)
+
+// Repeats reports whether a flag of this field may be given several times, one
+// line each.
+func (f *Field) Repeats() bool { return f.Many == newline }
+
 // elsewhere: `show` has a place of its own for it. always: it is always listed.
 func elsewhere(*job.Spec) bool { return false }
 func always(*job.Spec) bool    { return true }
@@ -58,9 +69,9 @@ var fields = []*Field{
 		codec: anyText(func(a *Asked) *string { return &a.Spec.Type })},
 	{Key: "vram", Word: "size", Admin: true, Help: "memory on each GPU: 18G, 18432 (MiB) or auto; lets the job share a GPU (default: a whole idle GPU)",
 		codec: codec{readVRAM, writeVRAM, func(a *Asked) { a.Spec.VRAMMiB, a.Spec.VRAMAuto = 0, false }}, shown: func(s *job.Spec) bool { return s.VRAMAuto }},
-	{Key: "ids", Flag: "gpu-ids", Word: "ids", Many: true, Admin: true, Help: "exactly these GPUs, in this order: 1,3",
+	{Key: "ids", Flag: "gpu-ids", Word: "ids", Many: comma, Admin: true, Help: "exactly these GPUs, in this order: 1,3",
 		codec: parsed(func(a *Asked) *[]int { return &a.Spec.IDs }, ParseIDs, formatIDs)},
-	{Key: "allow", Word: "ids", Many: true, Admin: true, Help: "only these GPUs may be used: 0-3,5",
+	{Key: "allow", Word: "ids", Many: comma, Admin: true, Help: "only these GPUs may be used: 0-3,5",
 		codec: parsed(func(a *Asked) *[]int { return &a.Spec.Allow }, ParseIDs, formatIDs)},
 	{Key: "exclusive", Alone: "true", Admin: true, Help: "do not share GPUs with other berth jobs",
 		codec: toggle(func(a *Asked) *bool { return &a.Spec.Exclusive })},
@@ -86,10 +97,10 @@ var fields = []*Field{
 		codec: whole(func(a *Asked) *int { return &a.Spec.Retries }, 0, maxRetries)},
 	{Key: "retry_on", Word: "failure", Admin: true, Help: "failures to retry: oom (out of GPU memory), or fail for any failure (default oom)",
 		codec: choice(func(a *Asked) *job.RetryOn { return &a.Spec.RetryOn }, job.RetryOOM, job.RetryFail), shown: func(s *job.Spec) bool { return s.Retries > 0 }},
-	{Key: "after", Word: "jobs", Many: true, Help: "start after these jobs have ended: 12,prep:any,@; :ok (the default), :any or :fail",
+	{Key: "after", Word: "jobs", Many: comma, Help: "start after these jobs have ended: 12,prep:any,@; :ok (the default), :any or :fail",
 		codec: codec{read: readAfter, write: writeAfter}, shown: elsewhere,
 		Fixed: "dependencies cannot be changed; submit the job again"},
-	{Key: "array", Word: "range", Many: true, Where: SubmitOnly, Help: "run the job once per index: 0-99%4 (at most four at a time)",
+	{Key: "array", Word: "range", Many: comma, Where: SubmitOnly, Help: "run the job once per index: 0-99%4 (at most four at a time)",
 		codec: codec{read: readArray}, shown: elsewhere,
 		Fixed: "a job cannot become an array"},
 	{Key: "begin", Word: "when", Where: SubmitOnly, Admin: true, Help: "earliest start: now+2h, 16:00, 2026-03-01T16:00",
@@ -101,7 +112,7 @@ var fields = []*Field{
 		codec: directory, shown: elsewhere},
 	{Key: envKey, Short: "e", Word: "name=value", Where: SubmitOnly, Help: "set a variable, NAME=VALUE; may be repeated",
 		codec: codec{read: readVariable, reset: func(a *Asked) { a.Spec.Env = nil }}, shown: elsewhere},
-	{Key: "export", Word: "names", Many: true, Where: SubmitOnly, Help: "variables to pass on from your environment: all, none or A,B (default all)",
+	{Key: "export", Word: "names", Many: comma, Where: SubmitOnly, Help: "variables to pass on from your environment: all, none or A,B (default all)",
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Export }, parseExport, asIs),
 		Fixed: "the environment was captured at submission"},
 	{Key: "venv", Word: "dir", Help: "Python virtual environment to activate first",
@@ -131,6 +142,8 @@ var fields = []*Field{
 		codec: choice(func(a *Asked) *string { return &a.Spec.Cap }, "none", "soft", "mps")},
 	{Key: "group", Word: "name", Admin: true, Help: "group whose jobs are limited and paused together (berth group)",
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Group }, ParseGroup, asIs)},
+	{Key: "notify", Word: "rule", Many: newline, Help: "who is told: end,fail:mailto:ann@example.org, events start, end, fail, oom and idle; none for nobody; may be repeated (default: as set with berth notify)",
+		codec: codec{readNotify, writeNotify, func(a *Asked) { a.Spec.Notify = nil }}},
 	{Key: "snapshot", Alone: job.SnapshotAuto, Word: "dir", Help: "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this directory; no switches it off",
 		codec: codec{read: readSnapshot, write: func(a *Asked) string { return a.Spec.Snapshot.Tree }}, shown: elsewhere,
 		Fixed: "the code was copied at submission; submit the job again"},

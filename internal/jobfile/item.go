@@ -68,10 +68,10 @@ func (r *itemReader) entry(e *entry) error {
 		return r.setEnv(e.key, &e.value)
 	}
 	var text string
-	if f.Many {
+	if f.Many != "" {
 		var words []string
 		words, err = e.value.wordsOf(e.key)
-		text = strings.Join(words, ",")
+		text = strings.Join(words, f.Many)
 	} else {
 		text, err = e.value.textOf(e.key)
 	}

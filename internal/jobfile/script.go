@@ -124,7 +124,7 @@ func (r *scriptReader) flags(line int, words []string) error {
 			r.errs.Add(r.name, line, err.Error())
 			continue
 		}
-		r.berth = append(r.berth, f.pair)
+		r.berth = addPair(r.berth, f)
 	}
 	return nil
 }
@@ -140,6 +140,16 @@ func (r *scriptReader) script() Script {
 		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.Key == "gpus" })
 	}
 	return Script{Pairs: append(pairs, r.berth...), Ignored: ignored}
+}
+
+// addPair adds a flag to those of earlier lines: the last one wins, unless they
+// add up.
+func addPair(pairs []Pair, f givenFlag) []Pair {
+	if at := slices.IndexFunc(pairs, func(p Pair) bool { return p.Key == f.pair.Key }); at >= 0 && f.field.Repeats() {
+		pairs[at].Value += f.field.Many + f.pair.Value
+		return pairs
+	}
+	return append(pairs, f.pair)
 }
 
 // checkForm checks a value without the rest of its job.

@@ -69,6 +69,8 @@ var slurmOptions = map[string]struct {
 	"export":          {meaning: slurmExport},
 	"output":          {short: 'o', meaning: slurmOutput},
 	"error":           {short: 'e', meaning: slurmError},
+	"mail-type":       {meaning: slurmMailType},
+	"mail-user":       {meaning: slurmMailUser},
 }
 
 // slurmLong is the long name of a short option; empty: unknown.

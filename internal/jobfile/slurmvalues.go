@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/notify"
 	"berth/internal/text"
 )
 
@@ -143,6 +144,35 @@ func slurmOutput(t *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 func slurmError(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	output, given := t.last["output"]
 	return nil, given && output == value, nil
+}
+
+// slurmEvents are the events of --mail-type that berth has.
+var slurmEvents = map[string]string{"BEGIN": "start", "END": "end", "FAIL": "fail", "TIME_LIMIT": "fail", "ALL": "start,end,fail"}
+
+// slurmMailType needs the address of --mail-user: berth knows no mailbox of a user.
+func slurmMailType(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	if strings.EqualFold(value, "NONE") {
+		return []Pair{{"notify", notifyNone}}, true, nil
+	}
+	var events []string
+	for word := range strings.SplitSeq(strings.ToUpper(value), ",") {
+		event, known := slurmEvents[word]
+		if !known {
+			return nil, false, nil
+		}
+		events = append(events, event)
+	}
+	rule, err := notify.ParseRules([]string{strings.Join(events, ",") + ":mailto:" + t.last["mail-user"]})
+	if err != nil {
+		return nil, false, nil
+	}
+	return []Pair{{"notify", rule[0].String()}}, true, nil
+}
+
+// slurmMailUser means nothing without --mail-type, which reads it.
+func slurmMailUser(t *slurmTranslator, _ string) (pairs []Pair, ok bool, err error) {
+	_, ok, err = slurmMailType(t, t.last["mail-type"])
+	return nil, ok, err
 }
 
 // slurmNodes accepts one node, or a range that starts with one.

@@ -38,6 +38,7 @@ type camp struct {
 	tcp      string // host:port
 	scrapes  string // likewise, for metrics
 	gpus     int    // simulated ones
+	mails    string // the file that sendmail writes to
 	daemon   *served
 
 	root          *person
@@ -112,6 +113,10 @@ func newCamp(t *testing.T) *camp {
 	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\ngpus = 0\nrunning_jobs = 0\nmax_priority = 100\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[metrics]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
 		queuedJobs, account(adminGroup), tcp, scrapes))
 	c.tcp, c.scrapes = tcp, scrapes
+	c.mails = c.postbox(t, "mails")
+	sendmail := filepath.Join(c.dir, "sendmail")
+	testkit.Write(t, sendmail, "#!/bin/sh\numask 0\ncat >>"+c.mails+"\n", 0o755)
+	testkit.Write(t, c.config, testkit.Read(t, c.config)+fmt.Sprintf("[notify]\nsendmail = %q\n", sendmail), 0o644)
 	c.ann = c.enlist("ann")
 	c.bob = c.enlist("bob")
 	c.cat = c.enlist("cat")

@@ -26,13 +26,13 @@ type linger struct {
 const flood = "flood"
 
 // order is in which the groups have their turn.
-var order = []string{"others", "identity", "http", "logs", "snapshot", "environment", "privilege", "terminal", "administrator", "limits", flood}
+var order = []string{"others", "identity", "http", "logs", "snapshot", "environment", "privilege", "terminal", "administrator", "messages", "limits", flood}
 
 func groups() map[string][]attack {
 	return map[string][]attack{
 		"others": othersAttacks, "identity": identityAttacks, "http": httpAttacks, "logs": logAttacks, "snapshot": snapshotAttacks,
 		"environment": environmentAttacks, "privilege": privilegeAttacks, "terminal": terminalAttacks,
-		"administrator": adminAttacks, "limits": limitAttacks, flood: floodAttacks, hoard: hoardAttacks,
+		"administrator": adminAttacks, "messages": messageAttacks, "limits": limitAttacks, flood: floodAttacks, hoard: hoardAttacks,
 	}
 }
 

@@ -30,6 +30,7 @@ func widened(j *job.Job) *job.Job {
 	j.Spec.Argv = slices.Clone(j.Spec.Argv)
 	j.Spec.Env = slices.Clone(j.Spec.Env)
 	j.Spec.After = slices.Clone(j.Spec.After)
+	j.Spec.Notify = slices.Clone(j.Spec.Notify)
 	texts(j, func(s *string) {
 		wide := make([]rune, len(*s))
 		for i := range len(*s) {

@@ -173,6 +173,7 @@ func brief(j *job.Job) *job.Job {
 	short.Spec = job.Spec{
 		Shell: cutText(j.Spec.Command()), Name: j.Spec.Name, GPUs: j.Spec.GPUs, Share: j.Spec.Share, VRAMMiB: j.Spec.VRAMMiB,
 		Priority: j.Spec.Priority, TimeLimit: j.Spec.TimeLimit, Retries: j.Spec.Retries, ArrayLimit: j.Spec.ArrayLimit, Pty: j.Spec.Pty, Group: j.Spec.Group,
+		Notify: j.Spec.Notify, // bounded, and messages are made of events
 	}
 	short.Detail, short.Log = cutText(j.Detail), cutText(j.Log)
 	return &short
@@ -247,5 +248,5 @@ func isText(j *job.Job) bool {
 
 // hasLists reports a spec whose copies would share memory.
 func hasLists(s *job.Spec) bool {
-	return s.Argv != nil || s.IDs != nil || s.Allow != nil || s.After != nil || s.Env != nil
+	return s.Argv != nil || s.IDs != nil || s.Allow != nil || s.After != nil || s.Env != nil || s.Notify != nil
 }

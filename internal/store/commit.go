@@ -17,6 +17,8 @@ type Tx struct {
 	Events []*job.Event
 	Meta   map[string]string
 	Blobs  map[string][]byte // by BlobName; existing ones stay
+	Outbox []Letter          // to put or delete
+	Taken  *int64            // the last event that the outbox was filled from; nil: as before
 
 	// Reserved: these are facts that must be recorded, and may use the room that
 	// is kept for them on a full disk.
@@ -58,7 +60,7 @@ func (s *Store) commit(tx Tx) error {
 		s.lastEvent++
 		event.Seq = s.lastEvent
 	}
-	s.sinceFlushed += len(tx.Put) + len(tx.Delete) + len(tx.Events) + 4
+	s.sinceFlushed += len(tx.Put) + len(tx.Delete) + len(tx.Events) + len(tx.Outbox) + 4
 	if s.sinceFlushed >= flushEvery {
 		s.flush()
 	}
@@ -157,6 +159,9 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 		return 0, fmt.Errorf("add events: %w", err)
 	}
 	if err := s.putBlobs(ctx, tx.Blobs); err != nil {
+		return 0, err
+	}
+	if err := s.putOutbox(ctx, tx); err != nil {
 		return 0, err
 	}
 	for key, value := range tx.Meta {

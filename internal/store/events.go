@@ -59,9 +59,14 @@ func (s *Store) LastEvent() (int64, error) {
 	return s.lastEvent, nil
 }
 
-// TrimEvents deletes the events up to and including this number. Numbers are not
-// reused.
+// TrimEvents deletes the events up to and including this number, except those that
+// the outbox was not filled from yet. Numbers are not reused.
 func (s *Store) TrimEvents(through int64) error {
+	if taken, ever, err := s.counter(counterTaken); err != nil {
+		return fmt.Errorf("trim events: %w", s.classify(err))
+	} else if ever {
+		through = min(through, taken)
+	}
 	for {
 		deleted, err := s.trimSome(through)
 		if err != nil {
@@ -93,7 +98,7 @@ func (s *Store) deleteEvents(query string, args ...any) (deleted int64, err erro
 
 // KeepEvents deletes old events until at most total are left. If there are more,
 // the user with the most loses one at a time, oldest first; events of no job
-// count as one more user's.
+// count as one more user's. Events that the outbox was not filled from yet stay.
 func (s *Store) KeepEvents(total int) error {
 	old, err := s.tooMany(total)
 	if err != nil {
@@ -137,6 +142,11 @@ func (s *Store) tooMany(total int) (old []int64, err error) {
 		old = append(old, numbers[user][:have[user]-share]...)
 	}
 	slices.Sort(old)
+	if taken, ever, err := s.counter(counterTaken); err != nil {
+		return nil, err
+	} else if ever {
+		old = slices.DeleteFunc(old, func(seq int64) bool { return seq > taken })
+	}
 	return old, rows.Err()
 }
 

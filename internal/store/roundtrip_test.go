@@ -63,6 +63,7 @@ func anySpec(t *rapid.T) job.Spec {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "variables") {
 		s.Env = append(s.Env, job.EnvVar{Key: text("key"), Value: text("value")})
+		s.Notify = append(s.Notify, text("notify"))
 		s.After = append(s.After, job.Dependency{Job: text("job"), Name: text("after"), On: job.Condition(text("condition"))})
 	}
 	return s

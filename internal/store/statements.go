@@ -12,8 +12,10 @@ const rowsPerInsert = 32
 
 // The counters.
 const (
-	counterSeq   = "job_seq"
-	counterEvent = "event_seq"
+	counterSeq    = "job_seq"
+	counterEvent  = "event_seq"
+	counterTaken  = "event_taken"
+	counterOutbox = "outbox_seq"
 )
 
 // statements are prepared once, on the writer's connection.

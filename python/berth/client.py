@@ -426,7 +426,7 @@ def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
         elif key == "env":
             spec[key] = {k: str(v) for k, v in value.items()}
         elif isinstance(value, (list, tuple, range)):
-            spec[key] = ",".join(str(v) for v in value)
+            spec[key] = ("\n" if key == "notify" else ",").join(str(v) for v in value)
         elif isinstance(value, (bool, int, float)):
             spec[key] = value
         else:

@@ -76,6 +76,11 @@ class Served(Lab):
         with self.assertRaisesRegex(BerthError, "priority"):
             self.client.edit(job, priority="high")
 
+    def test_rules_of_a_job_are_a_list(self) -> None:
+        job = self.client.submit("true", gpus=0, hold=True, notify=["end,fail:mailto:ann@example.org", "oom:exec:echo a, b"])
+        self.assertEqual(self.client.show(job.id)["settings"]["notify"],
+                         "end,fail:mailto:ann@example.org\noom:exec:echo a, b")
+
     def test_a_group_is_limited_and_paused(self) -> None:
         self.assertEqual(self.client.set_group("io", limit=2)["limit"], 2)
         self.assertTrue(self.client.set_group("io", paused=True)["paused"])

@@ -1,0 +1,100 @@
+package notify
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func ended(id, name, outcome string) Fact {
+	return Fact{On: OnEnd, At: noon, Job: id, Name: name, User: "ann", Outcome: outcome}
+}
+
+func batch(facts ...Fact) (b Batch) {
+	for _, f := range facts {
+		b.Add(f)
+	}
+	return b
+}
+
+func TestWhatAMessageSays(t *testing.T) {
+	whole := Fact{On: OnEnd, Job: "17", Name: "train", Outcome: "exit:3", Ran: 2*time.Hour + 5*time.Minute, GPUs: []int{0, 1}, PeakMiB: 17910, Attempt: 2, Detail: "see the log"}
+	task := func(i int, outcome string) Fact {
+		f := ended(fmt.Sprintf("17_%d", i), "sweep", outcome)
+		f.Array = "17"
+		return f
+	}
+	tests := []struct {
+		facts       []Fact
+		title, body string
+		bad         bool
+	}{
+		{[]Fact{ended("17", "train", "ok")}, "[box] train (17) finished", "train (17) finished", false},
+		{[]Fact{ended("17", "job17", "signal:KILL")}, "[box] job 17 failed by signal KILL", "job 17 failed by signal KILL", true},
+		{[]Fact{whole}, "[box] train (17) failed with exit code 3",
+			"train (17) failed with exit code 3, ran 2h05m, GPU 0,1, peak 17910 MiB, attempt 2: see the log", true},
+		{[]Fact{{On: OnStart, Job: "4"}}, "[box] job 4 started", "job 4 started", false},
+		{[]Fact{{On: OnIdle, Job: "4"}}, "[box] job 4 does not use its GPUs", "job 4 does not use its GPUs", true},
+		{[]Fact{{At: noon, Detail: "gpu3 was quarantined"}}, "[box] gpu3 was quarantined", "2026-03-01T12:00:00Z gpu3 was quarantined", true},
+		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array 17: 2 finished, 1 reached its time limit",
+			"sweep (17_1) reached its time limit\nsweep (17_0) finished\nsweep (17_2) finished", true},
+		{[]Fact{task(0, "ok"), ended("9", "", "ok")}, "[box] 2 finished", "sweep (17_0) finished\njob 9 finished", false},
+	}
+	for _, tt := range tests {
+		m := Compose("x-1", "box", noon, batch(tt.facts...))
+		if m.Title != tt.title || m.Body != tt.body || m.Bad != tt.bad {
+			t.Errorf("%q, %q, bad %v; expected %q, %q, bad %v", m.Title, m.Body, m.Bad, tt.title, tt.body, tt.bad)
+		}
+	}
+}
+
+// TestAThousandEndsAreOneMessage: and the one that failed is named in it.
+func TestAThousandEndsAreOneMessage(t *testing.T) {
+	var b Batch
+	for i := range 1000 {
+		f := ended(fmt.Sprintf("17_%d", i), "sweep", "ok")
+		f.Array = "17"
+		if i == 777 {
+			f.Outcome = "oom"
+		}
+		b.Add(f)
+	}
+	m := Compose("x-1", "box", noon, b)
+	if m.Title != "[box] array 17: 999 finished, 1 ran out of GPU memory" || !strings.HasPrefix(m.Body, "sweep (17_777) ran out") ||
+		!strings.HasSuffix(m.Body, "and 980 more events: array 17: 999 finished, 1 ran out of GPU memory") || len(m.Facts) != maxFacts {
+		t.Errorf("%s\n%s", m.Title, m.Body)
+	}
+}
+
+func TestABatchIsBoundedWhateverItHolds(t *testing.T) {
+	var b Batch
+	for i := range 5000 {
+		f := ended(fmt.Sprint(i), strings.Repeat("n", 500), fmt.Sprintf("exit:%d", i%256))
+		f.Array = fmt.Sprint(i)
+		f.Detail = strings.Repeat("d", 5000)
+		b.Add(f)
+	}
+	m := Compose("x-1", strings.Repeat("h", 300), noon, b)
+	if b.Count() != 5000 || len(b.Tally) > maxTallies+1 || len(m.Title) > 300 || len(m.Body) > 20_000 {
+		t.Errorf("%d facts, %d tallies, title of %d bytes, body of %d", b.Count(), len(b.Tally), len(m.Title), len(m.Body))
+	}
+}
+
+func TestHostileTextIsCleaned(t *testing.T) {
+	nasty := "x\r\nBcc: eve@example.org\x1b[31m\u202e\x00" + string([]byte{0xff})
+	f := ended("17", nasty, "ok")
+	f.Detail = nasty
+	m := Compose("x-1", "bo\nx", noon, batch(f))
+	for _, s := range []string{m.Title, strings.ReplaceAll(m.Body, "\n", ""), m.Host} {
+		if strings.ContainsAny(s, "\r\n\x1b\x00\u202e") || !utf8.ValidString(s) {
+			t.Errorf("%q", s)
+		}
+	}
+	if strings.Count(m.Body, "\n") != 0 {
+		t.Errorf("a name made a line of its own: %q", m.Body)
+	}
+}
