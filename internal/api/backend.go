@@ -69,6 +69,12 @@ type Backend interface {
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)
 	RevokeToken(ctx context.Context, c Caller, id string) error
+
+	// NewLogin makes a secret with which OpenSession works once. A session is a
+	// token.
+	NewLogin(ctx context.Context, c Caller) (Login, error)
+	OpenSession(ctx context.Context, secret string) (Token, error)
+	EndSession(ctx context.Context, c Caller) error
 }
 
 // LogStream is a log being read. Offset is where it begins, so that a client

@@ -425,6 +425,28 @@ func (f *fake) NewToken(_ context.Context, c Caller, r TokenRequest) (Token, err
 	return token, nil
 }
 
+func (f *fake) NewLogin(context.Context, Caller) (Login, error) {
+	return exampleLogin, nil
+}
+
+func (f *fake) OpenSession(_ context.Context, secret string) (Token, error) {
+	token := Token{ID: "s1", User: "ann", Expires: time.Now().Add(time.Hour), Secret: "berth_session_halves"}
+	err := error(problem.Newf(problem.Forbidden, "", "that login is not valid"))
+	f.change(func() {
+		if secret == exampleLogin.Secret {
+			f.tokens[token.Secret], err = token, nil
+		}
+	})
+	return token, err
+}
+
+func (f *fake) EndSession(ctx context.Context, c Caller) error {
+	if c.Token == "" {
+		return nil // as the example of the description is sent
+	}
+	return f.RevokeToken(ctx, c, c.Token)
+}
+
 func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,6 +16,7 @@ func operations() []route {
 	all = append(all, groupOperations()...)
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)
+	all = append(all, sessionOperations()...)
 	return append(all, debugOperations()...)
 }
 

@@ -26,6 +26,8 @@ type ServerOptions struct {
 	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
 	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
 
+	// Page serves the files of the page; nil: there is none.
+	Page http.Handler
 	// Metrics writes what Prometheus reads; nil if the server has no metrics.
 	Metrics func(context.Context) ([]byte, error)
 	// Served hears of every request: its operation, the status of the reply, how
@@ -46,6 +48,7 @@ type Server struct {
 	backend Backend
 	log     *slog.Logger
 	mux     *http.ServeMux
+	open    map[string]bool // by pattern: what a caller without an identity may ask for
 
 	userConns, streamsHeld tally
 	unproven, scrapers     unproven
@@ -180,6 +183,9 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
 			if !answersTo(r.Host) {
 				return Caller{}, wrongHost(r.Host, "use its address, or add the name to http.hosts in the daemon's config")
+			}
+			if s.isOpen(r) {
+				return visitor, nil
 			}
 			caller, err := s.tokenCaller(ctx, r)
 			if err == nil && !s.meet(connOf(ctx), caller.UID) {

@@ -317,4 +317,14 @@ func (runQueue) Tokens(context.Context, api.Caller) ([]api.Token, error) {
 	return nil, onlyDaemon("token")
 }
 
+func (runQueue) NewLogin(context.Context, api.Caller) (api.Login, error) {
+	return api.Login{}, onlyDaemon("web")
+}
+
+func (runQueue) OpenSession(context.Context, string) (api.Token, error) {
+	return api.Token{}, onlyDaemon("web")
+}
+
+func (runQueue) EndSession(context.Context, api.Caller) error { return onlyDaemon("web") }
+
 func (runQueue) RevokeToken(context.Context, api.Caller, string) error { return onlyDaemon("token") }
