@@ -10,7 +10,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list pictures gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,12 @@ seeds: build ## run the tests of each promise of the programs that berth replace
 
 seeds-list: ## only list them
 	@$(GO) run ./scripts/seeds
+
+web: ## build the page from web/ into internal/web/dist (needs Node 20 or newer), with its tests and a limit on its size
+	cd web && npm ci && npm test && npm run build
+
+web-check: web ## fail if the committed page is not what web/ builds
+	git diff --exit-code --stat internal/web/dist && test -z "$$(git status --porcelain internal/web/dist)"
 
 pictures: ## draw the pictures of docs/explanation
 	$(GO) run ./scripts/pictures

@@ -1,0 +1,65 @@
+// A table of jobs of any length: only the rows in sight are drawn.
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Job } from "./api";
+import { between, clean, gpuList, moment } from "./format";
+import { now } from "./store";
+import { visible } from "./window";
+
+const rowHeight = 30;
+
+interface Column {
+  title: string;
+  wide?: boolean; // left out on a phone
+  cell: (job: Job) => ComponentChildren;
+}
+
+export const columns = {
+  id: { title: "Job", cell: (j: Job) => <a href={"#/job/" + encodeURIComponent(j.id)}>{clean(j.id, 40)}</a> },
+  name: { title: "Name", cell: (j: Job) => clean(j.name, 200) },
+  user: { title: "User", wide: true, cell: (j: Job) => clean(j.user, 60) },
+  state: { title: "State", cell: (j: Job) => <State job={j} /> },
+  gpus: { title: "GPUs", wide: true, cell: (j: Job) => gpuList(j.gpu_ids) || (j.gpus ? `needs ${j.gpus}` : "none") },
+  time: { title: "Time", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : between(j.submitted_at, null, now.value)) },
+  ended: { title: "Ended", wide: true, cell: (j: Job) => moment(j.ended_at, now.value) },
+  reason: { title: "Reason", wide: true, cell: (j: Job) => clean(j.reason, 300) },
+} satisfies Record<string, Column>;
+
+export function State({ job }: { job: Job }) {
+  const word = job.held && job.state === "queued" ? "held" : job.state;
+  const more = job.outcome && job.outcome !== "ok" && job.outcome !== job.state ? ` (${clean(job.outcome, 40)})` : "";
+  return <span class={"state s-" + word}>{word + more}</span>;
+}
+
+export function JobList({ jobs, show, label }: { jobs: Job[]; show: Column[]; label: string }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [scrolled, setScrolled] = useState(0);
+  const [view, setView] = useState(600);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const sized = new ResizeObserver(() => setView(element.clientHeight));
+    sized.observe(element);
+    return () => sized.disconnect();
+  }, []);
+  const rows = visible(jobs.length, rowHeight, scrolled, view);
+  const kind = (c: Column) => (c.wide ? "wide" : undefined);
+  return (
+    <div class="scroll list" ref={box} tabIndex={0} role="region" aria-label={label} onScroll={(e) => setScrolled(e.currentTarget.scrollTop)}>
+      <table aria-rowcount={jobs.length + 1}>
+        <thead>
+          <tr aria-rowindex={1}>{show.map((c) => <th key={c.title} scope="col" class={kind(c)}>{c.title}</th>)}</tr>
+        </thead>
+        <tbody>
+          {rows.above > 0 && <tr class="space" aria-hidden="true" style={{ height: `${rows.above}px` }} />}
+          {jobs.slice(rows.first, rows.last).map((job, i) => (
+            <tr key={job.id} aria-rowindex={rows.first + i + 2}>
+              {show.map((c) => <td key={c.title} class={kind(c)}>{c.cell(job)}</td>)}
+            </tr>
+          ))}
+          {rows.below > 0 && <tr class="space" aria-hidden="true" style={{ height: `${rows.below}px` }} />}
+        </tbody>
+      </table>
+    </div>
+  );
+}

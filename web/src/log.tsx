@@ -1,0 +1,146 @@
+// A job's log as it grows. Only the end is read at first; earlier parts come in
+// ranges, and only the lines in sight are drawn.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { lastOverwrite, plain, spans } from "./ansi";
+import { api } from "./api";
+import { LogLines } from "./loglines";
+import { complain } from "./store";
+import { visible } from "./window";
+
+const lineHeight = 18;
+const tail = 256 << 10;
+const piece = 4 << 20;
+
+/** Reads this many bytes from an offset, and then hangs up. */
+async function range(id: string, from: number, to: number): Promise<Uint8Array> {
+  const stop = new AbortController();
+  const { body } = await api.log(id, from, false, stop.signal);
+  const all = new Uint8Array(to - from);
+  let got = 0;
+  if (body) {
+    const reader = body.getReader();
+    while (got < all.length) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const part = value.subarray(0, all.length - got);
+      all.set(part, got);
+      got += part.length;
+    }
+  }
+  stop.abort();
+  return all.subarray(0, got);
+}
+
+export function Log({ id, attempt, over }: { id: string; attempt: number; over: boolean }) {
+  const kept = useRef(new LogLines());
+  const start = useRef(0); // the offset of the first byte that is held
+  const box = useRef<HTMLDivElement>(null);
+  const stick = useRef(true); // stay at the end
+  const ended = useRef(over);
+  ended.current = over;
+  const [, redraw] = useState(0);
+  const [scrolled, setScrolled] = useState(0);
+  const [wanted, setWanted] = useState("");
+  const [hit, setHit] = useState(-1);
+  const draw = () => redraw((n) => n + 1);
+
+  useEffect(() => {
+    const stop = new AbortController();
+    kept.current = new LogLines();
+    void (async () => {
+      let next = -tail;
+      let frame = 0;
+      while (!stop.signal.aborted) {
+        try {
+          const { offset, body } = await api.log(id, next, true, stop.signal);
+          if (next < 0) start.current = offset;
+          next = offset;
+          const decoder = new TextDecoder();
+          if (body)
+            for await (const bytes of body) {
+              next += bytes.length;
+              kept.current.append(decoder.decode(bytes, { stream: true }));
+              cancelAnimationFrame(frame);
+              frame = requestAnimationFrame(draw);
+            }
+          draw();
+          if (ended.current) return;
+        } catch (problem) {
+          if (stop.signal.aborted) return;
+          if (ended.current) return complain(problem);
+        }
+        await new Promise((done) => setTimeout(done, 1500)); // not begun yet, or the daemon is restarting
+      }
+    })();
+    return () => stop.abort();
+  }, [id, attempt]);
+
+  useEffect(() => {
+    if (stick.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+  });
+
+  const lines = kept.current.lines;
+  const view = box.current?.clientHeight ?? 400;
+  const rows = visible(lines.length, lineHeight, scrolled, view, 20);
+  const matches = (line: string) => plain(line).toLowerCase().includes(wanted.toLowerCase());
+  const search = (step: 1 | -1) => {
+    if (!wanted) return;
+    const from = hit < 0 ? (step > 0 ? 0 : lines.length - 1) : hit + step;
+    const found = kept.current.find(matches, from, step);
+    setHit(found);
+    if (found >= 0 && box.current) {
+      stick.current = false;
+      box.current.scrollTop = Math.max(0, found * lineHeight - view / 2);
+    }
+  };
+  const earlier = async () => {
+    const from = Math.max(0, start.current - piece);
+    try {
+      const text = new TextDecoder().decode(await range(id, from, start.current));
+      const before = kept.current.lines.length;
+      kept.current.prepend(text);
+      start.current = from;
+      stick.current = false;
+      if (box.current) box.current.scrollTop += (kept.current.lines.length - before) * lineHeight;
+      setHit(-1);
+      draw();
+    } catch (problem) {
+      complain(problem);
+    }
+  };
+  return (
+    <section aria-labelledby="log-title">
+      <h2 id="log-title">Log</h2>
+      <form class="row" role="search" onSubmit={(e) => { e.preventDefault(); search(1); }}>
+        <label>
+          Search <input type="search" value={wanted} onInput={(e) => { setWanted(e.currentTarget.value); setHit(-1); }} />
+        </label>
+        <button>Next</button>
+        <button type="button" onClick={() => search(-1)}>Previous</button>
+        <span role="status">{wanted && hit >= 0 ? `line ${hit + 1} of ${lines.length}` : ""}</span>
+        {start.current > 0 && <button type="button" onClick={() => void earlier()}>Load earlier ({(start.current / 1048576).toFixed(1)} MiB)</button>}
+      </form>
+      <div
+        class="scroll log"
+        ref={box}
+        tabIndex={0}
+        role="region"
+        aria-label="Lines of the log"
+        onScroll={(e) => {
+          const at = e.currentTarget;
+          stick.current = at.scrollTop + at.clientHeight >= at.scrollHeight - lineHeight;
+          setScrolled(at.scrollTop);
+        }}
+      >
+        <div style={{ height: `${rows.above}px` }} />
+        {lines.slice(rows.first, rows.last).map((line, i) => (
+          <div key={rows.first + i} class={rows.first + i === hit ? "line hit" : "line"}>
+            {spans(lastOverwrite(line)).map((span, n) => <span key={n} class={span.names || undefined}>{span.text}</span>)}
+          </div>
+        ))}
+        <div style={{ height: `${rows.below}px` }} />
+        {lines.length === 0 && <p>{over ? "The log is empty." : "Nothing has been written yet."}</p>}
+      </div>
+    </section>
+  );
+}
