@@ -8,21 +8,22 @@ import { visible } from "./window";
 
 const rowHeight = 30;
 
-interface Column {
+export interface Column {
   title: string;
   wide?: boolean; // left out on a phone
+  size?: string; // a class, as in style.css
   cell: (job: Job) => ComponentChildren;
 }
 
 export const columns = {
-  id: { title: "Job", cell: (j: Job) => <a href={"#/job/" + encodeURIComponent(j.id)}>{clean(j.id, 40)}</a> },
+  id: { title: "Job", size: "w-short", cell: (j: Job) => <a href={"#/job/" + encodeURIComponent(j.id)}>{clean(j.id, 40)}</a> },
   name: { title: "Name", cell: (j: Job) => clean(j.name, 200) },
-  user: { title: "User", wide: true, cell: (j: Job) => clean(j.user, 60) },
-  state: { title: "State", cell: (j: Job) => <State job={j} /> },
-  gpus: { title: "GPUs", wide: true, cell: (j: Job) => gpuList(j.gpu_ids) || (j.gpus ? `needs ${j.gpus}` : "none") },
-  time: { title: "Time", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : between(j.submitted_at, null, now.value)) },
-  ended: { title: "Ended", wide: true, cell: (j: Job) => moment(j.ended_at, now.value) },
-  reason: { title: "Reason", wide: true, cell: (j: Job) => clean(j.reason, 300) },
+  user: { title: "User", wide: true, size: "w-mid", cell: (j: Job) => clean(j.user, 60) },
+  state: { title: "State", size: "w-mid", cell: (j: Job) => <State job={j} /> },
+  gpus: { title: "GPUs", wide: true, size: "w-mid", cell: (j: Job) => gpuList(j.gpu_ids) || (j.gpus ? `needs ${j.gpus}` : "none") },
+  time: { title: "Time", size: "w-short", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : between(j.submitted_at, null, now.value)) },
+  ended: { title: "Ended", wide: true, size: "w-mid", cell: (j: Job) => moment(j.ended_at, now.value) },
+  reason: { title: "Reason", wide: true, size: "w-long", cell: (j: Job) => clean(j.reason, 300) },
 } satisfies Record<string, Column>;
 
 export function State({ job }: { job: Job }) {
@@ -43,10 +44,10 @@ export function JobList({ jobs, show, label }: { jobs: Job[]; show: Column[]; la
     return () => sized.disconnect();
   }, []);
   const rows = visible(jobs.length, rowHeight, scrolled, view);
-  const kind = (c: Column) => (c.wide ? "wide" : undefined);
+  const kind = (c: Column) => [c.wide ? "wide" : "", c.size ?? ""].join(" ").trim() || undefined;
   return (
     <div class="scroll list" ref={box} tabIndex={0} role="region" aria-label={label} onScroll={(e) => setScrolled(e.currentTarget.scrollTop)}>
-      <table aria-rowcount={jobs.length + 1}>
+      <table class="fixed" aria-rowcount={jobs.length + 1}>
         <thead>
           <tr aria-rowindex={1}>{show.map((c) => <th key={c.title} scope="col" class={kind(c)}>{c.title}</th>)}</tr>
         </thead>
@@ -54,7 +55,7 @@ export function JobList({ jobs, show, label }: { jobs: Job[]; show: Column[]; la
           {rows.above > 0 && <tr class="space" aria-hidden="true" style={{ height: `${rows.above}px` }} />}
           {jobs.slice(rows.first, rows.last).map((job, i) => (
             <tr key={job.id} aria-rowindex={rows.first + i + 2}>
-              {show.map((c) => <td key={c.title} class={kind(c)}>{c.cell(job)}</td>)}
+              {show.map((c) => <td key={c.title} class={c.wide ? "wide" : undefined}>{c.cell(job)}</td>)}
             </tr>
           ))}
           {rows.below > 0 && <tr class="space" aria-hidden="true" style={{ height: `${rows.below}px` }} />}

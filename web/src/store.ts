@@ -1,5 +1,6 @@
 // What all views share, kept up to date by the daemon's events.
 import { signal } from "@preact/signals";
+import { apply } from "./apply";
 import { api, onLoggedOut, Refusal, session, type GPU, type Happening, type Job, type Status } from "./api";
 
 export const loggedIn = signal(session.get() !== "");
@@ -53,17 +54,6 @@ async function read(): Promise<void> {
     complain(problem);
   }
   readAt = Date.now();
-}
-
-/** Puts what happened into the list at once; the order follows with refresh. */
-export function apply(list: Job[], event: Happening): Job[] {
-  const job = event.job;
-  if (!job) return list;
-  const i = list.findIndex((other) => other.id === job.id);
-  if (i < 0) return list;
-  const next = list.slice();
-  next[i] = { ...job, reason: job.reason ?? list[i]?.reason ?? null };
-  return next;
 }
 
 /** Follows the daemon for as long as somebody is logged in, restarts included. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { lastOverwrite, plain, spans } from "../src/ansi";
 import type { Job, Why } from "../src/api";
+import { apply } from "../src/apply";
 import { align } from "../src/align";
 import { between, clean, duration, memory } from "../src/format";
 import { LogLines, mostLines } from "../src/loglines";
@@ -126,4 +127,14 @@ test("the timeline has past, present and expected bars, one for each GPU", () =>
   const all = bars([past], [running], waits, at);
   expect(all.map((b) => `${b.job} ${b.kind} ${b.lane}`)).toEqual(["1 past 0", "1 past 1", "2 running 0", "2 running 1", "3 expected 0"]);
   expect(all[4]?.to).toBe(Date.parse("2026-03-01T12:40:00Z"));
+});
+
+test("an event changes its own row, and an end removes it", () => {
+  const row = (id: string, state: string, more: Partial<Job> = {}) => ({ id, state, reason: null, ended_at: null, ...more }) as Job;
+  const list = [row("1", "running"), row("2", "queued", { reason: "needs 2 GPUs" })];
+  const event = (job: Job) => ({ time: "", event: "x", job });
+  expect(apply(list, event(row("2", "queued")))[1]?.reason).toBe("needs 2 GPUs");
+  expect(apply(list, event(row("2", "running")))[1]).toMatchObject({ state: "running", reason: null });
+  expect(apply(list, event(row("1", "finished", { ended_at: "2026-03-01T12:00:00Z" }))).map((j) => j.id)).toEqual(["2"]);
+  expect(apply(list, event(row("3", "queued")))).toBe(list);
 });

@@ -1,9 +1,10 @@
 import { useState } from "preact/hooks";
 import { api, type GPU } from "../api";
 import { ask } from "../ask";
-import { clean, memory, percent } from "../format";
-import { columns, JobList } from "../list";
-import { complain, counts, gpus, jobs, say, status } from "../store";
+import { clean, memory, moment, percent } from "../format";
+import { useExpected } from "../expected";
+import { columns, JobList, type Column } from "../list";
+import { complain, counts, gpus, jobs, now, say, status } from "../store";
 
 async function pause(gpu: GPU): Promise<void> {
   if (!gpu.paused && !(await ask(`Pause GPU ${gpu.index}? Running jobs go on; no other job starts there.`, "Pause"))) return;
@@ -46,6 +47,8 @@ function Card({ gpu }: { gpu: GPU }) {
 export function Overview() {
   const [wanted, setWanted] = useState("");
   const [own, setOwn] = useState(false);
+  const starts = new Map(useExpected().map((w) => [w.id, w.expected?.mid ?? w.expected?.low]));
+  const start: Column = { title: "Expected", wide: true, size: "w-mid", cell: (j) => (j.state === "queued" ? moment(starts.get(j.id), now.value) : "") };
   const me = status.value?.you.name;
   const word = wanted.toLowerCase();
   const shown = jobs.value.filter((j) => (!own || j.user === me) && (!word || j.name.toLowerCase().includes(word) || j.id.startsWith(word) || j.user.toLowerCase().includes(word)));
@@ -66,7 +69,7 @@ export function Overview() {
           {["running", "queued", "parked"].map((s) => `${counts.value[s] ?? 0} ${s}`).join(", ")}
         </span>
       </form>
-      <JobList jobs={shown} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, columns.reason]} label="Jobs in the queue" />
+      <JobList jobs={shown} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, start, columns.reason]} label="Jobs in the queue" />
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
-import { api, type Job, type Why } from "../api";
+import { api, type Job } from "../api";
 import { bars } from "../bars";
+import { useExpected } from "../expected";
 import { clean, duration, moment } from "../format";
 import { complain, gpus, jobs, now } from "../store";
 
@@ -9,7 +10,7 @@ const laneHeight = 28;
 export function Timeline() {
   const [hours, setHours] = useState(6);
   const [past, setPast] = useState<Job[]>([]);
-  const [expected, setExpected] = useState<Why[]>([]);
+  const expected = useExpected();
   const [width, setWidth] = useState(Math.max(320, Math.min(1200, innerWidth - 40)));
   useEffect(() => {
     const sized = () => setWidth(Math.max(320, Math.min(1200, innerWidth - 40)));
@@ -20,23 +21,6 @@ export function Timeline() {
     const since = new Date(Date.now() - hours * 3_600_000).toISOString();
     api.history({ since, limit: "2000" }).then((page) => setPast(page.jobs), complain);
   }, [hours]);
-  const first = jobs.value.filter((j) => j.state === "queued").slice(0, 20).map((j) => j.id).join(" ");
-  useEffect(() => {
-    let stopped = false;
-    void (async () => {
-      const all: Why[] = [];
-      for (const id of first.split(" ").filter(Boolean)) {
-        if (stopped) return;
-        try {
-          all.push(await api.why(id));
-        } catch {
-          // it may have started or ended meanwhile
-        }
-      }
-      if (!stopped) setExpected(all);
-    })();
-    return () => void (stopped = true);
-  }, [first]);
   const at = Math.floor(now.value / 5000) * 5000;
   const from = at - hours * 3_600_000;
   const to = at + hours * 1_200_000;
