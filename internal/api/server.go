@@ -96,10 +96,14 @@ func (s *Server) ServeUnix(l net.Listener) error {
 	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.userConns, notHTTP: s.options.NotHTTP}, http.HandlerFunc(s.serveUnix))
 }
 
-// ServeTCP serves TCP until Shutdown. Every request must carry a token. Without
-// TLS the address must be a loopback one, because anyone on the network could
-// read the token.
+// ServeTCP serves TCP until Shutdown, or a Unix socket behind a proxy. Every
+// request must carry a token. Without TLS the address must be a loopback one,
+// because anyone on the network could read the token. The proxy before a socket
+// sees to TLS itself; whom the kernel reports there does not matter.
 func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
+	if l.Addr().Network() == "unix" { // a proxy connects, and only names tell which site a request is for
+		return s.serve(tcpListener{Listener: l, unproven: &s.unproven}, s.tcpHandler(netip.Addr{}, o.Hosts))
+	}
 	address, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
 		return fmt.Errorf("listen on %s: expected a TCP address", l.Addr())

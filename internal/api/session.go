@@ -105,9 +105,10 @@ func (x *exchange) deleteSession() error {
 }
 
 func (x *exchange) setCookie(value string, expires time.Time) {
+	proxied := connOf(x.r.Context()).LocalAddr().Network() == "unix"
 	http.SetCookie(x.w, &http.Cookie{
 		Name: cookieName(x.r.Host), Value: value, Path: "/", Expires: expires,
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: x.r.TLS != nil,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: x.r.TLS != nil || proxied,
 	})
 }
 

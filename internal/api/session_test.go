@@ -1,9 +1,13 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,5 +105,57 @@ func TestAVisitorReachesThePageAndTheLoginOnly(t *testing.T) {
 	}
 	if reply, _ := browserAsk(t, "POST", at+"/v1/session", `{"secret":"login_guess"}`); reply.StatusCode != 403 {
 		t.Errorf("a guess: %d", reply.StatusCode)
+	}
+}
+
+// TestAProxyBringsNobodysIdentity: whoever connects to the socket for a proxy
+// needs a token, root too, and a name that the config has.
+func TestAProxyBringsNobodysIdentity(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "http.sock")
+	l, err := Listen(socket, 0o666)
+	testkit.Must(t, err)
+	s := NewServer(ServerOptions{Backend: newFake(), Version: "test"})
+	done := make(chan error, 1)
+	go func() { done <- s.ServeTCP(l, TCPOptions{Hosts: []string{"lab.example"}}) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Shutdown(background(t)), <-done); err != nil {
+			t.Error(err)
+		}
+	})
+	ask := func(method, host, path, body string, headers ...string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(background(t), method, "http://"+host+path, strings.NewReader(body))
+		testkit.Must(t, err)
+		for i := 0; i+1 < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}
+		defer transport.CloseIdleConnections()
+		reply, err := transport.RoundTrip(r)
+		testkit.Must(t, err)
+		reply.Body.Close()
+		return reply
+	}
+	token := []string{"Authorization", "Bearer " + exampleToken.Secret}
+	for name, c := range map[string]struct {
+		host    string
+		headers []string
+		status  int
+	}{
+		"no token":            {"lab.example", nil, 401},
+		"a token":             {"lab.example", token, 200},
+		"another name":        {"evil.example", token, 403},
+		"an address":          {"127.0.0.1", token, 403},
+		"the name of no host": {"localhost", token, 403},
+	} {
+		if reply := ask("GET", c.host, "/v1/status", "", c.headers...); reply.StatusCode != c.status {
+			t.Errorf("%s: %d, want %d", name, reply.StatusCode, c.status)
+		}
+	}
+	reply := ask("POST", "lab.example", "/v1/session", `{"secret":"`+exampleLogin.Secret+`"}`)
+	if cookies := reply.Cookies(); len(cookies) != 1 || !cookies[0].Secure || cookies[0].Name != "berth" {
+		t.Errorf("%d, cookies %v", reply.StatusCode, cookies)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -149,6 +150,9 @@ func (d *Daemon) pageAddress() (string, error) {
 // pageURL is an address as a browser takes it. One that means all addresses of
 // the machine is replaced by a name.
 func pageURL(address string, cfg *Config) string {
+	if strings.HasPrefix(cfg.Listen, unixListen) {
+		return "https://" + cfg.Hosts[0]
+	}
 	scheme := "http://"
 	if cfg.TLSCert != "" {
 		scheme = "https://"

@@ -144,6 +144,7 @@ func TestThePageIsWhereABrowserFindsIt(t *testing.T) {
 		{"127.0.0.1:7878", Config{Hosts: []string{"gpu1"}}, "http://127.0.0.1:7878"},
 		{"10.1.2.3:7878", Config{TLSCert: "/a"}, "https://10.1.2.3:7878"},
 		{"0.0.0.0:7878", Config{TLSCert: "/a", Hosts: []string{"gpu1.example.org"}}, "https://gpu1.example.org:7878"},
+		{"/run/berth/http.sock", Config{Listen: "unix:/run/berth/http.sock", Hosts: []string{"gpu1.example.org"}}, "https://gpu1.example.org"},
 		{"[::]:443", Config{TLSCert: "/a", Hosts: []string{"gpu1"}}, "https://gpu1:443"},
 	} {
 		if got := pageURL(c.address, &c.cfg); got != c.want {

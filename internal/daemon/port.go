@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -131,6 +132,9 @@ func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 					return nil, err
 				}
 				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+			}
+			if socket, isSocket := strings.CutPrefix(address, unixListen); isSocket {
+				return api.Listen(socket, 0o666) // like a loopback address: whoever connects needs a token
 			}
 			return net.Listen("tcp", address)
 		},
