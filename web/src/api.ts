@@ -207,9 +207,9 @@ export const api = {
   pause: (index: number, paused: boolean) => ask<GPU>("POST", `/v1/gpus/${index}/${paused ? "pause" : "resume"}`),
   submit: (spec: Record<string, string>, dryRun: boolean) => ask<Submitted>("POST", "/v1/jobs", { jobs: [spec], dry_run: dryRun }),
 
-  /** Follows a log from an offset; negative: that many bytes before the end. */
-  log: async (id: string, offset: number, follow: boolean, signal: AbortSignal) => {
-    const reply = await send("GET", at(id, `/log?offset=${offset}${follow ? "&follow=true" : ""}`), undefined, signal);
+  /** Reads the log of an attempt from an offset; negative: that many bytes before the end. */
+  log: async (id: string, attempt: number, offset: number, follow: boolean, signal: AbortSignal) => {
+    const reply = await send("GET", at(id, `/log?attempt=${attempt}&offset=${offset}${follow ? "&follow=true" : ""}`), undefined, signal);
     return { offset: Number(reply.headers.get("Berth-Log-Offset") ?? "0"), body: reply.body };
   },
 

@@ -12,9 +12,9 @@ const tail = 256 << 10;
 const piece = 4 << 20;
 
 /** Reads this many bytes from an offset, and then hangs up. */
-async function range(id: string, from: number, to: number): Promise<Uint8Array> {
+async function range(id: string, attempt: number, from: number, to: number): Promise<Uint8Array> {
   const stop = new AbortController();
-  const { body } = await api.log(id, from, false, stop.signal);
+  const { body } = await api.log(id, attempt, from, false, stop.signal);
   const all = new Uint8Array(to - from);
   let got = 0;
   if (body) {
@@ -52,7 +52,7 @@ export function Log({ id, attempt, over }: { id: string; attempt: number; over: 
       let frame = 0;
       while (!stop.signal.aborted) {
         try {
-          const { offset, body } = await api.log(id, next, true, stop.signal);
+          const { offset, body } = await api.log(id, attempt, next, true, stop.signal);
           if (next < 0) start.current = offset;
           next = offset;
           const decoder = new TextDecoder();
@@ -96,7 +96,7 @@ export function Log({ id, attempt, over }: { id: string; attempt: number; over: 
   const earlier = async () => {
     const from = Math.max(0, start.current - piece);
     try {
-      const text = new TextDecoder().decode(await range(id, from, start.current));
+      const text = new TextDecoder().decode(await range(id, attempt, from, start.current));
       const before = kept.current.lines.length;
       kept.current.prepend(text);
       start.current = from;

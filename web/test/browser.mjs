@@ -76,7 +76,7 @@ for (const theme of ["light", "dark"])
   }
 chromium.removeAllListeners("exit");
 chromium.on("exit", () => {
-  rmSync(home, { recursive: true, force: true });
+  rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 }); // its children may still write
   console.log(problems.length === 0 ? `${Object.keys(views).length} views, both themes, two widths: no problems` : problems.join("\n"));
   process.exit(problems.length === 0 ? 0 : 1);
 });

@@ -104,6 +104,7 @@ export function JobView({ id }: { id: string }) {
   const [why, setWhy] = useState<Why | null>(null);
   const [samples, setSamples] = useState<Samples | null>(null);
   const [missing, setMissing] = useState("");
+  const [chosen, setChosen] = useState(0); // an attempt; 0: the latest
   const load = async () => {
     try {
       const found = await api.job(id);
@@ -150,7 +151,17 @@ export function JobView({ id }: { id: string }) {
           <Chart samples={samples} field="util" title="GPU utilisation" unit="%" most={100} />
         </section>
       )}
-      {job.attempt > 0 && job.command !== null && !job.tasks && <Log id={id} attempt={job.attempt} over={over(job.state)} />}
+      {job.attempt > 1 && (
+        <label>
+          Attempt{" "}
+          <select value={String(chosen || job.attempt)} onChange={(e) => setChosen(Number(e.currentTarget.value))}>
+            {Array.from({ length: job.attempt }, (_, i) => <option key={i} value={String(i + 1)}>{i + 1}</option>)}
+          </select>
+        </label>
+      )}
+      {job.attempt > 0 && job.command !== null && !job.tasks && (
+        <Log id={id} attempt={chosen || job.attempt} over={over(job.state) || (chosen > 0 && chosen < job.attempt)} />
+      )}
       {job.events && job.events.length > 0 && (
         <section aria-labelledby="story-title">
           <h2 id="story-title">What happened</h2>
