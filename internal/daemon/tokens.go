@@ -32,7 +32,8 @@ const (
 )
 
 // tokenEntry is a stored token: the hash of its secret, never the secret. The
-// secret is long and random, so a plain hash is safe.
+// secret is long and random, so a plain hash is safe. Another field is another
+// format of the store (store/schema): an older berth would drop it.
 type tokenEntry struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
