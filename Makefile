@@ -102,11 +102,15 @@ seeds: build ## run the tests of each promise of the programs that berth replace
 seeds-list: ## only list them
 	@$(GO) run ./scripts/seeds
 
-web: ## build the page from web/ into internal/web/dist (needs Node 20 or newer), with its tests and a limit on its size
-	cd web && npm ci && npm test && npm run build
+web/node_modules: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund && touch node_modules
 
-web-check: web ## fail if the committed page is not what web/ builds
-	git diff --exit-code --stat internal/web/dist && test -z "$$(git status --porcelain internal/web/dist)"
+web: web/node_modules ## build the page from web/ into internal/web/dist (needs Node 20 or newer)
+	cd web && npm run -s build
+
+web-check: web/node_modules ## test the page, and fail if internal/web/dist is not what web/ builds
+	cd web && npx tsc --noEmit && npm test && npx vite build --logLevel warn --emptyOutDir --outDir ../$(BIN)/page
+	diff -r $(BIN)/page internal/web/dist || { echo "internal/web/dist is not what web/ builds: run make web and commit it"; exit 1; }
 
 pictures: ## draw the pictures of docs/explanation
 	$(GO) run ./scripts/pictures
