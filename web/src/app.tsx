@@ -40,11 +40,21 @@ const views = [
   ["/submit", "Submit"],
 ] as const;
 
+// A part of an address as text. People type addresses, and a wrong one is a job
+// that does not exist, not the end of the page.
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function View() {
   const [, name, id] = route.value.split("?")[0]?.split("/") ?? [];
   switch (name) {
     case "job":
-      return <JobView key={id} id={decodeURIComponent(id ?? "")} />;
+      return <JobView key={id} id={decoded(id ?? "")} />;
     case "timeline":
       return <Timeline />;
     case "history":
