@@ -23,6 +23,14 @@ if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; the
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
+# Chromium is large, and not every archive has it: the rest does not wait for it.
+browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+if ! browser >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	say "installing chromium"
+	[ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
+	apt-get install -y --no-install-recommends chromium >/dev/null 2>&1 || true
+fi
+browser >/dev/null || skip "the page in a real browser: chromium is missing"
 # Prometheus is only unpacked: its package would start a service.
 if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
 	say "unpacking prometheus"
@@ -45,7 +53,7 @@ if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
 	export CGO_ENABLED=0
 	skip "the race detector, and berth-gpu with a fake driver: no C compiler"
 fi
-[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users)"
+[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users, also in a browser)"
 
 say "format and vet"
 unformatted=$(gofmt -l cmd internal scripts *.go)
