@@ -57,6 +57,7 @@ type Backend interface {
 	GPUSamples(ctx context.Context, c Caller, index int, q SamplesQuery) (Samples, error)
 	ReleaseGPUs(ctx context.Context, c Caller, r ReleaseRequest) (Released, error)
 	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
+	Replay(ctx context.Context, c Caller, q ReplayQuery) (Replay, error)
 	Backup(ctx context.Context, c Caller, to io.Writer) error
 	Reload(ctx context.Context, c Caller, r ReloadRequest) (Reloaded, error)
 	Snapshot(ctx context.Context, c Caller) (json.RawMessage, error)

@@ -387,6 +387,15 @@ func (f *fake) Stats(_ context.Context, _ Caller, q StatsQuery) (Stats, error) {
 	return s, nil
 }
 
+func (f *fake) Replay(ctx context.Context, _ Caller, q ReplayQuery) (Replay, error) {
+	r := exampleReplay
+	if q.Since != nil {
+		r.Since = *q.Since
+	}
+	r.Notes = q.Policies
+	return r, nil
+}
+
 func (f *fake) Snapshots(context.Context, Caller) (SnapshotIDs, error) {
 	return exampleSnapshotIDs, nil
 }

@@ -17,6 +17,7 @@ func operations() []route {
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)
 	all = append(all, sessionOperations()...)
+	all = append(all, replayOperations()...)
 	return append(all, debugOperations()...)
 }
 

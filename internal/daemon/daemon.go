@@ -92,6 +92,7 @@ type Daemon struct {
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns
 	sums      *fair.Gate    // where requests that read the whole history take turns
+	replays   *fair.Gate    // where replays of the history take turns
 	slice     int           // how many jobs are copied or explained in one turn
 	wantUser  chan int      // uids needed to start a job and not looked up recently
 	lastTold  atomic.Int64  // time of the last event, in nanoseconds

@@ -238,6 +238,10 @@ func (q runQueue) Stats(ctx context.Context, c api.Caller, query api.StatsQuery)
 	return q.d.Stats(ctx, c, query)
 }
 
+func (runQueue) Replay(context.Context, api.Caller, api.ReplayQuery) (api.Replay, error) {
+	return api.Replay{}, onlyDaemon("web")
+}
+
 func (q runQueue) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
 	return q.d.Strays(ctx, c)
 }
