@@ -10,3 +10,19 @@ export function actions(job: { state: string; held: boolean }): string[] {
   }
   return ["requeue"];
 }
+
+interface Known {
+  shared: boolean;
+  you: { name: string; admin: boolean };
+}
+
+/** Why somebody may not act on a job; empty: they may. The daemon decides; this only explains. Pure. */
+export function refusal(job: { user: string }, known: Known | null): string {
+  if (!known?.shared || known.you.admin || known.you.name === job.user) return "";
+  return "Only the job's user and administrators can act on it.";
+}
+
+/** Why somebody may not pause or drain a GPU; empty: they may. Pure. */
+export function cardRefusal(known: Known | null): string {
+  return !known?.shared || known.you.admin ? "" : "Only administrators can pause and drain GPUs.";
+}

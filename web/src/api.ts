@@ -73,6 +73,7 @@ export interface Why {
   expected?: { low: string; mid?: string; high?: string; beyond?: boolean };
   kept?: { gpus?: number[]; at: string };
   expected_run?: Guess;
+  gpus?: { gpu: number; what?: string; fits: boolean; runs?: { id: string; user: string; mid?: string }[] }[];
 }
 
 export interface GPU {
@@ -124,6 +125,18 @@ export interface Stats {
   utilisation: number | null;
   all: StatsLine;
   users: StatsLine[];
+}
+
+export interface Replay {
+  since: string;
+  jobs: number;
+  users: number;
+  gpus: number;
+  vram_mib: number;
+  policies: { name: string; about: string }[];
+  figures: { name: string; title: string; values: { value: number; text: string; best: boolean }[]; bound?: string }[];
+  notes: string[];
+  known: { name: string; about: string }[];
 }
 
 export interface Acted {
@@ -182,6 +195,16 @@ async function ask<T>(method: string, path: string, body?: unknown, signal?: Abo
   return (await (await send(method, path, body, signal)).json()) as T;
 }
 
+/** The pieces of a body as they come. Not every browser can iterate over one. */
+export async function* pieces(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const reader = body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
 const at = (id: string, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
 
 export const api = {
@@ -202,9 +225,15 @@ export const api = {
   why: (id: string) => ask<Why>("GET", at(id, "/why")),
   samples: (id: string) => ask<Samples>("GET", at(id, "/samples")),
   stats: (since: string) => ask<Stats>("GET", "/v1/stats?since=" + encodeURIComponent(since)),
-  act: (action: string, id: string) => ask<Acted>("POST", "/v1/jobs/act", { action, select: { ids: [id] } }),
+  replay: (policies: string[], since: string, stop: AbortSignal) =>
+    ask<Replay>("GET", "/v1/replay?" + new URLSearchParams([["since", since], ...policies.map((p) => ["policy", p])]).toString(), undefined, stop),
+  /** The last job of a user that ended. */
+  last: async (user: string) =>
+    (await ask<JobPage>("GET", "/v1/jobs?" + new URLSearchParams({ over: "true", newest: "true", since: "1971-01-01T00:00:00Z", user, limit: "1" }).toString())).jobs[0] ?? null,
+  act: (action: string, id: string, until?: string) => ask<Acted>("POST", "/v1/jobs/act", { action, select: { ids: [id] }, until }),
   priority: (id: string, priority: number) => ask<Detail>("PATCH", at(id), { set: { priority: String(priority) } }),
   pause: (index: number, paused: boolean) => ask<GPU>("POST", `/v1/gpus/${index}/${paused ? "pause" : "resume"}`),
+  drain: (index: number, park: boolean) => ask<Acted & { gpu: GPU }>("POST", `/v1/gpus/${index}/drain`, { park }),
   submit: (spec: Record<string, string>, dryRun: boolean) => ask<Submitted>("POST", "/v1/jobs", { jobs: [spec], dry_run: dryRun }),
 
   /** Reads the log of an attempt from an offset; negative: that many bytes before the end. */
@@ -220,7 +249,7 @@ export const api = {
     if (!reply.body) return;
     const reader = new EventReader();
     const decoder = new TextDecoder();
-    for await (const piece of reply.body) {
+    for await (const piece of pieces(reply.body)) {
       for (const event of reader.take(decoder.decode(piece, { stream: true }))) take(event);
     }
   },

@@ -11,6 +11,7 @@ import { Overview } from "./views/overview";
 import { Submit } from "./views/submit";
 import { Timeline } from "./views/timeline";
 import { Users } from "./views/users";
+import { WhatIf } from "./views/whatif";
 
 const route = signal(location.hash.slice(1) || "/");
 
@@ -37,6 +38,7 @@ const views = [
   ["/timeline", "Timeline"],
   ["/history", "History"],
   ["/users", "Users"],
+  ["/what-if", "What-if"],
   ["/submit", "Submit"],
 ] as const;
 
@@ -61,6 +63,8 @@ function View() {
       return <HistoryView />;
     case "users":
       return <Users />;
+    case "what-if":
+      return <WhatIf />;
     case "submit":
       return <Submit />;
   }

@@ -26,3 +26,14 @@ export function bars(past: Job[], live: Job[], expected: Why[], at: number): Bar
   }
   return all;
 }
+
+const steps = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => minutes * 60_000);
+
+/** Round times of the day, at most so many, for the axis. Pure. */
+export function ticks(from: number, to: number, most: number): number[] {
+  const step = steps.find((s) => (to - from) / s <= most) ?? steps[steps.length - 1]!;
+  const zone = new Date(from).getTimezoneOffset() * 60_000;
+  const found: number[] = [];
+  for (let t = Math.ceil((from - zone) / step) * step + zone; t <= to; t += step) found.push(t);
+  return found;
+}

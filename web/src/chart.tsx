@@ -28,7 +28,7 @@ export function Chart({ samples, field, title, unit, most }: { samples: Samples;
         legend: { show: false },
         cursor: { drag: { x: true, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low), most ?? Math.max(high * 1.1, 1)] } },
-        axes: [{ ...axis, values: (_, ticks) => ticks.map((t) => clock(t, (ticks[1] ?? 0) - (ticks[0] ?? 0))) }, { ...axis, size: 84, values: (_, ticks) => ticks.map((v) => `${v} ${unit}`) }],
+        axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((t) => clock(t, (ticks[1] ?? 0) - (ticks[0] ?? 0))) }, { ...axis, size: 84, space: 28, values: (_, ticks) => ticks.map((v) => `${v} ${unit}`) }],
         series: [{}, ...samples.tracks.map((t, i) => ({ label: `GPU ${t.gpu}`, stroke: colour(strokes[i % strokes.length] ?? "--line1"), width: 2, points: { show: t.points.length < 3 } }))],
       },
       align(samples, field) as uPlot.AlignedData,

@@ -7,6 +7,19 @@ import { now } from "./store";
 import { visible } from "./window";
 
 const rowHeight = 30;
+const tallRow = 50; // on a phone, with the reason below the name
+const phone = matchMedia("(max-width: 640px)");
+
+/** Whether the window is as narrow as a phone, as in style.css. */
+function useNarrow(): boolean {
+  const [narrow, setNarrow] = useState(phone.matches);
+  useEffect(() => {
+    const turned = () => setNarrow(phone.matches);
+    phone.addEventListener("change", turned);
+    return () => phone.removeEventListener("change", turned);
+  }, []);
+  return narrow;
+}
 
 export interface Column {
   title: string;
@@ -17,13 +30,13 @@ export interface Column {
 
 export const columns = {
   id: { title: "Job", size: "w-short", cell: (j: Job) => <a href={"#/job/" + encodeURIComponent(j.id)}>{clean(j.id, 40)}</a> },
-  name: { title: "Name", cell: (j: Job) => clean(j.name, 200) },
+  name: { title: "Name", cell: (j: Job) => <><bdi>{clean(j.name, 200)}</bdi><span class="below">{clean(j.reason, 300) || clean(j.user, 60)}</span></> },
   user: { title: "User", wide: true, size: "w-mid", cell: (j: Job) => clean(j.user, 60) },
-  state: { title: "State", size: "w-mid", cell: (j: Job) => <State job={j} /> },
+  state: { title: "State", size: "w-state", cell: (j: Job) => <State job={j} /> },
   gpus: { title: "GPUs", wide: true, size: "w-mid", cell: (j: Job) => gpuList(j.gpu_ids) || (j.gpus ? `needs ${j.gpus}` : "none") },
   time: { title: "Time", size: "w-short", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : between(j.submitted_at, null, now.value)) },
   ended: { title: "Ended", wide: true, size: "w-mid", cell: (j: Job) => moment(j.ended_at, now.value) },
-  reason: { title: "Reason", wide: true, size: "w-long", cell: (j: Job) => clean(j.reason, 300) },
+  reason: { title: "Reason", wide: true, size: "w-long", cell: (j: Job) => <span title={clean(j.reason, 1000)}>{clean(j.reason, 300)}</span> },
 } satisfies Record<string, Column>;
 
 export function State({ job }: { job: Job }) {
@@ -43,7 +56,7 @@ export function JobList({ jobs, show, label }: { jobs: Job[]; show: Column[]; la
     sized.observe(element);
     return () => sized.disconnect();
   }, []);
-  const rows = visible(jobs.length, rowHeight, scrolled, view);
+  const rows = visible(jobs.length, useNarrow() ? tallRow : rowHeight, scrolled, view);
   const kind = (c: Column) => [c.wide ? "wide" : "", c.size ?? ""].join(" ").trim() || undefined;
   return (
     <div class="scroll list" ref={box} tabIndex={0} role="region" aria-label={label} onScroll={(e) => setScrolled(e.currentTarget.scrollTop)}>

@@ -3,6 +3,17 @@
 /** How much is kept; beyond it the oldest lines are dropped. */
 export const mostLines = 500_000;
 
+/** A longer line is cut: nobody reads it, and it would be drawn again and again. */
+const longest = 100_000;
+
+/** A line without what a terminal would have overwritten, which may go on. Pure. */
+function shorter(line: string): string {
+  if (line.length < 4096) return line;
+  const parts = line.split("\r").filter((part) => part !== "");
+  const last = (parts[parts.length - 1] ?? "").slice(0, longest);
+  return line.endsWith("\r") ? last + "\r" : last;
+}
+
 export class LogLines {
   lines: string[] = [];
   open = false; // the last line has no end yet
@@ -12,8 +23,8 @@ export class LogLines {
   append(text: string): void {
     if (text === "") return;
     const parts = text.split("\n");
-    if (this.open) this.lines[this.lines.length - 1] += parts.shift() ?? "";
-    for (const part of parts) this.lines.push(part);
+    if (this.open) parts[0] = this.lines.pop() + (parts[0] ?? "");
+    for (const part of parts) this.lines.push(shorter(part));
     this.open = !text.endsWith("\n");
     if (!this.open) this.lines.pop();
     if (this.lines.length > mostLines) {
@@ -26,9 +37,9 @@ export class LogLines {
   prepend(text: string): void {
     const parts = text.split("\n");
     const last = parts.pop() ?? "";
-    if (this.lines.length > 0) this.lines[0] = last + (this.lines[0] ?? "");
+    if (this.lines.length > 0) this.lines[0] = shorter(last + (this.lines[0] ?? ""));
     else if (last) parts.push(last);
-    this.lines = parts.concat(this.lines);
+    this.lines = parts.map(shorter).concat(this.lines);
   }
 
   /** The next line from a place on that matches, going round; -1: none. */

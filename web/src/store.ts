@@ -9,10 +9,10 @@ export const status = signal<Status | null>(null);
 export const gpus = signal<GPU[]>([]);
 export const jobs = signal<Job[]>([]);
 export const counts = signal<Record<string, number>>({});
-export const message = signal<{ text: string; bad: boolean } | null>(null);
+export const message = signal<{ text: string; bad: boolean; lost?: boolean } | null>(null);
 export const now = signal(Date.now());
-/** Changes whenever something happened to a job, by id. */
-export const changed = signal<{ id: string; n: number }>({ id: "", n: 0 });
+/** Changes whenever something happened to a job, by id; ended counts the user's own jobs that ended. */
+export const changed = signal({ id: "", n: 0, ended: 0 });
 
 export function say(text: string, bad = false): void {
   message.value = { text, bad };
@@ -21,7 +21,7 @@ export function say(text: string, bad = false): void {
 /** Tells the user what was refused, in the daemon's words. */
 export function complain(problem: unknown): void {
   if (problem instanceof Refusal) say(problem.message + (problem.hint ? ". " + problem.hint : ""), true);
-  else if (!(problem instanceof DOMException && problem.name === "AbortError")) say("the daemon cannot be reached", true);
+  else if (!(problem instanceof DOMException && problem.name === "AbortError")) message.value = { text: "the daemon cannot be reached", bad: true, lost: true };
 }
 
 onLoggedOut.call = () => {
@@ -71,12 +71,14 @@ export async function follow(stop: AbortSignal): Promise<void> {
           if (happened.gpus) gpus.value = happened.gpus;
           if (!happened.job) return;
           jobs.value = apply(jobs.value, happened);
-          changed.value = { id: happened.job.id, n: changed.value.n + 1 };
+          const ended = happened.job.ended_at && happened.job.user === status.value?.you.name ? 1 : 0;
+          changed.value = { id: happened.job.id, n: changed.value.n + 1, ended: changed.value.ended + ended };
           refresh();
         },
         () => {
           wait = 500;
           connected.value = true;
+          if (message.value?.lost) message.value = null;
           void open();
         },
         stop,

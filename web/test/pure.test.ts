@@ -3,11 +3,13 @@ import { lastOverwrite, plain, spans } from "../src/ansi";
 import type { Job, Why } from "../src/api";
 import { apply } from "../src/apply";
 import { align } from "../src/align";
-import { between, clean, duration, memory } from "../src/format";
+import { between, clean, duration, memory, moment } from "../src/format";
 import { LogLines, mostLines } from "../src/loglines";
 import { EventReader } from "../src/sse";
-import { actions } from "../src/actions";
-import { bars } from "../src/bars";
+import { actions, cardRefusal, refusal } from "../src/actions";
+import { bars, ticks } from "../src/bars";
+import { firstOfEach } from "../src/own";
+import { startText, wouldText } from "../src/words";
 import { visible } from "../src/window";
 
 describe("foreign text", () => {
@@ -137,4 +139,57 @@ test("an event changes its own row, and an end removes it", () => {
   expect(apply(list, event(row("2", "running")))[1]).toMatchObject({ state: "running", reason: null });
   expect(apply(list, event(row("1", "finished", { ended_at: "2026-03-01T12:00:00Z" }))).map((j) => j.id)).toEqual(["2"]);
   expect(apply(list, event(row("3", "queued")))).toBe(list);
+});
+
+describe("who may act", () => {
+  const known = (admin: boolean, shared = true) => ({ shared, you: { name: "ann", admin } });
+  test("the owner, administrators, and everybody on a private daemon", () => {
+    expect(refusal({ user: "ann" }, known(false))).toBe("");
+    expect(refusal({ user: "bob" }, known(false))).toContain("Only the job's user");
+    expect(refusal({ user: "bob" }, known(true))).toBe("");
+    expect(refusal({ user: "bob" }, known(false, false))).toBe("");
+    expect([cardRefusal(known(false)), cardRefusal(known(true)), cardRefusal(known(false, false))]).toEqual(["Only administrators can pause and drain GPUs.", "", ""]);
+  });
+});
+
+test("when a job starts, in a sentence", () => {
+  const now = Date.parse("2026-03-01T12:00:00Z");
+  const low = "2026-03-01T12:10:00Z";
+  expect(startText({ queued: 3, position: 2 }, now)).toBe("No estimate of its start. It is number 2 of 3 in the queue.");
+  expect(startText({ queued: 3, expected: { low } }, now)).toBe(`Expected to start not before ${moment(low, now)}.`);
+  expect(startText({ queued: 3, expected: { low, beyond: true } }, now)).toBe(`Expected to start after ${moment(low, now)}.`);
+  expect(startText({ queued: 3, expected: { low, mid: low, high: low } }, now)).toBe(`Expected to start at about ${moment(low, now)}, at ${moment(low, now)} at the latest.`);
+});
+
+test("what would happen, in a sentence", () => {
+  expect(wouldText({ id: "", name: "", state: "starts", gpu_ids: [0, 1] })).toBe("It would start at once on GPU 0,1.");
+  expect(wouldText({ id: "", name: "", state: "waits", reason: "needs an idle GPU" })).toBe("It would wait: needs an idle GPU.");
+  expect(wouldText({ id: "", name: "", state: "infeasible", reason: "asks for 9 GPUs; this machine has 4" })).toBe("It can never run: it asks for 9 GPUs; this machine has 4.");
+});
+
+test("own jobs: running first, the tasks of an array once", () => {
+  const job = (id: string, state: string) => ({ id, state, held: false }) as Job;
+  const own = [job("4_0", "queued"), job("3", "running"), job("4_1", "queued"), job("5", "queued"), job("6", "queued")];
+  expect(firstOfEach(own, 2).map((j) => [j.id, j.more])).toEqual([["3", 0], ["4_0", 1], ["5", 0]]);
+});
+
+test("the axis has round times, and not too many", () => {
+  const from = Date.parse("2026-03-01T11:47:00Z");
+  for (const hours of [1, 9, 36, 252]) {
+    const found = ticks(from, from + hours * 3_600_000, 8);
+    expect(found.length).toBeGreaterThan(1);
+    expect(found.length).toBeLessThanOrEqual(9);
+    for (const t of found) expect(t % 60_000).toBe(0);
+  }
+});
+
+test("a line that a progress bar overwrites a million times stays short", () => {
+  const log = new LogLines();
+  for (let i = 0; i < 2000; i++) log.append(`${i}%`.padEnd(100) + "\r");
+  expect(log.lines.length).toBe(1);
+  expect(log.lines[0]?.length).toBeLessThan(10_000);
+  log.append("done\nnext\n");
+  expect(log.lines.map(plain)).toEqual(["done", "next"]);
+  log.append("x".repeat(300_000) + "\n");
+  expect(log.lines[2]?.length).toBe(100_000);
 });

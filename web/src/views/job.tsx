@@ -1,22 +1,33 @@
 import { useEffect, useState } from "preact/hooks";
 import { api, type Detail, type Samples, type Why } from "../api";
-import { actions } from "../actions";
-import { ask } from "../ask";
+import { actions, refusal } from "../actions";
+import { ask, askTime } from "../ask";
 import { Chart } from "../chart";
+import { copy } from "../copy";
 import { between, clean, duration, gpuList, memory, moment, percent } from "../format";
 import { State } from "../list";
 import { Log } from "../log";
-import { changed, complain, now, say } from "../store";
+import { changed, complain, now, say, status } from "../store";
+import { startText } from "../words";
 
 const over = (state: string) => ["finished", "failed", "cancelled"].includes(state);
 
 function Actions({ job, reload }: { job: Detail; reload: () => void }) {
   const [priority, setPriority] = useState(String(job.priority));
+  const refused = refusal(job, status.value);
+  const called = `job ${clean(job.id, 40)}, ${clean(job.name, 80)}`;
+  // Asks where work would be lost, and until when to park; null: do nothing.
+  const agree = async (action: string): Promise<string | null> => {
+    if (action === "cancel") return (await ask(`Cancel ${called}?`, "Cancel it")) ? "" : null;
+    if (action === "requeue" && job.state === "running") return (await ask(`Stop ${called} and run it again from the beginning?`, "Requeue it")) ? "" : null;
+    if (action === "park") return askTime(`Park ${called}? Its GPU memory moves to host memory, and it resumes where it was.`, "Park it", "Until (empty: until it is unparked)");
+    return "";
+  };
   const act = async (action: string) => {
-    const loses = action === "cancel" || (action === "requeue" && job.state === "running");
-    if (loses && !(await ask(`${action === "cancel" ? "Cancel" : "Stop and requeue"} job ${clean(job.id, 40)}, ${clean(job.name, 80)}?`, action === "cancel" ? "Cancel it" : "Requeue it"))) return;
+    const until = await agree(action);
+    if (until === null) return;
     try {
-      const reply = await api.act(action, job.id);
+      const reply = await api.act(action, job.id, until ? new Date(until).toISOString() : undefined);
       for (const one of reply.jobs) say(`job ${one.id}: ${one.what}`, !one.done);
     } catch (problem) {
       complain(problem);
@@ -33,21 +44,54 @@ function Actions({ job, reload }: { job: Detail; reload: () => void }) {
     reload();
   };
   return (
-    <div class="row">
-      {actions(job).map((a) => (
-        <button key={a} class={a === "cancel" ? "danger" : undefined} onClick={() => void act(a)}>
-          {a[0]?.toUpperCase() + a.slice(1)}
-        </button>
-      ))}
-      {job.state === "queued" && (
-        <form class="row" onSubmit={(e) => { e.preventDefault(); void raise(); }}>
-          <label>
-            Priority <input type="number" class="short" value={priority} onInput={(e) => setPriority(e.currentTarget.value)} />
-          </label>
-          <button>Set</button>
-        </form>
+    <>
+      <div class="row">
+        {actions(job).map((a) => (
+          <button key={a} class={a === "cancel" ? "danger" : undefined} disabled={refused !== ""} onClick={() => void act(a)}>
+            {a[0]?.toUpperCase() + a.slice(1)}
+          </button>
+        ))}
+        {job.state === "queued" && (
+          <form class="row" onSubmit={(e) => { e.preventDefault(); void raise(); }}>
+            <label>
+              Priority <input type="number" class="short" disabled={refused !== ""} value={priority} onInput={(e) => setPriority(e.currentTarget.value)} />
+            </label>
+            <button disabled={refused !== ""}>Set</button>
+          </form>
+        )}
+        <button onClick={() => void copy(job.id)}>Copy id</button>
+      </div>
+      {refused && <p class="quiet">{refused}</p>}
+    </>
+  );
+}
+
+/** Why a job waits, when it is expected to start, and what each GPU lacks. */
+function Waits({ why }: { why: Why }) {
+  const cards = (why.gpus ?? []).filter((g) => g.what);
+  return (
+    <section class="story" aria-label="Why it waits">
+      <p>Why it waits: {clean(why.text)}.</p>
+      <p><strong>{startText(why, now.value)}</strong></p>
+      {why.notes?.map((note) => <p key={note}>{clean(note)}</p>)}
+      {cards.length > 0 && (
+        <details>
+          <summary>GPU by GPU</summary>
+          <ul class="plain">
+            {cards.map((g) => (
+              <li key={g.gpu}>
+                GPU {g.gpu}: {clean(g.what, 300)}
+                {g.runs?.map((r) => (
+                  <span key={r.id}>
+                    {" "}(<a href={"#/job/" + encodeURIComponent(r.id)}>job {clean(r.id, 40)}</a> of {clean(r.user, 40)}{r.mid && `, until about ${moment(r.mid, now.value)}`})
+                  </span>
+                ))}
+              </li>
+            ))}
+          </ul>
+        </details>
       )}
-    </div>
+    </section>
   );
 }
 
@@ -126,54 +170,52 @@ export function JobView({ id }: { id: string }) {
   }, [id, running]);
   if (!job) return <><h1>Job {clean(id, 40)}</h1><p role="status">{missing ? clean(missing) : "Loading…"}</p></>;
   const measured = samples?.tracks.some((t) => t.points.length > 0);
-  const expected = why?.expected;
+  const ran = job.attempt > 0 && !job.tasks;
   return (
     <>
       <h1>
         Job {clean(job.id, 40)}: <bdi>{clean(job.name, 200)}</bdi> <State job={job} />
       </h1>
       <Actions job={job} reload={() => void load()} />
-      {why && (
-        <section class="story" aria-label="Why it waits">
-          <p>{clean(why.text)}</p>
-          {why.position && <p>Place {why.position} of {why.queued} in the queue.</p>}
-          {expected && !expected.beyond && <p>Expected to start {expected.mid ? `at ${moment(expected.mid, now.value)}` : `not before ${moment(expected.low, now.value)}`}{expected.high ? `, at most by ${moment(expected.high, now.value)}` : ""}.</p>}
-          {why.notes?.map((note) => <p key={note}>{clean(note)}</p>)}
-        </section>
-      )}
+      {why && <Waits why={why} />}
       {job.reason && !why && <p class="story">{clean(job.reason)}</p>}
-      <Facts job={job} />
-      <Pairs title="Settings" pairs={job.settings} />
-      <Pairs title="Environment" pairs={job.env} />
-      {measured && samples && (
-        <section aria-label="Use over time">
-          <Chart samples={samples} field="vram_mib" title="GPU memory" unit="MiB" />
-          <Chart samples={samples} field="util" title="GPU utilisation" unit="%" most={100} />
-        </section>
-      )}
-      {job.attempt > 1 && (
-        <label>
-          Attempt{" "}
-          <select value={String(chosen || job.attempt)} onChange={(e) => setChosen(Number(e.currentTarget.value))}>
-            {Array.from({ length: job.attempt }, (_, i) => <option key={i} value={String(i + 1)}>{i + 1}</option>)}
-          </select>
-        </label>
-      )}
-      {job.attempt > 0 && job.command !== null && !job.tasks && (
-        <Log id={id} attempt={chosen || job.attempt} over={over(job.state) || (chosen > 0 && chosen < job.attempt)} />
-      )}
-      {job.events && job.events.length > 0 && (
-        <section aria-labelledby="story-title">
-          <h2 id="story-title">What happened</h2>
-          <ol class="plain">
-            {job.events.map((e, i) => (
-              <li key={i}>
-                <time dateTime={e.time}>{moment(e.time, now.value)}</time> {clean(e.event)} {clean(e.text)}
-              </li>
-            ))}
-          </ol>
-        </section>
-      )}
+      <div class={ran ? "job" : undefined}>
+        <div>
+          {job.attempt > 1 && (
+            <label>
+              Attempt{" "}
+              <select value={String(chosen || job.attempt)} onChange={(e) => setChosen(Number(e.currentTarget.value))}>
+                {Array.from({ length: job.attempt }, (_, i) => <option key={i} value={String(i + 1)}>{i + 1}</option>)}
+              </select>
+            </label>
+          )}
+          {ran && job.command !== null && <Log id={id} attempt={chosen || job.attempt} over={over(job.state) || (chosen > 0 && chosen < job.attempt)} />}
+          {ran && job.command === null && <p class="quiet">Only its user and administrators can read its log.</p>}
+          {measured && samples && (
+            <section aria-label="Use over time">
+              <Chart samples={samples} field="vram_mib" title="GPU memory" unit="MiB" />
+              <Chart samples={samples} field="util" title="GPU utilisation" unit="%" most={100} />
+            </section>
+          )}
+        </div>
+        <div>
+          <Facts job={job} />
+          <Pairs title="Settings" pairs={job.settings} />
+          <Pairs title="Environment" pairs={job.env} />
+          {job.events && job.events.length > 0 && (
+            <section aria-labelledby="story-title">
+              <h2 id="story-title">What happened</h2>
+              <ol class="plain">
+                {job.events.map((e, i) => (
+                  <li key={i}>
+                    <time dateTime={e.time}>{moment(e.time, now.value)}</time> {clean(e.event)} {clean(e.text)}
+                  </li>
+                ))}
+              </ol>
+            </section>
+          )}
+        </div>
+      </div>
     </>
   );
 }

@@ -1,16 +1,19 @@
 import { useState } from "preact/hooks";
 import { api, type Submitted } from "../api";
-import { clean, gpuList } from "../format";
+import { clean } from "../format";
 import { complain, say } from "../store";
+import { wouldText } from "../words";
 
+// The keys of a job, as in a jobs file, with an example of each.
 const fields = [
   ["name", "Name", "train"],
-  ["dir", "Directory", "/home/ann/project"],
+  ["dir", "Directory", "your home directory"],
   ["gpus", "GPUs", "1"],
   ["vram", "Memory on each GPU", "18G"],
-  ["timeout", "Time limit", "2h"],
+  ["timeout", "Time limit", "none; 2h"],
   ["priority", "Priority", "0"],
   ["venv", "Virtual environment", ".venv"],
+  ["after", "After job", "17"],
 ] as const;
 
 export function Submit() {
@@ -29,6 +32,7 @@ export function Submit() {
       say(`submitted job ${id}`);
       location.hash = "/job/" + encodeURIComponent(id);
     } catch (problem) {
+      setWould(null);
       complain(problem);
     }
   };
@@ -36,9 +40,9 @@ export function Submit() {
     <>
       <h1>Submit a job</h1>
       <form class="fields" onSubmit={(e) => { e.preventDefault(); void send(false); }}>
-        <label>
-          Command
-          <textarea required rows={3} spellcheck={false} value={spec.command ?? ""} onInput={(e) => set("command", e.currentTarget.value)} />
+        <label class="all">
+          Command, as you would type it in a shell
+          <textarea required rows={3} spellcheck={false} placeholder="python train.py --epochs 3" value={spec.command ?? ""} onInput={(e) => set("command", e.currentTarget.value)} />
         </label>
         {fields.map(([key, title, such]) => (
           <label key={key}>
@@ -46,16 +50,17 @@ export function Submit() {
             <input value={spec[key] ?? ""} placeholder={such} onInput={(e) => set(key, e.currentTarget.value)} />
           </label>
         ))}
-        <p class="buttons">
-          <button type="button" onClick={() => void send(true)}>What would happen?</button>
+        <p class="buttons all">
+          <button type="button" disabled={!spec.command?.trim()} onClick={() => void send(true)}>What would happen?</button>
           <button class="main">Submit</button>
         </p>
       </form>
       <div role="status">
         {would?.jobs.map((j, i) => (
-          <p class="story" key={i}>
-            It {clean(j.state)}{j.gpu_ids?.length ? ` on GPU ${gpuList(j.gpu_ids)}` : ""}. {clean(j.reason)} {(j.notes ?? []).map((n) => clean(n)).join(" ")}
-          </p>
+          <div class="story" key={i}>
+            <p>{wouldText(j)}</p>
+            {j.notes?.map((note) => <p key={note}>{clean(note)}</p>)}
+          </div>
         ))}
       </div>
     </>
