@@ -24,7 +24,7 @@ func TestActionsOnAWaitingJob(t *testing.T) {
 	b.click("a", id)
 	b.says("Job " + id + ": waits")
 	b.until("it says why the job waits", `/GPU/.test(document.querySelector("section.story").innerText)`)
-	b.says("Place 1 of 1 in the queue")
+	b.says("It is number 1 of 1 in the queue")
 
 	b.click("button", "Hold")
 	h.eventually("is held", id, func(d api.Detail) bool { return d.Held })
@@ -59,6 +59,7 @@ func TestActionsOnARunningJob(t *testing.T) {
 	b := h.enter(nil)
 	b.view("/job/"+id, "Job "+id)
 	b.click("button", "Park")
+	b.click("dialog button", "Park it")
 	h.becomes(id, job.Parked)
 	b.until("the page says so", `/parked/.test(test.heading())`)
 	b.click("button", "Unpark")
@@ -90,6 +91,8 @@ func TestPausingAGPU(t *testing.T) {
 			return err == nil && gpus[1].Paused == want && !gpus[0].Paused
 		}
 	}
+	b.until("its actions are there", `document.querySelectorAll(".card details").length === 2`)
+	eval[bool](b, `document.querySelectorAll(".card details").forEach((e) => (e.open = true)), true`)
 	b.click("button", "Pause GPU 1")
 	b.click("dialog button", "No")
 	b.until("the question is gone", `!document.querySelector("dialog")`)

@@ -72,7 +72,8 @@ func (h *host) enter(who *person) *tab {
 // watch takes note of what the browser reports.
 func (b *tab) watch() {
 	hear(b, network.RequestWillBeSent, func(e network.EventRequestWillBeSent) string {
-		if b.origin != "" && !strings.HasPrefix(e.Request.URL, b.origin+"/") {
+		// The browser draws the sign of a field for a time from data of its own.
+		if b.origin != "" && !strings.HasPrefix(e.Request.URL, b.origin+"/") && !strings.HasPrefix(e.Request.URL, "data:") {
 			return "a request to " + e.Request.URL
 		}
 		return ""

@@ -105,7 +105,7 @@ func TestViewsFollowTheDaemon(t *testing.T) {
 	b.fill("Filter", "third")
 	b.until("only it is listed", `document.querySelectorAll("tbody a").length === 1`)
 	b.click("tbody a", id)
-	b.says("Place 1 of 1")
+	b.says("It is number 1 of 1")
 	h.berth(nil, "cancel", "first", "--grace", "0")
 	b.until("it runs", `/running/.test(test.heading())`)
 	b.until("its log is followed", `/one/.test(document.querySelector(".log")?.innerText)`)

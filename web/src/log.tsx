@@ -8,6 +8,7 @@ import { complain } from "./store";
 import { visible } from "./window";
 
 const lineHeight = 18;
+const boxHeight = 460; // as in style.css
 const tail = 256 << 10;
 const piece = 4 << 20;
 
@@ -109,7 +110,7 @@ export function Log({ id, attempt, over }: { id: string; attempt: number; over: 
   });
 
   const lines = kept.current.lines;
-  const view = box.current?.clientHeight ?? 400;
+  const view = Math.max(box.current?.clientHeight ?? 0, boxHeight);
   const rows = visible(lines.length, lineHeight, scrolled, view, 20);
   const matches = (line: string) => plain(line).toLowerCase().includes(wanted.toLowerCase());
   const search = (step: 1 | -1) => {
