@@ -10,7 +10,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures screens gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ web-check: web/node_modules ## test the page, and fail if internal/web/dist is n
 
 pictures: ## draw the pictures of docs/explanation
 	$(GO) run ./scripts/pictures
+
+screens: ## make the pictures of README.md, from a daemon with simulated GPUs (needs root and Chromium)
+	$(GO) test ./internal/browser -run TestPictures -count=1 -update
 
 BUNDLE := dist/gpu-test
 gpu-test: build ## build dist/gpu-test.tar.gz, a test for hosts with a real GPU (docs/studies/hardware.md)

@@ -41,12 +41,12 @@ func newHost(t *testing.T, more ...string) *host {
 }
 
 // newSharedHost starts a daemon for all users.
-func newSharedHost(t *testing.T) *host {
+func newSharedHost(t *testing.T, more ...string) *host {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("a daemon for all users needs root")
 	}
-	return startHost(t, nil)
+	return startHost(t, more)
 }
 
 func startHost(t *testing.T, more []string) *host {
@@ -55,7 +55,7 @@ func startHost(t *testing.T, more []string) *host {
 	dir := t.TempDir()
 	testkit.Must(t, os.Chmod(dir, 0o777|os.ModeSticky), os.Chmod(filepath.Dir(dir), 0o755))
 	h := &host{t: t, dir: dir, socket: filepath.Join(dir, "sock"), address: freePort(t)}
-	testkit.Write(t, filepath.Join(dir, "config.toml"), "")
+	testkit.Write(t, filepath.Join(dir, "config.toml"), "[limits]\ngpus = 0\nrunning_jobs = 0\n")
 	h.args = append([]string{
 		"serve", "--state-dir", filepath.Join(dir, "state"), "--socket", h.socket, "--config", filepath.Join(dir, "config.toml"),
 		"--sim", "2", "--poll", "0.2", "--http", h.address,
@@ -156,7 +156,7 @@ func (h *host) berth(who *person, args ...string) string {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(programs, "berth"), args...)
 	cmd.Dir = h.dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + h.dir, "BERTH_SOCKET=" + h.socket, "BERTH_NO_AUTOSTART=1", "LC_ALL=C.UTF-8"}
+	cmd.Env = []string{"PATH=" + filepath.Join(h.dir, "bin") + ":/usr/bin:/bin", "HOME=" + h.dir, "BERTH_SOCKET=" + h.socket, "BERTH_NO_AUTOSTART=1", "LC_ALL=C.UTF-8"}
 	if who != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.uid}
 	}
