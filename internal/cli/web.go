@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"html"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +63,12 @@ func runWeb(ctx context.Context, s *session, open bool, getenv func(string) stri
 	}
 	s.say("this address logs you in once, until %s", login.Expires.Local().Format("15:04"))
 	if opener := browserOf(getenv); open && opener != "" {
-		if err := exec.CommandContext(ctx, opener, page).Run(); err == nil {
+		file, err := redirection(page, getenv)
+		if err == nil {
+			err = exec.CommandContext(ctx, opener, file).Run()
+		}
+		if err == nil {
+			s.advise("if the browser cannot read %s, open the address itself", file)
 			return nil
 		}
 	}
@@ -68,6 +76,29 @@ func runWeb(ctx context.Context, s *session, open bool, getenv func(string) stri
 		s.advise("%s", forward)
 	}
 	return nil
+}
+
+// redirection is a file that leads a browser to the page. Every user of the machine
+// sees the arguments of a browser, and the first to use a login has it.
+func redirection(page string, getenv func(string) string) (string, error) {
+	dir := getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(cache, "berth")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+	}
+	file, err := os.CreateTemp(dir, "berth-page-*.html") // for its owner alone
+	if err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintf(file, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\">\n", html.EscapeString(page))
+	name := filepath.Join(dir, "berth-page.html")
+	return name, errors.Join(err, file.Close(), os.Rename(file.Name(), name))
 }
 
 // browserOf is the program that opens an address in the user's browser; empty

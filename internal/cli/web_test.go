@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/testkit"
 )
 
 func TestOverSSHWebSaysHowToForwardThePort(t *testing.T) {
@@ -36,5 +38,17 @@ func TestOverSSHWebSaysHowToForwardThePort(t *testing.T) {
 	}
 	if got := browserOf(env()); got != "" {
 		t.Errorf("a browser without a desktop: %q", got)
+	}
+}
+
+// TestALoginIsNoArgumentOfABrowser: other users see those.
+func TestALoginIsNoArgumentOfABrowser(t *testing.T) {
+	dir := t.TempDir()
+	file, err := redirection("http://127.0.0.1:7878/#login=a&b", func(string) string { return dir })
+	testkit.Must(t, err)
+	info, err := os.Stat(file)
+	testkit.Must(t, err)
+	if text := testkit.Read(t, file); info.Mode().Perm() != 0o600 || strings.Contains(file, "login") || !strings.Contains(text, `"0; url=http://127.0.0.1:7878/#login=a&amp;b"`) {
+		t.Errorf("%s, %v: %s", file, info.Mode(), text)
 	}
 }
