@@ -205,6 +205,9 @@ export async function* pieces(body: ReadableStream<Uint8Array>): AsyncGenerator<
   }
 }
 
+/** The most jobs that the daemon lists at once. */
+export const mostListed = 10_000;
+
 const at = (id: string, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
 
 export const api = {
@@ -218,7 +221,7 @@ export const api = {
   },
   status: () => ask<Status>("GET", "/v1/status"),
   gpus: () => ask<GPU[]>("GET", "/v1/gpus"),
-  queue: () => ask<JobPage>("GET", "/v1/jobs?queue=true&reasons=true&limit=10000"),
+  queue: () => ask<JobPage>("GET", "/v1/jobs?queue=true&reasons=true&limit=" + mostListed),
   history: (query: Record<string, string>) =>
     ask<JobPage>("GET", "/v1/jobs?" + new URLSearchParams({ over: "true", newest: "true", limit: "500", ...query }).toString()),
   job: (id: string) => ask<Detail>("GET", at(id)),

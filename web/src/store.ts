@@ -30,19 +30,20 @@ onLoggedOut.call = () => {
 };
 
 let due: ReturnType<typeof setTimeout> | undefined;
+let dueAt = Infinity;
 let readAt = 0;
 
-/** Reads the queue again, soon: a long one less often. */
-export function refresh(): void {
-  if (due !== undefined) return;
-  const pause = jobs.value.length > 1000 ? 8000 : 800;
-  due = setTimeout(
-    () => {
-      due = undefined;
-      void read();
-    },
-    Math.max(0, readAt + pause - Date.now()),
-  );
+/** Reads the queue again, soon: a long one less often, unless it lacks one of the user's own jobs. */
+export function refresh(own = false): void {
+  const pause = jobs.value.length <= 1000 ? 800 : own ? 3000 : 15_000;
+  const at = Math.max(Date.now(), readAt + pause);
+  if (dueAt <= at) return;
+  clearTimeout(due);
+  dueAt = at;
+  due = setTimeout(() => {
+    dueAt = Infinity;
+    void read();
+  }, at - Date.now());
 }
 
 async function read(): Promise<void> {
@@ -70,10 +71,12 @@ export async function follow(stop: AbortSignal): Promise<void> {
           const happened = JSON.parse(event.data) as Happening;
           if (happened.gpus) gpus.value = happened.gpus;
           if (!happened.job) return;
+          const { id, user, ended_at } = happened.job;
+          const own = user === status.value?.you.name;
+          const missing = own && !ended_at && !jobs.value.some((j) => j.id === id);
           jobs.value = apply(jobs.value, happened);
-          const ended = happened.job.ended_at && happened.job.user === status.value?.you.name ? 1 : 0;
-          changed.value = { id: happened.job.id, n: changed.value.n + 1, ended: changed.value.ended + ended };
-          refresh();
+          changed.value = { id, n: changed.value.n + 1, ended: changed.value.ended + (own && ended_at ? 1 : 0) };
+          refresh(missing);
         },
         () => {
           wait = 500;

@@ -19,7 +19,7 @@ function Last({ user }: { user: string }) {
   const ended = changed.value.ended;
   useEffect(() => {
     let stopped = false;
-    void (async () => {
+    const soon = setTimeout(async () => {
       try {
         const found = await api.last(user);
         const text = found && found.attempt > 0 ? await readLines(found.id, found.attempt, lastLines) : [];
@@ -27,8 +27,11 @@ function Last({ user }: { user: string }) {
       } catch {
         // the log may be gone; the job's own page says so
       }
-    })();
-    return () => void (stopped = true);
+    }, job ? 1000 : 0); // the jobs of an array may end by the dozen
+    return () => {
+      stopped = true;
+      clearTimeout(soon);
+    };
   }, [user, ended]);
   if (!job) return null;
   return (

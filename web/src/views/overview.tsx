@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { cardRefusal } from "../actions";
-import { api, type GPU } from "../api";
+import { api, mostListed, type GPU } from "../api";
 import { ask } from "../ask";
 import { clean, memory, moment, percent } from "../format";
 import { useExpected } from "../expected";
@@ -111,6 +111,7 @@ export function Overview() {
         </label>
         <span role="status">
           {["running", "queued", "parked"].map((s) => `${counts.value[s] ?? 0} ${s}`).join(", ")}
+          {jobs.value.length >= mostListed && `; the first ${mostListed} are listed`}
         </span>
       </form>
       {jobs.value.length === 0 ? <p>No job is running or waiting.</p> : <JobList jobs={shown} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, start, columns.reason]} label="Jobs in the queue" />}
