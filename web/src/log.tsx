@@ -176,7 +176,8 @@ export function Log({ id, attempt, over }: { id: string; attempt: number; over: 
         aria-label="Lines of the log"
         onScroll={(e) => {
           const at = e.currentTarget;
-          stick.current = !fromStart && at.scrollTop + at.clientHeight >= at.scrollHeight - lineHeight;
+          // A log that is being read anew is not one that somebody scrolled up in.
+          if (kept.current.lines.length > 0) stick.current = !fromStart && at.scrollTop + at.clientHeight >= at.scrollHeight - lineHeight;
           setScrolled(at.scrollTop);
         }}
       >
