@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"strings"
 	"testing"
 
 	"berth/internal/api"
@@ -64,6 +65,17 @@ func TestActionsOnARunningJob(t *testing.T) {
 	b.until("the page says so", `/parked/.test(test.heading())`)
 	b.click("button", "Unpark")
 	h.becomes(id, job.Running)
+	b.click("button", "Park")
+	b.until("it asks until when", `test.set("Until (empty: until it is unparked)", "2099-12-31T12:00")`)
+	b.click("dialog button", "Park it")
+	h.becomes(id, job.Parked)
+	if d := h.job(id); !strings.Contains(ptrText(d.Reason), "2099-12-31") {
+		t.Errorf("the job is parked: %s", ptrText(d.Reason))
+	}
+	b.click("button", "Unpark")
+	h.becomes(id, job.Running)
+	b.click("button", "Copy id")
+	b.until("it says what became of it", `/copied `+id+`|the id is `+id+`/.test(document.querySelector(".message").innerText)`)
 	b.click("button", "Requeue")
 	b.click("dialog button", "No")
 	b.until("the question is gone", `!document.querySelector("dialog")`)
@@ -81,7 +93,14 @@ func TestActionsOnARunningJob(t *testing.T) {
 	h.becomes(id, job.Cancelled)
 }
 
-// TestPausingAGPU asks, and resuming does not.
+func ptrText(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// TestPausingAGPU asks, and resuming does not. Draining parks its jobs as well.
 func TestPausingAGPU(t *testing.T) {
 	h := newHost(t)
 	b := h.enter(nil)
@@ -104,6 +123,21 @@ func TestPausingAGPU(t *testing.T) {
 	testkit.Eventually(t, "GPU 1 is paused", paused(true))
 	b.click("button", "Resume GPU 1")
 	testkit.Eventually(t, "GPU 1 is resumed", paused(false))
+
+	id := h.submit(nil, "-n", "moves", "--gpu-ids", "1", "--", programs+"/berth simjob --vram 4000 --hold 3600")
+	h.becomes(id, job.Running)
+	b.click("button", "Drain GPU 1")
+	b.click("dialog button", "No")
+	b.until("the question is gone", `!document.querySelector("dialog")`)
+	if d := h.job(id); d.State != job.Running || !paused(false)() {
+		t.Fatalf("No drained the GPU: the job is %s", d.State)
+	}
+	b.click("button", "Drain GPU 1")
+	b.click("dialog button", "Drain")
+	h.becomes(id, job.Parked)
+	testkit.Eventually(t, "GPU 1 is paused", paused(true))
+	b.click("button", "Resume GPU 1")
+	h.becomes(id, job.Running)
 }
 
 // TestSubmitting first says what would happen, and does nothing.
@@ -111,14 +145,14 @@ func TestSubmitting(t *testing.T) {
 	h := newHost(t)
 	b := h.enter(nil)
 	b.click("nav a", "Submit")
-	b.fill("Command", "echo 'from the page'; exit 3")
+	b.fill("Command, as you would type it in a shell", "echo 'from the page'; exit 3")
 	b.fill("Name", "typed")
 	b.fill("Directory", h.dir)
 	b.fill("Memory on each GPU", "2G")
 	b.fill("Time limit", "1h")
 	b.fill("Priority", "4")
 	b.click("button", "What would happen?")
-	b.until("the page says what would happen", `/It starts on GPU 0/.test(document.querySelector("main").innerText)`)
+	b.until("the page says what would happen", `/It would start at once on GPU 0/.test(document.querySelector("main").innerText)`)
 	if page, err := h.client.Jobs(h.ctx(), api.Query{Over: true}); err != nil || page.Total > 0 {
 		t.Fatalf("asking made %d jobs (%v)", page.Total, err)
 	}
@@ -135,7 +169,7 @@ func TestSubmitting(t *testing.T) {
 
 	// What the daemon refuses is said in its words.
 	b.view("/submit", "Submit")
-	b.fill("Command", "true")
+	b.fill("Command, as you would type it in a shell", "true")
 	b.fill("GPUs", "12")
 	b.click("button", "Submit")
 	b.says("12 GPUs")

@@ -72,13 +72,13 @@ func TestTextIsNeverMarkup(t *testing.T) {
 		b.until("the search takes it as text", `document.querySelector(".line.hit")?.innerText === `+js(hostile[2]))
 		check("job " + id)
 	}
-	for path, heading := range map[string]string{"/history": "History", "/timeline": "Timeline", "/users": "Users"} {
+	for path, heading := range map[string]string{"/history": "History", "/timeline": "Timeline", "/users": "Users", "/what-if": "What if?"} {
 		b.view(path, heading)
-		b.until(path+" is there", `document.querySelector("main table, main svg")`)
+		b.until(path+" is there", `document.querySelector("main table, main svg, main fieldset label")`)
 		check(path)
 	}
 	b.view("/submit", "Submit")
-	b.fill("Command", "true")
+	b.fill("Command, as you would type it in a shell", "true")
 	b.fill("GPUs", hostile[0])
 	b.click("button", "What would happen?")
 	b.until("it is refused", `document.querySelector(".message .bad")`)

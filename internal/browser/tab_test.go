@@ -34,6 +34,7 @@ type tab struct {
 	t      *testing.T
 	ctx    context.Context
 	origin string // no request may go elsewhere; empty: any may
+	width  int64
 
 	mu     sync.Mutex
 	wrong  []string // what no page of ours may do
@@ -265,6 +266,7 @@ func (b *tab) press(keys string) {
 
 func (b *tab) size(width, height int64) {
 	b.t.Helper()
+	b.width = width
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 700})
 }
 

@@ -39,6 +39,15 @@ globalThis.test = {
     return document.activeElement === field;
   },
 
+  // Sets a field that is not typed into as text, such as a time.
+  set: (label, value) => {
+    const field = test.control(label);
+    if (!field) return false;
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    return field.value === value;
+  },
+
   choose: (label, option) => {
     const list = test.control(label);
     const found = [...(list?.options ?? [])].find((o) => o.text === option);
