@@ -117,7 +117,7 @@ var httpAttacks = []attack{
 	{"come by TCP without a token", func(t *testing.T, c *camp) {
 		for _, request := range []string{
 			"GET /v1/status", "GET /v1/jobs", "POST /v1/jobs", "GET /v1/jobs/1", "GET /v1/jobs/1/log", "POST /v1/jobs/1/attach", "GET /v1/events", "GET /v1/gpus",
-			"POST /v1/gpus/0/pause", "GET /v1/stats", "POST /v1/backup", "POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/x", "GET /openapi.json", "PATCH /v1/jobs/1", "POST /v1/logins", "DELETE /v1/session", "GET /index.html", "GET /assets", "POST /",
+			"POST /v1/gpus/0/pause", "GET /v1/stats", "GET /v1/replay", "POST /v1/backup", "POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/x", "GET /openapi.json", "PATCH /v1/jobs/1", "POST /v1/logins", "DELETE /v1/session", "GET /index.html", "GET /assets", "POST /",
 		} {
 			method, path, _ := strings.Cut(request, " ")
 			if r := c.remote(t, method, path, "", nil); r.status != http.StatusUnauthorized {

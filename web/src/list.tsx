@@ -7,23 +7,23 @@ import { now } from "./store";
 import { visible } from "./window";
 
 const rowHeight = 30;
-const tallRow = 50; // on a phone, with the reason below the name
-const phone = matchMedia("(max-width: 640px)");
+const tallRow = 50; // in a narrow window, with the reason below the name
+const small = matchMedia("(max-width: 900px)"); // as in style.css
 
-/** Whether the window is as narrow as a phone, as in style.css. */
+/** Whether there is no room for all columns. */
 function useNarrow(): boolean {
-  const [narrow, setNarrow] = useState(phone.matches);
+  const [narrow, setNarrow] = useState(small.matches);
   useEffect(() => {
-    const turned = () => setNarrow(phone.matches);
-    phone.addEventListener("change", turned);
-    return () => phone.removeEventListener("change", turned);
+    const turned = () => setNarrow(small.matches);
+    small.addEventListener("change", turned);
+    return () => small.removeEventListener("change", turned);
   }, []);
   return narrow;
 }
 
 export interface Column {
   title: string;
-  wide?: boolean; // left out on a phone
+  wide?: boolean; // left out in a narrow window
   size?: string; // a class, as in style.css
   cell: (job: Job) => ComponentChildren;
 }

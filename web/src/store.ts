@@ -20,7 +20,7 @@ export function say(text: string, bad = false): void {
 
 /** Tells the user what was refused, in the daemon's words. */
 export function complain(problem: unknown): void {
-  if (problem instanceof Refusal) say(problem.message + (problem.hint ? ". " + problem.hint : ""), true);
+  if (problem instanceof Refusal) say(problem.message + (problem.hint ? ". Hint: " + problem.hint : ""), true);
   else if (!(problem instanceof DOMException && problem.name === "AbortError")) message.value = { text: "the daemon cannot be reached", bad: true, lost: true };
 }
 

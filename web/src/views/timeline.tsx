@@ -56,7 +56,7 @@ export function Timeline() {
       </form>
       <div class="scroll" tabIndex={0} role="region" aria-label="Timeline" ref={box}>
         <svg width={width} height={bottom + 24} role="img" aria-label={`What ran on ${gpus.value.length} GPUs in the last ${duration(hours * 3600)}, what runs, and what is expected to run when`}>
-          {ticks(from, to, Math.max(2, Math.floor(width / 110))).map((t) => (
+          {ticks(from, to, Math.max(2, Math.floor(width / 110))).filter((t) => x(t) < width - 30).map((t) => (
             <g key={t}>
               <line class="rule" x1={x(t)} x2={x(t)} y1={20} y2={bottom} />
               <text x={x(t)} y={bottom + 16} text-anchor="middle">{moment(iso(t), at)}</text>
