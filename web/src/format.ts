@@ -22,12 +22,13 @@ export function memory(mib: number | null | undefined): string {
   return mib < 1024 ? `${Math.round(mib)} MiB` : `${(mib / 1024).toFixed(1)} GiB`;
 }
 
-/** A moment: the time alone if it is within a day of now. */
+/** A moment: the time alone if it is today, with the weekday within five days of now, else with the date. */
 export function moment(at: string | null | undefined, now: number): string {
   if (!at) return "";
   const date = new Date(at);
   const clock = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
-  if (Math.abs(date.getTime() - now) < 86_400_000) return clock;
+  if (date.toDateString() === new Date(now).toDateString()) return clock;
+  if (Math.abs(date.getTime() - now) < 5 * 86_400_000) return `${date.toLocaleDateString("en", { weekday: "short" })} ${clock}`;
   const two = (n: number) => String(n).padStart(2, "0");
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
 }

@@ -193,3 +193,12 @@ test("a line that a progress bar overwrites a million times stays short", () => 
   log.append("x".repeat(300_000) + "\n");
   expect(log.lines[2]?.length).toBe(100_000);
 });
+
+test("a moment of another day says which", () => {
+  const now = new Date(2026, 10, 17, 20, 0).getTime(); // a Tuesday
+  const at = (day: number, hour: number) => moment(new Date(2026, 10, day, hour, 3).toISOString(), now);
+  expect(at(17, 8)).toBe("08:03");
+  expect(at(18, 8)).toBe("Wed 08:03");
+  expect(at(16, 22)).toBe("Mon 22:03");
+  expect(at(28, 8)).toBe("2026-11-28 08:03");
+});
