@@ -8,10 +8,12 @@ import { startText } from "../words";
 
 const laneHeight = 30;
 const left = 60;
+const mostPast = 2000;
 
 export function Timeline() {
   const [hours, setHours] = useState(6);
   const [past, setPast] = useState<Job[]>([]);
+  const [cut, setCut] = useState(false);
   const [width, setWidth] = useState(800);
   const box = useRef<HTMLDivElement>(null);
   const expected = useExpected();
@@ -26,7 +28,10 @@ export function Timeline() {
   const minute = Math.floor(now.value / 60_000);
   useEffect(() => {
     const since = new Date(Date.now() - hours * 3_600_000).toISOString();
-    api.history({ since, limit: "2000" }).then((page) => setPast(page.jobs), complain);
+    api.history({ since, limit: String(mostPast) }).then((page) => {
+      setPast(page.jobs);
+      setCut(page.next !== undefined);
+    }, complain);
   }, [hours, often, minute]);
   const at = Math.floor(now.value / 5000) * 5000;
   const from = at - hours * 3_600_000;
@@ -53,6 +58,7 @@ export function Timeline() {
           </select>
         </label>
         <span><span class="key k-past" /> ended</span> <span><span class="key k-running" /> running</span> <span><span class="key k-expected" /> expected</span>
+        {cut && <span class="quiet">Of the past, the last {mostPast} jobs are shown.</span>}
       </form>
       <div class="scroll" tabIndex={0} role="region" aria-label="Timeline" ref={box}>
         <svg width={width} height={bottom + 24} role="img" aria-label={`What ran on ${gpus.value.length} GPUs in the last ${duration(hours * 3600)}, what runs, and what is expected to run when`}>
