@@ -8,7 +8,7 @@ export function startText(why: Pick<Why, "expected" | "position" | "queued">, no
   const place = why.position ? ` It is number ${why.position} of ${why.queued} in the queue.` : "";
   if (!expected) return `No estimate of its start.${place}`;
   if (expected.beyond) return `Expected to start after ${moment(expected.low, now)}.${place}`;
-  const latest = expected.high ? `, at ${moment(expected.high, now)} at the latest` : "";
+  const latest = expected.high ? `, ${moment(expected.high, now)} at the latest` : "";
   return `Expected to start ${expected.mid ? `at about ${moment(expected.mid, now)}` : `not before ${moment(expected.low, now)}`}${latest}.${place}`;
 }
 
