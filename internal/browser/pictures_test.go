@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ const maxPicture = 120_000
 // show what the programs do.
 func TestPictures(t *testing.T) {
 	h := newSharedHost(t, "--sim", "4")
-	scene(h)
-	frame := h.top(124, 27)
+	ann := scene(h)
+	frame := h.top(ann, 124, 27)
 	for _, name := range []string{"pretrain", "distill"} {
 		if !regexp.MustCompile(name + ` .* queued .*\d[hm]\d\d `).MatchString(frame) {
 			t.Errorf("berth top --once shows no expected start for %s:\n%s", name, frame)
@@ -48,10 +49,10 @@ func TestPictures(t *testing.T) {
 	}
 	drawing := drawTerminal(frame, "berth top", "berth top in a terminal: four GPUs with a bar each that is split by job, the queue with states, expected starts and reasons, and below it the first job's story, its memory over time and the end of its log.")
 	b := newTab(t, h.origin())
-	b.size(1200, 760)
+	b.size(1200, 1090)
 	b.theme("light")
-	b.open(h.login(nil))
-	b.until("the page is complete", `document.querySelectorAll(".card").length === 4 && document.querySelectorAll("tbody a").length >= 8 && /\d\d:\d\d/.test(document.querySelector("tbody").innerText)`)
+	b.open(h.login(ann))
+	b.until("the page is complete", `document.querySelectorAll(".card").length === 4 && document.querySelector(".mine .log .line") && document.querySelectorAll("tbody a").length >= 8 && /\d\d:\d\d/.test(document.querySelector("tbody").innerText)`)
 	shot := fewColours(t, call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data)
 	if *testkit.Update {
 		testkit.Must(t, os.WriteFile(topPicture, []byte(drawing), 0o644), os.WriteFile(pagePicture, shot, 0o644))
@@ -74,8 +75,9 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// scene submits what a lab of three has on an ordinary afternoon.
-func scene(h *host) {
+// scene submits what a lab of three has on an ordinary afternoon, and returns the
+// one whose screen is shown.
+func scene(h *host) *person {
 	h.t.Helper()
 	testkit.Write(h.t, filepath.Join(h.dir, "bin", "python"), fmt.Sprintf(`#!/bin/sh
 # Stands in for a training: takes memory on its simulated GPUs, and prints.
@@ -101,6 +103,7 @@ exec %s/berth simjob --vram $vram --ramp 20 --hold 7200 --util $((70 + vram %% 2
 	h.becomes(h.submit(bob, "-n", "finetune-8b", "--vram", "14G", "-t", "3h", "--", "python finetune.py --lora 16"), job.Running)
 	h.becomes(h.submit(cat, "-n", "eval-coco", "--vram", "6G", "-t", "40m", "--", "python eval.py"), job.Running)
 	h.submit(cat, "-n", "lr-sweep", "--array", "0-11%2", "--vram", "8G", "-t", "1h", "--", "python sweep.py")
+	h.becomes(h.submit(ann, "-n", "smoke-test", "-g", "0", "--", `for step in 1 2 3; do echo "step $step ok"; done; echo 'all 214 checks passed'`), job.Finished)
 	h.submit(bob, "-n", "pretrain", "--gpus", "4", "--vram", "22G", "-t", "12h", "--", "python train.py --from-scratch")
 	h.submit(ann, "-n", "distill", "--vram", "18G", "-t", "2h", "--", "python train.py --teacher vit-l")
 	h.berth(ann, "hold", h.submit(ann, "-n", "export", "--gpus", "1", "-t", "30m", "--", "python export.py"))
@@ -110,6 +113,7 @@ exec %s/berth simjob --vram $vram --ramp 20 --hold 7200 --util $((70 + vram %% 2
 			return time.Since(*h.job(first).StartedAt) > 50*time.Second
 		})
 	}
+	return ann
 }
 
 // colleague is a user with a name that fits into a picture, made for it if need
@@ -130,11 +134,11 @@ func colleague(t *testing.T, name, account string) *person {
 }
 
 // top is a frame of berth top on a terminal of this size.
-func (h *host) top(columns, rows uint16) string {
+func (h *host) top(who *person, columns, rows uint16) string {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(programs, "berth"), "top", "--once")
 	cmd.Env = []string{"HOME=" + h.dir, "BERTH_SOCKET=" + h.socket, "TERM=xterm-256color", "LC_ALL=C.UTF-8", "TZ=UTC"}
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: columns, Rows: rows})
+	terminal, err := pty.StartWithAttrs(cmd, &pty.Winsize{Cols: columns, Rows: rows}, &syscall.SysProcAttr{Setsid: true, Setctty: true, Credential: who.uid})
 	testkit.Must(h.t, err)
 	defer terminal.Close()
 	frame, _ := io.ReadAll(terminal) // a terminal ends with an error
