@@ -29,12 +29,12 @@ export interface Column {
 }
 
 export const columns = {
-  id: { title: "Job", size: "w-short", cell: (j: Job) => <a href={"#/job/" + encodeURIComponent(j.id)}>{clean(j.id, 40)}</a> },
+  id: { title: "Job", size: "w-id", cell: (j: Job) => <a href={"#/job/" + encodeURIComponent(j.id)}>{clean(j.id, 40)}</a> },
   name: { title: "Name", cell: (j: Job) => <><bdi>{clean(j.name, 200)}</bdi><span class="below">{clean(j.reason, 300) || clean(j.user, 60)}</span></> },
   user: { title: "User", wide: true, size: "w-mid", cell: (j: Job) => clean(j.user, 60) },
   state: { title: "State", size: "w-state", cell: (j: Job) => <State job={j} /> },
   gpus: { title: "GPUs", wide: true, size: "w-mid", cell: (j: Job) => gpuList(j.gpu_ids) || (j.gpus ? `needs ${j.gpus}` : "none") },
-  time: { title: "Time", size: "w-short", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : between(j.submitted_at, null, now.value)) },
+  time: { title: "Time", size: "w-short", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : j.ended_at ? "" : between(j.submitted_at, null, now.value)) },
   ended: { title: "Ended", wide: true, size: "w-mid", cell: (j: Job) => moment(j.ended_at, now.value) },
   reason: { title: "Reason", wide: true, size: "w-long", cell: (j: Job) => <span title={clean(j.reason, 1000)}>{clean(j.reason, 300)}</span> },
 } satisfies Record<string, Column>;

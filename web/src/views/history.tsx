@@ -55,8 +55,8 @@ export function HistoryView() {
         <button>Show</button>
         <span role="status">{found.length} of {Math.max(total, found.length)} jobs</span>
       </form>
-      <JobList jobs={found} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, columns.ended]} label="Jobs that ended" />
-      {next && <button onClick={() => void load(next)}>Load more</button>}
+      <JobList jobs={found} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, columns.ended, columns.reason]} label="Jobs that ended" />
+      {next && <button class="load" onClick={() => void load(next)}>Load more</button>}
     </>
   );
 }
