@@ -97,7 +97,7 @@ esac
 ) &
 exec %s/berth simjob --vram $vram --ramp 20 --hold 7200 --util $((70 + vram %% 29))
 `, programs), 0o755)
-	ann, bob, cat := colleague(h.t, "ann", "daemon"), colleague(h.t, "bob", "nobody"), colleague(h.t, "cat", "games")
+	ann, bob, cat := h.colleague("ann", "daemon"), h.colleague("bob", "nobody"), h.colleague("cat", "games")
 	first := h.submit(ann, "-n", "vit-large", "--gpus", "2", "--vram", "20G", "-t", "6h", "--", "python train.py --model vit-l --epochs 90")
 	h.becomes(first, job.Running)
 	h.becomes(h.submit(bob, "-n", "finetune-8b", "--vram", "14G", "-t", "3h", "--", "python finetune.py --lora 16"), job.Running)
@@ -118,7 +118,8 @@ exec %s/berth simjob --vram $vram --ramp 20 --hold 7200 --util $((70 + vram %% 2
 
 // colleague is a user with a name that fits into a picture, made for it if need
 // be; a test that keeps no picture takes an account that every system has.
-func colleague(t *testing.T, name, account string) *person {
+func (h *host) colleague(name, account string) *person {
+	t := h.t
 	t.Helper()
 	if !*testkit.Update {
 		return somebody(t, account)
@@ -128,7 +129,10 @@ func colleague(t *testing.T, name, account string) *person {
 		if err != nil {
 			t.Fatalf("useradd %s: %v: %s", name, err, out)
 		}
-		t.Cleanup(func() { _ = exec.Command("userdel", name).Run() })
+		t.Cleanup(func() {
+			h.cancelAll() // nobody is removed who has a process
+			testkit.Eventually(t, "the user "+name+" is removed", func() bool { return exec.Command("userdel", name).Run() == nil })
+		})
 	}
 	return somebody(t, name)
 }
