@@ -1,6 +1,7 @@
 // What all views share, kept up to date by the daemon's events.
 import { signal } from "@preact/signals";
 import { apply } from "./apply";
+import { Changes } from "./changes";
 import { api, onLoggedOut, Refusal, session, type GPU, type Happening, type Job, type Status } from "./api";
 
 export const loggedIn = signal(session.get() !== "");
@@ -11,8 +12,10 @@ export const jobs = signal<Job[]>([]);
 export const counts = signal<Record<string, number>>({});
 export const message = signal<{ text: string; bad: boolean; lost?: boolean } | null>(null);
 export const now = signal(Date.now());
-/** Changes whenever something happened to a job, by id; ended counts the user's own jobs that ended. */
-export const changed = signal({ id: "", n: 0, ended: 0 });
+/** Which jobs something happened to; changed says when to look there. */
+export const changes = new Changes();
+/** Counts events, the user's own jobs that ended, and connections. */
+export const changed = signal({ n: 0, ended: 0, opened: 0 });
 
 export function say(text: string, bad = false): void {
   message.value = { text, bad };
@@ -75,12 +78,15 @@ export async function follow(stop: AbortSignal): Promise<void> {
           const own = user === status.value?.you.name;
           const missing = own && !ended_at && !jobs.value.some((j) => j.id === id);
           jobs.value = apply(jobs.value, happened);
-          changed.value = { id, n: changed.value.n + 1, ended: changed.value.ended + (own && ended_at ? 1 : 0) };
+          changes.note(id);
+          const { n, ended, opened } = changed.value;
+          changed.value = { n: n + 1, ended: ended + (own && ended_at ? 1 : 0), opened };
           refresh(missing);
         },
         () => {
           wait = 500;
           connected.value = true;
+          changed.value = { ...changed.value, opened: changed.value.opened + 1 };
           if (message.value?.lost) message.value = null;
           void open();
         },

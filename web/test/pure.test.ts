@@ -8,6 +8,7 @@ import { LogLines, mostLines } from "../src/loglines";
 import { EventReader } from "../src/sse";
 import { actions, cardRefusal, refusal } from "../src/actions";
 import { bars, ticks } from "../src/bars";
+import { Changes } from "../src/changes";
 import { firstOfEach } from "../src/own";
 import { startText, wouldText } from "../src/words";
 import { visible } from "../src/window";
@@ -201,4 +202,15 @@ test("a moment of another day says which", () => {
   expect(at(18, 8)).toBe("Wed 08:03");
   expect(at(16, 22)).toBe("Mon 22:03");
   expect(at(28, 8)).toBe("2026-11-28 08:03");
+});
+
+test("an event of a job is not lost behind that of another", () => {
+  const changes = new Changes();
+  changes.note("3");
+  const before = changes.of("3");
+  changes.note("3");
+  changes.note("4_1");
+  expect(changes.of("3")).not.toBe(before);
+  expect(changes.of("4")).toBe(changes.of("4_1"));
+  expect(changes.of("5")).toBe(0);
 });

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { api, type Detail, type Samples, type Why } from "../api";
 import { actions, refusal } from "../actions";
 import { ask, askTime } from "../ask";
@@ -7,7 +7,7 @@ import { copy } from "../copy";
 import { between, clean, duration, gpuList, memory, moment, percent } from "../format";
 import { State } from "../list";
 import { Log } from "../log";
-import { changed, complain, now, say, status } from "../store";
+import { changed, changes, complain, now, say, status } from "../store";
 import { startText } from "../words";
 
 const over = (state: string) => ["finished", "failed", "cancelled"].includes(state);
@@ -149,19 +149,28 @@ export function JobView({ id }: { id: string }) {
   const [samples, setSamples] = useState<Samples | null>(null);
   const [missing, setMissing] = useState("");
   const [chosen, setChosen] = useState(0); // an attempt; 0: the latest
+  const loads = useRef({ n: 0, at: 0 });
   const load = async () => {
+    const n = ++loads.current.n;
+    loads.current.at = Date.now();
     try {
       const found = await api.job(id);
+      const reason = found.state === "queued" || found.state === "parked" ? await api.why(id) : null;
+      if (n !== loads.current.n) return; // a later one knows more
       setJob(found);
-      setWhy(found.state === "queued" || found.state === "parked" ? await api.why(id) : null);
+      setWhy(reason);
       if (found.attempt > 0 && found.command !== null && !found.tasks) setSamples(await api.samples(id));
     } catch (problem) {
       if (problem instanceof Error) setMissing(problem.message);
       complain(problem);
     }
   };
-  const news = changed.value.id === id ? changed.value.n : 0;
-  useEffect(() => void load(), [id, news]);
+  const news = `${changed.value.opened} ${changes.of(id)}`;
+  useEffect(() => {
+    // The tasks of an array may end by the dozen.
+    const soon = setTimeout(() => void load(), Math.max(0, loads.current.at + 500 - Date.now()));
+    return () => clearTimeout(soon);
+  }, [id, news]);
   const running = job?.state === "running";
   useEffect(() => {
     if (!running) return;
