@@ -64,7 +64,7 @@ func TestActionsOnARunningJob(t *testing.T) {
 	h.becomes(id, job.Parked)
 	b.until("the page says so", `/parked/.test(test.heading())`)
 	b.click("button", "Unpark")
-	h.becomes(id, job.Running)
+	h.eventually("is back", id, func(d api.Detail) bool { return d.State == job.Running && d.Parking == nil })
 	b.click("button", "Park")
 	b.until("it asks until when", `test.set("Until (empty: until it is unparked)", "2099-12-31T12:00")`)
 	b.click("dialog button", "Park it")
@@ -73,7 +73,7 @@ func TestActionsOnARunningJob(t *testing.T) {
 		t.Errorf("the job is parked: %s", ptrText(d.Reason))
 	}
 	b.click("button", "Unpark")
-	h.becomes(id, job.Running)
+	h.eventually("is back", id, func(d api.Detail) bool { return d.State == job.Running && d.Parking == nil })
 	b.click("button", "Copy id")
 	b.until("it says what became of it", `/copied `+id+`|the id is `+id+`/.test(document.querySelector(".message").innerText)`)
 	b.click("button", "Requeue")

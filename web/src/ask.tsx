@@ -23,14 +23,13 @@ export function askTime(text: string, yes: string, when: string): Promise<string
 }
 
 export function Ask() {
+  return question.value && <Asked open={question.value} />;
+}
+
+function Asked({ open }: { open: Question }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [time, setTime] = useState("");
-  const open = question.value;
-  useEffect(() => {
-    setTime("");
-    if (open) dialog.current?.showModal();
-  }, [open]);
-  if (!open) return null;
+  useEffect(() => dialog.current?.showModal(), []);
   const answer = (given: string | null) => {
     dialog.current?.close();
     question.value = null;

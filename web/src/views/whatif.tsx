@@ -27,7 +27,7 @@ export function WhatIf() {
   const toggle = (name: string) => setChosen(chosen.includes(name) ? chosen.filter((other) => other !== name) : [...chosen, name]);
   return (
     <>
-      <h1>What-if</h1>
+      <h1>What if?</h1>
       <p>
         Replays the jobs that ended lately, as if another policy had been in force. No job runs. In a terminal,{" "}
         <code>berth simulate --history</code> has more choices.
