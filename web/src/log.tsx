@@ -43,6 +43,7 @@ export function Log({ id, attempt, over }: { id: string; attempt: number; over: 
   const next = useRef(0); // the offset after the last one
   const box = useRef<HTMLDivElement>(null);
   const stick = useRef(true); // stay at the end
+  const last = useRef({ top: 0, height: 0 }); // as it was scrolled before
   const ended = useRef(over);
   ended.current = over;
   const [fromStart, setFromStart] = useState(false); // read from the beginning, not the end
@@ -176,8 +177,11 @@ export function Log({ id, attempt, over }: { id: string; attempt: number; over: 
         aria-label="Lines of the log"
         onScroll={(e) => {
           const at = e.currentTarget;
-          // A log that is being read anew is not one that somebody scrolled up in.
-          if (kept.current.lines.length > 0) stick.current = !fromStart && at.scrollTop + at.clientHeight >= at.scrollHeight - lineHeight;
+          // Somebody scrolled up, unless the log became shorter because it is read anew.
+          const up = at.scrollTop < last.current.top && at.scrollHeight >= last.current.height;
+          if (at.scrollTop + at.clientHeight >= at.scrollHeight - lineHeight) stick.current = !fromStart;
+          else if (up) stick.current = false;
+          last.current = { top: at.scrollTop, height: at.scrollHeight };
           setScrolled(at.scrollTop);
         }}
       >
