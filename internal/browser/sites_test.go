@@ -30,7 +30,7 @@ func TestAnotherSitesPage(t *testing.T) {
 		_, _ = io.WriteString(w, "<!doctype html><title>evil</title><body>evil</body>")
 	}))
 	t.Cleanup(evil.Close)
-	b.origin = "" // it may now go anywhere
+	b.mayRoam()
 	port := evil.URL[strings.LastIndex(evil.URL, ":"):]
 	for _, site := range []string{"http://127.0.0.1" + port, "http://localhost" + port} {
 		b.open(site)

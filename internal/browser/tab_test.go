@@ -59,6 +59,7 @@ func newTab(t *testing.T, origin string) *tab {
 	call(b, network.Enable, network.EnableParams{})
 	call(b, runtime.AddBinding, runtime.AddBindingParams{Name: "breach"})
 	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: tools})
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}) // of several tabs, one has the focus
 	b.size(1280, 850)
 	return b
 }
@@ -121,6 +122,13 @@ func hear[E any](b *tab, kind cdp.Event[E], take func(E) string) {
 			b.mu.Unlock()
 		}
 	}()
+}
+
+// mayRoam lets the tab go to other hosts.
+func (b *tab) mayRoam() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.origin = ""
 }
 
 // forget forgets the answers so far.
