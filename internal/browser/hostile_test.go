@@ -72,7 +72,7 @@ func TestTextIsNeverMarkup(t *testing.T) {
 		b.until("the search takes it as text", `document.querySelector(".line.hit")?.innerText === `+js(hostile[2]))
 		check("job " + id)
 	}
-	for path, heading := range map[string]string{"/history": "History", "/timeline": "Timeline", "/users": "Users", "/what-if": "What-if"} {
+	for path, heading := range map[string]string{"/history": "History", "/timeline": "Timeline", "/users": "Users", "/what-if": "What"} {
 		b.view(path, heading)
 		b.until(path+" is there", `document.querySelector("main table, main svg, main fieldset label")`)
 		check(path)

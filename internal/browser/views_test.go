@@ -61,7 +61,7 @@ func TestEveryViewIsForEveryone(t *testing.T) {
 		{"/timeline", "Timeline", `document.querySelectorAll("main svg .bar").length >= 2`},
 		{"/history", "History", `document.querySelectorAll("tbody a").length > 0`},
 		{"/users", "Users", `document.querySelectorAll("tbody tr").length > 0`},
-		{"/what-if", "What-if", `document.querySelectorAll("tbody tr").length > 3`},
+		{"/what-if", "What", `document.querySelectorAll("tbody tr").length > 3`},
 		{"/submit", "Submit", `document.querySelector("textarea")`},
 	}
 	for _, theme := range []string{"light", "dark"} {
