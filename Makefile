@@ -10,7 +10,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list pictures gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures screens gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,8 +102,21 @@ seeds: build ## run the tests of each promise of the programs that berth replace
 seeds-list: ## only list them
 	@$(GO) run ./scripts/seeds
 
+web/node_modules: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund && touch node_modules
+
+web: web/node_modules ## build the page from web/ into internal/web/dist (needs Node 20 or newer)
+	cd web && npm run -s build
+
+web-check: web/node_modules ## test the page, and fail if internal/web/dist is not what web/ builds
+	cd web && npx tsc --noEmit && npm test && npx vite build --logLevel warn --emptyOutDir --outDir ../$(BIN)/page
+	diff -r $(BIN)/page internal/web/dist || { echo "internal/web/dist is not what web/ builds: run make web and commit it"; exit 1; }
+
 pictures: ## draw the pictures of docs/explanation
 	$(GO) run ./scripts/pictures
+
+screens: ## make the pictures of README.md, from a daemon with simulated GPUs (needs root and Chromium)
+	$(GO) test ./internal/browser -run TestPictures -count=1 -update
 
 BUNDLE := dist/gpu-test
 gpu-test: build ## build dist/gpu-test.tar.gz, a test for hosts with a real GPU (docs/studies/hardware.md)

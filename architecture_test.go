@@ -31,6 +31,7 @@ var knownOnlyBy = map[string][]string{
 	"github.com/cilium/ebpf":          {"internal/run"},
 	"github.com/prometheus":           {"internal/metrics"},
 	"github.com/modelcontextprotocol": {"internal/mcp"},
+	"github.com/chromedp":             {"internal/browser"}, // tests alone
 	"berth/internal/store":            {"internal/engine", "internal/machine", "internal/batch", "internal/daemon"},
 	"berth/internal/engine":           {"internal/machine", "internal/batch", "internal/daemon"},
 	"berth/internal/run":              {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "cmd/berth"},

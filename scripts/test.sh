@@ -11,17 +11,26 @@ skip() { skipped="$skipped
 command -v go >/dev/null || { echo "make test needs Go 1.26 or newer"; exit 2; }
 
 # The race detector needs a C compiler, the examples of the API curl, the siege
-# useradd, and gpu-scheduler's sessions GNU Screen.
+# useradd, gpu-scheduler's sessions GNU Screen, and the page npm.
 missing=""
 command -v cc >/dev/null || command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 command -v curl >/dev/null || missing="$missing curl"
 command -v useradd >/dev/null || missing="$missing passwd"
 command -v screen >/dev/null || missing="$missing screen"
+command -v npm >/dev/null || missing="$missing nodejs npm"
 if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	say "installing$missing"
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
+# Chromium is large, and not every archive has it: the rest does not wait for it.
+browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+if ! browser >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	say "installing chromium"
+	[ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
+	apt-get install -y --no-install-recommends chromium >/dev/null 2>&1 || true
+fi
+browser >/dev/null || skip "the page in a real browser: chromium is missing"
 # Prometheus is only unpacked: its package would start a service.
 if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
 	say "unpacking prometheus"
@@ -44,7 +53,7 @@ if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
 	export CGO_ENABLED=0
 	skip "the race detector, and berth-gpu with a fake driver: no C compiler"
 fi
-[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users)"
+[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users, also in a browser)"
 
 say "format and vet"
 unformatted=$(gofmt -l cmd internal scripts *.go)
@@ -57,6 +66,17 @@ make -s seeds-list >/dev/null # missing ones go to stderr
 say "the build, with and without a C compiler"
 CGO_ENABLED=0 go build -trimpath -o /dev/null ./...
 make -s build
+
+say "the page: its tests, and whether the committed bundle is what web/ builds"
+if ! command -v npm >/dev/null; then
+	skip "the page's own tests and its bundle: npm is missing"
+elif [ "$(node -p 'parseInt(process.versions.node)')" -lt 20 ]; then
+	skip "the page's own tests and its bundle: expected Node 20 or newer, found $(node --version)"
+elif ! make -s web/node_modules >/dev/null 2>&1; then
+	skip "the page's own tests and its bundle: npm cannot install what web/package-lock.json names"
+else
+	make -s web-check
+fi
 
 say "all tests ${race:-without the race detector} (a few minutes)"
 # The kill tests take longest, but mostly wait: the others run beside them.

@@ -57,6 +57,7 @@ type Backend interface {
 	GPUSamples(ctx context.Context, c Caller, index int, q SamplesQuery) (Samples, error)
 	ReleaseGPUs(ctx context.Context, c Caller, r ReleaseRequest) (Released, error)
 	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
+	Replay(ctx context.Context, c Caller, q ReplayQuery) (Replay, error)
 	Backup(ctx context.Context, c Caller, to io.Writer) error
 	Reload(ctx context.Context, c Caller, r ReloadRequest) (Reloaded, error)
 	Snapshot(ctx context.Context, c Caller) (json.RawMessage, error)
@@ -73,6 +74,12 @@ type Backend interface {
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)
 	RevokeToken(ctx context.Context, c Caller, id string) error
+
+	// NewLogin makes a secret with which OpenSession works once. A session is a
+	// token.
+	NewLogin(ctx context.Context, c Caller) (Login, error)
+	OpenSession(ctx context.Context, secret string) (Token, error)
+	EndSession(ctx context.Context, c Caller) error
 }
 
 // LogStream is a log being read. Offset is where it begins, so that a client

@@ -40,6 +40,11 @@ func (c *Client) NewToken(ctx context.Context, r TokenRequest) (Token, error) {
 	return call[Token](ctx, c, http.MethodPost, "/v1/tokens", nil, r)
 }
 
+// NewLogin makes a one-time login for the page.
+func (c *Client) NewLogin(ctx context.Context) (Login, error) {
+	return call[Login](ctx, c, http.MethodPost, "/v1/logins", nil, nil)
+}
+
 // Tokens lists the caller's tokens, without their secrets.
 func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	return call[[]Token](ctx, c, http.MethodGet, "/v1/tokens", nil, nil)

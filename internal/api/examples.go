@@ -98,8 +98,12 @@ var (
 	exampleNotify = Notify{Rules: []string{"end,fail:mailto:ann@example.org"}, Signed: true, Messages: []NotifyMessage{{ID: "k3xw-8", Target: "slack:https://hooks.slack.com/…",
 		Title: "[gpubox] train (17) finished", Stage: "waiting", Since: exampleTime, Next: exampleTime.Add(time.Minute), Tries: 1, Error: "the server answered 503"}}}
 
-	exampleTokenRequest = TokenRequest{Name: "laptop", TTLS: 86400}
-	exampleToken        = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
+	exampleTokenRequest   = TokenRequest{Name: "laptop", TTLS: 86400}
+	exampleLogin          = Login{Secret: "login_5f3k", Expires: exampleTime.Add(5 * time.Minute), Address: "http://127.0.0.1:7878"}
+	exampleSessionRequest = sessionRequest{Secret: exampleLogin.Secret}
+	exampleSession        = Session{ID: "k8", Key: "n3w2", User: "ann", Expires: exampleTime.AddDate(0, 0, 7)}
+
+	exampleToken = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
 
 	exampleEventText = "id: 42\ndata: {\"seq\":42,\"time\":\"2026-03-01T14:02:10Z\",\"event\":\"started\",\"job\":{\"id\":\"17\", …}}\n\n"
 )

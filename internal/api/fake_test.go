@@ -389,6 +389,15 @@ func (f *fake) Stats(_ context.Context, _ Caller, q StatsQuery) (Stats, error) {
 	return s, nil
 }
 
+func (f *fake) Replay(ctx context.Context, _ Caller, q ReplayQuery) (Replay, error) {
+	r := exampleReplay
+	if q.Since != nil {
+		r.Since = *q.Since
+	}
+	r.Notes = q.Policies
+	return r, nil
+}
+
 func (f *fake) Snapshots(context.Context, Caller) (SnapshotIDs, error) {
 	return exampleSnapshotIDs, nil
 }
@@ -425,6 +434,28 @@ func (f *fake) NewToken(_ context.Context, c Caller, r TokenRequest) (Token, err
 	token := Token{ID: "k8", Name: r.Name, User: c.Name, Expires: exampleTime, Secret: "berth_new"}
 	f.change(func() { f.tokens[token.Secret] = token })
 	return token, nil
+}
+
+func (f *fake) NewLogin(context.Context, Caller) (Login, error) {
+	return exampleLogin, nil
+}
+
+func (f *fake) OpenSession(_ context.Context, secret string) (Token, error) {
+	token := Token{ID: "s1", User: "ann", Expires: time.Now().Add(time.Hour), Secret: "berth_session_halves"}
+	err := error(problem.Newf(problem.Forbidden, "", "that login is not valid"))
+	f.change(func() {
+		if secret == exampleLogin.Secret {
+			f.tokens[token.Secret], err = token, nil
+		}
+	})
+	return token, err
+}
+
+func (f *fake) EndSession(ctx context.Context, c Caller) error {
+	if c.Token == "" {
+		return nil // as the example of the description is sent
+	}
+	return f.RevokeToken(ctx, c, c.Token)
 }
 
 func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {

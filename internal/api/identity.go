@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"berth/internal/problem"
@@ -38,11 +37,10 @@ func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
 // tokenCaller is the owner of a request's token. It is checked every time, so
 // that a revoked token stops working at once.
 func (s *Server) tokenCaller(ctx context.Context, r *http.Request) (Caller, error) {
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	secret = strings.TrimSpace(secret)
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecretBytes {
+	secret := secretOf(r)
+	if secret == "" || len(secret) > maxSecretBytes {
 		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: "this address needs a token",
-			Hint: "create one with `berth token create` and send it as Authorization: Bearer …", Err: errNoToken}
+			Hint: "create one with `berth token create` and send it as Authorization: Bearer …; berth web opens the page", Err: errNoToken}
 	}
 	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret})
 	p, ok := errors.AsType[*problem.Problem](err)

@@ -17,6 +17,8 @@ func operations() []route {
 	all = append(all, notifyOperations()...)
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)
+	all = append(all, sessionOperations()...)
+	all = append(all, replayOperations()...)
 	return append(all, debugOperations()...)
 }
 

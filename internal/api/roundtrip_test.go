@@ -160,6 +160,11 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if !stats.Since.Equal(exampleTime) {
 		t.Errorf("stats since %s", stats.Since)
 	}
+	replay, err := c.Replay(ctx, ReplayQuery{Since: &exampleTime, Policies: []string{"fair", "las"}})
+	testkit.Must(t, err)
+	if !replay.Since.Equal(exampleTime) || !slices.Equal(replay.Notes, []string{"fair", "las"}) || len(replay.Figures) != 1 {
+		t.Errorf("replay: %+v", replay)
+	}
 	if reply, err := c.Reload(ctx, ReloadRequest{DryRun: true, Text: pointer("[limits]")}); err != nil || reply.Config != "[limits]" || len(reply.Changed) != 1 {
 		t.Errorf("reload: %+v, %v", reply, err)
 	}

@@ -14,6 +14,7 @@ type route struct {
 	handle       func(*exchange) error
 	body         bool // it accepts a body
 	heavy        bool // limited to a few at a time per user
+	open         bool // needs no identity
 	long         bool // takes a turn in the server's gate until the reply is ready
 	doc          doc
 }
@@ -21,7 +22,9 @@ type route struct {
 // routes registers every operation.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
+	s.open = map[string]bool{}
 	for _, r := range operations() {
+		s.open[r.method+" "+r.path] = r.open
 		mux.HandleFunc(r.method+" "+r.path, func(_ http.ResponseWriter, request *http.Request) {
 			x, isOurs := request.Context().Value(exchangeKey{}).(*exchange)
 			if !isOurs {

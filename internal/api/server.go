@@ -26,6 +26,8 @@ type ServerOptions struct {
 	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
 	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
 
+	// Page serves the files of the page; nil: there is none.
+	Page http.Handler
 	// Metrics writes what Prometheus reads; nil if the server has no metrics.
 	Metrics func(context.Context) ([]byte, error)
 	// Served hears of every request: its operation, the status of the reply, how
@@ -46,6 +48,7 @@ type Server struct {
 	backend Backend
 	log     *slog.Logger
 	mux     *http.ServeMux
+	open    map[string]bool // by pattern: what a caller without an identity may ask for
 
 	userConns, streamsHeld tally
 	unproven, scrapers     unproven
@@ -93,10 +96,14 @@ func (s *Server) ServeUnix(l net.Listener) error {
 	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.userConns, notHTTP: s.options.NotHTTP}, http.HandlerFunc(s.serveUnix))
 }
 
-// ServeTCP serves TCP until Shutdown. Every request must carry a token. Without
-// TLS the address must be a loopback one, because anyone on the network could
-// read the token.
+// ServeTCP serves TCP until Shutdown, or a Unix socket behind a proxy. Every
+// request must carry a token. Without TLS the address must be a loopback one,
+// because anyone on the network could read the token. The proxy before a socket
+// sees to TLS itself; whom the kernel reports there does not matter.
 func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
+	if l.Addr().Network() == "unix" { // a proxy connects, and only names tell which site a request is for
+		return s.serve(tcpListener{Listener: l, unproven: &s.unproven}, s.tcpHandler(netip.Addr{}, o.Hosts))
+	}
 	address, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
 		return fmt.Errorf("listen on %s: expected a TCP address", l.Addr())
@@ -180,6 +187,9 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
 			if !answersTo(r.Host) {
 				return Caller{}, wrongHost(r.Host, "use its address, or add the name to http.hosts in the daemon's config")
+			}
+			if s.isOpen(r) {
+				return visitor, nil
 			}
 			caller, err := s.tokenCaller(ctx, r)
 			if err == nil && !s.meet(connOf(ctx), caller.UID) {

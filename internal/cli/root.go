@@ -123,7 +123,7 @@ Exit status: 0 printed; 2 bad usage.`,
 // daemonVerbs are the verbs that talk to a daemon.
 func daemonVerbs() []*cobra.Command {
 	return []*cobra.Command{
-		newSubmit(), newList(), newTop(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
+		newSubmit(), newList(), newTop(), newWeb(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
 		newCancel(), newHold(), newRelease(), newPark(), newUnpark(), newRequeue(), newEdit(), newHistory(), newStats(),
 		newGPUs(), newGPU(), newGroup(), newNotify(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
 		newStart(), newStop(), newRestart(), newStatus(), newMCP(),
@@ -134,7 +134,7 @@ func daemonVerbs() []*cobra.Command {
 func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
 		{"run", "Run jobs:", "run submit"},
-		{"see", "See what is going on:", "list top show why logs attach wait history stats simulate"},
+		{"see", "See what is going on:", "list top web show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release park unpark requeue edit group notify adopt"},
 		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug mcp simjob compat completion version"},
 	}

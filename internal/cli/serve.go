@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -103,6 +104,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 // on the config, which the daemon reads.
 func (f *serveFlags) checkListen(cmd *cobra.Command) error {
 	form := daemon.Config{Listen: f.listen, TLSCert: "any", TLSKey: "any"}
+	if strings.HasPrefix(f.listen, "unix:") {
+		form = daemon.Config{Listen: f.listen, Hosts: []string{"any"}}
+	}
 	if err := form.Check(); err != nil {
 		return badFlag(cmd, "http", errors.Unwrap(err))
 	}

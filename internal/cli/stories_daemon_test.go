@@ -82,6 +82,7 @@ var daemonPromises = []promise{
 	{"submit -f jobs.yaml takes one spec or a list", `
 		daemon-a-spec-file-is-one-job-or-many
 		daemon-mistakes-in-a-spec-file-have-their-lines-and-submit-nothing`},
+	{"berth web logs a browser in", "daemon-web-logs-a-browser-in-once"},
 	{"a group limits and pauses its jobs", `
 		daemon-groups-limit-and-pause-their-jobs
 		live-a-group-of-lines-has-a-limit`},

@@ -184,13 +184,32 @@ func (c *Config) conflict() (key string, err error) {
 	if err := checkListen(c.MetricsListen, allowedMetrics, false, "at any other address http.listen serves metrics, with a token"); c.MetricsListen != "" && err != nil {
 		return "metrics.listen", err
 	}
+	if socket, isSocket := strings.CutPrefix(c.Listen, unixListen); isSocket {
+		return c.proxyConflict(socket)
+	}
 	if c.Listen != "" {
 		return "http.listen", checkListen(c.Listen, allowedListen, c.TLSCert != "", "any other address needs http.tls_cert and http.tls_key")
 	}
 	return "", nil
 }
 
-const allowedListen = "an address and a port: 127.0.0.1:7878, [::1]:7878, or with TLS any other"
+// proxyConflict checks a Unix socket, behind a proxy with TLS.
+func (c *Config) proxyConflict(socket string) (key string, err error) {
+	switch {
+	case !absolute(socket):
+		return "http.listen", mismatch(c.Listen, allowedListen)
+	case c.TLSCert != "":
+		return "http.tls_cert", errors.New("the proxy before a Unix socket encrypts; leave it out")
+	case len(c.Hosts) == 0:
+		return "http.hosts", errors.New("expected the name that the proxy answers to, found none")
+	}
+	return "", nil
+}
+
+// unixListen begins the path of a Unix socket in http.listen.
+const unixListen = "unix:"
+
+const allowedListen = "an address and a port: 127.0.0.1:7878, [::1]:7878, or with TLS any other; or unix:/path for a proxy"
 
 const allowedMetrics = "a loopback address and a port: 127.0.0.1:9778, [::1]:9778"
 

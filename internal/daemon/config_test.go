@@ -210,6 +210,25 @@ func TestMetricsStayOnThisMachine(t *testing.T) {
 	}
 }
 
+func TestAProxyNeedsAPathAndAName(t *testing.T) {
+	hosts := []string{"gpu1.example.org"}
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Listen: "unix:/run/berth/http.sock", Hosts: hosts}, ""},
+		{Config{Listen: "unix:http.sock", Hosts: hosts}, "http.listen: expected"},
+		{Config{Listen: "unix:", Hosts: hosts}, "http.listen: expected"},
+		{Config{Listen: "unix:/run/berth/http.sock"}, "http.hosts: expected the name"},
+		{Config{Listen: "unix:/run/berth/http.sock", Hosts: hosts, TLSCert: "/a", TLSKey: "/b"}, "http.tls_cert: the proxy"},
+	} {
+		err := c.cfg.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.cfg.Listen, err, c.want)
+		}
+	}
+}
+
 func TestTLSNeedsBothFiles(t *testing.T) {
 	for _, c := range []Config{{TLSCert: "/a"}, {TLSKey: "/a"}} {
 		if err := c.Check(); err == nil {

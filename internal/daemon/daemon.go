@@ -72,6 +72,7 @@ type Daemon struct {
 	engine   *engine.Engine
 	server   *api.Server
 	http     *port
+	logins   logins // one-time, of the page
 	scrapes  *port
 	metrics  *metrics.Set
 	users    *site.Users
@@ -93,6 +94,7 @@ type Daemon struct {
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns
 	sums      *fair.Gate    // where requests that read the whole history take turns
+	replays   *fair.Gate    // where replays of the history take turns
 	slice     int           // how many jobs are copied or explained in one turn
 	wantUser  chan int      // uids needed to start a job and not looked up recently
 	lastTold  atomic.Int64  // time of the last event, in nanoseconds

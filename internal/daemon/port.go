@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,12 +20,14 @@ const portRetry = 10 * time.Second
 // port is an address by TCP. Without it the daemon serves its socket and tries
 // again: another program's port must not keep jobs from running.
 type port struct {
-	what   string                                // for HTTP, for metrics
-	wanted string                                // empty: none
-	open   func() (net.Listener, error)          // listens
-	serve  func(*api.Server, net.Listener) error // until the server shuts down
-	every  time.Duration                         // between attempts
+	what   string                                     // for HTTP, for metrics
+	wanted string                                     // empty: none
+	open   func(address string) (net.Listener, error) // listens
+	serve  func(*api.Server, net.Listener) error      // until the server shuts down
+	every  time.Duration                              // between attempts
 	log    *slog.Logger
+
+	asked chan net.Listener // opened for the page, where none was wanted
 
 	mu      sync.Mutex
 	address string // empty while it does not listen
@@ -55,7 +58,7 @@ func (p *port) listen() net.Listener {
 	if p.wanted == "" {
 		return nil
 	}
-	l, err := p.open()
+	l, err := p.open(p.wanted)
 	if err != nil {
 		p.closed(err)
 		return nil
@@ -76,7 +79,12 @@ func (p *port) closed(err error) {
 // keep serves the port until the daemon stops, and opens it again if it fails.
 func (p *port) keep(ctx context.Context, server *api.Server, l net.Listener) {
 	if p.wanted == "" {
-		return
+		select {
+		case <-ctx.Done():
+			return
+		case l = <-p.asked:
+			p.wanted = l.Addr().String()
+		}
 	}
 	for {
 		if l != nil {
@@ -93,12 +101,31 @@ func (p *port) keep(ctx context.Context, server *api.Server, l net.Listener) {
 	}
 }
 
+// openPage listens on a loopback address where none is configured. Later calls
+// find it open.
+func (p *port) openPage() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.address != "" {
+		return p.address, nil
+	}
+	l, err := net.Listen("tcp", pagePort)
+	if err != nil {
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return "", err
+		}
+	}
+	p.address = l.Addr().String()
+	p.asked <- l
+	return p.address, nil
+}
+
 // httpPort is the port for everything, which needs tokens.
 func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 	options := api.TCPOptions{Hosts: cfg.Hosts}
 	return &port{
-		what: "for HTTP", wanted: cfg.Listen, every: every, log: log,
-		open: func() (net.Listener, error) {
+		what: "for HTTP", wanted: cfg.Listen, every: every, log: log, asked: make(chan net.Listener, 1),
+		open: func(address string) (net.Listener, error) {
 			if cfg.TLSCert != "" {
 				pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
 				if err != nil {
@@ -106,7 +133,10 @@ func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 				}
 				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 			}
-			return net.Listen("tcp", cfg.Listen)
+			if socket, isSocket := strings.CutPrefix(address, unixListen); isSocket {
+				return api.Listen(socket, 0o666) // like a loopback address: whoever connects needs a token
+			}
+			return net.Listen("tcp", address)
 		},
 		serve: func(s *api.Server, l net.Listener) error { return s.ServeTCP(l, options) },
 	}
@@ -116,7 +146,7 @@ func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 func metricsPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 	return &port{
 		what: "for metrics", wanted: cfg.MetricsListen, every: every, log: log,
-		open:  func() (net.Listener, error) { return net.Listen("tcp", cfg.MetricsListen) },
+		open:  func(address string) (net.Listener, error) { return net.Listen("tcp", address) },
 		serve: (*api.Server).ServeMetrics,
 	}
 }

@@ -262,6 +262,10 @@ func (q runQueue) Stats(ctx context.Context, c api.Caller, query api.StatsQuery)
 	return q.d.Stats(ctx, c, query)
 }
 
+func (runQueue) Replay(context.Context, api.Caller, api.ReplayQuery) (api.Replay, error) {
+	return api.Replay{}, onlyDaemon("web")
+}
+
 func (q runQueue) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
 	return q.d.Strays(ctx, c)
 }
@@ -352,5 +356,15 @@ func (runQueue) NewToken(context.Context, api.Caller, api.TokenRequest) (api.Tok
 func (runQueue) Tokens(context.Context, api.Caller) ([]api.Token, error) {
 	return nil, onlyDaemon("token")
 }
+
+func (runQueue) NewLogin(context.Context, api.Caller) (api.Login, error) {
+	return api.Login{}, onlyDaemon("web")
+}
+
+func (runQueue) OpenSession(context.Context, string) (api.Token, error) {
+	return api.Token{}, onlyDaemon("web")
+}
+
+func (runQueue) EndSession(context.Context, api.Caller) error { return onlyDaemon("web") }
 
 func (runQueue) RevokeToken(context.Context, api.Caller, string) error { return onlyDaemon("token") }

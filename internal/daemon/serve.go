@@ -23,6 +23,7 @@ import (
 	"berth/internal/site"
 	"berth/internal/store"
 	"berth/internal/text"
+	"berth/internal/web"
 )
 
 const (
@@ -40,7 +41,7 @@ func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1),
 		metrics: metrics.New(opt.Version),
-		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
+		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), replays: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -61,7 +62,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.http, d.scrapes = httpPort(d.config(), every, d.log), metricsPort(d.config(), every, d.log)
 	meter := meter{do: d.do, engine: d.engine, store: store.Path(machine.StoreDir(d.opt.Places.StateDir))}
 	d.server = api.NewServer(api.ServerOptions{
-		Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served,
+		Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served, Page: web.Handler(),
 		Metrics: func(ctx context.Context) ([]byte, error) {
 			state, err := meter.look(ctx, d.server.Active())
 			if err != nil {
@@ -85,6 +86,11 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
+	if !d.opt.Places.Shared && d.http.wanted == "" && d.tokens.sessions(time.Now()) {
+		if _, err := d.http.openPage(); err != nil { // browsers that are logged in find it again
+			d.log.Warn("open the page again", "err", err)
+		}
+	}
 	for _, p := range []*port{d.http, d.scrapes} {
 		l := p.listen()
 		d.wait.Go(func() { p.keep(ctx, d.server, l) })

@@ -32,7 +32,8 @@ const (
 )
 
 // tokenEntry is a stored token: the hash of its secret, never the secret. The
-// secret is long and random, so a plain hash is safe.
+// secret is long and random, so a plain hash is safe. Another field is another
+// format of the store (store/schema): an older berth would drop it.
 type tokenEntry struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
@@ -41,6 +42,10 @@ type tokenEntry struct {
 	Hash    string    `json:"hash"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
+	// Session is a login of a browser, made from the token Parent; empty: from a
+	// one-time login.
+	Session bool   `json:"session,omitempty"`
+	Parent  string `json:"parent,omitempty"`
 
 	revoked bool // but not yet on disk
 }
@@ -122,24 +127,70 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	list := slices.DeleteFunc(slices.Clone(t.current()), func(e tokenEntry) bool { return !e.good(now) })
-	own := 0
-	for _, e := range list {
-		if e.UID == uid {
-			own++
-		}
-	}
+	own, all := count(list, false, uid)
 	switch {
 	case own >= tokensPerUser:
 		return api.Token{}, problem.Newf(problem.TooMuch, "revoke one you do not need any more: berth token revoke", "%s already has %d tokens, the most per user", user, own)
-	case len(list) >= tokensInAll:
-		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d tokens, the most for all users", len(list))
+	case all >= tokensInAll:
+		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d tokens, the most for all users", all)
 	}
-	id := freshID(list)
-	secret := "berth_" + id + "_" + randomText(tokenSecretSize)
-	entry := tokenEntry{
-		ID: id, Name: name, User: user, UID: uid, Hash: hashOf(secret),
-		Created: now.UTC().Truncate(time.Second), Expires: now.Add(ttl).UTC().Truncate(time.Second),
+	return t.add(list, tokenEntry{Name: name, User: user, UID: uid, Expires: now.Add(ttl)}, now)
+}
+
+// open makes a session for the user of a token; a parent without an id means
+// a one-time login. A user with too many sessions loses the
+// oldest: a forgotten browser must not keep anybody out.
+func (t *tokens) open(parent tokenEntry, now time.Time) (api.Token, error) {
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	list := slices.DeleteFunc(slices.Clone(t.current()), func(e tokenEntry) bool { return !e.good(now) })
+	if parent.ID != "" && !slices.ContainsFunc(list, func(e tokenEntry) bool { return e.ID == parent.ID }) {
+		return api.Token{}, problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
 	}
+	own, all := count(list, true, parent.UID)
+	if own >= sessionsPerUser {
+		oldest := slices.IndexFunc(list, func(e tokenEntry) bool { return e.Session && e.UID == parent.UID })
+		list = slices.Delete(list, oldest, oldest+1)
+	} else if all >= sessionsInAll {
+		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d sessions, the most for all users", all)
+	}
+	expires := now.Add(sessionTTL)
+	if parent.ID != "" && parent.Expires.Before(expires) {
+		expires = parent.Expires
+	}
+	return t.add(list, tokenEntry{Name: "browser", User: parent.User, UID: parent.UID, Expires: expires, Session: true, Parent: parent.ID}, now)
+}
+
+// isSession reports whether an id is that of a session.
+func (t *tokens) isSession(id string) bool {
+	return slices.ContainsFunc(t.current(), func(e tokenEntry) bool { return e.ID == id && e.Session })
+}
+
+// sessions reports whether a browser is logged in.
+func (t *tokens) sessions(now time.Time) bool {
+	return slices.ContainsFunc(t.current(), func(e tokenEntry) bool { return e.Session && e.good(now) })
+}
+
+// count counts the sessions, or the other tokens, of a user and of all.
+func count(list []tokenEntry, sessions bool, uid int) (own, all int) {
+	for _, e := range list {
+		if e.Session == sessions {
+			all++
+			if e.UID == uid {
+				own++
+			}
+		}
+	}
+	return own, all
+}
+
+// add gives an entry its id and its secret and writes the list. The caller holds
+// the lock.
+func (t *tokens) add(list []tokenEntry, entry tokenEntry, now time.Time) (api.Token, error) {
+	entry.ID = freshID(list)
+	secret := "berth_" + entry.ID + "_" + randomText(tokenSecretSize)
+	entry.Hash = hashOf(secret)
+	entry.Created, entry.Expires = now.UTC().Truncate(time.Second), entry.Expires.UTC().Truncate(time.Second)
 	if err := t.write(append(list, entry), now); err != nil {
 		return api.Token{}, err
 	}
@@ -175,7 +226,7 @@ func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
 	return found
 }
 
-// revoke ends a token at once, even if the disk is full: a leaked token must not
+// revoke ends a token and the sessions made from it at once, even if the disk is full: a leaked token must not
 // stay valid for that. Only administrators see other users' tokens.
 func (t *tokens) revoke(id string, uid int, admin bool) error {
 	t.changing.Lock()
@@ -185,7 +236,11 @@ func (t *tokens) revoke(id string, uid int, admin bool) error {
 	if i < 0 {
 		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
 	}
-	list[i].revoked = true
+	for j := range list {
+		if j == i || list[j].Session && list[j].Parent == id {
+			list[j].revoked = true
+		}
+	}
 	t.replace(list)
 	if err := t.write(list, time.Time{}); err != nil {
 		p := problem.Newf(problem.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", id, err)

@@ -13,15 +13,17 @@ import (
 	"berth/internal/text"
 )
 
-// row is one figure for all policies.
-type row struct {
-	Title, Bound string
-	Cells        []cell
+// Row is one figure for all policies.
+type Row struct {
+	Name, Title, Bound string
+	Cells              []Cell
 }
 
-type cell struct {
-	Text string
-	Best bool
+// Cell is a figure under one policy.
+type Cell struct {
+	Value float64
+	Text  string
+	Best  bool
 }
 
 // lessIsBetter are the figures where the lowest value is best, moreIsBetter
@@ -47,13 +49,16 @@ func valuesOf(f *sim.Figure, replays []sim.Replayed) (values []float64, best flo
 	return values, math.NaN()
 }
 
-func rowsOf(replays []sim.Replayed) []row {
-	var rows []row
+// Rows are the figures worth showing, each for all policies.
+func (r *Report) Rows() []Row { return rowsOf(r.Replays) }
+
+func rowsOf(replays []sim.Replayed) []Row {
+	var rows []Row
 	for _, f := range shownFigures(replays) {
-		row := row{Title: f.Title}
+		row := Row{Name: f.Name, Title: f.Title}
 		values, best := valuesOf(&f, replays)
 		for i, v := range values {
-			row.Cells = append(row.Cells, cell{Text: figureCell(&f, &replays[i]), Best: v == best})
+			row.Cells = append(row.Cells, Cell{Value: v, Text: figureCell(&f, &replays[i]), Best: v == best})
 		}
 		if f.Bound != nil {
 			row.Bound = figureText(f.Unit, *f.Bound(&replays[0].Metrics))
@@ -64,7 +69,7 @@ func rowsOf(replays []sim.Replayed) []row {
 }
 
 // optionalFigures are left out of tables if they are 0 everywhere.
-var optionalFigures = []string{"preemptions", "gpu_lost", "ooms"}
+var optionalFigures = []string{"preemptions", "gpu_lost", "ooms", "decision_p50_ms", "decision_p99_ms"}
 
 // shownFigures are the figures worth showing for these replays.
 func shownFigures(replays []sim.Replayed) []sim.Figure {

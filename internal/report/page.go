@@ -25,7 +25,7 @@ type pageData struct {
 	Colours, WaitColours       []int
 	Policies                   []pagePolicy
 	Tiles                      []tile
-	Rows                       []row
+	Rows                       []Row
 	Bands, Waits, Users        template.HTML
 	UsersLeft                  string
 	BandKey, Key               []keyEntry

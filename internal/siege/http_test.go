@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/testkit"
 )
 
@@ -116,12 +117,49 @@ var httpAttacks = []attack{
 	{"come by TCP without a token", func(t *testing.T, c *camp) {
 		for _, request := range []string{
 			"GET /v1/status", "GET /v1/jobs", "POST /v1/jobs", "GET /v1/jobs/1", "GET /v1/jobs/1/log", "POST /v1/jobs/1/attach", "GET /v1/events", "GET /v1/gpus",
-			"POST /v1/gpus/0/pause", "GET /v1/stats", "POST /v1/backup", "POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/x", "GET /openapi.json", "GET /", "PATCH /v1/jobs/1",
+			"POST /v1/gpus/0/pause", "GET /v1/stats", "GET /v1/replay", "POST /v1/backup", "POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/x", "GET /openapi.json", "PATCH /v1/jobs/1", "POST /v1/logins", "DELETE /v1/session", "GET /index.html", "GET /assets", "POST /",
 		} {
 			method, path, _ := strings.Cut(request, " ")
 			if r := c.remote(t, method, path, "", nil); r.status != http.StatusUnauthorized {
 				t.Errorf("%s: status %d: %s", request, r.status, r.body)
 			}
+		}
+	}},
+	{"log in to the page as somebody else", func(t *testing.T, c *camp) {
+		var login api.Login
+		c.ann.mustAsk(t, "POST", "/v1/logins", nil).into(t, &login)
+		ann, annKey, session := c.browse(t, login.Secret)
+		c.ann.mustAsk(t, "POST", "/v1/logins", nil).into(t, &login)
+		secret := c.token(t, c.bob, 0).Secret
+		bob, bobKey, _ := c.browse(t, secret)
+		for name, try := range map[string]struct{ method, path, cookie, key, site string }{
+			"a cookie that another port received": {"GET", "/v1/status", ann, "", "same-origin"},
+			"a key without its cookie":            {"GET", "/v1/status", "", annKey, "same-origin"},
+			"ann's cookie with bob's key":         {"GET", "/v1/status", ann, bobKey, "same-origin"},
+			"bob's cookie with ann's key":         {"GET", "/v1/status", bob, annKey, "same-origin"},
+			"another site":                        {"POST", "/v1/jobs/act", ann, annKey, "cross-site"},
+			"another port of this host":           {"POST", "/v1/jobs/act", ann, annKey, "same-site"},
+			"a login made by a session":           {"POST", "/v1/logins", bob, bobKey, "same-origin"},
+			"a token made by a session":           {"POST", "/v1/tokens", bob, bobKey, "same-origin"},
+			"the end of ann's session":            {"DELETE", "/v1/tokens/" + session, bob, bobKey, "same-origin"},
+		} {
+			if r := c.page(t, try.method, try.path, try.cookie, try.key, try.site); r.status < 400 {
+				t.Errorf("%s: status %d: %s", name, r.status, r.body)
+			}
+		}
+		c.browse(t, login.Secret)
+		_, half, _ := strings.Cut(ann, "=")
+		for name, secret := range map[string]string{"a login, again": login.Secret, "a session": half + annKey, "half a session": half, "a guess": "login_guess"} {
+			r := c.remoteWith(t, http.DefaultClient, "POST", "/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, secret)), func(*http.Request) {})
+			if r.status != http.StatusForbidden || r.header.Get("Set-Cookie") != "" {
+				t.Errorf("%s: status %d: %s", name, r.status, r.body)
+			}
+		}
+		c.mustBe(t, "ann's browser", c.page(t, "GET", "/v1/status", ann, annKey, "same-origin"), c.ann)
+		c.mustBe(t, "bob's browser", c.page(t, "GET", "/v1/status", bob, bobKey, "same-origin"), c.bob)
+		c.ann.mustAsk(t, "DELETE", "/v1/tokens/"+session, nil)
+		if r := c.page(t, "GET", "/v1/status", ann, annKey, "same-origin"); r.status != http.StatusUnauthorized {
+			t.Errorf("a revoked session: status %d: %s", r.status, r.body)
 		}
 	}},
 	{"do more than read metrics at their address", func(t *testing.T, c *camp) {

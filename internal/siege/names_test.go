@@ -135,6 +135,12 @@ var repeatAttacks = []attack{
 	{"statistics and snapshots, without end", func(t *testing.T, c *camp) {
 		c.repeated(t, func() { c.catAsks("GET", "/v1/stats", nil) }, func() { c.catAsks("GET", "/v1/debug/snapshot", nil) })
 	}},
+	{"replays of the history, without end", func(t *testing.T, c *camp) {
+		c.repeated(t, func() { c.catAsks("GET", "/v1/replay?policy=default&policy=las&policy=fair&policy=shortest", nil) })
+		if r := c.ann.mustAsk(t, "GET", "/v1/replay", nil); r.status != http.StatusOK {
+			t.Errorf("another user's replay: status %d: %s", r.status, r.body)
+		}
+	}},
 	{"dry runs of large arrays, without end", func(t *testing.T, c *camp) {
 		jobs := spec{"jobs": []spec{shell("true").with("array", "0-1000")}, "dry_run": true}
 		c.repeated(t, func() { c.catAsks("POST", "/v1/jobs", jobs) })

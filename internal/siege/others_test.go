@@ -290,7 +290,7 @@ func (c *camp) mustTellNothing(t *testing.T, id, canary string) {
 	t.Helper()
 	for _, path := range []string{
 		"/v1/status", "/v1/jobs?all=1&over=1&reasons=1&limit=10000", "/v1/jobs?id=" + id, "/v1/jobs?newest=1&over=1&user=" + c.ann.name,
-		"/v1/jobs/" + id, "/v1/jobs/" + id + "/why", "/v1/gpus", "/v1/stats", "/v1/stats?user=" + c.ann.name, "/v1/tokens", "/v1/notify?secrets=true", "/openapi.json",
+		"/v1/jobs/" + id, "/v1/jobs/" + id + "/why", "/v1/gpus", "/v1/stats", "/v1/stats?user=" + c.ann.name, "/v1/replay", "/v1/tokens", "/v1/notify?secrets=true", "/openapi.json",
 	} {
 		if r := c.bob.mustAsk(t, "GET", path, nil); r.status != http.StatusOK || strings.Contains(r.body, canary) {
 			t.Errorf("%s: status %d, %s", path, r.status, around(r.body, canary))

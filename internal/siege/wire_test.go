@@ -3,12 +3,15 @@ package siege
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/testkit"
 )
 
@@ -79,4 +82,28 @@ func (c *camp) remoteWith(t *testing.T, client *http.Client, method, path string
 	data, err := io.ReadAll(answer.Body)
 	testkit.Must(t, err)
 	return reply{answer.StatusCode, answer.Header, string(data)}
+}
+
+// browse logs a browser in: its cookie, the page's key, and the session's id.
+func (c *camp) browse(t *testing.T, secret string) (cookie, key, id string) {
+	t.Helper()
+	r := c.remoteWith(t, http.DefaultClient, "POST", "/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, secret)), func(*http.Request) {})
+	var session api.Session
+	r.into(t, &session)
+	cookie, _, _ = strings.Cut(r.header.Get("Set-Cookie"), ";")
+	return cookie, session.Key, session.ID
+}
+
+// page sends what a page at some site would.
+func (c *camp) page(t *testing.T, method, path, cookie, key, site string) reply {
+	t.Helper()
+	return c.remoteWith(t, http.DefaultClient, method, path, nil, func(r *http.Request) {
+		r.Header.Set("Sec-Fetch-Site", site)
+		if cookie != "" {
+			r.Header.Set("Cookie", cookie)
+		}
+		if key != "" {
+			r.Header.Set("Berth-Session", key)
+		}
+	})
 }

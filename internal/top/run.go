@@ -22,6 +22,10 @@ const frames = 10
 // askTime bounds one request.
 const askTime = 20 * time.Second
 
+// onceStarts bounds the expected starts that one frame asks for: each is a
+// forecast for the daemon.
+const onceStarts = 10
+
 // Once draws one frame of what there is now.
 func Once(ctx context.Context, c *api.Client, s Screen, now time.Time) (string, error) {
 	m := newModel(s, now)
@@ -46,7 +50,12 @@ func Once(ctx context.Context, c *api.Client, s Screen, now time.Time) (string, 
 			}
 		}
 	}
-	if id := m.nextWhy(); id != "" {
+	for range onceStarts {
+		id := m.nextWhy()
+		if id == "" {
+			break
+		}
+		m.starts[id] = start{at: m.now}
 		m, _ = update(m, h.do(wish{Kind: seeWhy, ID: id}, m.query()))
 	}
 	return draw(m) + "\n", nil

@@ -1,0 +1,3 @@
+-- The tables stay as they are. A token in meta says whether it is a browser's
+-- session, and of which token (session, parent). An older berth would take a
+-- session for a token and keep it when its token is revoked.

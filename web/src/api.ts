@@ -1,0 +1,259 @@
+// The page's only way to data: the daemon's API.
+import { EventReader, type ServerEvent } from "./sse";
+
+export interface Job {
+  id: string;
+  name: string;
+  user: string;
+  state: string;
+  outcome: string | null;
+  reason: string | null;
+  priority: number;
+  command: string | null;
+  gpus: number;
+  share: number | null;
+  vram_mib: number | null;
+  gpu_ids: number[] | null;
+  attempt: number;
+  submitted_at: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  exit_code: number | null;
+  peak_vram_mib: Record<string, number> | null;
+  avg_util: number | null;
+  held: boolean;
+  group: string | null;
+  parked_since: string | null;
+}
+
+export interface JobPage {
+  jobs: Job[];
+  next?: string;
+  total: number;
+  counts: Record<string, number>;
+}
+
+export interface Happening {
+  seq?: number;
+  time: string;
+  event: string;
+  job?: Job;
+  text?: string;
+  gpus?: GPU[];
+}
+
+export interface Guess {
+  low_s: number;
+  mid_s: number;
+  high_s: number;
+  source: string;
+  runs: number;
+}
+
+export interface Detail extends Job {
+  dir?: string;
+  position?: number;
+  time_limit_s?: number;
+  settings?: Record<string, string>;
+  env?: Record<string, string>;
+  verdict?: string;
+  stopping?: string;
+  events?: Happening[];
+  expected_run?: Guess;
+  tasks?: { counts: Record<string, number> };
+}
+
+export interface Why {
+  id: string;
+  text: string;
+  position?: number;
+  queued: number;
+  state: string;
+  notes?: string[];
+  expected?: { low: string; mid?: string; high?: string; beyond?: boolean };
+  kept?: { gpus?: number[]; at: string };
+  expected_run?: Guess;
+  gpus?: { gpu: number; what?: string; fits: boolean; runs?: { id: string; user: string; mid?: string }[] }[];
+}
+
+export interface GPU {
+  index: number;
+  name: string;
+  total_mib: number;
+  used_mib: number;
+  foreign_mib: number;
+  util: number | null;
+  temperature_c: number | null;
+  power_w: number | null;
+  health: string;
+  health_reason?: string;
+  paused: boolean;
+  stale: boolean;
+  jobs: { id: string; name: string; user: string; used_mib: number | null }[] | null;
+}
+
+export interface Samples {
+  declared_mib: number | null;
+  tracks: { gpu: number; attempt?: number; points: { at: string; vram_mib: number | null; util: number | null; after_gap: boolean }[] }[];
+}
+
+export interface Status {
+  version: string;
+  shared: boolean;
+  blocked?: string;
+  warnings?: string[];
+  you: { name: string; admin: boolean };
+}
+
+export interface StatsLine {
+  key: string;
+  jobs: number;
+  finished: number;
+  failed: number;
+  cancelled: number;
+  gpu_hours: number;
+  wait_p50_s: number | null;
+  wait_p95_s: number | null;
+  avg_util: number | null;
+}
+
+export interface Stats {
+  since: string;
+  until: string;
+  gpus: number;
+  gpu_hours: number;
+  utilisation: number | null;
+  all: StatsLine;
+  users: StatsLine[];
+}
+
+export interface Replay {
+  since: string;
+  jobs: number;
+  users: number;
+  gpus: number;
+  vram_mib: number;
+  policies: { name: string; about: string }[];
+  figures: { name: string; title: string; values: { value: number; text: string; best: boolean }[]; bound?: string }[];
+  notes: string[];
+  known: { name: string; about: string }[];
+}
+
+export interface Acted {
+  jobs: { id: string; done: boolean; what: string }[];
+}
+
+export interface Submitted {
+  jobs: { id: string; name: string; state?: string; reason?: string; gpu_ids?: number[]; notes?: string[] }[];
+}
+
+/** What the daemon refused, in its own words. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    what: string,
+    readonly hint: string,
+  ) {
+    super(what);
+  }
+}
+
+// The half of the session's secret that only this origin has. The other is in a
+// cookie that no script can read.
+const keyName = "berth-session";
+export const session = {
+  get: () => localStorage.getItem(keyName) ?? "",
+  set: (key: string) => localStorage.setItem(keyName, key),
+  clear: () => localStorage.removeItem(keyName),
+};
+
+/** Is called when the daemon no longer knows the session. */
+export const onLoggedOut = { call: () => {} };
+
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const headers: Record<string, string> = { "Berth-Session": session.get() };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", redirect: "error" };
+  if (body !== undefined) init.body = JSON.stringify(body);
+  if (signal) init.signal = signal;
+  const reply = await fetch(path, init);
+  if (reply.ok) return reply;
+  let what = `unexpected answer: HTTP ${reply.status}`;
+  let hint = "";
+  try {
+    const problem = (await reply.json()) as { problem?: string; hint?: string };
+    what = problem.problem ?? what;
+    hint = problem.hint ?? "";
+  } catch {
+    // a proxy's page: the status says enough
+  }
+  if (reply.status === 401) onLoggedOut.call();
+  throw new Refusal(reply.status, what, hint);
+}
+
+async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  return (await (await send(method, path, body, signal)).json()) as T;
+}
+
+/** The pieces of a body as they come. Not every browser can iterate over one. */
+export async function* pieces(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const reader = body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+/** The most jobs that the daemon lists at once. */
+export const mostListed = 10_000;
+
+const at = (id: string, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
+
+export const api = {
+  login: async (secret: string) => {
+    const opened = await ask<{ key: string }>("POST", "/v1/session", { secret });
+    session.set(opened.key);
+  },
+  logout: async () => {
+    await send("DELETE", "/v1/session");
+    session.clear();
+  },
+  status: () => ask<Status>("GET", "/v1/status"),
+  gpus: () => ask<GPU[]>("GET", "/v1/gpus"),
+  queue: () => ask<JobPage>("GET", "/v1/jobs?queue=true&reasons=true&limit=" + mostListed),
+  history: (query: Record<string, string>) =>
+    ask<JobPage>("GET", "/v1/jobs?" + new URLSearchParams({ over: "true", newest: "true", limit: "500", ...query }).toString()),
+  job: (id: string) => ask<Detail>("GET", at(id)),
+  why: (id: string) => ask<Why>("GET", at(id, "/why")),
+  samples: (id: string) => ask<Samples>("GET", at(id, "/samples")),
+  stats: (since: string) => ask<Stats>("GET", "/v1/stats?since=" + encodeURIComponent(since)),
+  replay: (policies: string[], since: string, stop: AbortSignal) =>
+    ask<Replay>("GET", "/v1/replay?" + new URLSearchParams([["since", since], ...policies.map((p) => ["policy", p])]).toString(), undefined, stop),
+  /** The last job of a user that ended. */
+  last: async (user: string) =>
+    (await ask<JobPage>("GET", "/v1/jobs?" + new URLSearchParams({ over: "true", newest: "true", since: "1971-01-01T00:00:00Z", user, limit: "1" }).toString())).jobs[0] ?? null,
+  act: (action: string, id: string, until?: string) => ask<Acted>("POST", "/v1/jobs/act", { action, select: { ids: [id] }, until }),
+  priority: (id: string, priority: number) => ask<Detail>("PATCH", at(id), { set: { priority: String(priority) } }),
+  pause: (index: number, paused: boolean) => ask<GPU>("POST", `/v1/gpus/${index}/${paused ? "pause" : "resume"}`),
+  drain: (index: number, park: boolean) => ask<Acted & { gpu: GPU }>("POST", `/v1/gpus/${index}/drain`, { park }),
+  submit: (spec: Record<string, string>, dryRun: boolean) => ask<Submitted>("POST", "/v1/jobs", { jobs: [spec], dry_run: dryRun }),
+
+  /** Reads the log of an attempt from an offset; negative: that many bytes before the end. */
+  log: async (id: string, attempt: number, offset: number, follow: boolean, signal: AbortSignal) => {
+    const reply = await send("GET", at(id, `/log?attempt=${attempt}&offset=${offset}${follow ? "&follow=true" : ""}`), undefined, signal);
+    return { offset: Number(reply.headers.get("Berth-Log-Offset") ?? "0"), body: reply.body };
+  },
+
+  /** Follows events until the stream ends. */
+  events: async (since: string, take: (event: ServerEvent) => void, opened: () => void, signal: AbortSignal) => {
+    const reply = await send("GET", `/v1/events?gpus=true&since=${since === "" ? "-1" : encodeURIComponent(since)}`, undefined, signal);
+    opened();
+    if (!reply.body) return;
+    const reader = new EventReader();
+    const decoder = new TextDecoder();
+    for await (const piece of pieces(reply.body)) {
+      for (const event of reader.take(decoder.decode(piece, { stream: true }))) take(event);
+    }
+  },
+};

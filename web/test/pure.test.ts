@@ -1,0 +1,216 @@
+import { describe, expect, test } from "vitest";
+import { lastOverwrite, plain, spans } from "../src/ansi";
+import type { Job, Why } from "../src/api";
+import { apply } from "../src/apply";
+import { align } from "../src/align";
+import { between, clean, duration, memory, moment } from "../src/format";
+import { LogLines, mostLines } from "../src/loglines";
+import { EventReader } from "../src/sse";
+import { actions, cardRefusal, refusal } from "../src/actions";
+import { bars, ticks } from "../src/bars";
+import { Changes } from "../src/changes";
+import { firstOfEach } from "../src/own";
+import { startText, wouldText } from "../src/words";
+import { visible } from "../src/window";
+
+describe("foreign text", () => {
+  test("what hides or reorders becomes visible", () => {
+    expect(clean("a\u202egnp.exe")).toBe("a\\u202egnp.exe");
+    expect(clean("\u001b[31mred\u0007")).toBe("\\u001b[31mred\\u0007");
+    expect(clean("zero\u200bwidth\ufeff")).toBe("zero\\u200bwidth\\ufeff");
+    expect(clean("<script>alert(1)</script> ü 漢")).toBe("<script>alert(1)</script> ü 漢");
+    expect(clean("x".repeat(50), 10)).toBe("x".repeat(10) + "…");
+    expect(clean(null)).toBe("");
+  });
+  test("colours of a log, and nothing else a terminal obeys", () => {
+    expect(spans("\u001b[1;31mbad\u001b[0m ok")).toEqual([
+      { text: "bad", names: "c-red bold" },
+      { text: " ok", names: "" },
+    ]);
+    expect(spans("\u001b]0;title\u0007\u001b[2J\u001b[Hx")).toEqual([{ text: "x", names: "" }]);
+    expect(spans("\u001b]8;;http://evil.example\u001b\\link\u001b]8;;\u001b\\")).toEqual([{ text: "link", names: "" }]);
+    expect(spans("\u001b[38;5;31mx\u001b[38;2;1;2;31my")).toEqual([
+      { text: "x", names: "" },
+      { text: "y", names: "" },
+    ]);
+    expect(spans("\u001b")).toEqual([{ text: "\\u001b", names: "" }]);
+  });
+  test("a progress bar shows its last state", () => {
+    expect(lastOverwrite("10%\r20%\r")).toBe("20%");
+    expect(plain("\u001b[32m10%\u001b[0m\r\u001b[32m20%\u001b[0m")).toBe("20%");
+  });
+});
+
+test("durations and sizes", () => {
+  expect([5, 65, 3700, 90000].map(duration)).toEqual(["5s", "1m05s", "1h01m", "1d01h"]);
+  expect([memory(null), memory(512), memory(18432)]).toEqual(["n/a", "512 MiB", "18.0 GiB"]);
+  expect(between("2026-03-01T12:00:00Z", null, Date.parse("2026-03-01T12:01:00Z"))).toBe("1m00s");
+});
+
+test("events come whole, however the stream is cut", () => {
+  const stream = ': berth\n\nid: 7\ndata: {"seq":7}\n\ndata: {"gpus":[]}\n\nevent: end\ndata: {}\n\n';
+  for (let cut = 1; cut < stream.length; cut++) {
+    const reader = new EventReader();
+    const events = [...reader.take(stream.slice(0, cut)), ...reader.take(stream.slice(cut))];
+    expect(events).toEqual([
+      { id: "7", name: "message", data: '{"seq":7}' },
+      { id: "7", name: "message", data: '{"gpus":[]}' },
+      { id: "7", name: "end", data: "{}" },
+    ]);
+  }
+});
+
+describe("a log in pieces", () => {
+  const text = "one\ntwo\n\nfour";
+  test("has the same lines, however it is cut", () => {
+    for (let cut = 0; cut <= text.length; cut++) {
+      const log = new LogLines();
+      log.append(text.slice(0, cut));
+      log.append(text.slice(cut));
+      expect(log.lines).toEqual(["one", "two", "", "four"]);
+    }
+  });
+  test("grows at both ends", () => {
+    for (let cut = 0; cut < text.length; cut++) {
+      const log = new LogLines();
+      log.append(text.slice(cut));
+      log.prepend(text.slice(0, cut));
+      expect(log.lines).toEqual(["one", "two", "", "four"]);
+    }
+  });
+  test("is bounded, and the end stays", () => {
+    const log = new LogLines();
+    log.append("x\n".repeat(mostLines) + "last\n");
+    expect(log.lines.length).toBe(mostLines);
+    expect(log.lines.at(-1)).toBe("last");
+    expect(log.dropped).toBe(true);
+  });
+  test("is searched round", () => {
+    const log = new LogLines();
+    log.append(text);
+    expect(log.find((l) => l.includes("o"), 2, 1)).toBe(3);
+    expect(log.find((l) => l.includes("one"), 2, 1)).toBe(0);
+    expect(log.find((l) => l.includes("o"), 2, -1)).toBe(1);
+    expect(log.find((l) => l === "none", 0, 1)).toBe(-1);
+  });
+});
+
+test("a list of 10,000 draws only what is in sight", () => {
+  for (const scrolled of [0, 1234, 299_000, 300_000, 999_999]) {
+    const rows = visible(10_000, 30, scrolled, 600);
+    expect(rows.last - rows.first).toBeLessThan(40);
+    expect(rows.above + rows.below + (rows.last - rows.first) * 30).toBe(300_000);
+  }
+  expect(visible(0, 30, 0, 600)).toEqual({ first: 0, last: 0, above: 0, below: 0 });
+});
+
+test("samples of several GPUs share one axis of time", () => {
+  const point = (s: number, vram: number | null) => ({ at: new Date(s * 1000).toISOString(), vram_mib: vram, util: null, after_gap: false });
+  const data = align({ declared_mib: null, tracks: [{ gpu: 0, points: [point(1, 10), point(3, null)] }, { gpu: 1, points: [point(2, 20)] }] }, "vram_mib");
+  expect(data).toEqual([[1, 2, 3], [10, undefined, null], [undefined, 20, undefined]]);
+});
+
+test("each state offers what can be done", () => {
+  expect(actions({ state: "queued", held: false })).toEqual(["hold", "cancel"]);
+  expect(actions({ state: "queued", held: true })).toEqual(["release", "cancel"]);
+  expect(actions({ state: "running", held: false })).toContain("park");
+  expect(actions({ state: "parked", held: false })).toContain("unpark");
+  expect(actions({ state: "failed", held: false })).toEqual(["requeue"]);
+});
+
+test("the timeline has past, present and expected bars, one for each GPU", () => {
+  const at = Date.parse("2026-03-01T12:00:00Z");
+  const job = (id: string, state: string, more: Partial<Job>) => ({ id, name: id, state, gpu_ids: [0, 1], started_at: null, ended_at: null, ...more }) as Job;
+  const past = job("1", "finished", { started_at: "2026-03-01T10:00:00Z", ended_at: "2026-03-01T11:00:00Z" });
+  const running = job("2", "running", { started_at: "2026-03-01T11:30:00Z" });
+  const waits: Why[] = [
+    { id: "3", text: "", queued: 1, state: "queued", expected: { low: "2026-03-01T11:59:00Z", mid: "2026-03-01T12:30:00Z" }, kept: { gpus: [0], at: "" }, expected_run: { low_s: 1, mid_s: 600, high_s: 1000, source: "command", runs: 3 } },
+    { id: "4", text: "", queued: 1, state: "queued" },
+  ];
+  const all = bars([past], [running], waits, at);
+  expect(all.map((b) => `${b.job} ${b.kind} ${b.lane}`)).toEqual(["1 past 0", "1 past 1", "2 running 0", "2 running 1", "3 expected 0"]);
+  expect(all[4]?.to).toBe(Date.parse("2026-03-01T12:40:00Z"));
+});
+
+test("an event changes its own row, and an end removes it", () => {
+  const row = (id: string, state: string, more: Partial<Job> = {}) => ({ id, state, reason: null, ended_at: null, ...more }) as Job;
+  const list = [row("1", "running"), row("2", "queued", { reason: "needs 2 GPUs" })];
+  const event = (job: Job) => ({ time: "", event: "x", job });
+  expect(apply(list, event(row("2", "queued")))[1]?.reason).toBe("needs 2 GPUs");
+  expect(apply(list, event(row("2", "running")))[1]).toMatchObject({ state: "running", reason: null });
+  expect(apply(list, event(row("1", "finished", { ended_at: "2026-03-01T12:00:00Z" }))).map((j) => j.id)).toEqual(["2"]);
+  expect(apply(list, event(row("3", "queued")))).toBe(list);
+});
+
+describe("who may act", () => {
+  const known = (admin: boolean, shared = true) => ({ shared, you: { name: "ann", admin } });
+  test("the owner, administrators, and everybody on a private daemon", () => {
+    expect(refusal({ user: "ann" }, known(false))).toBe("");
+    expect(refusal({ user: "bob" }, known(false))).toContain("Only the job's user");
+    expect(refusal({ user: "bob" }, known(true))).toBe("");
+    expect(refusal({ user: "bob" }, known(false, false))).toBe("");
+    expect([cardRefusal(known(false)), cardRefusal(known(true)), cardRefusal(known(false, false))]).toEqual(["Only administrators can pause and drain GPUs.", "", ""]);
+  });
+});
+
+test("when a job starts, in a sentence", () => {
+  const now = Date.parse("2026-03-01T12:00:00Z");
+  const low = "2026-03-01T12:10:00Z";
+  expect(startText({ queued: 3, position: 2 }, now)).toBe("No estimate of its start. It is number 2 of 3 in the queue.");
+  expect(startText({ queued: 3, expected: { low } }, now)).toBe(`Expected to start not before ${moment(low, now)}.`);
+  expect(startText({ queued: 3, expected: { low, beyond: true } }, now)).toBe(`Expected to start after ${moment(low, now)}.`);
+  expect(startText({ queued: 3, expected: { low, mid: low, high: low } }, now)).toBe(`Expected to start at about ${moment(low, now)}, ${moment(low, now)} at the latest.`);
+});
+
+test("what would happen, in a sentence", () => {
+  expect(wouldText({ id: "", name: "", state: "starts", gpu_ids: [0, 1] })).toBe("It would start at once on GPU 0,1.");
+  expect(wouldText({ id: "", name: "", state: "waits", reason: "needs an idle GPU" })).toBe("It would wait: needs an idle GPU.");
+  expect(wouldText({ id: "", name: "", state: "infeasible", reason: "asks for 9 GPUs; this machine has 4" })).toBe("It can never run: it asks for 9 GPUs; this machine has 4.");
+});
+
+test("own jobs: running first, the tasks of an array once", () => {
+  const job = (id: string, state: string) => ({ id, state, held: false }) as Job;
+  const own = [job("4_0", "queued"), job("3", "running"), job("4_1", "queued"), job("5", "queued"), job("6", "queued")];
+  expect(firstOfEach(own, 2).map((j) => [j.id, j.more])).toEqual([["3", 0], ["4_0", 1], ["5", 0]]);
+});
+
+test("the axis has round times, and not too many", () => {
+  const from = Date.parse("2026-03-01T11:47:00Z");
+  for (const hours of [1, 9, 36, 252]) {
+    const found = ticks(from, from + hours * 3_600_000, 8);
+    expect(found.length).toBeGreaterThan(1);
+    expect(found.length).toBeLessThanOrEqual(9);
+    for (const t of found) expect(t % 60_000).toBe(0);
+  }
+});
+
+test("a line that a progress bar overwrites a million times stays short", () => {
+  const log = new LogLines();
+  for (let i = 0; i < 2000; i++) log.append(`${i}%`.padEnd(100) + "\r");
+  expect(log.lines.length).toBe(1);
+  expect(log.lines[0]?.length).toBeLessThan(10_000);
+  log.append("done\nnext\n");
+  expect(log.lines.map(plain)).toEqual(["done", "next"]);
+  log.append("x".repeat(300_000) + "\n");
+  expect(log.lines[2]?.length).toBe(100_000);
+});
+
+test("a moment of another day says which", () => {
+  const now = new Date(2026, 10, 17, 20, 0).getTime(); // a Tuesday
+  const at = (day: number, hour: number) => moment(new Date(2026, 10, day, hour, 3).toISOString(), now);
+  expect(at(17, 8)).toBe("08:03");
+  expect(at(18, 8)).toBe("Wed 08:03");
+  expect(at(16, 22)).toBe("Mon 22:03");
+  expect(at(28, 8)).toBe("2026-11-28 08:03");
+});
+
+test("an event of a job is not lost behind that of another", () => {
+  const changes = new Changes();
+  changes.note("3");
+  const before = changes.of("3");
+  changes.note("3");
+  changes.note("4_1");
+  expect(changes.of("3")).not.toBe(before);
+  expect(changes.of("4")).toBe(changes.of("4_1"));
+  expect(changes.of("5")).toBe(0);
+});
