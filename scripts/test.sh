@@ -22,6 +22,12 @@ if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; the
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
+# Slurm's packages start services where systemd would run them.
+if ! command -v slurmctld >/dev/null && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null; then
+	say "installing slurm-wlm and munge"
+	{ [ -n "$missing" ] || apt-get update; apt-get install -y --no-install-recommends slurm-wlm munge; } >/dev/null 2>&1 || true
+fi
+command -v slurmctld >/dev/null || skip "a real Slurm beside berth: slurm-wlm and munge are missing"
 # Prometheus is only unpacked: its package would start a service.
 if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
 	say "unpacking prometheus"
