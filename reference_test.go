@@ -56,7 +56,7 @@ var unset = map[string]bool{"BERTH_SIM_GPU": true}
 
 var (
 	variable   = regexp.MustCompile(`^([A-Z][A-Z0-9_]+)(=.*)?$`)
-	ownPrefix  = regexp.MustCompile(`^(BERTH|CUDA|NVIDIA|APPTAINERENV|XLA|TF)_[A-Z_]+(=.*)?$`)
+	ownPrefix  = regexp.MustCompile(`^(BERTH|CUDA|NVIDIA|APPTAINERENV|XLA|TF|SLURM|SLURMD)_[A-Z_]+(=.*)?$`)
 	aboutLogs  = regexp.MustCompile(`_ERROR_|_STATUS_`) // what frameworks print, not variables
 	envReaders = []string{"Getenv", "LookupEnv", "getenv", "lookup", "lookupEnv", "set", "suggest", "isForMe"}
 )

@@ -31,6 +31,12 @@ if ! browser >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; 
 	apt-get install -y --no-install-recommends chromium >/dev/null 2>&1 || true
 fi
 browser >/dev/null || skip "the page in a real browser: chromium is missing"
+# Slurm's packages start services where systemd would run them.
+if ! command -v slurmctld >/dev/null && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null; then
+	say "installing slurm-wlm and munge"
+	{ [ -n "$missing" ] || apt-get update; apt-get install -y --no-install-recommends slurm-wlm munge; } >/dev/null 2>&1 || true
+fi
+command -v slurmctld >/dev/null || skip "a real Slurm beside berth: slurm-wlm and munge are missing"
 # Prometheus is only unpacked: its package would start a service.
 if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
 	say "unpacking prometheus"

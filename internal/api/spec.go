@@ -107,6 +107,7 @@ type Spec struct {
 	Preemptible Text `json:"preemptible,omitempty"`
 	NoPark      Text `json:"no_park,omitempty"`
 	ParkTimeout Text `json:"park_timeout,omitempty"`
+	SlurmEnv    Text `json:"slurm_env,omitempty"`
 	Cap         Text `json:"cap,omitempty"`
 	Group       Text `json:"group,omitempty"`
 	Notify      Text `json:"notify,omitempty"`

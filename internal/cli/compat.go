@@ -16,6 +16,7 @@ import (
 	"berth/internal/compat/gpusched"
 	"berth/internal/compat/gpuscheduler"
 	"berth/internal/compat/mgpu"
+	"berth/internal/compat/slurm"
 	"berth/internal/compat/tgpu"
 	"berth/internal/problem"
 )
@@ -24,6 +25,9 @@ import (
 func programs() []frontend.Program {
 	return []frontend.Program{gpusched.Program, gpuscheduler.Program, tgpu.Program, mgpu.Server, mgpu.Srun, mgpu.Queue, mgpu.Cancel}
 }
+
+// standIns are these and those that jobs find, whose links berth makes itself.
+func standIns() []frontend.Program { return append(programs(), slurm.Programs()...) }
 
 func programNames() (names []string) {
 	for _, p := range programs() {
@@ -35,7 +39,7 @@ func programNames() (names []string) {
 // MainAs runs the program that berth was called as through a link, or berth
 // itself.
 func MainAs(name string, args []string, out, errOut io.Writer) int {
-	if name = filepath.Base(name); slices.Contains(programNames(), name) {
+	if name = filepath.Base(name); slices.ContainsFunc(standIns(), func(p frontend.Program) bool { return p.Name == name }) {
 		return standIn(name, args, out, errOut)
 	}
 	return Main(args, out, errOut)
@@ -48,7 +52,7 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 			return ownDaemon(ctx, start, frontend.InItsName(errOut, name))
 		},
 	}
-	for _, p := range programs() {
+	for _, p := range standIns() {
 		if p.Name == name {
 			return p.Main(call)
 		}

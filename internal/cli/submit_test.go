@@ -211,7 +211,7 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 	got := f.lastSubmission(t).Jobs[0]
 	want := api.Spec{
 		Command: api.Command{Argv: []string{filepath.Join(dir, "train.sh"), "--epochs", "3"}},
-		Name:    "typed", GPUs: "2", Timeout: got.Timeout, Exclusive: got.Exclusive,
+		Name:    "typed", GPUs: "2", Timeout: got.Timeout, Exclusive: got.Exclusive, SlurmEnv: "yes",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.Timeout == "" || got.Exclusive == "" {
 		t.Errorf("time %q, exclusive %q\n%s", got.Timeout, got.Exclusive, diff)

@@ -31,7 +31,7 @@ func notesOn(asked *jobfile.Asked, cfg *Config, cannotPark string) []string {
 		notes = append(notes, fmt.Sprintf("signal: before a preemption, %s is sent at most %s ahead (limits.grace)", s.WarnSignal, text.Brief(cfg.Grace)))
 	}
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
-		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a and %%%%", strings.Join(marks, " ")))
+		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a %%A and %%%%", strings.Join(marks, " ")))
 	}
 	switch {
 	case s.Preemptible != job.NotPreemptible && keepAll:
@@ -71,7 +71,7 @@ func unknownMarks(pattern string) []string {
 			break
 		}
 		pattern = rest[len(mark):]
-		if mark == "" || !strings.Contains("%jcnua", mark) {
+		if mark == "" || !strings.Contains("%jcnuaA", mark) {
 			unknown = append(unknown, "%"+mark)
 		}
 	}

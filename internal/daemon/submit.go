@@ -299,6 +299,9 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	tasks := 1
 	if asked.Array != nil {
 		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
+		if asked.Spec.SlurmEnv {
+			asked.Spec.ArrayShape = asked.Array.Shape()
+		}
 	}
 	from := len(s.jobs)
 	most := s.cfg.MaxQueue

@@ -63,6 +63,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"grace", "3s", func(s *job.Spec) { s.Grace = 3 * time.Second }},
 		{"preemptible", "requeue", func(s *job.Spec) { s.Preemptible = "requeue" }},
 		{"no_park", "yes", func(s *job.Spec) { s.NoPark = true }},
+		{"slurm_env", "yes", func(s *job.Spec) { s.SlurmEnv = true }},
 		{"park_timeout", "2m", func(s *job.Spec) { s.ParkTimeout = 2 * time.Minute }},
 		{"cap", "soft", func(s *job.Spec) { s.Cap = "soft" }},
 		{"group", "io", func(s *job.Spec) { s.Group = "io" }},

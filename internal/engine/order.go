@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,13 +21,15 @@ const DefaultLogFree = 256 << 20
 
 // Launcher turns a placed job into its supervisor's order.
 type Launcher struct {
-	JobsDir string   // <log dir>/jobs
-	Dir     string   // for jobs without a directory
-	Home    string   // the value of ~
-	Env     []string // what jobs inherit
-	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
-	SimDir  string   // the simulation directory, if there is one
-	LogFree int64    // bytes that growing logs leave free on their disk; 0: none
+	JobsDir  string   // <log dir>/jobs
+	Dir      string   // for jobs without a directory
+	Home     string   // the value of ~
+	Env      []string // what jobs inherit
+	SelfDir  string   // appended to PATH, so that `berth simjob` works anywhere
+	SlurmBin string   // a directory with srun, first in the PATH of jobs with SLURM_ variables
+	Host     string   // the name of this machine
+	SimDir   string   // the simulation directory, if there is one
+	LogFree  int64    // bytes that growing logs leave free on their disk; 0: none
 
 	// LeaveRest means that a job ends with its main process, whatever that leaves
 	// in the background.
@@ -75,7 +78,7 @@ func (l *Launcher) LogPath(j *job.Job) string {
 }
 
 func expandOutput(pattern string, j *job.Job) string {
-	return strings.NewReplacer("%%", "%", "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID)).Replace(pattern)
+	return strings.NewReplacer("%%", "%", "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID), "%A", cmp.Or(j.Array(), j.ID)).Replace(pattern)
 }
 
 // LogAlone reports whether a job's log is named after the job id alone. An
@@ -209,6 +212,9 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	if index := arrayIndex(j.ID); index != "" {
 		vars.set("BERTH_ARRAY_INDEX", index)
 	}
+	if j.Spec.SlurmEnv {
+		l.slurm(j, vars)
+	}
 	return vars.list()
 }
 
@@ -241,6 +247,8 @@ func (e *environ) unset(name string) {
 	delete(e.values, name)
 	e.names = slices.DeleteFunc(e.names, func(n string) bool { return n == name })
 }
+
+func (e *environ) all() []string { return slices.Clone(e.names) }
 
 func (e *environ) list() []string {
 	list := make([]string, 0, len(e.names))

@@ -66,6 +66,8 @@ type Spec struct {
 	Notify       []string      `json:"notify,omitempty"`      // who is told about it, as EVENTS:TARGET or none; targets may be secret
 	NoPark       bool          `json:"no_park,omitempty"`
 	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
+	SlurmEnv     bool          `json:"slurm_env,omitempty"`    // it gets the variables of a Slurm job
+	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv
 	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
 }
 
@@ -93,6 +95,14 @@ func (s *Spec) Texts(visit func(*string)) {
 		visit(&s.After[i].Name)
 		visit((*string)(&s.After[i].On))
 	}
+}
+
+// ArrayShape is what each task of an array knows of the whole, as in Slurm.
+type ArrayShape struct {
+	Tasks int `json:"tasks"`
+	Min   int `json:"min"`
+	Max   int `json:"max"`
+	Step  int `json:"step"`
 }
 
 // Process identifies a process by its number and start time, in clock ticks

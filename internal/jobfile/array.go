@@ -2,8 +2,10 @@ package jobfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"berth/internal/job"
 	"berth/internal/text"
 )
 
@@ -19,6 +21,12 @@ const allowedArray = "indices such as 0-99, 1,3,5-9, 0-20:5 (a step) or 0-99%4 (
 type Array struct {
 	Indices []int
 	Limit   int
+	Step    int // of the last range that has one, as in Slurm
+}
+
+// Shape sums the indices up.
+func (a *Array) Shape() job.ArrayShape {
+	return job.ArrayShape{Tasks: len(a.Indices), Min: slices.Min(a.Indices), Max: slices.Max(a.Indices), Step: a.Step}
 }
 
 // span is one part of an array: from, to, and the step between.
@@ -39,9 +47,12 @@ func ParseArray(written string, max int) (Array, error) {
 			return Array{}, fmt.Errorf("expected at most %d tasks in one array, found more in %s", max, text.Found(written))
 		}
 	}
-	array := Array{Indices: make([]int, 0, count), Limit: limit}
+	array := Array{Indices: make([]int, 0, count), Limit: limit, Step: 1}
 	seen := make(map[int]bool, count)
 	for _, s := range spans {
+		if s.step > 1 {
+			array.Step = s.step
+		}
 		for index := s.from; index <= s.to; index += s.step {
 			if seen[index] {
 				return Array{}, fmt.Errorf("expected each index once, found %d twice in %s", index, text.Found(written))

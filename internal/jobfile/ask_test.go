@@ -56,7 +56,7 @@ func TestKeysBecomeAJob(t *testing.T) {
 			a.Spec.Exclusive, a.Spec.Preemptible = true, "park"
 		})},
 		{"an array sets its limit in the spec too", pairs("array=1-3%2"), asked(func(a *Asked) {
-			a.Array, a.Spec.ArrayLimit = &Array{Indices: []int{1, 2, 3}, Limit: 2}, 2
+			a.Array, a.Spec.ArrayLimit = &Array{Indices: []int{1, 2, 3}, Limit: 2, Step: 1}, 2
 		})},
 		{"a beginning lies ahead", pairs("begin=now+2h"), asked(func(a *Asked) { a.NotBefore = noon.Add(2 * time.Hour) })},
 		{"now takes an earlier beginning back", pairs("begin=16:00", "begin=now"), asked()},

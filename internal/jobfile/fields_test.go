@@ -20,7 +20,7 @@ var someValues = map[string][]string{
 	"on_timeout": {"kill", "requeue"}, "max_requeues": {"10", "0"}, "retries": {"0", "3"}, "retry_on": {"oom", "fail"},
 	"after": {"@", "12,13:any,17_3:fail,prep"}, "array": {"0-9%2"}, "begin": {"now+2h"}, "hold": {"yes"}, "dir": {"/tmp"}, "env": {"A=1"},
 	"export": {"all", "none", "HOME, PATH"}, "venv": {"v"}, "conda": {"base"}, "setup": {"source x"}, "output": {"%j.log"}, "pty": {"yes"},
-	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue", "park,requeue"}, "no_park": {"yes"}, "park_timeout": {"1s", "5m", "1h"}, "cap": {"none", "mps", "soft"}, "group": {"io", "Big-2.x_y"}, "notify": {"fail,end:exec:a b", "end:mailto:ann@example.org\nslack:https://h.example.org/x"}, "snapshot": {"no", "auto", "/src"}, "cancel": {"yes"},
+	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue", "park,requeue"}, "no_park": {"yes"}, "park_timeout": {"1s", "5m", "1h"}, "slurm_env": {"yes"}, "cap": {"none", "mps", "soft"}, "group": {"io", "Big-2.x_y"}, "notify": {"fail,end:exec:a b", "end:mailto:ann@example.org\nslack:https://h.example.org/x"}, "snapshot": {"no", "auto", "/src"}, "cancel": {"yes"},
 }
 
 // TestWhatIsWrittenReadsAsTheSame: a spec, told in keys and values, is the same
@@ -78,7 +78,7 @@ func TestEveryFieldIsWhole(t *testing.T) {
 		if f.write != nil && f.write(&a.Asked) == f.write(&unset) {
 			t.Errorf("%s is not written", f.Key)
 		}
-		if err := Reset(&a.Asked, f.Key); (err == nil) != (f.Fixed == "" && f.Key != "dir" && f.Where != FileOnly || f.Key == "export" || f.Key == "hold" || f.Key == "dedup") {
+		if err := Reset(&a.Asked, f.Key); (err == nil) != (f.Fixed == "" && f.Key != "dir" && f.Where != FileOnly || f.Key == "export" || f.Key == "hold" || f.Key == "dedup" || f.Key == "slurm_env") {
 			t.Errorf("unset %s: %v", f.Key, err)
 		} else if err == nil && !cmp.Equal(a.Asked, unset) {
 			t.Errorf("%s unset is %+v", f.Key, a.Asked)
@@ -88,7 +88,7 @@ func TestEveryFieldIsWhole(t *testing.T) {
 
 // TestAdministratorsDoNotChangeWhatAJobDoes: they would act as its user.
 func TestAdministratorsDoNotChangeWhatAJobDoes(t *testing.T) {
-	for _, key := range []string{"inject_gpus", "signal", "dir", "env", "env.A", "export", "venv", "conda", "setup", "output", "pty", "snapshot", "notify"} {
+	for _, key := range []string{"inject_gpus", "signal", "dir", "env", "env.A", "export", "venv", "conda", "setup", "output", "pty", "snapshot", "notify", "slurm_env"} {
 		if f, err := Lookup(key); err != nil || f.Admin {
 			t.Errorf("%s: %+v %v", key, f, err)
 		}
@@ -98,7 +98,7 @@ func TestAdministratorsDoNotChangeWhatAJobDoes(t *testing.T) {
 // TestEveryPartOfASpecIsAField: what a spec keeps can be said, but for what is
 // not a user's to say.
 func TestEveryPartOfASpecIsAField(t *testing.T) {
-	said := []string{"Shell", "Argv", "Adopt", "Interactive"}
+	said := []string{"Shell", "Argv", "Adopt", "Interactive", "ArrayShape"}
 	for _, f := range fields {
 		for _, value := range someValues[f.Key] {
 			a := asking{now: noon, maxArray: 100}

@@ -3,6 +3,7 @@ package jobfile
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"slices"
 	"unicode/utf8"
 )
@@ -132,6 +133,13 @@ func (r *scriptReader) flags(line int, words []string) error {
 // script combines both kinds of directive.
 func (r *scriptReader) script() Script {
 	pairs, ignored := r.translate()
+	if len(r.slurm) > 0 {
+		pairs = slices.Insert(pairs, 0, Pair{"slurm_env", "yes"})
+		// Without a name of its own, a Slurm job has its script's.
+		if name := (Pair{"name", path.Base(r.name)}); checkForm("name", name) == nil {
+			pairs = slices.Insert(pairs, 0, name)
+		}
+	}
 	given := func(key string) bool {
 		return slices.ContainsFunc(r.berth, func(p Pair) bool { return p.Key == key })
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // slurmOption is one option of a #SBATCH line.
@@ -15,8 +16,9 @@ type slurmOption struct {
 	value string
 }
 
-// slurmMeaning translates an option into berth's keys. ok is false if berth
-// has no equivalent; an error means that Slurm would refuse it too.
+// slurmMeaning translates an option into berth's keys. ok is false if berth has
+// no equivalent and the job does the same without it. An error means that Slurm
+// would refuse the value too, or that the job would not do what its author meant.
 type slurmMeaning func(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error)
 
 // as is an option that berth has under another name.
@@ -24,21 +26,44 @@ func as(key string) slurmMeaning {
 	return func(_ *slurmTranslator, value string) ([]Pair, bool, error) { return []Pair{{key, value}}, true, nil }
 }
 
-// oneTask is an option that berth can only honour for a job of one task, as
-// every job of berth is.
-func oneTask(meaning slurmMeaning) slurmMeaning {
+// times is an amount for each of the CPUs or GPUs that another option counts.
+func times(key, counted string, amount func(string) (int64, error)) slurmMeaning {
 	return func(t *slurmTranslator, value string) ([]Pair, bool, error) {
-		for _, name := range []string{"ntasks", "ntasks-per-node"} {
-			if count, given := t.last[name]; given && count != "1" {
-				return nil, false, nil
-			}
+		each, err := amount(value)
+		if err != nil {
+			return nil, false, err
 		}
-		return meaning(t, value)
+		return []Pair{{key, fmt.Sprint(each * t.count(counted))}}, each > 0, nil
 	}
 }
 
-// one is an option that changes nothing if its value is 1.
-func one(_ *slurmTranslator, value string) ([]Pair, bool, error) { return nil, value == "1", nil }
+// count is how many CPUs or GPUs the script asks for; 1 if it does not say.
+func (t *slurmTranslator) count(key string) int64 {
+	for _, option := range []struct {
+		name    string
+		meaning slurmMeaning
+	}{{"cpus-per-task", as("cpus")}, {"gpus", slurmGPUs}, {"gpus-per-node", slurmGPUs}, {"gpus-per-task", slurmGPUs}, {"gres", slurmGRES}} {
+		var pairs []Pair
+		if value, given := t.last[option.name]; given {
+			pairs, _, _ = option.meaning(&slurmTranslator{last: t.last}, value) // its own line has the error
+		}
+		for _, pair := range pairs {
+			if n, whole := text.Digits(pair.Value, 6); whole && pair.Key == key {
+				return int64(n)
+			}
+		}
+	}
+	return 1
+}
+
+// one is an option that changes nothing if its value is 1, as it is for every job
+// of berth.
+func one(_ *slurmTranslator, value string) ([]Pair, bool, error) {
+	if value != "1" {
+		return nil, false, fmt.Errorf("expected 1, found %s: a job of berth is one task on one machine, which may start others itself (torchrun, mpirun)", text.Found(value))
+	}
+	return nil, true, nil
+}
 
 // slurmOptions are the options that berth can translate. bare is the value of
 // an option that takes none.
@@ -56,13 +81,16 @@ var slurmOptions = map[string]struct {
 	"ntasks":          {short: 'n', meaning: one},
 	"ntasks-per-node": {meaning: one},
 	"nodes":           {short: 'N', meaning: slurmNodes},
-	"cpus-per-task":   {short: 'c', meaning: oneTask(as("cpus"))},
+	"cpus-per-task":   {short: 'c', meaning: as("cpus")},
+	"cpus-per-gpu":    {meaning: times("cpus", "gpus", slurmCount)},
 	"gpus":            {short: 'G', meaning: slurmGPUs},
 	"gpus-per-node":   {meaning: slurmGPUs},
-	"gpus-per-task":   {meaning: oneTask(slurmGPUs)},
+	"gpus-per-task":   {meaning: slurmGPUs},
 	"gres":            {meaning: slurmGRES},
 	"time":            {short: 't', meaning: slurmTime},
 	"mem":             {meaning: slurmMem},
+	"mem-per-cpu":     {meaning: times("mem", "cpus", slurmMiB)},
+	"mem-per-gpu":     {meaning: times("mem", "gpus", slurmMiB)},
 	"begin":           {short: 'b', meaning: slurmBegin},
 	"signal":          {meaning: slurmSignal},
 	"dependency":      {short: 'd', meaning: slurmDependency},
@@ -123,20 +151,19 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 	lastAt := map[string]int{}
 	for i, o := range r.slurm {
 		if o.text == "hetjob" || o.text == "packjob" {
-			t.foreign = i + 1
-			break
+			r.errs.Add(r.name, o.line, o.text+": a job of berth has one part; submit the parts as jobs of their own")
+			return nil, nil
 		}
 		if o.name != "" {
 			t.last[o.name], lastAt[o.name] = o.value, i
 		}
 	}
 	for i, o := range r.slurm {
-		mine := t.foreign == 0 || i < t.foreign-1
-		if mine && o.name != "" && lastAt[o.name] != i {
+		if o.name != "" && lastAt[o.name] != i {
 			continue
 		}
 		translated, ok, err := []Pair(nil), false, error(nil)
-		if mine && o.name != "" {
+		if o.name != "" {
 			if translated, ok, err = slurmOptions[o.name].meaning(&t, o.value); err != nil {
 				err = fmt.Errorf("--%s: %w", o.name, err)
 			}
@@ -165,7 +192,6 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 // slurmTranslator knows all options of a script, because the meaning of some
 // depends on others.
 type slurmTranslator struct {
-	last    map[string]string
-	foreign int    // index, from 1, where the next part of a heterogeneous job begins
-	rest    string // the part of an option that berth ignores
+	last map[string]string
+	rest string // the part of an option that berth ignores
 }

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -59,12 +60,17 @@ func slurmSeconds(value string) (seconds int, err error) {
 
 // slurmMem reads an amount of memory in Slurm's units; 0 means all memory.
 func slurmMem(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	mib, err := slurmMiB(value)
+	return []Pair{{"mem", fmt.Sprint(mib)}}, mib > 0, err
+}
+
+func slurmMiB(value string) (mib int64, err error) {
 	number, unit, isNumber := text.CutNumber(value)
 	n, whole := text.Digits(strings.TrimRight(value, "kKmMgGtTbB"), 12)
 	if !isNumber || !whole || number != float64(n) {
-		return nil, false, text.Mismatch(value, allowedSlurmMem)
+		return 0, text.Mismatch(value, allowedSlurmMem)
 	}
-	mib := int64(n)
+	mib = int64(n)
 	switch strings.TrimSuffix(strings.ToUpper(unit), "B") {
 	case "K":
 		mib = (mib + 1023) / 1024
@@ -74,10 +80,20 @@ func slurmMem(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err erro
 	case "T":
 		mib <<= 20
 	default:
-		return nil, false, text.Mismatch(value, allowedSlurmMem)
+		return 0, text.Mismatch(value, allowedSlurmMem)
 	}
-	return []Pair{{"mem", fmt.Sprint(mib)}}, mib > 0, nil
+	return mib, nil
 }
+
+func slurmCount(value string) (int64, error) {
+	n, whole := text.Digits(value, 6)
+	if !whole {
+		return 0, text.Mismatch(value, "a whole number")
+	}
+	return int64(n), nil
+}
+
+var errTwoTypes = errors.New("a job of berth has GPUs of one type, or of any")
 
 // slurmGPUs reads "[type:]N".
 func slurmGPUs(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
@@ -85,10 +101,10 @@ func slurmGPUs(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 	if !typed {
 		kind, count = "", value
 	}
-	if strings.ContainsAny(count, ":,.") || (typed && kind == "") {
-		return nil, false, nil
+	if strings.Contains(value, ",") {
+		return nil, false, errTwoTypes
 	}
-	if _, whole := text.Digits(count, 6); !whole {
+	if _, whole := text.Digits(count, 6); !whole || typed && kind == "" {
 		return nil, false, text.Mismatch(value, "[type:]number as in Slurm")
 	}
 	return gpusOf(kind, count), true, nil
@@ -113,7 +129,7 @@ func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 			continue
 		}
 		if pairs != nil {
-			return nil, false, nil
+			return nil, false, errTwoTypes
 		}
 		kind, count := "", "1"
 		switch _, number := text.Digits(words[len(words)-1], 6); {
@@ -123,7 +139,7 @@ func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 		case len(words) == 2:
 			kind = words[1]
 		case len(words) == 3:
-			return nil, false, nil
+			return nil, false, text.Mismatch(part, "gpu[:type][:number] as in Slurm")
 		}
 		pairs = gpusOf(kind, count)
 	}
@@ -134,9 +150,8 @@ func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 }
 
 // slurmOutput reads a file name pattern.
-func slurmOutput(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
-	_, isArray := t.last["array"]
-	pattern, ok := slurmPattern(value, isArray)
+func slurmOutput(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	pattern, ok := slurmPattern(value)
 	return []Pair{{"output", pattern}}, ok, nil
 }
 
@@ -176,19 +191,20 @@ func slurmMailUser(t *slurmTranslator, _ string) (pairs []Pair, ok bool, err err
 }
 
 // slurmNodes accepts one node, or a range that starts with one.
-func slurmNodes(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
-	least, _, _ := strings.Cut(value, "-")
-	return nil, least == "1", nil
+func slurmNodes(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	if least, _, ranged := strings.Cut(value, "-"); ranged {
+		value = least
+	}
+	return one(t, value)
 }
 
 func slurmBegin(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	_, err = beginForm(value)
-	return []Pair{{"begin", value}}, err == nil, nil
+	return []Pair{{"begin", value}}, true, err
 }
 
-// slurmPattern translates a file name pattern. The id of an array task holds
-// its index, so berth has no equivalent of %A alone in an array.
-func slurmPattern(pattern string, isArray bool) (string, bool) {
+// slurmPattern translates a file name pattern.
+func slurmPattern(pattern string) (string, bool) {
 	if strings.ContainsRune(pattern, '\\') {
 		return "", false
 	}
@@ -204,19 +220,10 @@ func slurmPattern(pattern string, isArray bool) (string, bool) {
 		}
 		pattern = rest[1:]
 		switch rest[0] {
-		case 'j', 'u', 'a', '%':
+		case 'j', 'u', 'a', 'A', '%':
 			b.WriteString("%" + rest[:1])
 		case 'x':
 			b.WriteString("%n")
-		case 'A':
-			index, together := strings.CutPrefix(pattern, "_%a")
-			if isArray && !together {
-				return "", false
-			}
-			if isArray {
-				pattern = index
-			}
-			b.WriteString("%j")
 		default:
 			return "", false
 		}
@@ -238,24 +245,25 @@ func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 		name += "@" + before
 	}
 	_, _, err = parseSignal(name)
-	return []Pair{{"signal", name}}, err == nil, nil
+	return []Pair{{"signal", name}}, true, err
 }
+
+const allowedDependency = "afterok, afterany or afternotok with the ids of berth's jobs, such as afterok:12:13"
 
 var slurmConditions = map[string]job.Condition{"afterok": job.AfterOK, "afterany": job.AfterAny, "afternotok": job.AfterFail}
 
-// slurmDependency reads "afterok:12:13,afterany:14". If berth cannot translate
-// one part it ignores all: half a dependency would start a job early.
+// slurmDependency reads "afterok:12:13,afterany:14".
 func slurmDependency(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	var list []string
 	for part := range strings.SplitSeq(value, ",") {
 		words := strings.Split(part, ":")
 		condition, known := slurmConditions[words[0]]
 		if !known || len(words) < 2 {
-			return nil, false, nil
+			return nil, false, text.Mismatch(part, allowedDependency)
 		}
 		for _, id := range words[1:] {
 			if _, isID := parseJobID(id); !isID {
-				return nil, false, nil
+				return nil, false, text.Mismatch(part, allowedDependency)
 			}
 			list = append(list, fmt.Sprintf("%s:%s", id, condition))
 		}

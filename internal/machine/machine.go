@@ -10,8 +10,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -191,6 +193,8 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 	}
 	l := m.setup.Launcher
 	l.SelfDir, l.SimDir = site.SelfDir(), m.SimDir
+	l.Host, _ = os.Hostname() // an empty name is all that is lost
+	l.SlurmBin = m.linkSlurm()
 	l.Filter = m.SimDir == "" && m.Runner.Filters() == nil
 	l.UseMPS(m.setup.MPSDir)
 	l.Driver, m.CannotPark = gpu.Driver(m.SimDir, m.setup.Getenv)
@@ -202,6 +206,35 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 	}
 	m.Launcher = &l
 	return nil
+}
+
+// slurmNames are the programs of Slurm that berth is in jobs whose scripts were
+// written for it.
+var slurmNames = []string{"srun", "scontrol"}
+
+// linkSlurm makes the directory with these programs. It returns "" if there is
+// none.
+func (m *Machine) linkSlurm() string {
+	berth, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Join(m.setup.StateDir, "slurm")
+	err = errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)) // whatever the umask
+	for _, name := range slurmNames {
+		link := filepath.Join(dir, name)
+		if to, _ := os.Readlink(link); to == berth || err != nil {
+			continue
+		}
+		fresh := link + ".new"
+		_ = os.Remove(fresh) // of a start that was killed
+		err = errors.Join(os.Symlink(berth, fresh), os.Rename(fresh, link))
+	}
+	if err != nil {
+		m.Log.Warn("scripts for Slurm will find no srun", "err", err)
+		return ""
+	}
+	return dir
 }
 
 func (m *Machine) openLedger(context.Context) (err error) {

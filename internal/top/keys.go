@@ -16,6 +16,7 @@ var keyHelp = []struct{ keys, does string }{
 	{"/", "only jobs with this in their name; esc for all"},
 	{"s", "sort by queue, memory, submitted, user or name"},
 	{"o", "own jobs, or those of all users"},
+	{"e", "also those that have ended, or not"},
 	{"c", "cancel the job, after a question"},
 	{"h r", "hold it, release it"},
 	{"R", "requeue it"},
@@ -77,6 +78,10 @@ func (m *model) normalKey(name string) []wish {
 		return m.choose(m.at)
 	case "o":
 		m.own = !m.own
+		m.askingQueue = true
+		return []wish{{Kind: seeQueue}}
+	case "e":
+		m.ended = !m.ended
 		m.askingQueue = true
 		return []wish{{Kind: seeQueue}}
 	case "?":

@@ -53,6 +53,7 @@ type model struct {
 	scroll  int    // first row that is shown
 	filter  string
 	own     bool
+	ended   bool // those that have ended are shown too
 	sortBy  int
 	starts  map[string]start // expected starts of queued jobs
 	detail  *api.Detail
@@ -132,7 +133,7 @@ func newModel(s Screen, now time.Time) model {
 
 // query is the part of the queue that is shown.
 func (m model) query() api.Query {
-	q := api.Query{Queue: true, Reasons: true, Arrays: true, Limit: maxRows}
+	q := api.Query{Queue: true, Over: m.ended, Reasons: true, Arrays: true, Limit: maxRows}
 	if m.own {
 		q.User = m.me
 	}

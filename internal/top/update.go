@@ -150,7 +150,7 @@ func (m *model) takeQueue(msg queueSeen) []wish {
 	if msg.Err != nil {
 		return nil
 	}
-	if wanted := m.query(); msg.Query.Name != wanted.Name || msg.Query.User != wanted.User {
+	if wanted := m.query(); msg.Query.Name != wanted.Name || msg.Query.User != wanted.User || msg.Query.Over != wanted.Over {
 		m.dirty = true // the filter changed meanwhile
 		return nil
 	}
@@ -272,6 +272,10 @@ func (m *model) act(action string) []wish {
 func (m *model) raise(by int) []wish {
 	v, ok := m.selected()
 	if !ok {
+		return nil
+	}
+	if _, _, isArray := m.array(v); isArray {
+		m.say("+ and - change one job, not an array")
 		return nil
 	}
 	return []wish{{Kind: doEdit, ID: v.ID, N: v.Priority + by}}

@@ -106,6 +106,9 @@ func (m model) header() string {
 	if m.own {
 		words += "  own jobs"
 	}
+	if m.ended {
+		words += "  with ended ones"
+	}
 	if m.filter != "" {
 		words += "  name: " + m.filter
 	}

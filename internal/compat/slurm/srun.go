@@ -1,0 +1,382 @@
+// Package slurm has the programs of Slurm that scripts call inside a job: srun,
+// which starts their commands, and scontrol, which tells them where they run.
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/compat/frontend"
+	"berth/internal/text"
+)
+
+// Programs are those that such jobs find in their PATH.
+func Programs() []frontend.Program { return []frontend.Program{srun, scontrol} }
+
+// srun runs a command as the one task of a step. It becomes that command, so
+// signals, output and exit status are the command's own.
+var srun = frontend.Program{Name: "srun", Usage: srunUsage, Run: runSrun}
+
+const srunUsage = `usage: srun [OPTION...] COMMAND [ARG...]
+
+Run a command as a step of the job that this is called in: a job of berth whose
+script has #SBATCH lines, or that was submitted with --slurm-env. A step is one
+task. Slurm's other options for how tasks are started change nothing here.
+
+  -G, --gpus N, --gres gpu:N, --gpus-per-task N
+                            only N of the job's GPUs; waits while other steps
+                            that asked for some have them all
+  -c, --cpus-per-task N     set SLURM_CPUS_PER_TASK
+  -D, --chdir DIR           working directory
+  -o, --output FILE, -e, --error FILE, -i, --input FILE
+                            instead of the job's; %j id, %x name, %u user, %N
+                            machine, %a %A array, %t %n %s task, node and step
+      --export LIST         ALL, NONE, or NAME,NAME=VALUE
+  -n, --ntasks 1, -N, --nodes 1, --ntasks-per-node 1
+                            more than one is refused
+  -h, --help                print this
+
+Exit status: that of the command; 255 bad usage.
+
+Example:
+  srun python train.py
+  srun --gres=gpu:1 python a.py & srun --gres=gpu:1 python b.py & wait
+`
+
+// badUsage is srun's own status for options that it cannot read.
+const badUsage = 255
+
+// step is what the options of one srun ask for.
+type step struct {
+	gpus                  int // -1: all of the job's
+	cpus, dir, export     string
+	input, output, errout string
+}
+
+// Values of option.kind.
+const (
+	bare     = iota // takes no value
+	optional        // takes one after = only
+	valued
+)
+
+// option is one that srun knows.
+type option struct {
+	short byte
+	kind  int
+	set   func(*step, string) error // nil: it changes nothing for one task
+}
+
+// one refuses several tasks and nodes.
+func one(_ *step, value string) error {
+	if least, _, _ := strings.Cut(value, "-"); least != "1" {
+		return fmt.Errorf("expected 1, found %s: a job of berth is one task on one machine, which may start others itself (torchrun, mpirun)", text.Found(value))
+	}
+	return nil
+}
+
+// refused is an option without which the command would do something else.
+func refused(why string) func(*step, string) error {
+	return func(*step, string) error { return errors.New(why) }
+}
+
+func keep(to func(*step) *string) func(*step, string) error {
+	return func(s *step, value string) error { *to(s) = value; return nil }
+}
+
+// gpus reads "2", "a100:2", "gpu:2" and "gpu:a100:2".
+func gpus(s *step, value string) error {
+	for part := range strings.SplitSeq(value, ",") {
+		words := strings.Split(part, ":")
+		n, whole := text.Digits(words[len(words)-1], 6)
+		switch {
+		case part == "none":
+			s.gpus = 0
+		case whole:
+			s.gpus = n
+		case words[0] == "gpu":
+			s.gpus = 1
+		default:
+			return text.Mismatch(value, "a number of GPUs, such as 2 or gpu:2")
+		}
+	}
+	return nil
+}
+
+func options() map[string]option {
+	return map[string]option{
+		"ntasks": {'n', valued, one}, "nodes": {'N', valued, one}, "ntasks-per-node": {0, valued, one}, "ntasks-per-gpu": {0, valued, one},
+		"gpus": {'G', valued, gpus}, "gpus-per-task": {0, valued, gpus}, "gpus-per-node": {0, valued, gpus}, "gres": {0, valued, gpus},
+		"cpus-per-task": {'c', valued, keep(func(s *step) *string { return &s.cpus })},
+		"chdir":         {'D', valued, keep(func(s *step) *string { return &s.dir })},
+		"input":         {'i', valued, keep(func(s *step) *string { return &s.input })},
+		"output":        {'o', valued, keep(func(s *step) *string { return &s.output })},
+		"error":         {'e', valued, keep(func(s *step) *string { return &s.errout })},
+		"export":        {0, valued, keep(func(s *step) *string { return &s.export })},
+
+		"multi-prog": {0, bare, refused("berth starts one command; start the others with srun commands of their own, in the background")},
+		"time":       {'t', valued, refused("a step has no time limit of its own; use timeout, or the job's")},
+		"het-group":  {0, valued, refused("a job of berth has one part")},
+		"jobid":      {0, valued, refused("srun runs in the job that calls it; berth attach reaches another")},
+		"label":      {'l', bare, nil}, "pty": {0, optional, nil}, "exclusive": {0, optional, nil}, "exact": {0, bare, nil}, "overlap": {0, bare, nil},
+		"oversubscribe": {'s', bare, nil}, "unbuffered": {'u', bare, nil}, "kill-on-bad-exit": {'K', optional, nil}, "no-kill": {'k', optional, nil},
+		"quiet": {'Q', bare, nil}, "verbose": {'v', bare, nil}, "immediate": {'I', optional, nil}, "wait": {'W', valued, nil}, "whole": {0, bare, nil},
+		"disable-status": {'X', bare, nil}, "preserve-env": {'E', bare, nil}, "overcommit": {'O', bare, nil}, "contiguous": {0, bare, nil},
+		"job-name": {'J', valued, nil}, "cpu-bind": {0, valued, nil}, "mem-bind": {0, valued, nil}, "gpu-bind": {0, valued, nil}, "mpi": {0, valued, nil},
+		"distribution": {'m', valued, nil}, "hint": {0, valued, nil}, "mem": {0, valued, nil}, "mem-per-cpu": {0, valued, nil}, "mem-per-gpu": {0, valued, nil},
+		"cpus-per-gpu": {0, valued, nil}, "threads-per-core": {0, valued, nil}, "threads": {'T', valued, nil}, "open-mode": {0, valued, nil},
+		"comment": {0, valued, nil}, "account": {'A', valued, nil}, "partition": {'p', valued, nil}, "qos": {'q', valued, nil}, "constraint": {'C', valued, nil},
+		"nodelist": {'w', valued, nil}, "exclude": {'x', valued, nil}, "relative": {'r', valued, nil}, "gres-flags": {0, valued, nil}, "tres-per-task": {0, valued, nil},
+		"propagate": {0, optional, nil}, "profile": {0, valued, nil}, "acctg-freq": {0, valued, nil}, "deadline": {0, valued, nil}, "licenses": {'L', valued, nil},
+		"prolog": {0, valued, nil}, "epilog": {0, valued, nil}, "task-prolog": {0, valued, nil}, "task-epilog": {0, valued, nil}, "container": {0, valued, nil},
+		"sockets-per-node": {0, valued, nil}, "cores-per-socket": {0, valued, nil}, "extra-node-info": {'B', valued, nil}, "mail-type": {0, valued, nil}, "mail-user": {0, valued, nil},
+	}
+}
+
+func long(known map[string]option, short byte) string {
+	for name, o := range known {
+		if o.short == short {
+			return name
+		}
+	}
+	return ""
+}
+
+// parse reads the options up to the command.
+func parse(args []string) (s step, command []string, err error) {
+	s.gpus = -1
+	options := options()
+	for len(args) > 0 {
+		word := args[0]
+		name, value, attached := "", "", false
+		switch {
+		case word == "--":
+			return s, args[1:], nil
+		case strings.HasPrefix(word, "--"):
+			name, value, attached = strings.Cut(word[2:], "=")
+		case len(word) > 1 && word[0] == '-':
+			name, value, attached = long(options, word[1]), strings.TrimPrefix(word[2:], "="), len(word) > 2
+		default:
+			return s, args, nil
+		}
+		o, known := options[name]
+		args = args[1:]
+		switch {
+		case !known || attached && o.kind == bare && word[1] == '-':
+			return s, nil, fmt.Errorf("unknown option %s", text.Found(word))
+		case attached && o.kind == bare:
+			args = append([]string{"-" + value}, args...) // -lu is -l -u
+			value = ""
+		case !attached && o.kind == valued && len(args) == 0:
+			return s, nil, fmt.Errorf("%s: expected a value, found none", word)
+		case !attached && o.kind == valued:
+			value, args = args[0], args[1:]
+		}
+		if o.set == nil {
+			continue
+		}
+		if err := o.set(&s, value); err != nil {
+			return s, nil, fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return s, nil, nil
+}
+
+func runSrun(c *frontend.Call) int {
+	if os.Getenv("BERTH_JOB_ID") == "" || os.Getenv("SLURM_JOB_ID") == "" {
+		c.Complain("this is not a job with SLURM_ variables", "berth submit -i -- COMMAND runs a command as a job and shows its output")
+		return frontend.Failed
+	}
+	s, command, err := parse(c.Args)
+	if err == nil && len(command) == 0 {
+		err = errors.New("expected a command, found none")
+	}
+	if err != nil {
+		c.Complain(err.Error(), "see srun --help")
+		return badUsage
+	}
+	env := environment(os.Environ())
+	if err := s.prepare(c, env); err != nil {
+		c.Complain(err.Error(), "")
+		return frontend.Failed
+	}
+	return become(c, command, env)
+}
+
+// become replaces srun by the command.
+func become(c *frontend.Call, command []string, env *variables) int {
+	_ = os.Setenv("PATH", env.get("PATH")) // LookPath reads berth's own
+	path, err := exec.LookPath(command[0])
+	if err == nil || errors.Is(err, exec.ErrDot) {
+		err = syscall.Exec(path, command, env.list)
+	}
+	errno := syscall.ENOENT
+	if !errors.As(err, &errno) && errors.Is(err, os.ErrPermission) {
+		errno = syscall.EACCES
+	}
+	c.Complain(fmt.Sprintf("%s cannot be executed: %s", text.Found(command[0]), errno.Error()), "")
+	return int(errno)
+}
+
+// prepare sets up the step in this process and its environment.
+func (s *step) prepare(c *frontend.Call, env *variables) error {
+	if s.dir != "" {
+		if err := os.Chdir(s.dir); err != nil {
+			return fmt.Errorf("--chdir: %w", err)
+		}
+		env.set("PWD", s.dir)
+	}
+	if err := s.redirect(env); err != nil {
+		return err
+	}
+	if s.gpus >= 0 {
+		if err := s.takeGPUs(c, env); err != nil {
+			return err
+		}
+	}
+	if s.cpus != "" {
+		env.set("SLURM_CPUS_PER_TASK", s.cpus)
+	}
+	env.set("SLURM_STEP_GPUS", env.get("BERTH_GPUS"))
+	env.set("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST"))
+	for _, name := range []string{"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"} {
+		env.set(name, "0")
+	}
+	for _, name := range []string{"SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_NPROCS"} {
+		env.set(name, "1")
+	}
+	env.set("SLURM_TASK_PID", strconv.Itoa(os.Getpid()))
+	return env.only(s.export)
+}
+
+// redirect opens the files of the step in place of the job's.
+func (s *step) redirect(env *variables) error {
+	pattern := strings.NewReplacer("%%", "%", "%j", env.get("SLURM_JOB_ID"), "%x", env.get("SLURM_JOB_NAME"), "%u", env.get("SLURM_JOB_USER"),
+		"%N", env.get("SLURMD_NODENAME"), "%a", env.get("SLURM_ARRAY_TASK_ID"), "%A", env.get("SLURM_ARRAY_JOB_ID"), "%t", "0", "%n", "0", "%s", "0")
+	errorsTo := s.errout
+	if errorsTo == "" {
+		errorsTo = s.output // as in Slurm
+	}
+	for _, to := range []struct {
+		fd, flags int
+		name      string
+	}{
+		{0, os.O_RDONLY, s.input},
+		{1, os.O_WRONLY | os.O_CREATE | os.O_TRUNC, s.output},
+		{2, os.O_WRONLY | os.O_CREATE | os.O_TRUNC, errorsTo},
+	} {
+		switch {
+		case to.name == "" || to.name == "all":
+			continue
+		case to.name == "none":
+			to.name = os.DevNull
+		case to.fd == 2 && to.name == s.output:
+			if err := unix.Dup3(1, 2, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		file, err := os.OpenFile(pattern.Replace(to.name), to.flags, 0o666)
+		if err != nil {
+			return err
+		}
+		if err := unix.Dup3(int(file.Fd()), to.fd, 0); err != nil {
+			return err
+		}
+		file.Close()
+	}
+	return nil
+}
+
+// gpuPoll is how often a step that waits for GPUs tries again.
+const gpuPoll = 200 * time.Millisecond
+
+// perGPU are the variables with an entry for each of the job's GPUs.
+var perGPU = []string{
+	"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "APPTAINERENV_CUDA_VISIBLE_DEVICES", "APPTAINERENV_NVIDIA_VISIBLE_DEVICES", "BERTH_GPUS", "BERTH_GPU_UUIDS",
+}
+
+// takeGPUs leaves the step only as many of the job's GPUs as it asked for, and
+// not those of another step that did.
+func (s *step) takeGPUs(c *frontend.Call, env *variables) error {
+	all := entries(env.get("BERTH_GPUS"))
+	if s.gpus > len(all) {
+		return fmt.Errorf("--gpus: expected at most the %s of the job, found %d", text.Count(len(all), "GPU"), s.gpus)
+	}
+	mine, enough := claimSome(env.get("BERTH_TOKEN"), all, s.gpus)
+	if !enough {
+		c.Complain("waiting for GPUs of the job that other steps use", "")
+	}
+	for !enough {
+		time.Sleep(gpuPoll)
+		mine, enough = claimSome(env.get("BERTH_TOKEN"), all, s.gpus)
+	}
+	for _, name := range perGPU {
+		switch list := entries(env.get(name)); {
+		case len(list) != len(all):
+		case s.gpus == 0 && strings.HasSuffix(name, "NVIDIA_VISIBLE_DEVICES"):
+			env.set(name, "void") // as berth sets it for a job without GPUs
+		default:
+			env.set(name, pick(list, mine))
+		}
+	}
+	env.set("SLURM_GPUS_ON_NODE", strconv.Itoa(s.gpus))
+	return nil
+}
+
+// claimSome takes as many of the cards as are wanted, or none.
+func claimSome(token string, cards []string, want int) (indices []int, enough bool) {
+	var held []int
+	for i, card := range cards {
+		if len(held) == want {
+			break
+		}
+		if fd, ok := claim(token, card); ok {
+			indices, held = append(indices, i), append(held, fd)
+		}
+	}
+	if len(held) == want {
+		return indices, true
+	}
+	for _, fd := range held {
+		unix.Close(fd)
+	}
+	return nil, false
+}
+
+// claim takes a card for as long as the command and what it starts live: they
+// inherit a socket whose name only one can have.
+func claim(token, card string) (fd int, ok bool) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0) // stays open when srun becomes the command
+	if err != nil {
+		return -1, false
+	}
+	if unix.Bind(fd, &unix.SockaddrUnix{Name: "@berth-step-" + token + "-" + card}) != nil {
+		unix.Close(fd)
+		return -1, false
+	}
+	return fd, true
+}
+
+func entries(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+func pick(list []string, indices []int) string {
+	var picked []string
+	for _, i := range indices {
+		picked = append(picked, list[i])
+	}
+	return strings.Join(picked, ",")
+}

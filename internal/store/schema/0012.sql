@@ -1,0 +1,3 @@
+-- The tables stay as they are. A job's JSON says whether it gets the variables
+-- that Slurm sets (slurm_env), and what its tasks know of their array
+-- (array_shape).
