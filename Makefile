@@ -10,7 +10,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures screens gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures screens gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,13 @@ install-links: install ## install, and link berth under the names of other sched
 
 uninstall-links: ## remove those links from PREFIX/bin
 	@sh scripts/links.sh uninstall $(DESTDIR)$(PREFIX)/bin $(NAMES)
+
+SLURM_NAMES := srun scontrol sbatch squeue scancel sinfo sacct salloc
+install-slurm-links: install ## install, and link berth under the names of Slurm's programs, where there is no Slurm
+	@sh scripts/links.sh install-if-missing $(DESTDIR)$(PREFIX)/bin $(SLURM_NAMES)
+
+uninstall-slurm-links: ## remove those links from PREFIX/bin
+	@sh scripts/links.sh uninstall $(DESTDIR)$(PREFIX)/bin $(SLURM_NAMES)
 
 UNITDIR ?= /etc/systemd
 install-service: install ## install, and run as a service for all users (systemd, as root); docs/howto/share-a-server.md

@@ -1,7 +1,8 @@
 #!/bin/sh
 # links.sh install|uninstall DIR NAME...: links to the berth in DIR under the
 # names of the programs it replaces. Other files with such a name are reported
-# and left alone, with exit status 1.
+# and left alone, with exit status 1. install-if-missing makes none if any of these
+# programs is installed anywhere.
 set -eu
 verb=$1 dir=$2
 shift 2
@@ -9,6 +10,16 @@ shift 2
 ours() { [ -L "$1" ] && case $(readlink "$1") in berth | "$dir/berth") ;; *) false ;; esac }
 
 status=0
+if [ "$verb" = install-if-missing ]; then
+	for name; do
+		found=$(command -v "$name" || true)
+		if [ -n "$found" ] && ! ours "$found"; then
+			echo "$found is installed: no links were made" >&2
+			exit 1
+		fi
+	done
+	verb=install
+fi
 if [ "$verb" = install ] && [ ! -x "$dir/berth" ]; then
 	echo "$dir/berth is missing; install it with: make install" >&2
 	exit 1

@@ -26,11 +26,11 @@ func programs() []frontend.Program {
 	return []frontend.Program{gpusched.Program, gpuscheduler.Program, tgpu.Program, mgpu.Server, mgpu.Srun, mgpu.Queue, mgpu.Cancel}
 }
 
-// standIns are these and those that jobs find, whose links berth makes itself.
+// standIns are these and Slurm's. Jobs find some of those without a link.
 func standIns() []frontend.Program { return append(programs(), slurm.Programs()...) }
 
-func programNames() (names []string) {
-	for _, p := range programs() {
+func programNames(programs []frontend.Program) (names []string) {
+	for _, p := range programs {
 		names = append(names, p.Name)
 	}
 	return names
@@ -57,7 +57,7 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 			return p.Main(call)
 		}
 	}
-	call.Complain("unknown program", "berth compat knows "+strings.Join(programNames(), ", "))
+	call.Complain("unknown program", "berth compat knows "+strings.Join(programNames(standIns()), ", "))
 	return frontend.BadUsage
 }
 
@@ -85,9 +85,10 @@ func newCompat() *cobra.Command {
 		Use:   "compat PROGRAM [ARG...]",
 		Short: "Behave like another scheduler, with its commands and files",
 		Long: `Behave like another scheduler, under its name. The names are:
-` + "\n  " + strings.Join(programNames(), "\n  ") + `
+` + "\n  " + strings.Join(programNames(programs()), "\n  ") + "\n  " + strings.Join(programNames(slurm.Programs()), " ") + `
 
-A link to berth with such a name does the same: make install-links makes them.
+A link to berth with such a name does the same: make install-links makes them,
+and make install-slurm-links those of Slurm, where there is no Slurm.
 berth compat PROGRAM --help is that program's usage. berth help from-gpusched,
 from-gpu-scheduler, from-tgpu and from-mgpu list berth's own commands for each.`,
 		Example: `  berth compat gpusched jobs.txt --sim 2

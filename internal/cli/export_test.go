@@ -13,7 +13,7 @@ import (
 )
 
 // ProgramNames are the programs that berth answers to.
-var ProgramNames = programNames
+func ProgramNames() []string { return programNames(standIns()) }
 
 // AutostartWith lets autostart begin another program than this one, and be
 // patient only for so long.

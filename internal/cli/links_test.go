@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/internal/compat/slurm"
 )
 
 func TestMakeKnowsEveryName(t *testing.T) {
@@ -16,8 +18,38 @@ func TestMakeKnowsEveryName(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^NAMES := (.*)$`).FindStringSubmatch(string(makefile))
-	if line == nil || !slices.Equal(strings.Fields(line[1]), programNames()) {
-		t.Errorf("NAMES of the Makefile are %q, want %q", line, programNames())
+	if line == nil || !slices.Equal(strings.Fields(line[1]), programNames(programs())) {
+		t.Errorf("NAMES of the Makefile are %q, want %q", line, programNames(programs()))
+	}
+	line = regexp.MustCompile(`(?m)^SLURM_NAMES := (.*)$`).FindStringSubmatch(string(makefile))
+	if line == nil || !slices.Equal(strings.Fields(line[1]), programNames(slurm.Programs())) {
+		t.Errorf("SLURM_NAMES of the Makefile are %q, want %q", line, programNames(slurm.Programs()))
+	}
+}
+
+// TestSlurmsNamesAreItsOwn where it is installed.
+func TestSlurmsNamesAreItsOwn(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	for _, file := range []string{filepath.Join(dir, "berth"), filepath.Join(other, "squeue")} {
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+other+":/usr/bin:/bin")
+	out, ok := links(t, "install-if-missing", dir, "no-such-sbatch", "squeue")
+	if ok || !strings.Contains(out, other+"/squeue is installed: no links were made") {
+		t.Errorf("with Slurm: ok %v, %s", ok, out)
+	}
+	if err := os.Remove(filepath.Join(other, "squeue")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // its own links do not count
+		if out, ok := links(t, "install-if-missing", dir, "no-such-sbatch", "no-such-squeue"); !ok {
+			t.Errorf("without Slurm: %s", out)
+		}
+	}
+	if target, _ := os.Readlink(filepath.Join(dir, "no-such-squeue")); target != "berth" {
+		t.Errorf("squeue leads to %q", target)
 	}
 }
 

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -109,6 +110,43 @@ func slurmLong(letter byte) string {
 		}
 	}
 	return ""
+}
+
+// SlurmOption is an option of Slurm's commands that jobs can be asked for with.
+type SlurmOption struct {
+	Name, Value string // Name without its dashes
+}
+
+// SlurmFlag describes one that berth can translate.
+type SlurmFlag struct {
+	Name  string
+	Short byte   // 0: none
+	Bare  string // the value of an option that takes none
+}
+
+// SlurmFlags are all that berth can translate.
+func SlurmFlags() (flags []SlurmFlag) {
+	for name, option := range slurmOptions {
+		flags = append(flags, SlurmFlag{name, option.short, option.bare})
+	}
+	return flags
+}
+
+// TranslateSlurm turns options into berth's keys. ignored are those without which
+// the job does the same.
+func TranslateSlurm(options []SlurmOption) (pairs []Pair, ignored []string, err error) {
+	r := scriptReader{}
+	for _, o := range options {
+		r.slurm = append(r.slurm, slurmOption{text: "--" + o.Name + "=" + o.Value, name: o.Name, value: o.Value})
+	}
+	pairs, left := r.translate()
+	for _, one := range left {
+		ignored = append(ignored, one.Text)
+	}
+	if len(r.errs.Problems) > 0 {
+		return nil, nil, errors.New(r.errs.Problems[0].Text)
+	}
+	return pairs, ignored, nil
 }
 
 // appendSlurm reads the words of one #SBATCH line.

@@ -36,6 +36,7 @@ type Program struct {
 	Name  string
 	Usage string // the output of --help
 	Run   func(*Call) int
+	OwnH  bool // -h is an option of the program, and no help
 }
 
 // Call is one use of a front end.
@@ -57,7 +58,7 @@ type Call struct {
 
 // Main runs the program, or prints its usage for --help.
 func (p Program) Main(c *Call) int {
-	if len(c.Args) > 0 && (c.Args[0] == "--help" || c.Args[0] == "-h") {
+	if len(c.Args) > 0 && (c.Args[0] == "--help" || c.Args[0] == "-h" && !p.OwnH) {
 		fmt.Fprint(c.Out, p.Usage)
 		return 0
 	}

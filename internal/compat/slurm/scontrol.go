@@ -1,11 +1,17 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
+	"berth/internal/api"
 	"berth/internal/compat/frontend"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/text"
 )
 
 // scontrol tells a script where it runs, and acts on its job.
@@ -13,11 +19,14 @@ var scontrol = frontend.Program{Name: "scontrol", Usage: scontrolUsage, Run: run
 
 const scontrolUsage = `usage: scontrol show hostnames [LIST]
        scontrol show job [ID]
-       scontrol requeue|hold|release ID
+       scontrol show node|nodes
+       scontrol requeue|hold|release ID...
+       scontrol update JobId=ID NAME=VALUE...
 
-What scripts ask scontrol for inside a job, answered by berth. show hostnames
-prints the machines of LIST, one a line, or the job's own. The others are berth
-show, berth requeue, berth hold and berth release.
+What people and scripts ask scontrol for, answered by berth. show hostnames prints
+the machines of LIST, one a line, or the job's own. requeue, hold and release are
+berth requeue, berth hold and berth release, and update is berth edit for
+Priority, TimeLimit and JobName.
 
   -h, --help  print this
 
@@ -48,10 +57,98 @@ func runScontrol(c *frontend.Call) int {
 		if len(words) == 2 {
 			id = words[1]
 		}
-		return c.Berth([]string{"show", id}, c.Out, c.Err)
+		return ask(c, func(a *asker) error { return a.showJob(id) })
+	case words[0] == "show node" || words[0] == "show nodes":
+		return ask(c, (*asker).showNode)
+	case len(words) > 2 && words[0] == "update":
+		return updateJob(c, words[1:])
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
 		return c.Berth(words, c.Out, c.Err)
 	}
 	c.Complain("berth does not do this", "see scontrol --help")
 	return frontend.Failed
+}
+
+// showJob prints a job as scontrol does, in the order of its fields. Fields that
+// mean nothing on one machine are left out.
+func (a *asker) showJob(id string) error {
+	d, err := a.client.Job(a.ctx, id)
+	if err != nil {
+		return err
+	}
+	e := entry{View: d.View}
+	a.details[d.ID] = &d
+	long, _ := state(&d.View)
+	restarts := max(0, d.Attempt-1)
+	fmt.Fprintf(a.Out, "JobId=%s JobName=%s\n", d.ID, frontend.OneLine(d.Name))
+	if array, index, isTask := strings.Cut(d.ID, "_"); isTask {
+		fmt.Fprintf(a.Out, "   ArrayJobId=%s ArrayTaskId=%s\n", array, index)
+	}
+	fmt.Fprintf(a.Out, "   UserId=%s\n", d.User)
+	fmt.Fprintf(a.Out, "   Priority=%d\n", d.Priority)
+	fmt.Fprintf(a.Out, "   JobState=%s Reason=%s Dependency=%s\n", long, e.reason(), dependencies(&d))
+	fmt.Fprintf(a.Out, "   Requeue=%s Restarts=%d BatchFlag=1 ExitCode=%s\n", map[bool]string{true: "1", false: "0"}[d.Settings["requeue"] != ""], restarts, exitCode(&d.View))
+	fmt.Fprintf(a.Out, "   RunTime=%s TimeLimit=%s\n", longClock(a.elapsed(&d.View)), limit(d.TimeLimitS))
+	fmt.Fprintf(a.Out, "   SubmitTime=%s\n", known(d.SubmittedAt))
+	fmt.Fprintf(a.Out, "   StartTime=%s EndTime=%s\n", known(d.StartedAt), known(d.EndedAt))
+	fmt.Fprintf(a.Out, "   Partition=%s\n", partition)
+	fmt.Fprintf(a.Out, "   NodeList=%s\n", a.node(&e))
+	fmt.Fprintf(a.Out, "   NumNodes=1 NumCPUs=%s NumTasks=1\n", cmp.Or(d.Settings["cpus"], "1"))
+	fmt.Fprintf(a.Out, "   MinMemoryNode=%s\n", cmp.Or(d.Settings["mem"], "0"))
+	fmt.Fprintf(a.Out, "   Command=%s\n", frontend.OneLine(cmp.Or(valueOf(d.Command), "(null)")))
+	fmt.Fprintf(a.Out, "   WorkDir=%s\n", d.Dir)
+	fmt.Fprintf(a.Out, "   StdOut=%s\n", valueOf(d.Log))
+	if d.GPUs > 0 {
+		fmt.Fprintf(a.Out, "   TresPerNode=gres:gpu:%d\n", d.GPUs)
+	}
+	fmt.Fprintln(a.Out)
+	return nil
+}
+
+func dependencies(d *api.Detail) string {
+	var list []string
+	for _, after := range d.After {
+		word := map[job.Condition]string{job.AfterOK: "afterok", job.AfterAny: "afterany", job.AfterFail: "afternotok"}[after.On]
+		list = append(list, word+":"+cmp.Or(after.Job, after.Name))
+	}
+	return cmp.Or(strings.Join(list, ","), "(null)")
+}
+
+func (a *asker) showNode() error {
+	m, err := a.machine()
+	if err != nil {
+		return err
+	}
+	long, _ := m.state()
+	fmt.Fprintf(a.Out, "NodeName=%s\n   CPUTot=%d\n   Gres=%s\n   GresUsed=%s\n   NodeHostName=%s\n   RealMemory=%d\n   State=%s\n   Partitions=%s\n\n",
+		m.host, m.cpus, m.gres(), m.gresUsed(), m.host, m.memMiB, strings.ToUpper(long), partition)
+	return nil
+}
+
+// updateJob is berth edit, for the names that both have.
+func updateJob(c *frontend.Call, words []string) int {
+	id, flags := "", []string{}
+	for _, word := range words {
+		name, value, given := strings.Cut(word, "=")
+		switch lower := strings.ToLower(name); {
+		case !given:
+			c.Complain("expected NAME=VALUE, found "+text.Found(word), "see scontrol --help")
+			return frontend.Failed
+		case lower == "jobid" || lower == "job":
+			id = value
+		case lower == "priority" || lower == "jobname" || lower == "name":
+			flags = append(flags, "--"+strings.TrimPrefix(lower, "job")+"="+value)
+		case lower == "timelimit":
+			pairs, _, err := jobfile.TranslateSlurm([]jobfile.SlurmOption{{Name: "time", Value: value}})
+			if err != nil || len(pairs) != 1 {
+				c.Complain("TimeLimit: expected a time limit of Slurm, found "+text.Found(value), "")
+				return frontend.Failed
+			}
+			flags = append(flags, "--time="+pairs[0].Value)
+		default:
+			c.Complain("berth cannot change "+text.Found(name), "berth edit --help lists what it can")
+			return frontend.Failed
+		}
+	}
+	return c.Berth(append([]string{"edit", id}, flags...), io.Discard, frontend.InItsName(c.Err, c.Name))
 }

@@ -88,47 +88,57 @@ func (s *script) judge(t *testing.T, dir, node, status string) {
 func TestScriptsWrittenForSlurm(t *testing.T) {
 	dir, list := t.TempDir(), scripts(t)
 	lay(t, dir, list)
-	socket := filepath.Join(dir, "sock")
-	berth := func(args ...string) (string, error) {
-		cmd := exec.Command(filepath.Join(programs, "berth"), args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "BERTH_SOCKET="+socket, "HOME="+dir)
-		out, err := cmd.Output()
-		if exit, failed := errors.AsType[*exec.ExitError](err); failed && exit.ExitCode() == 2 {
-			t.Fatalf("berth %q: %s", args, exit.Stderr)
-		}
-		return strings.TrimSpace(string(out)), err
-	}
-	daemon := exec.Command(filepath.Join(programs, "berth"), "serve", "--private", "--sim", "2", "--poll", "0.2", "--socket", socket, "--state-dir", filepath.Join(dir, "state"))
-	said := &testkit.Buffer{}
-	daemon.Stdout, daemon.Stderr = said, said
-	daemon.Env = append(os.Environ(), "HOME="+dir)
-	testkit.Must(t, daemon.Start())
-	t.Cleanup(func() {
-		_, _ = berth("cancel", "all")
-		_, _ = berth("stop")
-		_ = daemon.Process.Kill()
-		_ = daemon.Wait()
-	})
-	testkit.Eventually(t, "the daemon answers", func() bool { _, err := berth("status"); return err == nil })
+	berth := newBerth(t, dir)
 	ids := make([]string, len(list))
 	for i, s := range list {
-		out, err := berth(append([]string{"submit", "--quiet", "--output", filepath.Join(dir, "out", s.name+".%a"), s.name + ".sh"}, s.arguments...)...)
+		out, err := berth("berth", append([]string{"submit", "--quiet", "--output", filepath.Join(dir, "out", s.name+".%a"), s.name + ".sh"}, s.arguments...)...)
 		if err != nil {
-			t.Fatalf("%s: %v: %s", s.name, err, said)
+			t.Fatalf("%s: %v", s.name, err)
 		}
 		ids[i] = out
 	}
 	node, err := os.Hostname()
 	testkit.Must(t, err)
 	for i, s := range list {
-		_, err := berth("wait", ids[i])
+		_, err := berth("berth", "wait", ids[i])
 		status := "0"
 		if exit, failed := errors.AsType[*exec.ExitError](err); failed {
 			status = strconv.Itoa(exit.ExitCode())
 		}
 		s.judge(t, dir, node, status)
 	}
+}
+
+// newBerth starts a private daemon with two simulated GPUs in a directory. The
+// function it returns runs berth there, also under the names of Slurm's programs.
+func newBerth(t *testing.T, dir string) func(program string, args ...string) (string, error) {
+	t.Helper()
+	socket, names := filepath.Join(dir, "sock"), filepath.Join(dir, "names")
+	testkit.Must(t, os.Mkdir(names, 0o755))
+	for _, name := range []string{"berth", "sbatch", "squeue", "scancel", "sinfo", "sacct", "salloc", "srun", "scontrol"} {
+		testkit.Must(t, os.Symlink(filepath.Join(programs, "berth"), filepath.Join(names, name)))
+	}
+	run := func(program string, args ...string) (string, error) {
+		cmd := exec.Command(filepath.Join(names, program), args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "BERTH_SOCKET="+socket, "HOME="+dir)
+		out, err := cmd.Output()
+		if exit, failed := errors.AsType[*exec.ExitError](err); failed && program == "berth" && exit.ExitCode() == 2 {
+			t.Fatalf("berth %q: %s", args, exit.Stderr)
+		}
+		return strings.TrimSpace(string(out)), err
+	}
+	daemon := exec.Command(filepath.Join(programs, "berth"), "serve", "--private", "--sim", "2", "--poll", "0.2", "--socket", socket, "--state-dir", filepath.Join(dir, "state"))
+	daemon.Env = append(os.Environ(), "HOME="+dir)
+	testkit.Must(t, daemon.Start())
+	t.Cleanup(func() {
+		_, _ = run("berth", "cancel", "all")
+		_, _ = run("berth", "stop")
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	})
+	testkit.Eventually(t, "the daemon answers", func() bool { _, err := run("berth", "status"); return err == nil })
+	return run
 }
 
 // TestTheScriptsUnderARealSlurm: what berth is held to is true.
@@ -150,6 +160,115 @@ func TestTheScriptsUnderARealSlurm(t *testing.T) {
 		}
 		s.judge(t, c.dir, "n1", found[1])
 	}
+}
+
+// aQueue is a queue in which every job but one waits, each for another reason, as
+// squeue lists it.
+const aQueue = `arr PD Priority gres:gpu:2 [0-3]
+dep PD Dependency gres:gpu:2
+first R None gres:gpu:2
+held PD JobHeldUser gres:gpu:2
+later PD BeginTime gres:gpu:2
+next PD Resources gres:gpu:2`
+
+// makeQueue submits it.
+func makeQueue(t *testing.T, run func(program string, args ...string) (string, error)) string {
+	t.Helper()
+	id := ""
+	for _, args := range []string{"-J first", "-J next", "-J arr --array=0-3", "-H -J held", "-J dep -d afterok:FIRST", "-J later --begin=now+1hour"} {
+		words := append(strings.Fields(strings.ReplaceAll(args, "FIRST", id)), "--gres=gpu:2", "--time=10", "--wrap", "sleep 600")
+		out, err := run("sbatch", words...)
+		number, said := strings.CutPrefix(out, "Submitted batch job ")
+		if err != nil || !said {
+			t.Fatalf("sbatch %q: %v: %s", words, err, out)
+		}
+		if id == "" {
+			id = number
+			testkit.Eventually(t, "the first runs", func() bool { out, _ := run("squeue", "-h", "-n", "first", "-o", "%t"); return out == "R" })
+		}
+	}
+	return id
+}
+
+// listed is the queue, without ids.
+func listed(t *testing.T, run func(program string, args ...string) (string, error)) (rows string) {
+	t.Helper()
+	testkit.Eventually(t, "the scheduler has looked", func() bool {
+		out, err := run("squeue", "-h", "-o", "%j %t %r %b %i")
+		if err != nil {
+			return false
+		}
+		lines := strings.Split(out, "\n")
+		for i, line := range lines {
+			at := strings.LastIndex(line, " ")
+			_, tasks, isArray := strings.Cut(line[at:], "_")
+			if lines[i] = line[:at]; isArray {
+				lines[i] += " " + tasks
+			}
+		}
+		slices.Sort(lines)
+		rows = strings.Join(lines, "\n")
+		return rows == aQueue
+	})
+	return rows
+}
+
+// TestTheQueueAsSlurmShowsIt: what squeue says of jobs that wait for each reason,
+// and what the other programs do with them.
+func TestTheQueueAsSlurmShowsIt(t *testing.T) {
+	dir := t.TempDir()
+	run := newBerth(t, dir)
+	id := makeQueue(t, run)
+	listed(t, run)
+	if out, err := run("sinfo", "-h", "-o", "%t %D"); err != nil || out != "alloc 1" {
+		t.Errorf("sinfo: %s, %v", out, err)
+	}
+	if out, err := run("scontrol", "show", "job", id); err != nil || !strings.Contains(out, "JobState=RUNNING Reason=None") || !strings.Contains(out, "TimeLimit=10:00") {
+		t.Errorf("scontrol show job: %s, %v", out, err)
+	}
+	if _, err := run("scontrol", "update", "JobId="+id, "Priority=3"); err == nil {
+		t.Error("a running job was changed")
+	}
+	for _, args := range []string{"-n held", "-t PENDING", id} {
+		if out, err := run("scancel", strings.Fields(args)...); err != nil {
+			t.Errorf("scancel %s: %s, %v", args, out, err)
+		}
+	}
+	testkit.Eventually(t, "none is left", func() bool { out, err := run("squeue", "-h"); return err == nil && out == "" })
+	out, err := run("sacct", "-n", "-P", "-o", "JobName,State,ExitCode")
+	if err != nil || !strings.Contains(out, "held|CANCELLED|0:0") || strings.Count(out, "\n") != 8 {
+		t.Errorf("sacct: %s, %v", out, err)
+	}
+	if out, err := run("sbatch", "-W", "--parsable", "--wrap", "exit 3"); err == nil || out == "" {
+		t.Errorf("sbatch --wait of a job that fails: %s, %v", out, err)
+	}
+	if out, err := run("srun", "sh", "-c", "echo $SLURM_JOB_NAME $CUDA_VISIBLE_DEVICES"); err != nil || out != "sh" {
+		t.Errorf("srun: %q, %v", out, err)
+	}
+	// A script is as it was when it was submitted.
+	testkit.Write(t, filepath.Join(dir, "a.sh"), "#!/bin/sh\necho before\n", 0o755)
+	if out, err := run("sbatch", "-H", "--parsable", "-o", "a.out", "a.sh"); err != nil {
+		t.Errorf("%s, %v", out, err)
+	} else {
+		testkit.Write(t, filepath.Join(dir, "a.sh"), "#!/bin/sh\necho after\n", 0o755)
+		_, _ = run("scontrol", "release", out)
+		_, _ = run("berth", "wait", out)
+		if got := testkit.Read(t, filepath.Join(dir, "a.out")); got != "before\n" {
+			t.Errorf("it printed %q", got)
+		}
+	}
+	for program, args := range map[string]string{"squeue": "--bogus", "sinfo": "x", "sacct": "-o Nonsense", "scancel": "", "sbatch": "no-such-file", "scontrol": "dance", "salloc": "-n 4"} {
+		if out, err := run(program, strings.Fields(args)...); err == nil {
+			t.Errorf("%s %s: %s", program, args, out)
+		}
+	}
+}
+
+// TestTheQueueOfARealSlurm: what berth is held to is true.
+func TestTheQueueOfARealSlurm(t *testing.T) {
+	c := newCluster(t, 1, 2, 4)
+	makeQueue(t, c.run)
+	listed(t, c.run)
 }
 
 // cluster is a real Slurm on this machine for one test, with device files that

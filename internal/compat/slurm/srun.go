@@ -19,7 +19,9 @@ import (
 )
 
 // Programs are those that such jobs find in their PATH.
-func Programs() []frontend.Program { return []frontend.Program{srun, scontrol} }
+func Programs() []frontend.Program {
+	return []frontend.Program{srun, scontrol, sbatch, squeue, scancel, sinfo, sacct, salloc}
+}
 
 // srun runs a command as the one task of a step. It becomes that command, so
 // signals, output and exit status are the command's own.
@@ -27,9 +29,11 @@ var srun = frontend.Program{Name: "srun", Usage: srunUsage, Run: runSrun}
 
 const srunUsage = `usage: srun [OPTION...] COMMAND [ARG...]
 
-Run a command as a step of the job that this is called in: a job of berth whose
-script has #SBATCH lines, or that was submitted with --slurm-env. A step is one
+Inside a job with SLURM_ variables, run a command as a step of it. A step is one
 task. Slurm's other options for how tasks are started change nothing here.
+
+Elsewhere, submit the command as a job of its own, show its output, and exit with
+its status; --pty gives it the terminal. The options are those of sbatch.
 
   -G, --gpus N, --gres gpu:N, --gpus-per-task N
                             only N of the job's GPUs; waits while other steps
@@ -48,6 +52,7 @@ Exit status: that of the command; 255 bad usage.
 
 Example:
   srun python train.py
+  srun --gres=gpu:1 --pty bash
   srun --gres=gpu:1 python a.py & srun --gres=gpu:1 python b.py & wait
 `
 
@@ -59,20 +64,6 @@ type step struct {
 	gpus                  int // -1: all of the job's
 	cpus, dir, export     string
 	input, output, errout string
-}
-
-// Values of option.kind.
-const (
-	bare     = iota // takes no value
-	optional        // takes one after = only
-	valued
-)
-
-// option is one that srun knows.
-type option struct {
-	short byte
-	kind  int
-	set   func(*step, string) error // nil: it changes nothing for one task
 }
 
 // one refuses several tasks and nodes.
@@ -111,8 +102,8 @@ func gpus(s *step, value string) error {
 	return nil
 }
 
-func options() map[string]option {
-	return map[string]option{
+func srunOptions() map[string]option[step] {
+	return map[string]option[step]{
 		"ntasks": {'n', valued, one}, "nodes": {'N', valued, one}, "ntasks-per-node": {0, valued, one}, "ntasks-per-gpu": {0, valued, one},
 		"gpus": {'G', valued, gpus}, "gpus-per-task": {0, valued, gpus}, "gpus-per-node": {0, valued, gpus}, "gres": {0, valued, gpus},
 		"cpus-per-task": {'c', valued, keep(func(s *step) *string { return &s.cpus })},
@@ -141,61 +132,12 @@ func options() map[string]option {
 	}
 }
 
-func long(known map[string]option, short byte) string {
-	for name, o := range known {
-		if o.short == short {
-			return name
-		}
-	}
-	return ""
-}
-
-// parse reads the options up to the command.
-func parse(args []string) (s step, command []string, err error) {
-	s.gpus = -1
-	options := options()
-	for len(args) > 0 {
-		word := args[0]
-		name, value, attached := "", "", false
-		switch {
-		case word == "--":
-			return s, args[1:], nil
-		case strings.HasPrefix(word, "--"):
-			name, value, attached = strings.Cut(word[2:], "=")
-		case len(word) > 1 && word[0] == '-':
-			name, value, attached = long(options, word[1]), strings.TrimPrefix(word[2:], "="), len(word) > 2
-		default:
-			return s, args, nil
-		}
-		o, known := options[name]
-		args = args[1:]
-		switch {
-		case !known || attached && o.kind == bare && word[1] == '-':
-			return s, nil, fmt.Errorf("unknown option %s", text.Found(word))
-		case attached && o.kind == bare:
-			args = append([]string{"-" + value}, args...) // -lu is -l -u
-			value = ""
-		case !attached && o.kind == valued && len(args) == 0:
-			return s, nil, fmt.Errorf("%s: expected a value, found none", word)
-		case !attached && o.kind == valued:
-			value, args = args[0], args[1:]
-		}
-		if o.set == nil {
-			continue
-		}
-		if err := o.set(&s, value); err != nil {
-			return s, nil, fmt.Errorf("--%s: %w", name, err)
-		}
-	}
-	return s, nil, nil
-}
-
 func runSrun(c *frontend.Call) int {
 	if os.Getenv("BERTH_JOB_ID") == "" || os.Getenv("SLURM_JOB_ID") == "" {
-		c.Complain("this is not a job with SLURM_ variables", "berth submit -i -- COMMAND runs a command as a job and shows its output")
-		return frontend.Failed
+		return runJob(c, srunJobOptions(), "")
 	}
-	s, command, err := parse(c.Args)
+	s := step{gpus: -1}
+	command, err := parse(c.Args, srunOptions(), &s, false)
 	if err == nil && len(command) == 0 {
 		err = errors.New("expected a command, found none")
 	}

@@ -1,6 +1,8 @@
 package slurm
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -30,7 +32,8 @@ func TestOptionsOfSrun(t *testing.T) {
 		{"--time=5 a", `--time: a step has no time limit of its own`, ""},
 		{"--multi-prog a", `--multi-prog: berth starts one command`, ""},
 	} {
-		s, command, err := parse(strings.Fields(row.args))
+		s := step{gpus: -1}
+		command, err := parse(strings.Fields(row.args), srunOptions(), &s, false)
 		var got strings.Builder
 		if err != nil {
 			got.WriteString(err.Error())
@@ -71,18 +74,18 @@ func TestTheEnvironmentOfAStep(t *testing.T) {
 // TestStepsShareTheCardsOfAJob: none is claimed twice, and a step that cannot have
 // all that it wants keeps none.
 func TestStepsShareTheCardsOfAJob(t *testing.T) {
-	cards := []string{"4", "5", "6"}
-	first, ok := claimSome(t.Name(), cards, 2)
+	cards, token := []string{"4", "5", "6"}, fmt.Sprint(t.Name(), os.Getpid())
+	first, ok := claimSome(token, cards, 2)
 	if !ok || len(first) != 2 || first[0] != 0 || first[1] != 1 {
 		t.Fatalf("the first has %v", first)
 	}
-	if second, ok := claimSome(t.Name(), cards, 2); ok {
+	if second, ok := claimSome(token, cards, 2); ok {
 		t.Errorf("the second has %v", second)
 	}
-	if third, ok := claimSome(t.Name(), cards, 1); !ok || third[0] != 2 {
+	if third, ok := claimSome(token, cards, 1); !ok || third[0] != 2 {
 		t.Errorf("the third has %v", third)
 	}
-	if _, ok := claimSome(t.Name()+" another job's", cards, 3); !ok {
+	if _, ok := claimSome(token+" another job's", cards, 3); !ok {
 		t.Error("another job's cards are taken")
 	}
 }

@@ -1,0 +1,275 @@
+package slurm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/job"
+	"berth/internal/text"
+)
+
+var sacct = frontend.Program{Name: "sacct", Usage: sacctUsage, Run: runSacct}
+
+const sacctUsage = `usage: sacct [OPTION...]
+
+List jobs of berth that ended, and those that run or wait: by default your own
+since midnight.
+
+  -j, --jobs IDS         only these jobs, whenever they ended
+  -u, --user NAMES       jobs of these users
+  -a, --allusers         jobs of all users
+  -S, --starttime TIME   that ended since: 2026-03-01, 2026-03-01T14:00, now-2days
+  -E, --endtime TIME     and were submitted before
+  -s, --state STATES     only these: CD, F, CA, TO, OOM, NF, R, PD or in full
+  -o, --format NAMES     columns: JobID,JobName,State,ExitCode,Elapsed,Start,End,
+                         Submit,User,AllocTRES,AllocCPUS,NodeList,Priority,...;
+                         NAME%WIDTH, NAME%-WIDTH to the left
+  -n, --noheader         no titles
+  -p, --parsable         | between columns, and at the end; -P without that one
+  -X, --allocations      changes nothing: berth records no steps
+      --help             print this
+
+Exit status: 0 listed; 1 failed; 255 bad usage.
+
+Example:
+  sacct -S now-7days -o JobID,JobName%30,State,Elapsed,ExitCode
+`
+
+const usualAccounts = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+
+type accounts struct {
+	ids, users, states    []string
+	everyone, bare        bool
+	parsable, parsable2   bool
+	since, until, columns string
+}
+
+func sacctOptions() map[string]option[accounts] {
+	on := func(short byte, to func(*accounts) *bool) option[accounts] {
+		return option[accounts]{short, bare, func(a *accounts, _ string) error { *to(a) = true; return nil }}
+	}
+	list := func(short byte, to func(*accounts) *[]string) option[accounts] {
+		return option[accounts]{short, valued, func(a *accounts, value string) error {
+			*to(a) = append(*to(a), strings.Split(value, ",")...)
+			return nil
+		}}
+	}
+	keep := func(short byte, to func(*accounts) *string) option[accounts] {
+		return option[accounts]{short, valued, func(a *accounts, value string) error { *to(a) = value; return nil }}
+	}
+	return map[string]option[accounts]{
+		"jobs": list('j', func(a *accounts) *[]string { return &a.ids }), "user": list('u', func(a *accounts) *[]string { return &a.users }), "uid": list(0, func(a *accounts) *[]string { return &a.users }),
+		"state": list('s', func(a *accounts) *[]string { return &a.states }), "allusers": on('a', func(a *accounts) *bool { return &a.everyone }),
+		"noheader": on('n', func(a *accounts) *bool { return &a.bare }), "parsable": on('p', func(a *accounts) *bool { return &a.parsable }), "parsable2": on('P', func(a *accounts) *bool { return &a.parsable2 }),
+		"starttime": keep('S', func(a *accounts) *string { return &a.since }), "endtime": keep('E', func(a *accounts) *string { return &a.until }), "format": keep('o', func(a *accounts) *string { return &a.columns }),
+		"allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "long": {short: 'l'}, "brief": {short: 'b'},
+		"accounts": {short: 'A', kind: valued}, "partition": {short: 'r', kind: valued}, "clusters": {short: 'M', kind: valued}, "qos": {short: 'q', kind: valued}, "nodelist": {short: 'N', kind: valued},
+		"name": {kind: valued}, "units": {kind: valued}, "delimiter": {kind: valued},
+	}
+}
+
+// accountFields are sacct's, with their usual widths.
+func accountFields() []struct {
+	field
+	width int
+} {
+	take := func(names string, width int, value func(*asker, *entry) string) struct {
+		field
+		width int
+	} {
+		title, _, _ := strings.Cut(names, " ")
+		return struct {
+			field
+			width int
+		}{field{0, strings.ToLower(names), title, value}, width}
+	}
+	constant := func(word string) func(*asker, *entry) string { return func(*asker, *entry) string { return word } }
+	return []struct {
+		field
+		width int
+	}{
+		take("JobID JobIDRaw", 12, func(_ *asker, e *entry) string { return e.ID }),
+		take("JobName", 10, func(_ *asker, e *entry) string { return e.Name }),
+		take("User", 9, func(_ *asker, e *entry) string { return e.User }),
+		take("Partition", 10, constant(partition)), take("Account", 10, constant("")), take("Cluster", 10, constant("berth")), take("QOS", 10, constant("normal")),
+		take("NNodes AllocNodes", 8, constant("1")), take("NTasks", 8, constant("1")),
+		take("NodeList", 15, func(a *asker, e *entry) string { return cmp.Or(a.node(e), "None assigned") }),
+		take("AllocCPUS NCPUS ReqCPUS", 10, func(a *asker, e *entry) string { return cmp.Or(a.detail(e.ID).Settings["cpus"], "1") }),
+		take("ReqMem", 10, func(a *asker, e *entry) string { return cmp.Or(a.detail(e.ID).Settings["mem"], "0") }),
+		take("State", 10, func(_ *asker, e *entry) string { long, _ := state(&e.View); return long }),
+		take("ExitCode DerivedExitCode", 8, func(_ *asker, e *entry) string { return exitCode(&e.View) }),
+		take("Elapsed", 10, func(a *asker, e *entry) string { return longClock(a.elapsed(&e.View)) }),
+		take("ElapsedRaw", 10, func(a *asker, e *entry) string { return strconv.Itoa(int(a.elapsed(&e.View) / time.Second)) }),
+		take("Timelimit", 10, func(a *asker, e *entry) string { return limit(a.detail(e.ID).TimeLimitS) }),
+		take("Submit Eligible", 19, func(_ *asker, e *entry) string { return known(e.SubmittedAt) }),
+		take("Start", 19, func(_ *asker, e *entry) string { return known(e.StartedAt) }),
+		take("End", 19, func(_ *asker, e *entry) string { return known(e.EndedAt) }),
+		take("AllocTRES AllocGRES ReqTRES ReqGRES", 10, func(_ *asker, e *entry) string { return fmt.Sprintf("gres/gpu=%d,node=1", e.GPUs) }),
+		take("Priority", 10, func(_ *asker, e *entry) string { return strconv.Itoa(e.Priority) }),
+		take("WorkDir", 20, func(a *asker, e *entry) string { return a.detail(e.ID).Dir }),
+		take("Reason", 22, func(_ *asker, e *entry) string { return e.reason() }),
+		take("MaxVMSize MaxRSS", 10, constant("")),
+	}
+}
+
+func known(t *time.Time) string {
+	if t == nil {
+		return "Unknown"
+	}
+	return stamp(t)
+}
+
+// longClock has hours even if there are none.
+func longClock(d time.Duration) string {
+	if d < time.Hour {
+		return fmt.Sprintf("00:%02d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	if d < 10*time.Hour {
+		return "0" + clock(d)
+	}
+	return clock(d)
+}
+
+// exitCode is code:signal.
+func exitCode(v *job.View) string {
+	signal := 0
+	if v.Signal != nil {
+		signal = signalNumber(*v.Signal)
+	}
+	return fmt.Sprintf("%d:%d", valueOf(v.ExitCode), signal)
+}
+
+func signalNumber(name string) int {
+	return int(unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG")))
+}
+
+func (a *accounts) shown() (columns, error) {
+	all := accountFields()
+	var list columns
+	for part := range strings.SplitSeq(cmp.Or(a.columns, usualAccounts), ",") {
+		name, width, sized := strings.Cut(strings.TrimSpace(part), "%")
+		i := slices.IndexFunc(all, func(f struct {
+			field
+			width int
+		}) bool {
+			return slices.Contains(strings.Fields(f.names), strings.ToLower(name))
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("--format: unknown name %s", text.Found(name))
+		}
+		c := column{field: &all[i].field, width: all[i].width, right: i > 0} // the id is on the left
+		if sized {
+			digits, left := strings.CutPrefix(width, "-")
+			n, ok := text.Digits(digits, 4)
+			if !ok {
+				return nil, text.Mismatch(part, "NAME or NAME%WIDTH")
+			}
+			c.width, c.right = n, !left
+		}
+		if a.parsable || a.parsable2 {
+			c.width = 0
+		}
+		if len(list) > 0 {
+			list = append(list, column{text: map[bool]string{true: "|", false: " "}[a.parsable || a.parsable2]})
+		}
+		list = append(list, c)
+	}
+	if a.parsable {
+		list = append(list, column{text: "|"})
+	} else if !a.parsable2 {
+		list = append(list, column{text: " "})
+	}
+	return list, nil
+}
+
+// when reads a time of sacct: 2026-03-01[T14:00[:00]], 14:00, now, now-2days.
+func when(word string, now time.Time) (time.Time, error) {
+	if rest, relative := strings.CutPrefix(word, "now"); relative {
+		if rest == "" {
+			return now, nil
+		}
+		unit := strings.TrimLeft(rest[1:], "0123456789")
+		n, ok := text.Digits(rest[1:len(rest)-len(unit)], 6)
+		span, known := map[string]time.Duration{"": time.Second, "second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour}[strings.TrimSuffix(unit, "s")]
+		if ok && known && rest[0] == '-' {
+			return now.Add(-time.Duration(n) * span), nil
+		}
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02", "01/02/06", "15:04:05", "15:04"} {
+		if at, err := time.ParseInLocation(layout, word, time.Local); err == nil {
+			if at.Year() == 0 {
+				at = time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.Local)
+			}
+			return at, nil
+		}
+	}
+	return time.Time{}, text.Mismatch(word, "a time such as 2026-03-01, 2026-03-01T14:00, 14:00 or now-2days")
+}
+
+func runSacct(c *frontend.Call) int {
+	var a accounts
+	words, err := parse(c.Args, sacctOptions(), &a, true)
+	if err == nil && len(words) > 0 {
+		err = fmt.Errorf("expected only options, found %s", text.Found(words[0]))
+	}
+	list, wrong := a.shown()
+	now := time.Now()
+	since := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, time.Local)
+	until := now.Add(time.Hour)
+	if a.since != "" {
+		var bad error
+		since, bad = when(a.since, now)
+		wrong = errors.Join(wrong, bad)
+	}
+	if a.until != "" {
+		var bad error
+		until, bad = when(a.until, now)
+		wrong = errors.Join(wrong, bad)
+	}
+	if err = cmp.Or(err, wrong); err != nil {
+		c.Complain(err.Error(), "see sacct --help")
+		return badUsage
+	}
+	return ask(c, func(k *asker) error {
+		if len(a.users) == 0 && !a.everyone && len(a.ids) == 0 {
+			me, err := user.Current()
+			if err != nil {
+				return err
+			}
+			a.users = []string{me.Username}
+		}
+		if !a.bare {
+			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
+			if !a.parsable && !a.parsable2 {
+				fmt.Fprintln(c.Out, list.rule())
+			}
+		}
+		_, err := k.client.JobsAll(k.ctx, api.Query{Over: true, Select: api.Select{Words: a.ids}}, func(v job.View) error {
+			long, short := state(&v)
+			e := entry{View: v}
+			in := func(list []string, words ...string) bool {
+				return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool {
+					return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(one, word) })
+				})
+			}
+			old := len(a.ids) == 0 && v.EndedAt != nil && v.EndedAt.Before(since)
+			late := len(a.ids) == 0 && v.SubmittedAt != nil && v.SubmittedAt.After(until)
+			if old || late || !in(a.users, v.User) || !in(a.states, long, short) {
+				return nil
+			}
+			_, err := fmt.Fprintln(c.Out, list.line(func(f *field) string { return frontend.OneLine(f.value(k, &e)) }))
+			return err
+		})
+		return err
+	})
+}

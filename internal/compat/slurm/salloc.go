@@ -1,0 +1,66 @@
+package slurm
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"slices"
+
+	"berth/internal/compat/frontend"
+	"berth/internal/jobfile"
+	"berth/internal/text"
+)
+
+var salloc = frontend.Program{Name: "salloc", Usage: sallocUsage, Run: runSalloc}
+
+const sallocUsage = `usage: salloc [OPTION...] [COMMAND [ARG...]]
+
+Run a shell, or a command, as a job of berth with the terminal: what it starts has
+the job's GPUs. The job ends with it. The options are those of sbatch.
+
+  -h, --help  print this
+
+Exit status: that of the command; 1 refused; 255 bad usage.
+
+Example:
+  salloc --gres=gpu:1 --time=1:00:00
+`
+
+func runSalloc(c *frontend.Call) int {
+	return runJob(c, jobOptions(), cmp.Or(os.Getenv("SHELL"), "/bin/sh"))
+}
+
+func srunJobOptions() map[string]option[wishes] {
+	known := jobOptions()
+	known["pty"] = option[wishes]{kind: optional, set: func(w *wishes, _ string) error { w.terminal = true; return nil }}
+	for _, name := range []string{"multi-prog", "het-group", "jobid"} {
+		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New("a job of berth is one task of one command") }}
+	}
+	return known
+}
+
+// runJob runs a command as a job in the foreground. Without one it runs the shell,
+// in a terminal.
+func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int {
+	var w wishes
+	command, err := parse(c.Args, known, &w, false)
+	if err == nil && len(command) == 0 {
+		if command, w.terminal = []string{shell}, true; shell == "" {
+			err = errors.New("expected a command, found none")
+		}
+	}
+	asked, _, wrong := jobfile.TranslateSlurm(w.job)
+	if err = cmp.Or(err, wrong); err != nil {
+		c.Complain(err.Error(), "see "+c.Name+" --help")
+		return badUsage
+	}
+	defaults := []jobfile.Pair{{Key: "slurm_env", Value: "yes"}, {Key: "gpus", Value: "0"}, {Key: "name", Value: text.Clip(command[0], 60)}}
+	if w.terminal || shell != "" {
+		defaults = append(defaults, jobfile.Pair{Key: "pty", Value: "yes"})
+	}
+	flags, err := berthFlags(slices.Concat(defaults, asked))
+	if err != nil {
+		return fail(c, err)
+	}
+	return c.Berth(slices.Concat([]string{"submit", "--interactive"}, flags, []string{"--"}, command), c.Out, frontend.InItsName(c.Err, c.Name))
+}

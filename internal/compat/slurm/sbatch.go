@@ -1,0 +1,237 @@
+package slurm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/internal/compat/frontend"
+	"berth/internal/jobfile"
+	"berth/internal/text"
+)
+
+var sbatch = frontend.Program{Name: "sbatch", Usage: sbatchUsage, Run: runSbatch}
+
+const sbatchUsage = `usage: sbatch [OPTION...] SCRIPT [ARG...]
+       sbatch [OPTION...] --wrap COMMAND
+       sbatch [OPTION...] <SCRIPT
+
+Submit a script as a job of berth. It is read now, with its #SBATCH lines, and a
+later change of the file changes nothing. Options go before those lines. They are
+the ones that berth help jobspec lists, and:
+
+      --wrap COMMAND   a shell command instead of a script
+      --parsable       print only the job's id
+  -W, --wait           wait for its end, with its exit status
+      --test-only      say what would happen, and submit nothing
+  -Q, --quiet          print nothing
+  -h, --help           print this
+
+As in Slurm, a job that asks for no GPU gets none, its output goes to
+slurm-ID.out, and it gets the SLURM_ variables. Partitions, accounts and the like
+are ignored; several tasks or nodes are refused.
+
+Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job.
+
+Example:
+  sbatch --gres=gpu:1 --time=2:00:00 train.sh
+  sbatch --array=0-9 --wrap 'python train.py --seed $SLURM_ARRAY_TASK_ID'
+`
+
+// wishes are what the options of a program ask berth for.
+type wishes struct {
+	job                                  []jobfile.SlurmOption
+	wrap                                 string
+	parsable, wait, quiet, dry, terminal bool
+}
+
+// jobOptions are those that all programs which make jobs know.
+func jobOptions() map[string]option[wishes] {
+	known := map[string]option[wishes]{}
+	for name, o := range srunOptions() { // what Slurm knows and one machine has no use for
+		if o.set == nil {
+			known[name] = option[wishes]{short: o.short, kind: o.kind}
+		}
+	}
+	for _, name := range []string{"nice", "time-min", "cluster", "clusters", "reservation", "power", "switches", "priority", "kill-on-invalid-dep", "batch", "bb", "ignore-pbs", "get-user-env", "parsable", "spread-job", "use-min-nodes", "reboot", "no-shell", "bell", "no-bell"} {
+		known[name] = option[wishes]{kind: optional}
+	}
+	for _, f := range jobfile.SlurmFlags() {
+		kind := valued
+		if f.Bare != "" {
+			kind = bare
+		}
+		known[f.Name] = option[wishes]{f.Short, kind, func(w *wishes, value string) error {
+			if f.Bare != "" {
+				value = f.Bare
+			}
+			w.job = append(w.job, jobfile.SlurmOption{Name: f.Name, Value: value})
+			return nil
+		}}
+	}
+	return known
+}
+
+func sbatchOptions() map[string]option[wishes] {
+	known := jobOptions()
+	on := func(short byte, to func(*wishes) *bool) option[wishes] {
+		return option[wishes]{short, bare, func(w *wishes, _ string) error { *to(w) = true; return nil }}
+	}
+	known["wrap"] = option[wishes]{0, valued, func(w *wishes, value string) error { w.wrap = value; return nil }}
+	known["parsable"] = on(0, func(w *wishes) *bool { return &w.parsable })
+	known["wait"] = on('W', func(w *wishes) *bool { return &w.wait })
+	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
+	known["test-only"] = on(0, func(w *wishes) *bool { return &w.dry })
+	return known
+}
+
+// maxScript bounds a script: it is an argument of its interpreter.
+const maxScript = 100 << 10
+
+func runSbatch(c *frontend.Call) int {
+	var w wishes
+	words, err := parse(c.Args, sbatchOptions(), &w, false)
+	if err != nil {
+		c.Complain(err.Error(), "see sbatch --help")
+		return badUsage
+	}
+	s, err := w.script(c.In, words)
+	if err != nil {
+		c.Complain(err.Error(), "see sbatch --help")
+		return frontend.Failed
+	}
+	flags, err := w.flags(c, s)
+	if err != nil {
+		c.Complain(err.Error(), "")
+		return frontend.Failed
+	}
+	if w.dry {
+		return c.Berth(slices.Concat([]string{"submit", "--dry-run"}, flags, []string{"--"}, s.command), c.Out, frontend.InItsName(c.Err, c.Name))
+	}
+	var id bytes.Buffer
+	if status := c.Berth(slices.Concat([]string{"submit", "--quiet"}, flags, []string{"--"}, s.command), &id, frontend.InItsName(c.Err, c.Name)); status != 0 {
+		return min(status, frontend.Failed)
+	}
+	number := strings.TrimSpace(id.String())
+	switch {
+	case w.quiet:
+	case w.parsable:
+		fmt.Fprintln(c.Out, number)
+	default:
+		fmt.Fprintln(c.Out, "Submitted batch job "+number)
+	}
+	if w.wait {
+		return c.Berth([]string{"wait", number}, io.Discard, frontend.InItsName(c.Err, c.Name))
+	}
+	return 0
+}
+
+// script is what a job runs.
+type script struct {
+	name    string // empty: it has none of its own
+	content []byte
+	command []string
+}
+
+// script reads the script now: people change and submit the same file again.
+func (w *wishes) script(in io.Reader, words []string) (s script, err error) {
+	switch {
+	case w.wrap != "" && len(words) > 0:
+		return s, fmt.Errorf("expected no script with --wrap, found %s", text.Found(words[0]))
+	case w.wrap != "":
+		s.name, s.content = "wrap", []byte("#!/bin/sh\n"+w.wrap+"\n")
+	case len(words) > 0:
+		s.name = words[0]
+		if s.content, err = os.ReadFile(words[0]); err != nil {
+			return s, fmt.Errorf("unable to open file %s", words[0])
+		}
+		words = words[1:]
+	default:
+		s.name = "sbatch"
+		if s.content, err = io.ReadAll(io.LimitReader(in, maxScript+1)); err != nil {
+			return s, err
+		}
+	}
+	first, _, _ := bytes.Cut(s.content, []byte{'\n'})
+	interpreter := strings.Fields(strings.TrimPrefix(strings.TrimRight(string(first), "\r"), "#!"))
+	switch {
+	case !bytes.HasPrefix(first, []byte("#!")) || len(interpreter) == 0:
+		return s, errors.New("this does not look like a batch script: the first line must start with #! followed by the path to an interpreter, such as #!/bin/sh")
+	case len(s.content) > maxScript:
+		return s, fmt.Errorf("expected a script of at most %d KiB", maxScript>>10)
+	case bytes.IndexByte(s.content, 0) >= 0:
+		return s, errors.New("expected a script, found a NUL byte")
+	}
+	program := filepath.Base(interpreter[len(interpreter)-1])
+	if len(interpreter) > 1 && strings.HasPrefix(program, "-") {
+		program = filepath.Base(interpreter[len(interpreter)-2])
+	}
+	switch {
+	case slices.Contains([]string{"sh", "bash", "dash", "ksh", "zsh"}, program):
+		path, err := filepath.Abs(s.name)
+		if err != nil {
+			return s, err
+		}
+		s.command = slices.Concat(interpreter, []string{"-c", string(s.content), path}, words)
+	case strings.HasPrefix(program, "python"):
+		s.command = slices.Concat(interpreter, []string{"-c", string(s.content)}, words)
+	default:
+		return s, fmt.Errorf("expected a script for a shell or Python, found one for %s; berth submit runs it, as it is when the job starts", text.Found(program))
+	}
+	return s, nil
+}
+
+// flags are berth's for what the script and the options ask for.
+func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
+	written, err := jobfile.ParseScript(s.name, s.content)
+	if err != nil {
+		return nil, err
+	}
+	asked, ignored, err := jobfile.TranslateSlurm(w.job)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range written.Ignored {
+		ignored = append(ignored, fmt.Sprintf("%s:%d: %s", s.name, one.Line, one.Text))
+	}
+	if !w.quiet {
+		for _, one := range ignored {
+			c.Complain("ignored, no equivalent in berth: "+one, "")
+		}
+	}
+	defaults := []jobfile.Pair{{Key: "slurm_env", Value: "yes"}, {Key: "gpus", Value: "0"}, {Key: "name", Value: filepath.Base(s.name)}, {Key: "output", Value: "slurm-%j.out"}}
+	return berthFlags(slices.Concat(defaults, written.Pairs, asked))
+}
+
+// berthFlags are pairs as flags of berth submit. Of a key that is there more than
+// once the last counts, as in Slurm.
+func berthFlags(pairs []jobfile.Pair) (flags []string, err error) {
+	last := map[string]int{}
+	for i, pair := range pairs {
+		last[pair.Key] = i
+	}
+	for _, key := range []string{"ids", "vram"} { // these ask for a GPU too
+		if _, given := last[key]; given && pairs[last["gpus"]].Value == "0" {
+			delete(last, "gpus")
+		}
+	}
+	for _, i := range slices.Sorted(maps.Values(last)) {
+		pair := pairs[i]
+		if name, isVariable := strings.CutPrefix(pair.Key, "env."); isVariable {
+			flags = append(flags, "--env="+name+"="+pair.Value)
+			continue
+		}
+		f, err := jobfile.Lookup(pair.Key)
+		if err != nil {
+			return nil, err
+		}
+		flags = append(flags, "--"+f.FlagName()+"="+pair.Value)
+	}
+	return flags, nil
+}

@@ -1,0 +1,186 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/site"
+	"berth/internal/text"
+)
+
+var sinfo = frontend.Program{Name: "sinfo", Usage: sinfoUsage, Run: runSinfo, OwnH: true}
+
+const sinfoUsage = `usage: sinfo [OPTION...]
+
+Show this machine as Slurm shows a cluster: one partition, berth, with one node.
+
+  -o, --format FORMAT    columns: %P %a %l %D %T %t %N %n %G %C %c %m %E ...
+  -O, --Format NAMES     columns by name: NodeHost,Gres,GresUsed,StateLong,...
+  -N, --Node             a line for each node
+  -l, --long             more columns
+  -h, --noheader         no titles
+      --help             print this
+
+The node is idle, mixed or allocated by its GPUs, and drained if all of them are
+paused. berth gpus shows each GPU.
+
+Exit status: 0 shown; 1 failed; 255 bad usage.
+
+Example:
+  sinfo -o "%n %G %T"
+`
+
+type inventory struct {
+	node, long, bare bool
+	format, columns  string
+}
+
+func sinfoOptions() map[string]option[inventory] {
+	on := func(short byte, to func(*inventory) *bool) option[inventory] {
+		return option[inventory]{short, bare, func(i *inventory, _ string) error { *to(i) = true; return nil }}
+	}
+	return map[string]option[inventory]{
+		"Node": on('N', func(i *inventory) *bool { return &i.node }), "long": on('l', func(i *inventory) *bool { return &i.long }), "noheader": on('h', func(i *inventory) *bool { return &i.bare }),
+		"format": {'o', valued, func(i *inventory, value string) error { i.format = value; return nil }},
+		"Format": {'O', valued, func(i *inventory, value string) error { i.columns = value; return nil }},
+		"all":    {short: 'a'}, "exact": {short: 'e'}, "summarize": {short: 's'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'}, "list-reasons": {short: 'R'},
+		"partition": {short: 'p', kind: valued}, "nodes": {short: 'n', kind: valued}, "states": {short: 't', kind: valued}, "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
+	}
+}
+
+// machine is what sinfo and scontrol show of the node.
+type machine struct {
+	host         string
+	gpus         []api.GPU
+	cpus, memMiB int64
+}
+
+func (m *machine) busy() (busy []int) {
+	for _, g := range m.gpus {
+		if len(g.Jobs) > 0 {
+			busy = append(busy, g.Index)
+		}
+	}
+	return busy
+}
+
+func (m *machine) state() (long, short string) {
+	paused := !slices.ContainsFunc(m.gpus, func(g api.GPU) bool { return !g.Paused && g.Health == "ok" })
+	switch busy := len(m.busy()); {
+	case len(m.gpus) > 0 && paused && busy > 0:
+		return "draining", "drng"
+	case len(m.gpus) > 0 && paused:
+		return "drained", "drain"
+	case busy == 0:
+		return "idle", "idle"
+	case busy == len(m.gpus):
+		return "allocated", "alloc"
+	}
+	return "mixed", "mix"
+}
+
+// gres is gpu:NAME:2, for each kind of GPU.
+func (m *machine) gres() string {
+	counts, kinds := map[string]int{}, []string{}
+	for _, g := range m.gpus {
+		kind := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(g.Name, "NVIDIA "), " ", "_"))
+		if counts[kind]++; counts[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
+	}
+	for i, kind := range kinds {
+		kinds[i] = "gpu:" + kind + ":" + strconv.Itoa(counts[kind])
+	}
+	return cmp.Or(strings.Join(kinds, ","), "(null)")
+}
+
+func (m *machine) gresUsed() string {
+	busy := m.busy()
+	return fmt.Sprintf("gpu:%d(IDX:%s)", len(busy), cmp.Or(spans(busy), "N/A"))
+}
+
+func (m *machine) fields() []field {
+	value := func(letter byte, names, title, word string) field {
+		return field{letter, names, title, func(*asker, *entry) string { return word }}
+	}
+	long, short := m.state()
+	return []field{
+		value('P', "partition", "PARTITION", partition+"*"), value('R', "partitionname", "PARTITION", partition), value('a', "available", "AVAIL", "up"),
+		value('l', "time", "TIMELIMIT", "infinite"), value('D', "nodes", "NODES", "1"), value('T', "statelong state", "STATE", long), value('t', "statecompact", "STATE", short),
+		value('N', "nodelist", "NODELIST", m.host), value('n', "nodehost", "HOSTNAMES", m.host), value('o', "nodeaddr", "NODE_ADDR", m.host),
+		value('G', "gres", "GRES", m.gres()), value(0, "gresused", "GRES_USED", m.gresUsed()),
+		value('c', "cpus", "CPUS", strconv.FormatInt(m.cpus, 10)), value('m', "memory", "MEMORY", strconv.FormatInt(m.memMiB, 10)),
+		value('E', "reason", "REASON", "none"), value('f', "features", "AVAIL_FEATURES", "(null)"), value('b', "features_act", "ACTIVE_FEATURES", "(null)"),
+		value('z', "socketcorethread", "S:C:T", "*:*:*"), value('d', "disk", "TMP_DISK", "0"), value('w', "weight", "WEIGHT", "1"), value('F', "nodeaiot", "NODES(A/I/O/T)", aiot(long)),
+	}
+}
+
+// aiot counts the node as allocated, idle, other and in all.
+func aiot(state string) string {
+	switch state {
+	case "idle":
+		return "0/1/0/1"
+	case "mixed", "allocated":
+		return "1/0/0/1"
+	}
+	return "0/0/1/1"
+}
+
+func (a *asker) machine() (*machine, error) {
+	gpus, err := a.client.GPUs(a.ctx)
+	cpus, memMiB := site.Host()
+	return &machine{host: a.host, gpus: gpus, cpus: int64(cpus), memMiB: memMiB}, err
+}
+
+func runSinfo(c *frontend.Call) int {
+	var i inventory
+	words, err := parse(c.Args, sinfoOptions(), &i, true)
+	if err == nil && len(words) > 0 {
+		err = fmt.Errorf("expected only options, found %s", text.Found(words[0]))
+	}
+	usual := "%9P %.5a %.10l %.6D %.6t %N"
+	switch {
+	case i.node && i.long:
+		usual = "%10N %.5D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+	case i.node:
+		usual = "%10N %.5D %.9P %6t"
+	case i.long:
+		usual = "%9P %.5a %.10l %.6D %.11T %N"
+	}
+	pick := func(m *machine) (columns, error) {
+		if i.columns != "" {
+			return namedColumns(i.columns, m.fields())
+		}
+		return formatColumns(cmp.Or(i.format, usual), m.fields())
+	}
+	if _, wrong := pick(&machine{}); err == nil {
+		err = wrong
+	}
+	if err != nil {
+		c.Complain(err.Error(), "see sinfo --help")
+		return badUsage
+	}
+	return ask(c, func(a *asker) error {
+		m, err := a.machine()
+		if err != nil {
+			return err
+		}
+		list, err := pick(m)
+		if err != nil {
+			return err
+		}
+		if i.long {
+			fmt.Fprintln(c.Out, a.now.Format("Mon Jan 02 15:04:05 2006"))
+		}
+		if !i.bare {
+			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
+		}
+		fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.value(a, nil) }))
+		return nil
+	})
+}
