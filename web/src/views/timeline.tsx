@@ -90,7 +90,7 @@ export function Timeline() {
         </svg>
       </div>
       <h2>Expected starts</h2>
-      {expected.length === 0 ? <p>No job is waiting.</p> : (
+      {expected.length === 0 ? <p>{jobs.value.some((j) => j.state === "queued") ? "No expected start is known yet." : "No job is waiting."}</p> : (
         <ol class="plain lines">
           {expected.map((w) => (
             <li key={w.id}>
