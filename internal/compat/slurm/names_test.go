@@ -115,3 +115,30 @@ func TestAScriptIsReadWhenItIsSubmitted(t *testing.T) {
 		}
 	}
 }
+
+// TestTheJobsThatScancelNames: a comma between tasks is none between jobs, or
+// another job would end.
+func TestTheJobsThatScancelNames(t *testing.T) {
+	for word, want := range map[string]string{
+		"17": "17", "17,18": "17 18", "17_3": "17_3", "17_[1,3-5]": "17_1 17_3-5", "2,17_[1,3],4_[0],5": "2 17_1 17_3 4_0 5", "17_[1,3": "17_1 17_3",
+	} {
+		if got := strings.Join(jobWords(word), " "); got != want {
+			t.Errorf("%s names %s, want %s", word, got, want)
+		}
+	}
+}
+
+// TestOptionsOfSbatch: an option that berth ignores takes its value with it.
+func TestOptionsOfSbatch(t *testing.T) {
+	for _, row := range []struct{ args, want string }{
+		{"--reservation lab -M big --nice -p gpu --priority 5 a.sh x", "a.sh x"},
+		{"--nice=5 --no-bell -W a.sh", "a.sh"},
+		{"-J a --gres gpu:1 a.sh -J b", "a.sh -J b"},
+	} {
+		var w wishes
+		words, err := parse(strings.Fields(row.args), sbatchOptions(), &w, false)
+		if err != nil || strings.Join(words, " ") != row.want {
+			t.Errorf("sbatch %s: %q, %v", row.args, words, err)
+		}
+	}
+}

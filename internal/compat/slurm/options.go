@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"berth/internal/text"
@@ -19,6 +20,30 @@ type option[T any] struct {
 	short byte
 	kind  int
 	set   func(*T, string) error // nil: it changes nothing here
+}
+
+// on switches something on, kept keeps a value, and listed adds the parts of one.
+func on[T any](short byte, to func(*T) *bool) option[T] {
+	return option[T]{short, bare, func(t *T, _ string) error { *to(t) = true; return nil }}
+}
+
+func kept[T any](short byte, to func(*T) *string) option[T] {
+	return option[T]{short, valued, func(t *T, value string) error { *to(t) = value; return nil }}
+}
+
+func listed[T any](short byte, to func(*T) *[]string) option[T] {
+	return option[T]{short, valued, func(t *T, value string) error {
+		*to(t) = append(*to(t), strings.Split(value, ",")...)
+		return nil
+	}}
+}
+
+// among reports whether one of the words is in a list that was asked for; an empty
+// list has all of them.
+func among(list []string, words ...string) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(one, word) })
+	})
 }
 
 // parse reads options as getopt does, and returns the other words. The first of

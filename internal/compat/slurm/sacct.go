@@ -55,49 +55,30 @@ type accounts struct {
 }
 
 func sacctOptions() map[string]option[accounts] {
-	on := func(short byte, to func(*accounts) *bool) option[accounts] {
-		return option[accounts]{short, bare, func(a *accounts, _ string) error { *to(a) = true; return nil }}
-	}
-	list := func(short byte, to func(*accounts) *[]string) option[accounts] {
-		return option[accounts]{short, valued, func(a *accounts, value string) error {
-			*to(a) = append(*to(a), strings.Split(value, ",")...)
-			return nil
-		}}
-	}
-	keep := func(short byte, to func(*accounts) *string) option[accounts] {
-		return option[accounts]{short, valued, func(a *accounts, value string) error { *to(a) = value; return nil }}
-	}
 	return map[string]option[accounts]{
-		"jobs": list('j', func(a *accounts) *[]string { return &a.ids }), "user": list('u', func(a *accounts) *[]string { return &a.users }), "uid": list(0, func(a *accounts) *[]string { return &a.users }),
-		"state": list('s', func(a *accounts) *[]string { return &a.states }), "allusers": on('a', func(a *accounts) *bool { return &a.everyone }),
+		"jobs": listed('j', func(a *accounts) *[]string { return &a.ids }), "user": listed('u', func(a *accounts) *[]string { return &a.users }), "uid": listed(0, func(a *accounts) *[]string { return &a.users }),
+		"state": listed('s', func(a *accounts) *[]string { return &a.states }), "allusers": on('a', func(a *accounts) *bool { return &a.everyone }),
 		"noheader": on('n', func(a *accounts) *bool { return &a.bare }), "parsable": on('p', func(a *accounts) *bool { return &a.parsable }), "parsable2": on('P', func(a *accounts) *bool { return &a.parsable2 }),
-		"starttime": keep('S', func(a *accounts) *string { return &a.since }), "endtime": keep('E', func(a *accounts) *string { return &a.until }), "format": keep('o', func(a *accounts) *string { return &a.columns }),
+		"starttime": kept('S', func(a *accounts) *string { return &a.since }), "endtime": kept('E', func(a *accounts) *string { return &a.until }), "format": kept('o', func(a *accounts) *string { return &a.columns }),
 		"allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "long": {short: 'l'}, "brief": {short: 'b'},
 		"accounts": {short: 'A', kind: valued}, "partition": {short: 'r', kind: valued}, "clusters": {short: 'M', kind: valued}, "qos": {short: 'q', kind: valued}, "nodelist": {short: 'N', kind: valued},
 		"name": {kind: valued}, "units": {kind: valued}, "delimiter": {kind: valued},
 	}
 }
 
-// accountFields are sacct's, with their usual widths.
-func accountFields() []struct {
+// account is a column of sacct, with its usual width.
+type account struct {
 	field
 	width int
-} {
-	take := func(names string, width int, value func(*asker, *entry) string) struct {
-		field
-		width int
-	} {
+}
+
+func accountFields() []account {
+	take := func(names string, width int, value func(*asker, *entry) string) account {
 		title, _, _ := strings.Cut(names, " ")
-		return struct {
-			field
-			width int
-		}{field{0, strings.ToLower(names), title, value}, width}
+		return account{field{0, strings.ToLower(names), title, value}, width}
 	}
 	constant := func(word string) func(*asker, *entry) string { return func(*asker, *entry) string { return word } }
-	return []struct {
-		field
-		width int
-	}{
+	return []account{
 		take("JobID JobIDRaw", 12, func(_ *asker, e *entry) string { return e.ID }),
 		take("JobName", 10, func(_ *asker, e *entry) string { return e.Name }),
 		take("User", 9, func(_ *asker, e *entry) string { return e.User }),
@@ -158,12 +139,7 @@ func (a *accounts) shown() (columns, error) {
 	var list columns
 	for part := range strings.SplitSeq(cmp.Or(a.columns, usualAccounts), ",") {
 		name, width, sized := strings.Cut(strings.TrimSpace(part), "%")
-		i := slices.IndexFunc(all, func(f struct {
-			field
-			width int
-		}) bool {
-			return slices.Contains(strings.Fields(f.names), strings.ToLower(name))
-		})
+		i := slices.IndexFunc(all, func(f account) bool { return slices.Contains(strings.Fields(f.names), strings.ToLower(name)) })
 		if i < 0 {
 			return nil, fmt.Errorf("--format: unknown name %s", text.Found(name))
 		}
@@ -257,14 +233,9 @@ func runSacct(c *frontend.Call) int {
 		_, err := k.client.JobsAll(k.ctx, api.Query{Over: true, Select: api.Select{Words: a.ids}}, func(v job.View) error {
 			long, short := state(&v)
 			e := entry{View: v}
-			in := func(list []string, words ...string) bool {
-				return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool {
-					return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(one, word) })
-				})
-			}
 			old := len(a.ids) == 0 && v.EndedAt != nil && v.EndedAt.Before(since)
 			late := len(a.ids) == 0 && v.SubmittedAt != nil && v.SubmittedAt.After(until)
-			if old || late || !in(a.users, v.User) || !in(a.states, long, short) {
+			if old || late || !among(a.users, v.User) || !among(a.states, long, short) {
 				return nil
 			}
 			_, err := fmt.Fprintln(c.Out, list.line(func(f *field) string { return frontend.OneLine(f.value(k, &e)) }))

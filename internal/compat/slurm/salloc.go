@@ -54,7 +54,7 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 		c.Complain(err.Error(), "see "+c.Name+" --help")
 		return badUsage
 	}
-	defaults := []jobfile.Pair{{Key: "slurm_env", Value: "yes"}, {Key: "gpus", Value: "0"}, {Key: "name", Value: text.Clip(command[0], 60)}}
+	defaults := []jobfile.Pair{{Key: "name", Value: text.Clip(command[0], 60)}}
 	if w.terminal || shell != "" {
 		defaults = append(defaults, jobfile.Pair{Key: "pty", Value: "yes"})
 	}

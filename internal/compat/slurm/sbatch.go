@@ -59,9 +59,16 @@ func jobOptions() map[string]option[wishes] {
 			known[name] = option[wishes]{short: o.short, kind: o.kind}
 		}
 	}
-	for _, name := range []string{"nice", "time-min", "cluster", "clusters", "reservation", "power", "switches", "priority", "kill-on-invalid-dep", "batch", "bb", "ignore-pbs", "get-user-env", "parsable", "spread-job", "use-min-nodes", "reboot", "no-shell", "bell", "no-bell"} {
-		known[name] = option[wishes]{kind: optional}
+	for kind, names := range map[int]string{
+		valued:   "time-min reservation power switches priority kill-on-invalid-dep batch bb bbf uid gid",
+		optional: "nice get-user-env",
+		bare:     "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			known[name] = option[wishes]{kind: kind}
+		}
 	}
+	known["clusters"] = option[wishes]{short: 'M', kind: valued}
 	for _, f := range jobfile.SlurmFlags() {
 		kind := valued
 		if f.Bare != "" {
@@ -80,10 +87,7 @@ func jobOptions() map[string]option[wishes] {
 
 func sbatchOptions() map[string]option[wishes] {
 	known := jobOptions()
-	on := func(short byte, to func(*wishes) *bool) option[wishes] {
-		return option[wishes]{short, bare, func(w *wishes, _ string) error { *to(w) = true; return nil }}
-	}
-	known["wrap"] = option[wishes]{0, valued, func(w *wishes, value string) error { w.wrap = value; return nil }}
+	known["wrap"] = kept(0, func(w *wishes) *string { return &w.wrap })
 	known["parsable"] = on(0, func(w *wishes) *bool { return &w.parsable })
 	known["wait"] = on('W', func(w *wishes) *bool { return &w.wait })
 	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
@@ -205,21 +209,22 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 			c.Complain("ignored, no equivalent in berth: "+one, "")
 		}
 	}
-	defaults := []jobfile.Pair{{Key: "slurm_env", Value: "yes"}, {Key: "gpus", Value: "0"}, {Key: "name", Value: filepath.Base(s.name)}, {Key: "output", Value: "slurm-%j.out"}}
+	defaults := []jobfile.Pair{{Key: "name", Value: filepath.Base(s.name)}, {Key: "output", Value: "slurm-%j.out"}}
 	return berthFlags(slices.Concat(defaults, written.Pairs, asked))
 }
 
 // berthFlags are pairs as flags of berth submit. Of a key that is there more than
-// once the last counts, as in Slurm.
+// once the last counts, and a job that asks for no GPU gets none, as in Slurm.
 func berthFlags(pairs []jobfile.Pair) (flags []string, err error) {
 	last := map[string]int{}
 	for i, pair := range pairs {
 		last[pair.Key] = i
 	}
-	for _, key := range []string{"ids", "vram"} { // these ask for a GPU too
-		if _, given := last[key]; given && pairs[last["gpus"]].Value == "0" {
-			delete(last, "gpus")
-		}
+	asks := func(key string) bool { _, given := last[key]; return given }
+	delete(last, "slurm_env")
+	flags = []string{"--slurm-env"}
+	if !asks("gpus") && !asks("ids") && !asks("vram") {
+		flags = append(flags, "--gpus=0")
 	}
 	for _, i := range slices.Sorted(maps.Values(last)) {
 		pair := pairs[i]

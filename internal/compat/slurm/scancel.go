@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"errors"
+	"fmt"
 	"os/user"
 	"strings"
 
@@ -38,13 +39,10 @@ type ending struct {
 }
 
 func scancelOptions() map[string]option[ending] {
-	keep := func(short byte, to func(*ending) *string) option[ending] {
-		return option[ending]{short, valued, func(e *ending, value string) error { *to(e) = value; return nil }}
-	}
 	return map[string]option[ending]{
-		"me":   {0, bare, func(e *ending, _ string) error { e.me = true; return nil }},
-		"user": keep('u', func(e *ending) *string { return &e.user }), "name": keep('n', func(e *ending) *string { return &e.name }), "jobname": keep(0, func(e *ending) *string { return &e.name }),
-		"state": keep('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'}, "full": {short: 'f'}, "batch": {short: 'b'},
+		"me":   on(0, func(e *ending) *bool { return &e.me }),
+		"user": kept('u', func(e *ending) *string { return &e.user }), "name": kept('n', func(e *ending) *string { return &e.name }), "jobname": kept(0, func(e *ending) *string { return &e.name }),
+		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'}, "full": {short: 'f'}, "batch": {short: 'b'},
 		"partition": {short: 'p', kind: valued}, "account": {short: 'A', kind: valued}, "qos": {short: 'q', kind: valued}, "hurry": {short: 'H'}, "ctld": {},
 		"signal": {'s', valued, func(*ending, string) error {
 			return errors.New("berth cancel ends a job; berth submit --signal has a job warned before its time limit")
@@ -82,9 +80,7 @@ func runScancel(c *frontend.Call) int {
 		err, sel.User = errors.Join(err, lookup), me.Username
 	}
 	for _, word := range words {
-		for part := range strings.SplitSeq(word, ",") {
-			sel.Words = append(sel.Words, strings.NewReplacer("[", "", "]", "").Replace(part))
-		}
+		sel.Words = append(sel.Words, jobWords(word)...)
 	}
 	if err != nil {
 		c.Complain(err.Error(), "see scancel --help")
@@ -96,7 +92,32 @@ func runScancel(c *frontend.Call) int {
 	}
 	sel.All = len(sel.Words) == 0 && sel.Name == "" && e.state == ""
 	return ask(c, func(a *asker) error {
-		_, err := a.client.Act(a.ctx, api.ActRequest{Action: api.ActCancel, Select: sel})
-		return err
+		reply, err := a.client.Act(a.ctx, api.ActRequest{Action: api.ActCancel, Select: sel})
+		if err != nil {
+			return err
+		}
+		for _, acted := range reply.Jobs {
+			if !acted.Done && !job.State(acted.State).Terminal() {
+				return fmt.Errorf("job %s was not cancelled: %s", acted.ID, acted.What)
+			}
+		}
+		return nil
 	})
+}
+
+// jobWords reads 17,18 and 17_[1,3-5], whose commas are those of the tasks.
+func jobWords(word string) (words []string) {
+	for word != "" {
+		array, rest, isList := strings.Cut(word, "_[")
+		if before, after, several := strings.Cut(word, ","); !isList || several && len(before) < len(array) {
+			words, word = append(words, before), after
+			continue
+		}
+		tasks, after, _ := strings.Cut(rest, "]")
+		for task := range strings.SplitSeq(tasks, ",") {
+			words = append(words, array+"_"+task)
+		}
+		word = strings.TrimPrefix(after, ",")
+	}
+	return words
 }

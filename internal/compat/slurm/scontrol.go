@@ -72,6 +72,10 @@ func runScontrol(c *frontend.Call) int {
 // showJob prints a job as scontrol does, in the order of its fields. Fields that
 // mean nothing on one machine are left out.
 func (a *asker) showJob(id string) error {
+	if id == "" { // all of them
+		_, err := a.client.JobsAll(a.ctx, api.Query{}, func(v job.View) error { return a.showJob(v.ID) })
+		return err
+	}
 	d, err := a.client.Job(a.ctx, id)
 	if err != nil {
 		return err
@@ -149,6 +153,10 @@ func updateJob(c *frontend.Call, words []string) int {
 			c.Complain("berth cannot change "+text.Found(name), "berth edit --help lists what it can")
 			return frontend.Failed
 		}
+	}
+	if id == "" {
+		c.Complain("expected JobId=ID, found none", "see scontrol --help")
+		return frontend.Failed
 	}
 	return c.Berth(append([]string{"edit", id}, flags...), io.Discard, frontend.InItsName(c.Err, c.Name))
 }

@@ -235,6 +235,12 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, "none is left", func() bool { out, err := run("squeue", "-h"); return err == nil && out == "" })
+	if out, err := run("squeue", "-h", "-t", "CA", "-o", "%j %t"); err != nil || !strings.Contains(out, "held CA") || strings.Contains(out, " R") {
+		t.Errorf("squeue of cancelled jobs: %s, %v", out, err)
+	}
+	if out, err := run("squeue", "-j", "99"); err == nil {
+		t.Errorf("squeue of an unknown job: %s", out)
+	}
 	out, err := run("sacct", "-n", "-P", "-o", "JobName,State,ExitCode")
 	if err != nil || !strings.Contains(out, "held|CANCELLED|0:0") || strings.Count(out, "\n") != 8 {
 		t.Errorf("sacct: %s, %v", out, err)

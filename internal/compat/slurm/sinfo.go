@@ -41,14 +41,10 @@ type inventory struct {
 }
 
 func sinfoOptions() map[string]option[inventory] {
-	on := func(short byte, to func(*inventory) *bool) option[inventory] {
-		return option[inventory]{short, bare, func(i *inventory, _ string) error { *to(i) = true; return nil }}
-	}
 	return map[string]option[inventory]{
 		"Node": on('N', func(i *inventory) *bool { return &i.node }), "long": on('l', func(i *inventory) *bool { return &i.long }), "noheader": on('h', func(i *inventory) *bool { return &i.bare }),
-		"format": {'o', valued, func(i *inventory, value string) error { i.format = value; return nil }},
-		"Format": {'O', valued, func(i *inventory, value string) error { i.columns = value; return nil }},
-		"all":    {short: 'a'}, "exact": {short: 'e'}, "summarize": {short: 's'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'}, "list-reasons": {short: 'R'},
+		"format": kept('o', func(i *inventory) *string { return &i.format }), "Format": kept('O', func(i *inventory) *string { return &i.columns }),
+		"all": {short: 'a'}, "exact": {short: 'e'}, "summarize": {short: 's'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'}, "list-reasons": {short: 'R'},
 		"partition": {short: 'p', kind: valued}, "nodes": {short: 'n', kind: valued}, "states": {short: 't', kind: valued}, "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
 	}
 }

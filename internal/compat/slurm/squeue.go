@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os/user"
 	"slices"
-	"strings"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
@@ -47,6 +47,10 @@ const (
 	startFormat = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 )
 
+// remembered is for how long squeue lists a job that has ended, if asked for such
+// jobs.
+const remembered = 5 * time.Minute
+
 type listing struct {
 	me, long, start, tasks, bare bool
 	users, ids, names, states    []string
@@ -54,27 +58,17 @@ type listing struct {
 }
 
 func squeueOptions() map[string]option[listing] {
-	on := func(short byte, to func(*listing) *bool) option[listing] {
-		return option[listing]{short, bare, func(l *listing, _ string) error { *to(l) = true; return nil }}
-	}
-	list := func(short byte, to func(*listing) *[]string) option[listing] {
-		return option[listing]{short, valued, func(l *listing, value string) error {
-			*to(l) = append(*to(l), strings.Split(value, ",")...)
-			return nil
-		}}
-	}
 	ignored := func(short byte, kind int) option[listing] { return option[listing]{short: short, kind: kind} }
 	return map[string]option[listing]{
 		"me": on(0, func(l *listing) *bool { return &l.me }), "long": on('l', func(l *listing) *bool { return &l.long }),
 		"start": on(0, func(l *listing) *bool { return &l.start }), "array": on('r', func(l *listing) *bool { return &l.tasks }),
 		"noheader": on('h', func(l *listing) *bool { return &l.bare }),
-		"user":     list('u', func(l *listing) *[]string { return &l.users }), "users": list(0, func(l *listing) *[]string { return &l.users }),
-		"jobs": list('j', func(l *listing) *[]string { return &l.ids }), "job": list(0, func(l *listing) *[]string { return &l.ids }),
-		"name": list('n', func(l *listing) *[]string { return &l.names }), "states": list('t', func(l *listing) *[]string { return &l.states }),
-		"state":  list(0, func(l *listing) *[]string { return &l.states }),
-		"format": {'o', valued, func(l *listing, value string) error { l.format = value; return nil }},
-		"Format": {'O', valued, func(l *listing, value string) error { l.columns = value; return nil }},
-		"all":    ignored('a', bare), "verbose": ignored('v', bare), "partition": ignored('p', valued), "account": ignored('A', valued), "qos": ignored('q', valued),
+		"user":     listed('u', func(l *listing) *[]string { return &l.users }), "users": listed(0, func(l *listing) *[]string { return &l.users }),
+		"jobs": listed('j', func(l *listing) *[]string { return &l.ids }), "job": listed(0, func(l *listing) *[]string { return &l.ids }),
+		"name": listed('n', func(l *listing) *[]string { return &l.names }), "states": listed('t', func(l *listing) *[]string { return &l.states }),
+		"state":  listed(0, func(l *listing) *[]string { return &l.states }),
+		"format": kept('o', func(l *listing) *string { return &l.format }), "Format": kept('O', func(l *listing) *string { return &l.columns }),
+		"all": ignored('a', bare), "verbose": ignored('v', bare), "partition": ignored('p', valued), "account": ignored('A', valued), "qos": ignored('q', valued),
 		"nodelist": ignored('w', valued), "sort": ignored('S', valued), "clusters": ignored('M', valued), "priority": ignored('P', bare), "array-unique": ignored(0, bare),
 	}
 }
@@ -134,24 +128,20 @@ func (l *listing) entries(a *asker) ([]entry, error) {
 		}
 		l.users = append(l.users, me.Username)
 	}
-	q := api.Query{Reasons: true, Order: true, Select: api.Select{Words: l.ids}}
 	var views []job.View
-	last, err := a.client.JobsAll(a.ctx, q, func(v job.View) error {
+	take := func(v job.View) error {
 		long, short := state(&v)
-		wanted := func(list []string, words ...string) bool {
-			return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool {
-				return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(one, word) })
-			})
-		}
-		switch {
-		case v.EndedAt != nil && !wanted(l.states, long, short, "all"), v.EndedAt != nil && len(l.states) == 0: // named, and over
-		case !wanted(l.users, v.User) || !wanted(l.names, v.Name) || !wanted(l.states, long, short, "all"):
-		case l.start && v.State != job.Queued:
-		default:
+		over := v.EndedAt != nil && len(l.states) == 0 // it was named
+		if !over && !(l.start && v.State != job.Queued) && among(l.users, v.User) && among(l.names, v.Name) && among(l.states, long, short, "all") {
 			views = append(views, v)
 		}
 		return nil
-	})
+	}
+	last, err := a.client.JobsAll(a.ctx, api.Query{Reasons: true, Order: true, Select: api.Select{Words: l.ids}}, take)
+	if err == nil && len(l.states) > 0 && len(l.ids) == 0 {
+		lately := a.now.Add(-remembered)
+		_, err = a.client.JobsAll(a.ctx, api.Query{Over: true, Since: &lately}, take)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/compat/frontend"
+	"berth/internal/jobfile"
 	"berth/internal/text"
 )
 
@@ -66,12 +67,24 @@ type step struct {
 	input, output, errout string
 }
 
-// one refuses several tasks and nodes.
-func one(_ *step, value string) error {
-	if least, _, _ := strings.Cut(value, "-"); least != "1" {
-		return fmt.Errorf("expected 1, found %s: a job of berth is one task on one machine, which may start others itself (torchrun, mpirun)", text.Found(value))
+// asJob reads an option that means of a step what the one of this name means of a
+// job: how many tasks and nodes, of which berth has one, and how many GPUs.
+func asJob(name string) func(*step, string) error {
+	return func(s *step, value string) error {
+		if value == "none" {
+			value = "gpu:0" // of --gres
+		}
+		pairs, _, err := jobfile.TranslateSlurm([]jobfile.SlurmOption{{Name: name, Value: value}})
+		if err != nil {
+			return errors.New(strings.TrimPrefix(err.Error(), "--"+name+": "))
+		}
+		for _, pair := range pairs {
+			if n, whole := text.Digits(pair.Value, 6); pair.Key == "gpus" && whole {
+				s.gpus = n
+			}
+		}
+		return nil
 	}
-	return nil
 }
 
 // refused is an option without which the command would do something else.
@@ -79,39 +92,13 @@ func refused(why string) func(*step, string) error {
 	return func(*step, string) error { return errors.New(why) }
 }
 
-func keep(to func(*step) *string) func(*step, string) error {
-	return func(s *step, value string) error { *to(s) = value; return nil }
-}
-
-// gpus reads "2", "a100:2", "gpu:2" and "gpu:a100:2".
-func gpus(s *step, value string) error {
-	for part := range strings.SplitSeq(value, ",") {
-		words := strings.Split(part, ":")
-		n, whole := text.Digits(words[len(words)-1], 6)
-		switch {
-		case part == "none":
-			s.gpus = 0
-		case whole:
-			s.gpus = n
-		case words[0] == "gpu":
-			s.gpus = 1
-		default:
-			return text.Mismatch(value, "a number of GPUs, such as 2 or gpu:2")
-		}
-	}
-	return nil
-}
-
 func srunOptions() map[string]option[step] {
 	return map[string]option[step]{
-		"ntasks": {'n', valued, one}, "nodes": {'N', valued, one}, "ntasks-per-node": {0, valued, one}, "ntasks-per-gpu": {0, valued, one},
-		"gpus": {'G', valued, gpus}, "gpus-per-task": {0, valued, gpus}, "gpus-per-node": {0, valued, gpus}, "gres": {0, valued, gpus},
-		"cpus-per-task": {'c', valued, keep(func(s *step) *string { return &s.cpus })},
-		"chdir":         {'D', valued, keep(func(s *step) *string { return &s.dir })},
-		"input":         {'i', valued, keep(func(s *step) *string { return &s.input })},
-		"output":        {'o', valued, keep(func(s *step) *string { return &s.output })},
-		"error":         {'e', valued, keep(func(s *step) *string { return &s.errout })},
-		"export":        {0, valued, keep(func(s *step) *string { return &s.export })},
+		"ntasks": {'n', valued, asJob("ntasks")}, "nodes": {'N', valued, asJob("nodes")}, "ntasks-per-node": {0, valued, asJob("ntasks")}, "ntasks-per-gpu": {0, valued, asJob("ntasks")},
+		"gpus": {'G', valued, asJob("gpus")}, "gpus-per-task": {0, valued, asJob("gpus")}, "gpus-per-node": {0, valued, asJob("gpus")}, "gres": {0, valued, asJob("gres")},
+		"cpus-per-task": kept('c', func(s *step) *string { return &s.cpus }), "chdir": kept('D', func(s *step) *string { return &s.dir }),
+		"input": kept('i', func(s *step) *string { return &s.input }), "output": kept('o', func(s *step) *string { return &s.output }),
+		"error": kept('e', func(s *step) *string { return &s.errout }), "export": kept(0, func(s *step) *string { return &s.export }),
 
 		"multi-prog": {0, bare, refused("berth starts one command; start the others with srun commands of their own, in the background")},
 		"time":       {'t', valued, refused("a step has no time limit of its own; use timeout, or the job's")},

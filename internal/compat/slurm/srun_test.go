@@ -23,7 +23,7 @@ func TestOptionsOfSrun(t *testing.T) {
 		{"-n 2 a", `--ntasks: expected 1, found "2"`, ""},
 		{"-N2 a", `--nodes: expected 1, found "2"`, ""},
 		{"--ntasks a", `--ntasks: expected 1, found "a"`, ""},
-		{"--gpus=some a", `--gpus: expected a number of GPUs, such as 2 or gpu:2, found "some"`, ""},
+		{"--gpus=some a", `--gpus: expected [type:]number as in Slurm, found "some"`, ""},
 		{"--bogus a", `unknown option "--bogus"`, ""},
 		{"--exact=1 a", `unknown option "--exact=1"`, ""},
 		{"-z a", `unknown option "-z"`, ""},
