@@ -26,7 +26,7 @@ type ServerOptions struct {
 	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
 	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
 
-	// Page serves the files of the page; nil: there is none.
+	// Page serves the files of the page; nil: the server has no page.
 	Page http.Handler
 	// Metrics writes what Prometheus reads; nil if the server has no metrics.
 	Metrics func(context.Context) ([]byte, error)

@@ -51,7 +51,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// program is where the browser is; empty if there is none.
+// program is the path of the browser; empty if none was found.
 func program() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
