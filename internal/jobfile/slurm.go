@@ -61,7 +61,7 @@ func (t *slurmTranslator) count(key string) int64 {
 // of berth.
 func one(_ *slurmTranslator, value string) ([]Pair, bool, error) {
 	if value != "1" {
-		return nil, false, fmt.Errorf("expected 1, found %s: a job of berth is one task on one machine, which may start others itself (torchrun, mpirun)", text.Found(value))
+		return nil, false, fmt.Errorf("expected 1, found %s: a berth job is one task on one machine; it can start more processes itself (torchrun, mpirun)", text.Found(value))
 	}
 	return nil, true, nil
 }
@@ -189,7 +189,7 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 	lastAt := map[string]int{}
 	for i, o := range r.slurm {
 		if o.text == "hetjob" || o.text == "packjob" {
-			r.errs.Add(r.name, o.line, o.text+": a job of berth has one part; submit the parts as jobs of their own")
+			r.errs.Add(r.name, o.line, o.text+": a berth job has one part; submit the parts as separate jobs")
 			return nil, nil
 		}
 		if o.name != "" {

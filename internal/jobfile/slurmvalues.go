@@ -93,7 +93,7 @@ func slurmCount(value string) (int64, error) {
 	return int64(n), nil
 }
 
-var errTwoTypes = errors.New("a job of berth has GPUs of one type, or of any")
+var errTwoTypes = errors.New("the GPUs of a berth job are all of one type, or of any")
 
 // slurmGPUs reads "[type:]N".
 func slurmGPUs(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {

@@ -22,8 +22,8 @@ var sacct = frontend.Program{Name: "sacct", Usage: sacctUsage, Run: runSacct}
 
 const sacctUsage = `usage: sacct [OPTION...]
 
-List jobs of berth that ended, and those that run or wait: by default your own
-since midnight.
+List jobs that have ended, are running or are queued: by default your own since
+midnight.
 
   -j, --jobs IDS         only these jobs, whenever they ended
   -u, --user NAMES       jobs of these users
@@ -36,7 +36,7 @@ since midnight.
                          NAME%WIDTH, NAME%-WIDTH to the left
   -n, --noheader         no titles
   -p, --parsable         | between columns, and at the end; -P without that one
-  -X, --allocations      changes nothing: berth records no steps
+  -X, --allocations      accepted, and ignored: berth records no steps
       --help             print this
 
 Exit status: 0 listed; 1 failed; 255 bad usage.

@@ -15,8 +15,8 @@ var salloc = frontend.Program{Name: "salloc", Usage: sallocUsage, Run: runSalloc
 
 const sallocUsage = `usage: salloc [OPTION...] [COMMAND [ARG...]]
 
-Run a shell, or a command, as a job of berth with the terminal: what it starts has
-the job's GPUs. The job ends with it. The options are those of sbatch.
+Run a shell or a command as a berth job, in your terminal. Whatever it starts uses
+the job's GPUs. The job ends when it does. The options are those of sbatch.
 
   -h, --help  print this
 
@@ -34,7 +34,7 @@ func srunJobOptions() map[string]option[wishes] {
 	known := jobOptions()
 	known["pty"] = option[wishes]{kind: optional, set: func(w *wishes, _ string) error { w.terminal = true; return nil }}
 	for _, name := range []string{"multi-prog", "het-group", "jobid"} {
-		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New("a job of berth is one task of one command") }}
+		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New("a berth job is one task of one command") }}
 	}
 	return known
 }

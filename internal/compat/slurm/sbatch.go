@@ -22,9 +22,9 @@ const sbatchUsage = `usage: sbatch [OPTION...] SCRIPT [ARG...]
        sbatch [OPTION...] --wrap COMMAND
        sbatch [OPTION...] <SCRIPT
 
-Submit a script as a job of berth. It is read now, with its #SBATCH lines, and a
-later change of the file changes nothing. Options go before those lines. They are
-the ones that berth help jobspec lists, and:
+Submit a script as a berth job. The script and its #SBATCH lines are read now:
+editing the file later changes nothing. Options take precedence over those lines.
+They are the ones that berth help jobspec lists, and:
 
       --wrap COMMAND   a shell command instead of a script
       --parsable       print only the job's id
@@ -186,7 +186,7 @@ func (w *wishes) script(in io.Reader, words []string) (s script, err error) {
 	case strings.HasPrefix(program, "python"):
 		s.command = slices.Concat(interpreter, []string{"-c", string(s.content)}, words)
 	default:
-		return s, fmt.Errorf("expected a script for a shell or Python, found one for %s; berth submit runs it, as it is when the job starts", text.Found(program))
+		return s, fmt.Errorf("expected a script for a shell or Python, found one for %s; berth submit can run it", text.Found(program))
 	}
 	return s, nil
 }

@@ -15,13 +15,13 @@ var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: runSca
 
 const scancelUsage = `usage: scancel [OPTION...] [ID...]
 
-Cancel jobs of berth: 17, 17_3, 17_[0-9]. With several options, jobs that match all
-of them.
+Cancel jobs: 17, 17_3, 17_[0-9]. Several options select the jobs that match all of
+them.
 
       --me, -u, --user NAME     jobs of this user
   -n, --name NAME               jobs of this name
   -t, --state STATE             PENDING, RUNNING or SUSPENDED
-  -Q, --quiet, -v, --verbose    change nothing here
+  -Q, --quiet, -v, --verbose    accepted, and ignored
       --help                    print this
 
 berth sends TERM, and KILL after the job's grace period. Other signals (-s) are

@@ -65,7 +65,7 @@ func runScontrol(c *frontend.Call) int {
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
 		return c.Berth(words, c.Out, c.Err)
 	}
-	c.Complain("berth does not do this", "see scontrol --help")
+	c.Complain("no equivalent in berth", "see scontrol --help")
 	return frontend.Failed
 }
 

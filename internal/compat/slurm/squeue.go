@@ -18,7 +18,7 @@ var squeue = frontend.Program{Name: "squeue", Usage: squeueUsage, Run: runSqueue
 
 const squeueUsage = `usage: squeue [OPTION...]
 
-List queued and running jobs of berth as Slurm does.
+List queued and running jobs in Slurm's format.
 
       --me, -u, --user NAMES    only jobs of these users
   -j, --jobs IDS                only these jobs

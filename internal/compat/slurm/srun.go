@@ -30,8 +30,8 @@ var srun = frontend.Program{Name: "srun", Usage: srunUsage, Run: runSrun}
 
 const srunUsage = `usage: srun [OPTION...] COMMAND [ARG...]
 
-Inside a job with SLURM_ variables, run a command as a step of it. A step is one
-task. Slurm's other options for how tasks are started change nothing here.
+Inside a job with SLURM_ variables, run a command as a step of the job. A step is
+one task. Slurm's other options for starting tasks are accepted and ignored.
 
 Elsewhere, submit the command as a job of its own, show its output, and exit with
 its status; --pty gives it the terminal. The options are those of sbatch.
@@ -100,9 +100,9 @@ func srunOptions() map[string]option[step] {
 		"input": kept('i', func(s *step) *string { return &s.input }), "output": kept('o', func(s *step) *string { return &s.output }),
 		"error": kept('e', func(s *step) *string { return &s.errout }), "export": kept(0, func(s *step) *string { return &s.export }),
 
-		"multi-prog": {0, bare, refused("berth starts one command; start the others with srun commands of their own, in the background")},
+		"multi-prog": {0, bare, refused("berth starts one command; start the others with separate srun commands in the background")},
 		"time":       {'t', valued, refused("a step has no time limit of its own; use timeout, or the job's")},
-		"het-group":  {0, valued, refused("a job of berth has one part")},
+		"het-group":  {0, valued, refused("a berth job has one part")},
 		"jobid":      {0, valued, refused("srun runs in the job that calls it; berth attach reaches another")},
 		"label":      {'l', bare, nil}, "pty": {0, optional, nil}, "exclusive": {0, optional, nil}, "exact": {0, bare, nil}, "overlap": {0, bare, nil},
 		"oversubscribe": {'s', bare, nil}, "unbuffered": {'u', bare, nil}, "kill-on-bad-exit": {'K', optional, nil}, "no-kill": {'k', optional, nil},
