@@ -158,7 +158,7 @@ var jobFields = map[string]struct {
 	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "charged_gpus": {"number", true}, "log": {"string", true},
 	"idle_since": {"time", true}, "preemptions": {"number", false}, "held": {"boolean", false}, "group": {"string", true},
 	"parkings": {"number", false}, "parked_s": {"number", false}, "parked_since": {"time", true}, "host_mib": {"number", true},
-	"parking": {"string", true}, "park_refused": {"string", true},
+	"parking": {"string", true}, "park_refused": {"string", true}, "slurm": {"object", true},
 }
 
 var jobStates = []string{"queued", "running", "parked", "finished", "failed", "cancelled"}
@@ -227,6 +227,8 @@ func shapeError(value any, kind string) error {
 			_, err := strconv.Atoi(card)
 			ok = ok && err == nil && shapeError(mib, "number") == nil
 		}
+	case "object":
+		_, ok = value.(map[string]any)
 	case "time":
 		text, _ := value.(string)
 		_, err := time.Parse(time.RFC3339, text)

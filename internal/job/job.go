@@ -44,6 +44,7 @@ type Job struct {
 	PreemptedFor string
 
 	SubmittedAt time.Time
+	Handover    Handover // to Slurm; zero: it is in berth's own hands
 
 	Attempt // the current or last one
 }
@@ -78,6 +79,23 @@ type Attempt struct {
 	// because it grew beyond its limit.
 	LogDropped int64
 }
+
+// Handover is a job's place in a cluster's queue. It is on disk before the cluster
+// is asked, and is what the cluster's job is recognised by: Slurm can forget an id
+// and give it to another job.
+type Handover struct {
+	Batch string    // the jobs that were handed over together
+	Dir   string    // of the batch, which the cluster's nodes see too
+	Index int       // its place among them
+	Slurm string    // Slurm's id, "120" or "120_3"; empty: Slurm has not answered
+	Alone bool      // the batch has no other job, so it is not an array to Slurm
+	Held  bool      // berth holds it in Slurm's queue, or did and has yet to release it there
+	At    time.Time // when it was handed over
+	Node  string    // where it runs or ran
+}
+
+// HandedOver reports whether a cluster has the job, or is being given it.
+func (j *Job) HandedOver() bool { return j.Handover.Batch != "" && !j.State.Terminal() }
 
 // Next is a new attempt that begins at this time. Only the number is carried
 // over.

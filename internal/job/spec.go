@@ -68,6 +68,8 @@ type Spec struct {
 	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
 	SlurmEnv     bool          `json:"slurm_env,omitempty"`    // it gets the variables of a Slurm job
 	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv
+	To           Place         `json:"to,omitempty"`           // where it runs; empty: here
+	Slurm        string        `json:"slurm,omitempty"`        // further options for sbatch; only with ToSlurm
 	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
 }
 
@@ -76,6 +78,7 @@ func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
 		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
+		(*string)(&s.To), &s.Slurm,
 		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,
 	} {
 		visit(text)
@@ -122,6 +125,18 @@ type EnvVar struct {
 func Defaults() Spec {
 	return Spec{GPUs: 1, OnTimeout: TimeoutKill, MaxRequeues: 10, RetryOn: RetryOOM, Grace: 10 * time.Second}
 }
+
+// Place is where a job runs.
+type Place string
+
+// The places.
+const (
+	ToLocal Place = ""
+	ToSlurm Place = "slurm"
+	// ToHere is how users ask for this machine where the default is another place.
+	// A daemon stores it as ToLocal.
+	ToHere Place = "local"
+)
 
 // Preemptible says how a job may be preempted.
 type Preemptible string

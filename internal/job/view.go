@@ -41,6 +41,26 @@ type View struct {
 	HostMiB     *int64           `json:"host_mib"`     // what it holds of the host's memory while it is parked
 	Parking     *ParkPhase       `json:"parking"`      // null: it is neither being parked nor coming back
 	ParkRefused *string          `json:"park_refused"` // why it could not be parked; null: nothing was refused
+	Slurm       *SlurmView       `json:"slurm"`        // null: it runs on this machine
+}
+
+// SlurmView is a job's place on a Slurm cluster. What is not known yet is null.
+type SlurmView struct {
+	ID     *string `json:"id"`
+	Node   *string `json:"node"`
+	GPUIDs []int   `json:"gpu_ids"` // on that node
+}
+
+// Where is the node and GPUs of a job that runs on Slurm, as in n1:0,1; empty: it
+// runs here, or has not started.
+func (s *SlurmView) Where() string {
+	if s == nil || s.Node == nil {
+		return ""
+	}
+	if len(s.GPUIDs) == 0 {
+		return *s.Node
+	}
+	return *s.Node + ":" + Grant{GPUs: s.GPUIDs}.List()
 }
 
 // View converts the job to its public form.
@@ -64,7 +84,13 @@ func (j *Job) View() View {
 	if len(j.Spec.IDs) > 0 {
 		v.AskedIDs = j.Spec.IDs
 	}
-	if j.Attempt.Number > 0 && len(j.Grant.GPUs) > 0 {
+	switch held := j.Attempt.Number > 0 && len(j.Grant.GPUs) > 0; {
+	case j.Spec.To == ToSlurm:
+		v.Slurm = &SlurmView{ID: orNull(j.Handover.Slurm), Node: orNull(j.Handover.Node)}
+		if held {
+			v.Slurm.GPUIDs = j.Grant.GPUs
+		}
+	case held:
 		v.GPUIDs = j.Grant.GPUs
 	}
 	if !j.StartedAt.IsZero() {

@@ -35,6 +35,7 @@ type rest struct {
 	Umask        int           `json:"umask,omitempty"`
 	Held         bool          `json:"held,omitempty"`
 	Parking      parking       `json:"parking,omitzero"`
+	Handover     handover      `json:"handover,omitzero"`
 	// Bytes means that some text of this job is not UTF-8, so every text has one
 	// character per byte. See bytes.go.
 	Bytes bool `json:"bytes,omitempty"`
@@ -64,6 +65,26 @@ func (p *parking) value() job.Parking {
 	}
 }
 
+// handover is a job.Handover.
+type handover struct {
+	Batch string `json:"batch,omitempty"`
+	Dir   string `json:"dir,omitempty"`
+	Index int    `json:"index,omitempty"`
+	Slurm string `json:"slurm,omitempty"`
+	Alone bool   `json:"alone,omitempty"`
+	Held  bool   `json:"held,omitempty"`
+	At    int64  `json:"at,omitempty"`
+	Node  string `json:"node,omitempty"`
+}
+
+func handoverOf(h *job.Handover) handover {
+	return handover{h.Batch, h.Dir, h.Index, h.Slurm, h.Alone, h.Held, nanos(h.At), h.Node}
+}
+
+func (h *handover) value() job.Handover {
+	return job.Handover{Batch: h.Batch, Dir: h.Dir, Index: h.Index, Slurm: h.Slurm, Alone: h.Alone, Held: h.Held, At: moment(h.At), Node: h.Node}
+}
+
 // snapshot is a whole job inside an event.
 type snapshot struct {
 	ID          string      `json:"id"`
@@ -89,6 +110,7 @@ func restOf(j *job.Job, wide bool) rest {
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, OverGPUs: j.OverGPUs, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held, Parking: parkingOf(&j.Parking),
 		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
+		Handover: handoverOf(&j.Handover),
 	}
 }
 
@@ -98,6 +120,7 @@ func (r *rest) into(j *job.Job) {
 	j.PeakMiB, j.AvgUtil, j.OverGPUs, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.OverGPUs, r.Log, r.LogDropped
 	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
 	j.UID, j.Environ, j.Umask, j.Held, j.Parking = r.UID, r.Environ, r.Umask, r.Held, r.Parking.value()
+	j.Handover = r.Handover.value()
 }
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }

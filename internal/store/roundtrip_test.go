@@ -54,7 +54,7 @@ func anySpec(t *rapid.T) job.Spec {
 		MaxRequeues: rapid.Int().Draw(t, "requeues"), Retries: rapid.Int().Draw(t, "retries"), RetryOn: job.RetryOn(text("retry on")),
 		Grace: span("grace"), Requeue: rapid.Bool().Draw(t, "requeue"), Preemptible: job.Preemptible(text("preemptible")), Cap: text("cap"),
 		Dir: text("dir"), Venv: text("venv"), Conda: text("conda"), Setup: text("setup"), Output: text("output"),
-		CancelMarked: rapid.Bool().Draw(t, "cancel"), NoPark: rapid.Bool().Draw(t, "no park"), SlurmEnv: rapid.Bool().Draw(t, "slurm env"), ArrayShape: job.ArrayShape{Tasks: rapid.IntRange(0, 9).Draw(t, "tasks"), Min: rapid.IntRange(0, 9).Draw(t, "min"), Max: rapid.IntRange(0, 9).Draw(t, "max"), Step: rapid.IntRange(0, 9).Draw(t, "step")}, ParkTimeout: span("park timeout"),
+		CancelMarked: rapid.Bool().Draw(t, "cancel"), NoPark: rapid.Bool().Draw(t, "no park"), SlurmEnv: rapid.Bool().Draw(t, "slurm env"), ArrayShape: job.ArrayShape{Tasks: rapid.IntRange(0, 9).Draw(t, "tasks"), Min: rapid.IntRange(0, 9).Draw(t, "min"), Max: rapid.IntRange(0, 9).Draw(t, "max"), Step: rapid.IntRange(0, 9).Draw(t, "step")}, ParkTimeout: span("park timeout"), To: job.Place(text("to")), Slurm: text("slurm"),
 	}
 	if rapid.Bool().Draw(t, "words") {
 		s.Argv = rapid.SliceOfN(anyText(), 1, 3).Draw(t, "argv")

@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's JSON says whether it runs on a cluster
+-- (to, slurm), and which of the cluster's jobs it is (handover).
