@@ -1,0 +1,61 @@
+package slurm
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestArguments(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 16, 0, 0, 0, time.Local)
+	got := Arguments([]string{"--gres=gpu:1", "--comment=evil"}, Batch{
+		Name: "two words\n--uid=0", Comment: "berth:7", Script: "/s/script", Tasks: 10, Limit: 3, Begin: begin, Hold: true, Log: "/s/100%/log",
+	})
+	want := []string{"--parsable", "--gres=gpu:1", "--comment=evil", "--job-name=two words_--uid=0", "--comment=berth:7", "--nodes=1", "--ntasks=1", "--no-requeue",
+		"--export=ALL", "--chdir=/", "--output=/s/100%%/log", "--error=/s/100%%/log", "--open-mode=append", "--array=0-9%3", "--begin=2026-03-01T16:00:00", "--hold", "/s/script"}
+	if !slices.Equal(got, want) {
+		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+	if alone := Arguments(nil, Batch{Tasks: 1, Limit: 3}); slices.ContainsFunc(alone, func(s string) bool { return strings.HasPrefix(s, "--array") }) {
+		t.Errorf("%q", alone)
+	}
+}
+
+func TestScript(t *testing.T) {
+	run := func(program, dir string, env ...string) (out string, status int) {
+		cmd := exec.Command("sh", "-c", string(Script(program, dir)))
+		cmd.Env = append(env, "PATH=/usr/bin:/bin")
+		raw, _ := cmd.CombinedOutput()
+		return string(raw), cmd.ProcessState.ExitCode()
+	}
+	out, status := run("/bin/echo", "/a dir/it's", "SLURM_ARRAY_TASK_ID=7")
+	if out != "__node /a dir/it's 7\n" || status != 0 {
+		t.Errorf("%q, %d", out, status)
+	}
+	if out, _ := run("/bin/echo", "/d"); out != "__node /d 0\n" {
+		t.Errorf("a job alone: %q", out)
+	}
+	for _, missing := range []string{"/no/such/berth", "/etc/passwd", "/etc"} {
+		out, status := run(missing, "/d", "SLURMD_NODENAME=n7")
+		if status != 127 || !strings.Contains(out, "node n7 has no program "+missing+"; the job was not started\nhint: ") {
+			t.Errorf("%s: %q, %d", missing, out, status)
+		}
+	}
+}
+
+func TestSubmitted(t *testing.T) {
+	for out, want := range map[string]string{"120\n": "120", "120;lab\n": "120", "welcome to the cluster\n121\n": "121", "": "", "Submitted batch job": "", "-1": ""} {
+		if got, err := Submitted(out); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", out, got, err)
+		}
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	got := Environ([]string{"PATH=/bin", "SECRET=x", "SLURM_JWT=x", "SLURM_CONF=/c", "SLURM_ARRAY_TASK_ID=3", "SLURM_TIME_FORMAT=%s", "SBATCH_PARTITION=x", "SQUEUE_FORMAT=%i", "LANG=de_DE", "SLURMD_NODENAME=n1", "TZ=UTC"})
+	if want := []string{"PATH=/bin", "SLURM_CONF=/c", "TZ=UTC", "LC_ALL=C"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,7 @@
+// Package slurm translates between berth and Slurm: a job's spec into options of
+// sbatch, and what squeue, sacct and sinfo print into values. Whatever Slurm cannot
+// do is refused with the reason, never dropped.
+//
+// The package is pure: it runs no program, reads no file and knows no clock. It
+// reads the releases of Slurm from 20.11 on, and skips what it does not understand.
+package slurm

@@ -1,0 +1,66 @@
+package slurm
+
+import (
+	"strings"
+	"time"
+
+	"berth/internal/problem"
+	"berth/internal/text"
+)
+
+// timeLayout is Slurm's own, in local time.
+const timeLayout = "2006-01-02T15:04:05"
+
+// value removes Slurm's words for an absent value.
+func value(cell string) string {
+	switch cell = strings.TrimSpace(cell); cell {
+	case "N/A", "n/a", "None", "none", "(null)", "NULL", "Unknown", "None assigned", "(none)":
+		return ""
+	}
+	return cell
+}
+
+// moment reads a time; zero: not known.
+func moment(cell string) time.Time {
+	at, err := time.ParseInLocation(timeLayout, cell, time.Local)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// span reads a time limit, such as 1-02:00:00 or 30:00; 0: none, or not known.
+func span(cell string) time.Duration {
+	days, clock, hasDays := strings.Cut(cell, "-")
+	if !hasDays {
+		days, clock = "0", cell
+	}
+	total, ok := text.Digits(days, 6)
+	parts := strings.Split(clock, ":")
+	if !ok || len(parts) > 3 || hasDays && len(parts) != 3 {
+		return 0
+	}
+	if len(parts) == 1 { // minutes alone
+		parts = append(parts, "00")
+	}
+	if len(parts) == 2 {
+		parts = append([]string{"0"}, parts...)
+	}
+	total *= 24
+	for i, part := range parts {
+		n, ok := text.Digits(part, 8)
+		if !ok {
+			return 0
+		}
+		if i > 0 {
+			total *= 60
+		}
+		total += n
+	}
+	return time.Duration(total) * time.Second
+}
+
+func unexpected(program, out string) error {
+	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	return problem.Newf(problem.Unable, "check the cluster with: berth doctor --slurm", "%s: expected a table, found %s", program, text.Found(first))
+}
