@@ -108,6 +108,8 @@ type Spec struct {
 	NoPark      Text `json:"no_park,omitempty"`
 	ParkTimeout Text `json:"park_timeout,omitempty"`
 	SlurmEnv    Text `json:"slurm_env,omitempty"`
+	To          Text `json:"to,omitempty"`
+	Slurm       Text `json:"slurm,omitempty"`
 	Cap         Text `json:"cap,omitempty"`
 	Group       Text `json:"group,omitempty"`
 	Notify      Text `json:"notify,omitempty"`

@@ -109,6 +109,15 @@ func parseName(value string) (string, error) {
 	return value, nil
 }
 
+// parseSlurm takes options as they are; package slurm knows which are allowed.
+func parseSlurm(value string) (string, error) {
+	const most = 4096
+	if value == "" || len(value) > most || strings.IndexFunc(value, unicode.IsControl) >= 0 || !utf8.ValidString(value) {
+		return "", text.Mismatch(value, fmt.Sprintf("1 to %d bytes of options on one line", most))
+	}
+	return value, nil
+}
+
 // maxGroupBytes bounds the name of a group.
 const maxGroupBytes = 64
 
