@@ -32,11 +32,14 @@ if ! browser >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; 
 fi
 browser >/dev/null || skip "the page in a real browser: chromium is missing"
 # Slurm's packages start services where systemd would run them.
-if ! command -v slurmctld >/dev/null && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null; then
-	say "installing slurm-wlm and munge"
-	{ [ -n "$missing" ] || apt-get update; apt-get install -y --no-install-recommends slurm-wlm munge; } >/dev/null 2>&1 || true
+if ! { command -v slurmctld && command -v slurmdbd && command -v mariadbd; } >/dev/null && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null; then
+	say "installing slurm-wlm, munge, slurmdbd and mariadb-server"
+	[ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
+	apt-get install -y --no-install-recommends slurm-wlm munge >/dev/null 2>&1 || true
+	apt-get install -y --no-install-recommends slurmdbd mariadb-server >/dev/null 2>&1 || true
 fi
 command -v slurmctld >/dev/null || skip "a real Slurm beside berth: slurm-wlm and munge are missing"
+command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null || skip "a real Slurm with accounting: slurmdbd and mariadb-server are missing"
 # Prometheus is only unpacked: its package would start a service.
 if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
 	say "unpacking prometheus"

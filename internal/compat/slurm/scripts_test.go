@@ -3,7 +3,6 @@ package slurm_test
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,22 +142,22 @@ func newBerth(t *testing.T, dir string) func(program string, args ...string) (st
 
 // TestTheScriptsUnderARealSlurm: what berth is held to is true.
 func TestTheScriptsUnderARealSlurm(t *testing.T) {
-	c := newCluster(t, 1, 2, 4)
+	c := testkit.NewSlurm(t, testkit.SlurmSetup{})
 	list := scripts(t)
-	lay(t, c.dir, list)
-	testkit.Must(t, os.Mkdir(filepath.Join(c.dir, "out"), 0o755))
+	lay(t, c.Dir, list)
+	testkit.Must(t, os.Mkdir(filepath.Join(c.Dir, "out"), 0o755))
 	ids := make([]string, len(list))
 	for i, s := range list {
-		ids[i] = c.must(t, "sbatch", append([]string{"--parsable", "--output", filepath.Join(c.dir, "out", s.name+".%a"), s.name + ".sh"}, s.arguments...)...)
+		ids[i] = c.Must(t, "sbatch", append([]string{"--parsable", "--output", filepath.Join(c.Dir, "out", s.name+".%a"), s.name + ".sh"}, s.arguments...)...)
 	}
-	testkit.Within(t, 4*testkit.Patience, "all have ended", func() bool { return c.must(t, "squeue", "--noheader") == "" })
+	testkit.Within(t, 4*testkit.Patience, "all have ended", func() bool { return c.Must(t, "squeue", "--noheader") == "" })
 	code := regexp.MustCompile(`ExitCode=(\d+):`)
 	for i, s := range list {
-		found := code.FindStringSubmatch(c.must(t, "scontrol", "show", "job", ids[i]))
+		found := code.FindStringSubmatch(c.Must(t, "scontrol", "show", "job", ids[i]))
 		if found == nil {
 			t.Fatalf("Slurm does not know job %s any more", ids[i])
 		}
-		s.judge(t, c.dir, "n1", found[1])
+		s.judge(t, c.Dir, "n1", found[1])
 	}
 }
 
@@ -272,56 +271,7 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 
 // TestTheQueueOfARealSlurm: what berth is held to is true.
 func TestTheQueueOfARealSlurm(t *testing.T) {
-	c := newCluster(t, 1, 2, 4)
-	makeQueue(t, c.run)
-	listed(t, c.run)
-}
-
-// cluster is a real Slurm on this machine for one test, with device files that
-// stand for GPUs.
-type cluster struct {
-	dir  string
-	conf string
-}
-
-func newCluster(t *testing.T, nodes, gpus, cpus int) *cluster {
-	t.Helper()
-	for _, program := range []string{"slurmctld", "slurmd", "munged", "mknod"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("a real Slurm needs %s", program)
-		}
-	}
-	if os.Getuid() != 0 {
-		t.Skip("a real Slurm needs root")
-	}
-	dir, err := os.MkdirTemp("/var/tmp", "berth-slurm-") // other users reach it
-	testkit.Must(t, err)
-	c := &cluster{dir: dir, conf: filepath.Join(dir, "etc", "slurm.conf")}
-	t.Cleanup(func() {
-		c.run("testdata/cluster.sh", "down", dir)
-		os.RemoveAll(dir)
-	})
-	if out, err := c.run("testdata/cluster.sh", "up", dir, fmt.Sprint(nodes), fmt.Sprint(gpus), fmt.Sprint(cpus)); err != nil {
-		t.Fatalf("Slurm does not come up: %v\n%s", err, out)
-	}
-	return c
-}
-
-func (c *cluster) run(name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "SLURM_CONF="+c.conf)
-	if name[0] != 't' {
-		cmd.Dir = c.dir
-	}
-	out, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
-}
-
-func (c *cluster) must(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := c.run(name, args...)
-	if err != nil {
-		t.Fatalf("%s %q: %v: %s", name, args, err, out)
-	}
-	return out
+	c := testkit.NewSlurm(t, testkit.SlurmSetup{})
+	makeQueue(t, c.Run)
+	listed(t, c.Run)
 }
