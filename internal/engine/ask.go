@@ -86,11 +86,14 @@ func (t *Turn) Size() int {
 	return size
 }
 
-// Live counts the queued jobs, and those that supervisors hold: running and parked.
+// Live counts the queued jobs, and those that have begun: running and parked.
 func (t *Turn) Live() (queued, running int) {
-	running = len(t.attempts.active) + len(t.attempts.parked)
+	running = len(t.attempts.active) + len(t.attempts.parked) + len(t.line.away.running)
 	return len(t.line.jobs) - running, running
 }
+
+// Supervised counts the jobs that supervisors hold on this machine.
+func (t *Turn) Supervised() int { return len(t.attempts.active) + len(t.attempts.parked) }
 
 // Written reports whether everything that happened so far is on disk and
 // published.
@@ -121,7 +124,9 @@ func (t *Turn) EachUnwritten(fn func(*job.Job)) {
 // first, then queued ones as Next lists them. fn must not keep a job or change the
 // queue.
 func (t *Turn) InOrder(fn func(*job.Job) bool) {
-	for _, j := range t.attempts.oldestFirst() {
+	running := append(t.attempts.oldestFirst(), t.line.away.oldestFirst()...)
+	slices.SortStableFunc(running, byStart)
+	for _, j := range running {
 		if !fn(j) {
 			return
 		}
@@ -152,7 +157,7 @@ func (t *Turn) eachQueued(fn func(*job.Job) bool) {
 		return
 	}
 	t.line.Each(0, func(j *job.Job) bool {
-		if _, waits := t.line.queue.Get(j.ID); waits || t.attempts.runs(j.ID) {
+		if _, waits := t.line.queue.Get(j.ID); waits || t.attempts.runs(j.ID) || j.State == job.Running {
 			return true
 		}
 		return fn(j)
@@ -269,6 +274,9 @@ func (t *Turn) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.
 		}
 		state := t.State()
 		for i := range specs {
+			if specs[i].To == job.ToSlurm {
+				continue
+			}
 			why, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules))
 			if !ok && !yield(i, why) {
 				return
@@ -299,15 +307,25 @@ func (s *attempts) Running() []Running {
 	return list
 }
 
+// RunningAway lists the jobs that the cluster runs, oldest first. Their current use
+// is not known, only their peak.
+func (t *Turn) RunningAway() []Running {
+	var list []Running
+	for _, j := range t.line.away.oldestFirst() {
+		r := Running{Job: j, NowMiB: -1}
+		_, r.PeakMiB = highest(j.PeakMiB)
+		list = append(list, r)
+	}
+	return list
+}
+
 // oldestFirst is the running jobs by start.
 func (s *attempts) oldestFirst() []*job.Job {
 	list := make([]*job.Job, 0, len(s.active))
 	for _, a := range s.active {
 		list = append(list, a.job)
 	}
-	slices.SortFunc(list, func(a, b *job.Job) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Seq, b.Seq))
-	})
+	slices.SortFunc(list, byStart)
 	return list
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"syscall"
 	"time"
 
 	"berth/internal/job"
@@ -14,6 +15,9 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 	if ev.Record.Scarce && j.Spec.Adopt == nil {
 		t.neverRan(a, "the machine has no room for another process: "+ev.Record.Launch, t.Now.Add(notNowDelay))
 		return
+	}
+	if t.halted(j, ev.Record) {
+		ev.Record.Stop = string(job.StopInterrupt)
 	}
 	t.attempts.measured(a)
 	r := judge(j, end{
@@ -39,6 +43,19 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 		return
 	}
 	t.back(j, r)
+}
+
+// halted reports whether a job that ended without berth's doing was stopped
+// together with berth.
+func (t *Turn) halted(j *job.Job, r keep.Record) bool {
+	if t.cfg.Halted == nil || r.Stop != "" || r.Launch != "" || r.SetupFailed || j.Spec.Adopt != nil {
+		return false
+	}
+	at := endOf(j, r, t.Now)
+	if at.Before(t.cfg.LostBefore) {
+		return j.Spec.Requeue && (r.Signal == int(syscall.SIGKILL) || r.Signal == int(syscall.SIGTERM))
+	}
+	return t.cfg.Halted(at, r.Signal == 0 && r.ExitCode == 0)
 }
 
 // endOf is when an attempt ended, by the supervisor's monotonic clock, even if
@@ -191,6 +208,8 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 		t.rule(j, interrupted, "")
 	case rebooted && j.Spec.Requeue:
 		t.back(j, ruling{again: job.EventRequeued, detail: "the machine went down while it ran"})
+	case j.Spec.Requeue && j.StartedAt.Before(t.cfg.LostBefore):
+		t.back(j, ruling{again: job.EventRequeued, detail: "it was killed with the allocation that it ran in"})
 	case rebooted:
 		t.finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:

@@ -91,7 +91,10 @@ type Config struct {
 	Order   func(j *job.Job, card CardOf) (keep.Order, error)
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
-	Watch   Watch                    // nil: nobody watches
+	// Away is told that a cluster's jobs have changed, and must not block. Nil: jobs
+	// stay here.
+	Away  func()
+	Watch Watch // nil: nobody watches
 	// Measured gets everything that a sample measured, and must not block. Nil:
 	// the past is not kept.
 	Measured func(all []series.Reading)
@@ -104,6 +107,15 @@ type Config struct {
 	Wanted      func(id string) bool // asked when a job comes back to the queue; nil: always
 	After       func(*Turn) bool     // after each round; true ends Run
 	Log         *slog.Logger
+
+	// Halted reports whether a job that ended at that time, well or not, was
+	// stopped together with berth by somebody else; nil: no. Then it runs again.
+	Halted func(at time.Time, well bool) bool
+
+	// LostBefore means that a job which was killed or lost earlier ended with the
+	// allocation of an earlier berth: it runs again if it would after a failure of
+	// the machine. Zero: no job did.
+	LostBefore time.Time
 
 	Alive func(job.Process) bool // whether a process exists; nil: ask the kernel
 }

@@ -177,6 +177,9 @@ func (l *line) autoMiB(now time.Time, j *job.Job, peakMiB int64) int64 {
 		return 0
 	}
 	declared := sched.Budget(0, peakMiB, l.rules.SpikeBuffer)
+	if j.Spec.To == job.ToSlurm {
+		return declared // its cards are not those of this machine
+	}
 	if most := l.capMiB(now, sched.NewRequest(j.Spec, declared, l.rules)); most > 0 {
 		return min(declared, most)
 	}

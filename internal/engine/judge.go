@@ -92,16 +92,21 @@ func judgeEnd(j *job.Job, e end) ruling {
 	if e.oom {
 		return judgeOOM(j, e)
 	}
-	if j.Spec.RetryOn == job.RetryFail && j.RetriesUsed < j.Spec.Retries {
-		wait := backoff(j.RetriesUsed)
-		return ruling{
-			again: job.EventRetry, retried: true, notBefore: e.now.Add(wait),
-			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
-		}
-	}
 	detail := stragglers(r)
 	if r.MemoryKilled {
 		detail = "the kernel killed it at " + memoryLimit(j)
+	}
+	return judgeFailure(j, outcome, detail, e.now)
+}
+
+// judgeFailure retries a job that failed by itself, if that was asked for.
+func judgeFailure(j *job.Job, outcome job.Outcome, detail string, now time.Time) ruling {
+	if j.Spec.RetryOn == job.RetryFail && j.RetriesUsed < j.Spec.Retries {
+		wait := backoff(j.RetriesUsed)
+		return ruling{
+			again: job.EventRetry, retried: true, notBefore: now.Add(wait),
+			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
+		}
 	}
 	if j.Spec.Retries > 0 && j.Spec.RetryOn != job.RetryFail {
 		detail = strings.TrimPrefix(detail+"; ", "; ") + "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"

@@ -26,6 +26,7 @@ type line struct {
 	inLine   map[string]place // more about these
 	adopted  map[string]bool  // those that represent a process, which start where it is
 	gates    gates            // those that may not start yet
+	away     *away            // those that a cluster runs
 	groups   map[sched.GroupName]setting
 	outcomes map[string]verdict
 	expect   *expectations
@@ -44,7 +45,7 @@ func newLine(cfg *Config, c *changes) *line {
 	l := &line{
 		roster: newRoster(), cfg: cfg, rules: cfg.Rules, changes: c, log: cfg.Log,
 		queue: sched.NewQueue(), inLine: map[string]place{}, adopted: map[string]bool{},
-		gates: newGates(), groups: map[sched.GroupName]setting{}, outcomes: map[string]verdict{}, expect: newExpectations(),
+		gates: newGates(), away: newAway(), groups: map[sched.GroupName]setting{}, outcomes: map[string]verdict{}, expect: newExpectations(),
 	}
 	l.queue.SetRules(l.rules)
 	return l
@@ -73,6 +74,10 @@ func (l *line) estimateAgain(now time.Time) {
 // dependency failed, so that it can never start.
 func (l *line) enqueue(now time.Time, j *job.Job) (broken string) {
 	l.unqueue(j.ID)
+	if j.HandedOver() {
+		l.away.enter(j)
+		return ""
+	}
 	if j.Held {
 		l.gates.held[j.ID] = true
 		return ""
@@ -105,6 +110,7 @@ func (l *line) unqueue(id string) {
 		l.expect.leave(id, p.kind)
 	}
 	delete(l.adopted, id)
+	l.away.leave(id)
 }
 
 // enter queues a job that waits only for room; the last of its dependencies
@@ -113,6 +119,13 @@ func (l *line) enter(now time.Time, j *job.Job, freed time.Time) {
 	l.unqueue(j.ID)
 	if j.Spec.Adopt != nil {
 		l.adopted[j.ID] = true
+		return
+	}
+	if j.Spec.To == job.ToSlurm {
+		if j.Spec.VRAMAuto && (j.VRAMMiB == 0 || j.Attempt.Number == 0) {
+			l.declare(now, j, l.memory(j).HighMiB)
+		}
+		l.away.enter(j)
 		return
 	}
 	p := place{since: waitsSince(now, j, freed), kind: kindOf(j)}
@@ -165,4 +178,9 @@ func laterOf(a, b time.Time) time.Time {
 
 // why says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
-func (l *line) why(now time.Time, id string) string { return l.gates.why(id, l.jobs, now) }
+func (l *line) why(now time.Time, id string) string {
+	if text := l.away.why(l.jobs[id]); text != "" {
+		return text
+	}
+	return l.gates.why(id, l.jobs, now)
+}

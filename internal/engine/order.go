@@ -46,6 +46,10 @@ type Launcher struct {
 	// to do.
 	MPSControl, MPSDir, NoMPS, MPSHint string
 
+	// Given changes the variables that say which cards a job has, where somebody
+	// else allocated them. Nil: they are berth's.
+	Given func(berths []string) []string
+
 	// Owner says whom a job runs as, on a shared daemon; its error becomes
 	// Order's. Nil: all jobs run as berth does, with Env and Home.
 	Owner func(j *job.Job) (Owner, error)
@@ -149,6 +153,9 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	}
 	cards := l.cards(j)
 	grant := cards.env()
+	if l.Given != nil {
+		grant = l.Given(grant)
+	}
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{

@@ -155,6 +155,8 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 		t.changes.fact(a.job)
 		t.enqueue(a.job)
 		return ""
+	case a == nil && t.line.away.running[id] != nil:
+		return "it runs on Slurm"
 	case a == nil:
 		return "it is not running"
 	case a.job.Parking.Phase == job.ParkOut:

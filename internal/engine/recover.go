@@ -12,7 +12,7 @@ type fateKind int
 
 // The fates.
 const (
-	fateQueued    fateKind = iota // it is still queued
+	fateQueued    fateKind = iota // it is still queued, or a cluster has it
 	fateRunning                   // its supervisor holds it: adopt
 	fateEnded                     // its supervisor left a record
 	fateLosing                    // its supervisor is dead; the runner is ending what it left
@@ -51,7 +51,7 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		}
 	}
 	for _, j := range live {
-		if j.State != job.Running && j.State != job.Parked {
+		if j.State != job.Running && j.State != job.Parked || j.HandedOver() {
 			fates = append(fates, fate{Job: j, Kind: fateQueued})
 			continue
 		}

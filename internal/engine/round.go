@@ -77,6 +77,9 @@ func (t *Turn) step() error {
 	}
 	t.cards.behind = false
 	t.launch(starts)
+	if len(t.line.away.changed) > 0 && t.cfg.Away != nil {
+		t.cfg.Away()
+	}
 	return nil
 }
 

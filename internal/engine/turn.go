@@ -93,7 +93,7 @@ func (t *Turn) admit(batches []Batch) {
 func (t *Turn) Again(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
-		j.Attempt = j.Attempt.None()
+		j.Attempt, j.Handover = j.Attempt.None(), job.Handover{}
 		j.Outcome, j.Detail, j.PreemptedFor = "", "", ""
 		j.NotBefore, j.WaitsSince = time.Time{}, t.Now
 		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
@@ -156,6 +156,12 @@ func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 		t.changes.fact(j)
 	}
 	j.Rank = rank
+	if j.HandedOver() {
+		if changed { // a run that begins meanwhile is stopped, and starts again as changed
+			t.stopAway(j, job.StopRequeue, "changed")
+		}
+		return
+	}
 	t.enqueue(j)
 }
 
@@ -164,6 +170,10 @@ func (t *Turn) Begin(id string, notBefore time.Time) {
 	if j := t.queued(id); j != nil {
 		j.NotBefore = notBefore
 		t.changes.fact(j)
+		if j.HandedOver() {
+			t.stopAway(j, job.StopRequeue, "changed")
+			return
+		}
 		t.enqueue(j)
 	}
 }
@@ -194,6 +204,10 @@ func (t *Turn) Withdraw(id string) bool {
 	if j == nil {
 		return false
 	}
+	if j.HandedOver() {
+		t.stopAway(j, job.StopCancel, "cancelled before it started")
+		return true
+	}
 	t.line.unqueue(id)
 	t.line.forget(j)
 	t.changes.forget(id)
@@ -208,6 +222,10 @@ func (t *Turn) Cancel(id, detail string) bool {
 	if j == nil {
 		return false
 	}
+	if j.HandedOver() {
+		t.stopAway(j, job.StopCancel, detail)
+		return true
+	}
 	if j.State == job.Queued {
 		t.finish(j, job.WasCancelled, detail)
 		return true
@@ -218,6 +236,10 @@ func (t *Turn) Cancel(id, detail string) bool {
 
 // stop stops a job that its supervisor holds; a parked one does not come back.
 func (t *Turn) stop(j *job.Job, why job.Stop, grace time.Duration, detail string) {
+	if j.HandedOver() {
+		t.stopAway(j, why, detail)
+		return
+	}
 	if j.State == job.Parked {
 		t.line.unqueue(j.ID)
 	}
@@ -267,10 +289,11 @@ func (t *Turn) setHeld(id string, held bool, kind job.EventKind, text string) bo
 	if j.Held = held; !held {
 		j.WaitsSince = t.Now
 	}
+	j.Handover.Held = j.Handover.Held || held && j.HandedOver()
 	t.changes.fact(j)
 	t.tell(kind, j, text)
 	if j.State == job.Queued {
-		t.enqueue(j)
+		t.enqueue(j) // one that a cluster has is held there
 	}
 	return true
 }

@@ -15,6 +15,9 @@ const NoSource = "none"
 // noCards is that source: it always reads nothing.
 type noCards struct{}
 
+// None is a source without cards.
+func None() Source { return noCards{} }
+
 func (noCards) Name() string { return NoSource }
 
 // Cheap is true: there is nothing to read.

@@ -22,6 +22,15 @@ func SimFromEnv(getenv func(string) string) (n int, dir string) {
 	return n, dir
 }
 
+// SimSize is how many cards the box in dir has, and how much memory each.
+func SimSize(dir string) (n int, vramMiB int64, err error) {
+	box, err := readSimBox(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(box.Cards), box.Cards[0].TotalMiB, nil
+}
+
 // SimCards are the cards of the box in dir that CUDA_VISIBLE_DEVICES lists, by
 // index or UUID, in its order. An empty list means no cards. Without the
 // variable a program sees every card and uses the first, so that is the

@@ -43,6 +43,11 @@ type Setup struct {
 
 	KeepSamples time.Duration // how long; 0: keep none
 
+	Within sched.Host // how much of the host it may use; 0: all
+
+	CPUOnly bool   // its jobs need no card, so none is looked for
+	Ledger  string // where bookings are shared with other berths; empty: the machine's own place
+
 	// Launcher has the caller's part: whose jobs they are and where they run.
 	Launcher engine.Launcher
 	MPSDir   string // where jobs find the pipes of their MPS servers
@@ -168,6 +173,9 @@ func (m *Machine) openCards(ctx context.Context) (err error) {
 
 // openSource returns nil on failure, not an interface around nil.
 func (m *Machine) openSource() (gpu.Source, error) {
+	if m.setup.CPUOnly {
+		return gpu.None(), nil
+	}
 	if m.setup.Sim > 0 {
 		box, err := gpu.OpenSim(m.SimDir, m.setup.Sim, m.setup.SimVRAMMiB)
 		if err != nil {
@@ -237,11 +245,15 @@ func (m *Machine) linkSlurm() string {
 	return dir
 }
 
-func (m *Machine) openLedger(context.Context) (err error) {
-	// The same name after a restart, and different for every queue: also for one
-	// that was made where another berth's directory was removed.
+// Name is the name of the queue: the same after a restart, and different for every
+// queue, also for one that was made where another berth's directory was removed.
+func (m *Machine) Name() string {
 	sum := sha256.Sum256([]byte(m.Store.Identity()))
-	m.ledger, err = gpu.OpenLedger("", hex.EncodeToString(sum[:8]))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (m *Machine) openLedger(context.Context) (err error) {
+	m.ledger, err = gpu.OpenLedger(m.setup.Ledger, m.Name())
 	return m.keep("", m.ledger, err)
 }
 
@@ -254,11 +266,22 @@ func (m *Machine) openSamples(context.Context) error {
 // Engine makes the engine for this machine. cfg has the caller's part; last is
 // the highest number any job ever had.
 func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
-	cpus, memMiB := site.Host()
-	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
+	cfg.Host = m.setup.host()
 	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
 	cfg.Parking, cfg.Measured = m.Parking(cfg.Parking), m.Samples.Record
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
+}
+
+// host is what jobs may use of this machine.
+func (s *Setup) host() sched.Host {
+	cpus, memMiB := site.Host()
+	if s.Within.CPUs > 0 {
+		cpus = min(cpus, s.Within.CPUs)
+	}
+	if s.Within.MemMiB > 0 {
+		memMiB = min(memMiB, s.Within.MemMiB)
+	}
+	return sched.Host{CPUs: cpus, MemMiB: memMiB}
 }
 
 // Close closes everything; running jobs continue.

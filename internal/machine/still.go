@@ -11,9 +11,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
-	"berth/internal/sched"
 	"berth/internal/series"
-	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -55,8 +53,7 @@ func Rehearse(ctx context.Context, setup Setup, config func() engine.Config, sto
 	l.SimDir = m.SimDir
 	l.UseMPS(setup.MPSDir)
 	cfg := config() // it may depend on the cards
-	cpus, memMiB := site.Host()
-	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
+	cfg.Host = m.setup.host()
 	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
 	return m, engine.New(cfg, nothing{}, nothing{}, nothing{}, nothing{}, run.NewAttribution(), 0), nil
 }

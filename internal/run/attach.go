@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 
 	"berth/internal/keep"
 )
@@ -32,4 +33,18 @@ func (r *Runner) Attach(token, job string) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("supervisor %s: %w yet", token, ErrNoTerminal)
 	}
 	return knock(dir, token, keep.AttachTo(job, attempt))
+}
+
+// AttachIn is Attach for a process that is not the berth of these supervisors.
+func AttachIn(keepDir, job string) (*net.UnixConn, error) {
+	living, err := Living(keepDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range living {
+		if found.Job == job {
+			return knock(filepath.Join(keepDir, found.Token), found.Token, keep.AttachTo(job, found.Attempt))
+		}
+	}
+	return nil, fmt.Errorf("job %s: %w: it is not running", job, ErrNoTerminal)
 }

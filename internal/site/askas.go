@@ -12,7 +12,7 @@ import (
 )
 
 // maxAnswer bounds what AskAs reads.
-const maxAnswer = 64 << 10
+const maxAnswer = 16 << 20
 
 // AskAs runs one of berth's hidden commands as a user, with an input, and returns
 // what it printed. The process has the user's rights and nothing of the daemon's:
