@@ -1,0 +1,291 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/handover"
+	"berth/internal/job"
+	"berth/internal/slurm"
+)
+
+// queueDue reports whether Slurm's queue should be listed.
+func (d *desk) queueDue() bool {
+	since := time.Since(d.asked)
+	if d.trouble != "" {
+		return since >= d.c.pace.troubled
+	}
+	return d.want && since >= d.c.pace.look || since >= max(d.c.pace.queue, queueShare*d.cost)
+}
+
+// compare holds what Slurm has against what berth believes.
+func (d *desk) compare(ctx context.Context) {
+	begun := time.Now()
+	d.asked, d.want = begun, false
+	reply, err := d.do(ctx, Request{Queue: anyPrefix})
+	if err != nil || reply.Trouble != "" {
+		d.troubles(ctx, unreachable(reply.Trouble, err))
+		return
+	}
+	d.good, d.cost = begun, reply.Cost
+	d.troubles(ctx, "")
+	byBatch := d.batches()
+	seen, past := map[string]bool{}, memory{batches: map[string]bool{}, ended: map[string]*slurm.Account{}}
+	strays := map[Named]time.Time{}
+	var news []func(*engine.Turn)
+	var active []slurm.Entry
+	for i := range reply.Queue {
+		e := &reply.Queue[i]
+		name := batchOf(e.Comment)
+		if byBatch[name] == nil && !strings.HasPrefix(e.Comment, d.c.prefix()) {
+			continue // another queue's
+		}
+		past.batches[name] = true
+		if ended, _ := (slurm.Account{State: e.State}).Outcome(); ended != "" {
+			if h := byBatch[name].find(e.ID); h != nil {
+				past.ended[h.job.ID] = &slurm.Account{ID: e.ID, Comment: e.Comment, State: e.State, Node: e.Node}
+			}
+			continue
+		}
+		h := byBatch[name].find(e.ID)
+		if h == nil {
+			n := Named{e.ID, e.Name}
+			if strays[n] = d.strays[n]; strays[n].IsZero() {
+				strays[n] = begun
+			}
+			continue
+		}
+		seen[h.job.ID] = true
+		active = append(active, *e)
+		news = append(news, d.listed(h, e))
+	}
+	if len(news) > 0 {
+		_ = d.c.report(ctx, func(t *engine.Turn) {
+			for _, f := range news {
+				f(t)
+			}
+		}) // if it is not on disk, the next berth asks again
+	}
+	d.holds(ctx, byBatch, active)
+	d.strays = strays
+	d.cancelStrays(ctx)
+	d.unlisted(ctx, begun, seen, past)
+}
+
+// cancelStrays removes from Slurm's queue what can only exit at once: its job was
+// taken back, has ended or was handed over again. One that has just ended is about to
+// leave by itself, and would be listed as cancelled.
+func (d *desk) cancelStrays(ctx context.Context) {
+	var r Request
+	for n, since := range d.strays {
+		if d.asked.Sub(since) >= d.c.pace.queue {
+			r.Cancel = append(r.Cancel, n)
+		}
+	}
+	if len(r.Cancel) > 0 {
+		_, _ = d.do(ctx, r) // the next listing shows whether it worked
+	}
+}
+
+// listed takes in what Slurm says about a job, and returns what the engine is to know.
+func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
+	h.missing, h.name, h.job.Handover.Slurm = time.Time{}, e.Name, e.ID
+	id, batch := h.job.ID, h.job.Handover.Batch
+	words := "in Slurm's queue as " + e.ID
+	if why := slurm.Why(*e); why != "" {
+		words += ": " + why
+	}
+	// Slurm takes a job without a time limit for one of a year.
+	if until := time.Until(e.Start); until > 0 && until < 90*24*time.Hour {
+		words += ", expected to start at " + e.Start.Local().Format(time.DateTime)
+	}
+	return func(t *engine.Turn) {
+		t.Named(id, batch, e.ID)
+		t.SeeAway(id, batch, words)
+	}
+}
+
+// holds tells Slurm which waiting jobs are held and released.
+func (d *desk) holds(ctx context.Context, byBatch map[string]batch, queue []slurm.Entry) {
+	var r Request
+	var released []*held
+	for i := range queue {
+		e := &queue[i]
+		h := byBatch[batchOf(e.Comment)].find(e.ID)
+		if h == nil || h.has.Begun {
+			continue
+		}
+		there := e.Reason == "JobHeldUser"
+		switch {
+		case h.job.Held && !there && e.Reason != "JobHeldAdmin":
+			r.Hold = append(r.Hold, e.ID)
+		case !h.job.Held && h.job.Handover.Held && there:
+			r.Release = append(r.Release, e.ID)
+		case !h.job.Held && h.job.Handover.Held:
+			h.job.Handover.Held = false
+			released = append(released, h)
+		}
+	}
+	if len(released) > 0 {
+		_ = d.c.report(ctx, func(t *engine.Turn) {
+			for _, h := range released {
+				t.ReleasedAway(h.job.ID, h.job.Handover.Batch)
+			}
+		}) // if it is not on disk, the next berth finds the same
+	}
+	if len(r.Hold)+len(r.Release) > 0 {
+		_, _ = d.do(ctx, r) // the next listing shows whether it worked
+		d.want = true
+	}
+}
+
+// memory is what slurmctld remembers of jobs that have ended.
+type memory struct {
+	batches map[string]bool           // of which it knows any job
+	ended   map[string]*slurm.Account // by berth's id; without an exit status
+}
+
+// patience is how long the record of a job that Slurm does not list may take to be
+// seen here.
+func (d *desk) patience() time.Duration { return cmp.Or(d.c.Config().Patience, d.c.pace.patience) }
+
+// unlisted deals with the jobs that Slurm does not have any more. What it may only
+// have forgotten to list yet is given time.
+func (d *desk) unlisted(ctx context.Context, asked time.Time, seen map[string]bool, past memory) {
+	var lost, question []*held
+	for _, h := range d.sorted(func(h *held) bool { return h.job.HandedOver() && !seen[h.job.ID] }) {
+		switch {
+		case h.job.Handover.At.After(asked): // sbatch came later
+		case h.missing.IsZero():
+			h.missing, d.want = asked, true
+		case h.ended != nil:
+			question = append(question, h)
+		case h.has.Begun && time.Since(h.missing) < d.patience():
+			d.want = true // its record may be on its way
+		case h.has.Begun && h.looked.Sub(h.missing) < d.patience():
+			// Its record may be where it cannot be read now.
+		case h.job.Handover.Slurm == "":
+			lost = append(lost, h) // sbatch never reached Slurm
+		default:
+			question = append(question, h)
+		}
+	}
+	d.takeBack(ctx, lost, "")
+	for some := range slices.Chunk(question, 200) {
+		d.inquire(ctx, some, past)
+	}
+}
+
+// inquire asks Slurm how jobs ended that it does not list any more.
+func (d *desk) inquire(ctx context.Context, jobs []*held, past memory) {
+	ids := make([]string, len(jobs))
+	for i, h := range jobs {
+		ids[i] = h.job.Handover.Slurm
+	}
+	reply, err := d.do(ctx, Request{Account: ids})
+	if err != nil || reply.Trouble != "" {
+		return
+	}
+	var gone []*held
+	for _, h := range jobs {
+		a, lags := accountOf(reply.Accounts, &h.job.Handover), false
+		if a == nil || isActive(a) {
+			// Accounting hears of an end later than slurmctld, and never of what
+			// slurmctld forgot.
+			lags = a != nil && time.Since(h.missing) < d.patience()
+			a = past.ended[h.job.ID]
+		}
+		switch {
+		case h.ended != nil && a == nil && lags: // only Slurm knows why it ended
+		case h.ended != nil || h.has.Begun:
+			d.conclude(ctx, h, a)
+		case a == nil && past.batches[h.job.Handover.Batch]:
+			// A waiting task that is cancelled leaves no trace but the rest of its array.
+			d.neverBegan(ctx, h, &slurm.Account{State: "CANCELLED"})
+		case a == nil:
+			gone = append(gone, h)
+		default:
+			d.neverBegan(ctx, h, a)
+		}
+	}
+	d.takeBack(ctx, gone, "Slurm has forgotten this job, which had not begun; berth hands it over again")
+}
+
+func isActive(a *slurm.Account) bool {
+	outcome, _ := a.Outcome()
+	return outcome == ""
+}
+
+// accountOf is Slurm's word on a job: of this id, and ours by its comment, or where
+// comments are not stored by its name.
+func accountOf(all []slurm.Account, h *job.Handover) *slurm.Account {
+	for i := range all {
+		a := &all[i]
+		if a.ID == h.Slurm && (batchOf(a.Comment) == h.Batch || a.Comment == "" && strings.HasSuffix(a.Name, mark(h.Batch))) {
+			return a
+		}
+	}
+	return nil
+}
+
+// conclude ends a job that began and that Slurm ended, or that left no record.
+func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
+	r := handover.Record{Stopped: job.StopInterrupt, PeakMiB: h.job.PeakMiB, StartedAt: h.job.StartedAt, EndedAt: time.Now()}
+	if h.ended != nil {
+		r = *h.ended
+	}
+	switch {
+	case a != nil && a.State != "COMPLETED":
+		r.Outcome, r.Detail = a.Outcome()
+		if !a.End.IsZero() && h.ended == nil {
+			r.EndedAt = a.End
+		}
+	case h.ended != nil:
+		r.Outcome, r.Detail = job.Lost, "Slurm ended it, and does not say why"
+	case a != nil:
+		// A wrapper that finds the job begun exits well: only the record says that a
+		// job did.
+		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("it began on %s and left no record of its end; Slurm says only that its script ended", h.job.Handover.Node)
+	default:
+		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("it began on %s and left no record of its end, and Slurm no longer knows it", h.job.Handover.Node)
+	}
+	id, batch := h.job.ID, h.job.Handover.Batch
+	if d.c.report(ctx, func(t *engine.Turn) { t.Returned(id, batch, r) }) == nil {
+		d.forget(ctx, h)
+	}
+}
+
+// neverBegan ends a job that Slurm ended before it began: it was cancelled there,
+// or its node could not run it.
+func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
+	reply, err := d.do(ctx, Request{Take: []Marker{d.marker(h)}})
+	if err != nil || len(reply.Taken) != 1 || !reply.Taken[0] {
+		return // it has begun after all
+	}
+	outcome, detail := a.Outcome()
+	id, batch := h.job.ID, h.job.Handover.Batch
+	err = d.c.report(ctx, func(t *engine.Turn) {
+		switch {
+		case outcome == job.WasCancelled && a.Node != "":
+			// Nobody cancels in that moment; but a node ends a job whose id it knows from
+			// another one, which slurmctld gave out twice after a crash.
+			t.TakenBack(id, batch, "Slurm ended this job on "+a.Node+" before it began; berth hands it over again")
+		case outcome == job.WasCancelled:
+			t.CancelledAway(id, batch, detail)
+		case outcome == job.OK: // its wrapper found that berth had taken it back
+			t.TakenBack(id, batch, "")
+		case outcome == job.Lost: // the node failed, or Slurm preempted it: that was not its fault
+			t.TakenBack(id, batch, "Slurm ended this job before it began ("+detail+"); berth hands it over again")
+		default:
+			t.Refused(id, batch, fmt.Sprintf("Slurm ended it before it began (%s); see %s", cmp.Or(detail, outcome.Words()), slurmLog(h.job.Handover.Dir)))
+		}
+	})
+	if err == nil {
+		d.forget(ctx, h)
+	}
+}
