@@ -5,9 +5,11 @@ import (
 	"os"
 
 	"berth/internal/cli"
+	"berth/internal/cluster"
 	"berth/internal/compat/gpuscheduler"
 	"berth/internal/gpu"
 	"berth/internal/keep"
+	"berth/internal/node"
 	"berth/internal/run"
 	"berth/internal/send"
 	"berth/internal/site"
@@ -30,10 +32,14 @@ func route(args []string) int {
 			return site.Hold()
 		case send.Word: // delivers a message as the current user
 			return send.Main(args[1:], os.Stdin, os.Stdout)
+		case cluster.Word: // speaks to Slurm as the current user
+			return cluster.Main(args[1:])
 		case gpu.DriverWord: // parks jobs on simulated GPUs
 			return gpu.DriverMain(args[1:], os.Stdin, os.Stdout, os.Stderr)
 		case run.WatchWord: // watches an adopted process
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
+		case node.Word: // runs a job on the node of a cluster
+			return node.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
 		case gpuscheduler.ScreenWord: // holds the screen session of a job
 			return gpuscheduler.ScreenMain(args[1:], os.Stdout, os.Stderr)
 		}

@@ -25,6 +25,7 @@ var checks = []check{
 	{"cost", "reading the GPUs costs next to nothing", 90 * time.Second, true, cost},
 	{"helper-killed", "a helper killed with -9 is replaced within seconds", time.Minute, false, helperKilled},
 	{"helper-hangs", "while the driver hangs, the daemon answers; no job starts or ends", 90 * time.Second, false, helperHangs},
+	{"slurm-node", "berth on the node of a cluster measures its job", time.Minute, true, slurmNode},
 	{"adopt", "an external process can be adopted, and is never touched", 90 * time.Second, true, adopt},
 	{"memory-limits", "whether this driver can limit the memory of a cgroup", 30 * time.Second, false, memoryLimits},
 	{"host-memory", "--mem is enforced", time.Minute, true, hostMemory},
