@@ -151,7 +151,7 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 		if j.Spec.Adopt != nil {
 			return "cancelled: " + engine.GoesOn(j), true
 		}
-		if was == job.Queued {
+		if was == job.Queued && !j.HandedOver() {
 			return "cancelled", true
 		}
 		return "stopping", true

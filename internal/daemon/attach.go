@@ -35,6 +35,9 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 	if !j.Spec.Pty {
 		return nil, problem.Newf(problem.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
 	}
+	if j.Spec.To == job.ToSlurm {
+		return d.attachAway(ctx, c, &j)
+	}
 	conn, err := d.attach(ctx, c, &j)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,9 @@ func (d *Daemon) mpsHome() string {
 
 // capable refuses a job whose limits this machine cannot enforce.
 func (d *Daemon) capable(spec *job.Spec) error {
+	if spec.To == job.ToSlurm {
+		return nil // its node enforces them
+	}
 	if why := d.machine.Launcher.Refuses(spec); why != "" {
 		return problem.Newf(problem.Refused, d.machine.Launcher.MPSHint, "%s", why)
 	}

@@ -68,7 +68,7 @@ func (d *Daemon) doWithout(m *machine.Machine) error {
 	}
 	jobs := 0
 	err := m.Store.EachLive(func(j *job.Job) error {
-		if j.State == job.Queued && (j.Spec.GPUs > 0 || j.Spec.Share > 0) {
+		if j.State == job.Queued && j.Spec.To == job.ToLocal && (j.Spec.GPUs > 0 || j.Spec.Share > 0) {
 			jobs++
 		}
 		return nil

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/cluster"
 	"berth/internal/engine"
+	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/sched"
 	"berth/internal/send"
@@ -77,6 +79,9 @@ type Config struct {
 	// MailPassword is the file with the password for the mail server.
 	MailPassword string
 
+	Engine job.Place      // where jobs run that do not say so
+	Slurm  cluster.Config // how jobs are handed over
+
 	LogLevel string
 	IdleExit time.Duration // exit after this long without a job or a caller; 0: never
 }
@@ -127,6 +132,7 @@ func DefaultConfig(shared bool) Config {
 		Mail:         send.Mail{TLS: send.StartTLS, Sendmail: "/usr/sbin/sendmail"},
 		ShowCommands: showOwnCommands,
 		MetricsUsers: 50,
+		Slurm:        cluster.Config{Directory: cluster.DefaultDirectory, Patience: cluster.DefaultPatience},
 		LogLevel:     "info",
 		MaxPriority:  math.MaxInt32,
 	}

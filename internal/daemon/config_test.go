@@ -19,6 +19,7 @@ import (
 	"berth/internal/sched"
 	"berth/internal/send"
 	"berth/internal/site"
+	"berth/internal/slurm"
 )
 
 func TestConfigSaysWhatPeopleType(t *testing.T) {
@@ -76,6 +77,13 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 			c.NotifyAdmin = []string{"mailto:a@b.c", "ntfy:https://ntfy.sh/box"}
 			c.Mail = send.Mail{Server: "mail.example.org:465", TLS: send.FullTLS, From: "gpus@b.c", Sendmail: "/bin/mail"}
 		}},
+		{"a cluster", "engine = \"slurm\"\n[slurm]\noptions = \"-A lab --qos=long\"\ndirectory = \"~/work/berth\"\nprogram = \"/opt/berth\"\ngpus = [\"a100=80G\", \"v100:volta=16G\", \":ampere=40G\"]\nshards = 4", func(c *Config) {
+			c.Engine = job.ToSlurm
+			c.Slurm.Slurm = slurm.Cluster{Options: []string{"--account=lab", "--qos=long"}, Shards: 4,
+				Kinds: []slurm.Kind{{Type: "a100", MiB: 80 << 10}, {Type: "v100", MiB: 16 << 10, Feature: "volta"}, {MiB: 40 << 10, Feature: "ampere"}}}
+			c.Slurm.Directory, c.Slurm.Program = "~/work/berth", "/opt/berth"
+		}},
+		{"this machine by name", "engine = \"local\"", func(c *Config) { c.Engine = job.ToLocal }},
 		{"the network with TLS", "[http]\nlisten = \"0.0.0.0:443\"\ntls_cert = \"/a.crt\"\ntls_key = \"/a.key\"\nhosts = [\"gpu1.example.org\"]", func(c *Config) {
 			c.Listen, c.TLSCert, c.TLSKey, c.Hosts = "0.0.0.0:443", "/a.crt", "/a.key", []string{"gpu1.example.org"}
 		}},
@@ -113,6 +121,33 @@ func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
 	} {
 		_, err := parseConfig("config.toml", []byte("[notify]\n"+file), DefaultConfig(true))
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v; expected %q", file, err, says)
+		}
+	}
+}
+
+func TestMistakesAboutACluster(t *testing.T) {
+	for file, says := range map[string]string{
+		`engine = "moon"`:                     `engine: expected "local" or "slurm", found "moon"`,
+		`engin = "slurm"`:                     "did you mean engine, above the first section?",
+		"[slurm]\nengine = \"slurm\"":         "slurm.engine: unknown key; did you mean engine, above the first section?",
+		"[engine]\nname = \"slurm\"":          `engine: expected "local" or "slurm", found a table`,
+		"[slurm]\noptions = \"--time=10\"":    "slurm.options: berth sets --time itself (use --time of berth submit)",
+		"[slurm]\noptions = [\"-A lab\"]":     "slurm.options: expected options of sbatch",
+		"[slurm]\noptions = \"train.sh\"":     "slurm.options: expected an option",
+		"[slurm]\ndirectory = \"berth\"":      "slurm.directory: expected an absolute path, or one that begins with ~/",
+		"[slurm]\ndirectory = \"~ann/berth\"": "slurm.directory: expected an absolute path",
+		"[slurm]\ndirectory = \"~/../x\"":     "slurm.directory: expected an absolute path",
+		"[slurm]\nprogram = \"berth\"":        "slurm.program: expected an absolute path",
+		"[slurm]\ngpus = \"a100=80G\"":        "slurm.gpus: expected a list",
+		"[slurm]\ngpus = [\"a100\"]":          "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [\"=80G\"]":          "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [\"a100:=80G\"]":     "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [\"a,b=80G\"]":       "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [7]":                 "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\nshards = -1":                "slurm.shards: expected a whole number from 0 to 1024",
+	} {
+		if _, err := parseConfig("config.toml", []byte(file), DefaultConfig(true)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v; expected %q", file, err, says)
 		}
 	}
@@ -397,6 +432,8 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	want.MetricsListen = "127.0.0.1:9778"
 	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
+	want.Slurm.Slurm = slurm.Cluster{Options: []string{"--account=lab"}, Kinds: []slurm.Kind{{Type: "a100", MiB: 80 << 10}, {Type: "v100", MiB: 16 << 10}}}
+	want.Slurm.Program = "/opt/berth/bin/berth"
 	want.Mail.User, want.MailPassword = "berth", "/etc/berth/smtp-password"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -129,6 +129,10 @@ func (f *configFile) doubts(key string) bool {
 func (f *configFile) tables(c *Config, tables tomlTable) {
 	var users tomlTable
 	for name, value := range tables {
+		if slices.Contains(wordsOf(keysOf("")), name) {
+			f.set(c, "", keysOf(""), name, value)
+			continue
+		}
 		if !slices.Contains(sections(), name) {
 			f.unknownTable(name, value)
 			continue
@@ -152,7 +156,7 @@ func (f *configFile) tables(c *Config, tables tomlTable) {
 
 // set stores a value under its key.
 func (f *configFile) set(c *Config, section string, known []configKey, key string, value toml.Primitive) {
-	name := section + "." + key
+	name := dotted(section, key)
 	i := slices.IndexFunc(known, func(k configKey) bool { return k.key == key })
 	if i < 0 {
 		f.problem(value, "%s: unknown key; %s", name, meant(key, wordsOf(known), false))
@@ -258,6 +262,8 @@ func meant(key string, known []string, outside bool) string {
 		return "the sections are " + strings.Join(sections(), ", ")
 	case near == "":
 		return "the keys are " + strings.Join(known, ", ")
+	case slices.Contains(sectionsWith(near), ""):
+		return fmt.Sprintf("did you mean %s, above the first section?", near)
 	case near == key || outside:
 		return fmt.Sprintf("did you mean %s in [%s]?", near, strings.Join(sectionsWith(near), "] or ["))
 	}

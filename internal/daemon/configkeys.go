@@ -25,7 +25,10 @@ type configKey struct {
 // keyFor connects a key ("scheduling.policy") to a field of Config and the
 // function that reads its value.
 func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)) configKey {
-	section, key, _ := cutLast(name, ".")
+	section, key, found := cutLast(name, ".")
+	if !found {
+		section, key = "", name // above the first section
+	}
 	return configKey{
 		section: section,
 		key:     key,
@@ -40,7 +43,15 @@ func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)
 	}
 }
 
-func (k configKey) name() string { return k.section + "." + k.key }
+func (k configKey) name() string { return dotted(k.section, k.key) }
+
+// dotted is the full name of a key. Those above the first section have none.
+func dotted(section, key string) string {
+	if section == "" {
+		return key
+	}
+	return section + "." + key
+}
 
 func (k configKey) afterRestart() configKey {
 	k.restart = true
@@ -61,7 +72,7 @@ const (
 )
 
 // configKeys lists every key except those of single users.
-var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, retentionKeys, accessKeys, notifyKeys, serviceKeys)
+var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, slurmKeys, retentionKeys, accessKeys, notifyKeys, serviceKeys)
 
 var schedulingKeys = []configKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
@@ -176,7 +187,7 @@ func sameUsers(a, b *Config) bool {
 func sections() []string {
 	var found []string
 	for _, k := range configKeys {
-		if !slices.Contains(found, k.section) {
+		if k.section != "" && !slices.Contains(found, k.section) {
 			found = append(found, k.section)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cluster"
 	"berth/internal/engine"
 	"berth/internal/fair"
 	"berth/internal/gpu"
@@ -84,6 +85,7 @@ type Daemon struct {
 	twins    twins
 	wishes   wishes
 	teller   *teller // nil: nobody is told
+	cluster  atomic.Pointer[cluster.Cluster]
 
 	looks    looks
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine

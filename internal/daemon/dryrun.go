@@ -84,7 +84,7 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	what, reason := "waits", trial.Waits
 	var cards []int
 	switch {
-	case trial.Infeasible != "":
+	case trial.Infeasible != "" && spec.To == job.ToLocal:
 		what, reason = "infeasible", trial.Infeasible
 	case it.asked.Hold:
 		reason = "held until released"
@@ -92,6 +92,8 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
 	case len(spec.After) > 0:
 		reason = fmt.Sprintf("waits for job %s to %s", spec.After[0].Job, spec.After[0].On.Words())
+	case spec.To == job.ToSlurm:
+		reason = s.handedOver(spec)
 	case trial.Starts:
 		what, reason, cards = "starts", "", trial.GPUs
 	}

@@ -110,6 +110,12 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 	if err := jobfile.CheckInject(spec); err != nil {
 		return nil, problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
+	if spec.To == job.ToLocal && j.Spec.To == job.ToLocal {
+		spec.To = job.ToHere // the config may have changed; the job's place has not
+	}
+	if err := s.place(spec); err != nil {
+		return nil, err
+	}
 	if err := d.capable(spec); err != nil {
 		return nil, err
 	}

@@ -106,7 +106,12 @@ func settings(s *job.Spec) map[string]string {
 }
 
 func cardsText(j *job.Job) string {
-	if len(j.Grant.GPUs) == 0 {
+	switch {
+	case j.Handover.Node != "" && len(j.Grant.GPUs) == 0:
+		return "node " + j.Handover.Node
+	case j.Handover.Node != "":
+		return "node " + j.Handover.Node + ", GPU " + j.Grant.List()
+	case len(j.Grant.GPUs) == 0:
 		return "no GPU"
 	}
 	return "GPU " + j.Grant.List()

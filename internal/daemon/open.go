@@ -253,7 +253,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		Rules: cfg.Rules, Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
 		Limits: cfg.Limits.on(len(d.machine.Devices)), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == machine.PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(), Parking: cfg.parking(), MaxGrace: cfg.Grace, LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
-		Publish: d.publish, Watch: d.metrics, After: d.parted,
+		Publish: d.publish, Watch: d.metrics, After: d.parted, Away: d.wakeCluster,
 	}, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
 		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta), t.RestorePace(d.store.Meta), t.RestoreGroups(d.store.Metas))

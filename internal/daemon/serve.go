@@ -72,6 +72,8 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 		},
 	})
 	d.startTelling(ctx)
+	d.cluster.Store(d.newCluster())
+	d.wait.Go(func() { d.cluster.Load().Run(ctx) })
 	listeners, own, err := d.listen()
 	if err != nil {
 		return err
@@ -236,15 +238,13 @@ func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 // parted reports that there is nothing left to wait for.
 func (d *Daemon) parted(t *engine.Turn) bool {
 	if err := t.Lost(); err != nil {
-		_, running := t.Live()
 		d.gone = err
-		return running == 0 || errors.Is(err, store.ErrTaken)
+		return t.Supervised() == 0 || errors.Is(err, store.ErrTaken)
 	}
 	if !d.parting || !t.Written() {
 		return false
 	}
-	_, running := t.Live()
-	return running == 0
+	return t.Supervised() == 0
 }
 
 // attend notifies the watchdog, and ends a daemon that has been idle for long

@@ -89,8 +89,10 @@ func (s *statsSum) held(j *job.Job, user *statsLine) {
 	if !from.Before(end) {
 		return
 	}
-	for _, card := range j.Grant.GPUs {
-		s.given.add(card, from, end, job.CountedGPUs(1, j.Grant.Share))
+	if j.Spec.To == job.ToLocal { // Slurm's GPUs are not this machine's
+		for _, card := range j.Grant.GPUs {
+			s.given.add(card, from, end, job.CountedGPUs(1, j.Grant.Share))
+		}
 	}
 	for from.Before(end) {
 		next := nextDay(from, s.local)

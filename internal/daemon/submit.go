@@ -196,11 +196,14 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := jobfile.CheckInject(&asked.Spec); err != nil {
 		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
+	s.notes = nil
+	asked.Spec.Interactive = s.request.Interactive
+	if err := s.place(&asked.Spec); err != nil {
+		return err
+	}
 	if err := s.d.capable(&asked.Spec); err != nil {
 		return err
 	}
-	s.notes = nil
-	asked.Spec.Interactive = s.request.Interactive
 	s.boundTime(&asked.Spec)
 	if err := s.checkPriority(asked.Spec.Priority); err != nil {
 		return err

@@ -64,13 +64,15 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"preemptible", "requeue", func(s *job.Spec) { s.Preemptible = "requeue" }},
 		{"no_park", "yes", func(s *job.Spec) { s.NoPark = true }},
 		{"slurm_env", "yes", func(s *job.Spec) { s.SlurmEnv = true }},
+		{"to", "local", func(s *job.Spec) { s.To = job.ToLocal }},
+		{"to", "slurm", func(s *job.Spec) { s.To = job.ToSlurm }},
 		{"park_timeout", "2m", func(s *job.Spec) { s.ParkTimeout = 2 * time.Minute }},
 		{"cap", "soft", func(s *job.Spec) { s.Cap = "soft" }},
 		{"group", "io", func(s *job.Spec) { s.Group = "io" }},
 		{"notify", "fail,end:exec:x y\nntfy:t", func(s *job.Spec) { s.Notify = []string{"end,fail:exec:x y", "end:ntfy:https://ntfy.sh/t"} }},
 		{"env.A", "b c", func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "b c"}} }},
 	}
-	seen := map[string]bool{"snapshot": true, "array": true, "begin": true, "hold": true, "dedup": true} // tested below
+	seen := map[string]bool{"snapshot": true, "array": true, "begin": true, "hold": true, "dedup": true, "slurm": true} // tested below
 	for _, row := range rows {
 		seen[row.key] = true
 		id := l.one(sh("train "+row.key, row.key, row.value, "hold", "yes"))

@@ -42,6 +42,9 @@ func factOf(ev job.Event, on notify.On) notify.Fact {
 		On: on, At: ev.At, Job: j.ID, Array: j.Array(), Name: j.Name(), User: j.User, State: string(j.State),
 		Outcome: string(j.Outcome), GPUs: slices.Clone(j.Grant.GPUs), Attempt: j.Attempt.Number,
 	}
+	if j.Spec.To == job.ToSlurm {
+		f.GPUs = nil // they are not this machine's
+	}
 	if on != notify.OnStart {
 		f.Detail = detailOf(ev)
 	}

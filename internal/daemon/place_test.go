@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// TestThePlaceOfAJob: what a job asks for comes before the config.
+func TestThePlaceOfAJob(t *testing.T) {
+	for _, row := range []struct {
+		sentence string
+		engine   job.Place
+		pairs    []string
+		to       job.Place
+		refused  string
+	}{
+		{sentence: "here by default", to: job.ToLocal},
+		{sentence: "as the config says", engine: job.ToSlurm, to: job.ToSlurm},
+		{sentence: "here, whatever the config says", engine: job.ToSlurm, pairs: []string{"to", "local"}, to: job.ToLocal},
+		{sentence: "with options for Slurm", pairs: []string{"to", "slurm", "slurm", "--account=lab -q long"}, to: job.ToSlurm},
+		{sentence: "with an option of berth", pairs: []string{"to", "slurm", "slurm", "--array=0-9"}, refused: "berth sets --array itself"},
+		{sentence: "with what Slurm cannot do", pairs: []string{"to", "slurm", "ids", "1"}, refused: "Slurm chooses the GPUs of a job"},
+		{sentence: "elsewhere", pairs: []string{"to", "moon"}, refused: "expected local or slurm"},
+		{sentence: "here with options for Slurm", pairs: []string{"slurm", "-q long"}, refused: "the job runs on this machine"},
+	} {
+		l := newLab(t, with(func(c *Config) { c.Engine = row.engine }))
+		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", append(row.pairs, "hold", "yes")...)}, Dir: "/"})
+		if row.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), row.refused) {
+				t.Errorf("%s: %v, want %q", row.sentence, err, row.refused)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", row.sentence, err)
+			continue
+		}
+		if j, err := l.d.store.Job(reply.Jobs[0].ID); err != nil || j.Spec.To != row.to {
+			t.Errorf("%s: %v %q", row.sentence, err, j.Spec.To)
+		}
+	}
+}
+
+// TestAnEditKeepsThePlace: the config may have changed since the job was submitted.
+func TestAnEditKeepsThePlace(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.Engine = job.ToSlurm }))
+	id := l.one(sh("true", "hold", "yes", "to", "local"))
+	for _, row := range []struct {
+		set  []string
+		want job.Place
+	}{{[]string{"cpus", "1"}, job.ToLocal}, {[]string{"to", "slurm"}, job.ToSlurm}, {[]string{"name", "x"}, job.ToSlurm}, {[]string{"to", "local"}, job.ToLocal}} {
+		_, err := l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf(row.set...)})
+		if j, found := l.d.store.Job(id); err != nil || found != nil || j.Spec.To != row.want {
+			t.Errorf("%s: %v %q", row.set, err, j.Spec.To)
+		}
+	}
+}
