@@ -36,6 +36,7 @@ func (s *session) listen(ctx context.Context) {
 }
 
 func (s *session) obey(ctx context.Context, sig os.Signal) {
+	s.halt.note(sig)
 	switch {
 	case sig == syscall.SIGHUP:
 		s.hangUp(ctx)

@@ -71,6 +71,7 @@ type dryLine struct {
 	number        int
 	id            string
 	name, command string
+	away          bool // it goes to Slurm
 	state         job.State
 	outcome       job.Outcome
 }
@@ -87,7 +88,7 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 	lines := make([]dryLine, len(s.file.Lines))
 	keys := make([]string, len(lines))
 	for i, l := range s.file.Lines {
-		lines[i] = dryLine{number: l.Number, name: l.Spec.Name, command: l.Spec.Command()}
+		lines[i] = dryLine{number: l.Number, name: l.Spec.Name, command: l.Spec.Command(), away: l.Spec.To == job.ToSlurm}
 		keys[i] = l.Key
 	}
 	trials := map[string]engine.Trial{}
@@ -121,6 +122,8 @@ func (s *session) tellTrials(lines []dryLine, trials map[string]engine.Trial) (s
 			why = "still runs from an earlier run"
 		case l.state == job.Parked:
 			why = "still parked from an earlier run"
+		case l.away:
+			why = "is handed over to Slurm"
 		case trial.Infeasible != "":
 			would, why, status = "never run", trial.Infeasible, problem.Unable.ExitStatus()
 		case trial.Starts:

@@ -148,6 +148,23 @@ func pointsTo(pointer string) (state string, err error) {
 	return state, nil
 }
 
+// elsewhere is an error if the state of a log directory is on another machine: a
+// run here would start all its jobs again.
+func elsewhere(logDir string) error {
+	pointer, err := os.ReadFile(filepath.Join(logDir, pointerName))
+	if err != nil {
+		return nil // no run has put its state elsewhere, or openLayout says what is wrong
+	}
+	host, state, _ := strings.Cut(strings.TrimSuffix(string(pointer), "\n"), ":")
+	if _, there := os.Stat(state); there == nil {
+		return nil
+	}
+	if here, _ := os.Hostname(); host == here {
+		return nil // it was removed
+	}
+	return fmt.Errorf("the queue of %s is on the machine %s, in %s", logDir, text.Line(host), text.Line(state))
+}
+
 // maxDirBytes bounds the path of a queue: SQLite opens no file whose path is
 // longer than 512 bytes, and its files are below this directory.
 const maxDirBytes = 470

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/gpu"
+	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -39,7 +41,7 @@ func (s *session) open(ctx context.Context) error {
 }
 
 func (s *session) openFile(ctx context.Context) error {
-	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
+	s.watcher = &watcher{path: s.opt.File, defaults: s.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
 	if err := s.openSizes(); err != nil {
 		return err
 	}
@@ -66,7 +68,10 @@ func (s *session) openFile(ctx context.Context) error {
 }
 
 func (s *session) openLog(context.Context) error {
-	l, err := openLayout(s.opt.LogDir, stateHome(s.getenv), site.OnNetwork)
+	if err := elsewhere(s.opt.LogDir); err != nil && !s.opt.Fresh {
+		return problem.Wrap(problem.Unable, "run it there, or keep the state where all machines see it (XDG_STATE_HOME); --fresh starts over", err)
+	}
+	l, err := openLayout(s.opt.LogDir, cmp.Or(s.opt.StateHome, stateHome(s.getenv)), site.OnNetwork)
 	if err != nil {
 		return problem.Wrap(problem.Unable, "choose another place with --log-dir", err)
 	}
@@ -95,14 +100,19 @@ func (s *session) setup() machine.Setup {
 	return machine.Setup{
 		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state, KeepSamples: series.Keep,
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
-		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
+		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv, Within: s.allocated(),
 		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},
 		Choose: func(m *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
 			switch {
+			case s.allAway() && s.opt.GPUs == nil && (err != nil || m.NoGPUs):
+				return nil, nil // a login node needs no GPU
 			case err != nil:
 				return nil, problem.Newf(problem.Unable, machine.NoCardsHint, "the GPUs cannot be read: %w", err)
 			case m.NoGPUs:
-				return nil, s.doWithout()
+				return nil, s.doWithout("this machine has no GPU")
+			case s.noneAllocated():
+				m.Source, m.NoGPUs = gpu.None(), true
+				return nil, s.doWithout("Slurm gave no GPU to this job")
 			}
 			return first.Devices, s.chooseCards(first)
 		},
@@ -124,18 +134,18 @@ func (s *session) notOpened(err error) error {
 	return problem.Wrap(problem.Unable, "is the disk full or the directory read-only?", err)
 }
 
-// doWithout checks whether the jobs can run on a machine without a GPU: either
-// all of them can, or none is started.
-func (s *session) doWithout() error {
+// doWithout checks whether the jobs can run without a GPU: either all of them can,
+// or none is started. why is the reason that there is none.
+func (s *session) doWithout(why string) error {
 	if s.opt.AsGpusched {
-		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "this machine has no GPU")
+		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "%s", why)
 	}
 	if len(s.opt.GPUs) > 0 {
-		return problem.Newf(problem.Invalid, "", "--gpus names GPU %d; this machine has no GPU", s.opt.GPUs[0])
+		return problem.Newf(problem.Invalid, "", "--gpus names GPU %d; %s", s.opt.GPUs[0], why)
 	}
 	var lines []int
 	for _, l := range s.file.Lines {
-		if !l.Spec.CancelMarked && (l.Spec.GPUs > 0 || l.Spec.Share > 0) {
+		if !l.Spec.CancelMarked && l.Spec.To != job.ToSlurm && (l.Spec.GPUs > 0 || l.Spec.Share > 0) {
 			lines = append(lines, l.Number)
 		}
 	}
@@ -147,7 +157,7 @@ func (s *session) doWithout() error {
 		need = "the jobs in lines %s need"
 	}
 	return problem.Newf(problem.Unable, "[gpus=0] before a command runs it without one; --sim 2 tries the file on simulated GPUs",
-		"this machine has no GPU, and "+need+" one", someLines(lines))
+		why+", and "+need+" one", someLines(lines))
 }
 
 // maxLinesNamed bounds how many lines a message names.
@@ -179,6 +189,9 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 			}
 		}
 		s.cards = s.opt.GPUs
+		return nil
+	}
+	if s.chooseAllocated(sample) {
 		return nil
 	}
 	inherited, set := s.lookupEnv("CUDA_VISIBLE_DEVICES")
@@ -295,15 +308,20 @@ func (s *session) newEngine() {
 	cfg, launcher := s.engineConfig(), s.machine.Launcher
 	cfg.Order, cfg.LogPath = launcher.Order, launcher.LogPath
 	s.engine = s.machine.Engine(cfg, s.lastSeq)
+	s.cluster = s.newCluster()
 }
 
 func (s *session) engineConfig() engine.Config {
-	return engine.Config{
+	cfg := engine.Config{
 		Rules: s.opt.Rules, Limits: engine.Limits{Default: sched.Limit{Jobs: s.opt.Jobs, Flag: "-j"}}, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")),
 		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.Preempt == machine.PreemptNever, Parking: machine.ParkingFor(s.opt.Preempt, s.opt.Parking),
-		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after,
+		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Away: s.wakeCluster,
 	}
+	if s.inAllocation() {
+		cfg.Halted, cfg.LostBefore = s.halt.stopped, time.Now()
+	}
+	return cfg
 }
 
 // outerBooking is the key of the booking of the job that this berth runs in.

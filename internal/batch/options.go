@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"berth/internal/cluster"
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/machine"
@@ -19,6 +20,7 @@ type Options struct {
 	Format      Format
 	LLMConfig   string // the table of model sizes for a CSV file; empty: llm_config.json, if it exists
 	LogDir      string
+	StateHome   string         // where the state goes if the log directory is on a network; empty: the user's own
 	LogFree     int64          // bytes that growing logs leave free on their disk; 0: none
 	GPUs        []int          // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
 	Jobs        int            // at a time; 0: as many as fit
@@ -57,6 +59,10 @@ type Options struct {
 	Snapshot  string       // of the code of lines that say nothing: job.SnapshotAuto, a directory, or none
 	Snapshots copies.Place // where they are kept
 
+	To           job.Place      // where jobs run that do not say so
+	SlurmOptions string         // of those that run on Slurm and have none
+	Slurm        cluster.Config // how they are handed over
+
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
 
@@ -81,5 +87,6 @@ type Door struct {
 func (o *Options) defaults() job.Spec {
 	spec := job.Defaults()
 	spec.Retries, spec.Snapshot.Tree = o.OOMRetries, o.Snapshot
+	spec.To, spec.Slurm = o.To, o.SlurmOptions
 	return spec
 }

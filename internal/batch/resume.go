@@ -263,6 +263,9 @@ func (s *session) greet() {
 	if s.opt.Keys != nil {
 		s.say("press d to detach: the jobs then go on without this terminal")
 	}
+	if s.besideAllocation() {
+		s.warn(fmt.Sprintf("this machine is not a node of Slurm's job %s; srun berth run %s runs the jobs there", s.getenv("SLURM_JOB_ID"), s.opt.File))
+	}
 	if s.layout.state != s.layout.logDir {
 		s.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", s.opt.LogDir, s.layout.state))
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"berth/internal/cluster"
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
@@ -43,6 +45,7 @@ type session struct {
 	store   *store.Store // the machine's
 	log     *slog.Logger // likewise
 	engine  *engine.Engine
+	cluster *cluster.Cluster
 	tell    func([]job.Event) // passes events on to other processes; nil: none can ask
 	cards   []int
 	lastSeq int64
@@ -56,6 +59,7 @@ type session struct {
 	account  *account
 	ended    []*job.Job // newest last, bounded
 
+	halt        halt
 	interrupted int
 	lost        error     // why the store is not this queue's any more
 	stoppedAt   time.Time // when the last interrupt came
@@ -103,6 +107,9 @@ func (s *session) loop(ctx context.Context) error {
 	defer s.openDoor()()
 	go s.watch(ctx)
 	go s.listen(ctx)
+	var away sync.WaitGroup
+	away.Go(func() { s.cluster.Run(ctx) })
+	defer func() { cancel(); away.Wait() }()
 	if s.screen.live {
 		go s.animate(ctx)
 	}
@@ -255,7 +262,7 @@ func (s *session) after(t *engine.Turn) bool {
 		return true
 	}
 	if s.interrupted > 0 {
-		return running == 0 || s.givenUp(t)
+		return t.Supervised() == 0 || s.givenUp(t)
 	}
 	if t.Lost() != nil {
 		s.lost = t.Lost()
@@ -294,7 +301,7 @@ func (s *session) show(t *engine.Turn) {
 func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
 		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
-		cards: t.Cards(), running: t.Running(), paused: t.Blocked(),
+		cards: t.Cards(), running: append(t.Running(), t.RunningAway()...), paused: t.Blocked(),
 		pending: s.waiting(t, pending), began: s.account.began,
 	}
 	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {

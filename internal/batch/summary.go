@@ -47,8 +47,8 @@ func (a *account) follow(ev job.Event, tolerance float64) {
 	j := ev.Job
 	switch ev.Kind {
 	case job.EventStarted, job.EventAdopted, job.EventResumed:
-		if j.State == job.Parked {
-			break // it is taken over, and holds no card
+		if j.State == job.Parked || j.Spec.To == job.ToSlurm {
+			break // it holds no card of this machine
 		}
 		a.holding[j.ID] = true
 		for _, card := range j.Grant.GPUs {

@@ -25,6 +25,9 @@ func label(j *job.Job) string {
 
 // where names the cards of a job: "gpu [0,1]", or "cpu".
 func where(j *job.Job) string {
+	if j.Spec.To == job.ToSlurm {
+		return "slurm " + j.View().Slurm.Where()
+	}
 	if len(j.Grant.GPUs) == 0 {
 		return "cpu"
 	}

@@ -74,6 +74,9 @@ func progressLine(s snapshot, width int, paint painter) string {
 }
 
 func cardsText(j *job.Job) string {
+	if where := j.View().Slurm.Where(); where != "" {
+		return where
+	}
 	if len(j.Grant.GPUs) == 0 {
 		return "-"
 	}

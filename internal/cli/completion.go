@@ -65,6 +65,7 @@ var flagChoices = map[string][]string{
 	"preemptible": {"park", "requeue", "park,requeue"},
 	"parking":     {"preemptible", "all", "off"},
 	"retry-on":    {"oom", "fail"},
+	"to":          {"local", "slurm"},
 	"state":       stateWords,
 	"vram":        {"auto"},
 }

@@ -17,14 +17,19 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	asJSON := false
+	asJSON, cluster := false, false
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine for problems",
 		Long: `Check the daemon and everything on this machine that berth depends on. Each
 finding is ok, warn (berth works, but less well) or fail, with a fix. Nothing is
-changed. berth help reference/doctor explains each finding.`,
+changed. berth help reference/doctor explains each finding.
+
+With --slurm it checks the Slurm cluster instead: whether it answers, which
+nodes and GPUs it has, and what to put into the config (berth help
+run-on-slurm).`,
 		Example: `  berth doctor
+  berth doctor --slurm
   sudo berth doctor
   berth doctor --json | jq '.[] | select(.status != "ok")'
 
@@ -32,6 +37,9 @@ Exit status: 0 no check failed; 1 at least one failed; 2 bad usage; 130
 interrupted.`,
 		Args: noWords,
 		RunE: look(func(ctx context.Context, s *session, _ []string) error {
+			if cluster {
+				return doctorSlurm(ctx, s, asJSON)
+			}
 			findings := examine(ctx, s)
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -46,7 +54,8 @@ interrupted.`,
 		}),
 	}
 	socketFlag(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of findings")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of findings; an object with --slurm")
+	cmd.Flags().BoolVar(&cluster, "slurm", false, "check the Slurm cluster instead of this machine")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/daemon"
 	"berth/internal/site"
+	"berth/internal/testkit"
 )
 
 func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
@@ -99,5 +101,33 @@ func TestADoctorsReport(t *testing.T) {
 	}
 	if err := drawFindings(screen{out: &out}, findings[:2]); err != nil {
 		t.Errorf("a warning is a failure: %v", err)
+	}
+}
+
+// TestTheDoctorOfARealCluster: what the doctor proposes for the config is what a
+// real Slurm has.
+func TestTheDoctorOfARealCluster(t *testing.T) {
+	s := testkit.NewSlurm(t, testkit.SlurmSetup{Nodes: 2, GPUs: 4, CPUs: 4, Shards: 4, Types: []string{"a100", "nvidia_h100_80gb_hbm3"}})
+	t.Setenv("SLURM_CONF", s.Conf)
+	t.Setenv("SQUEUE_FORMAT", "%i") // must not matter
+	e := clusterExam{config: daemon.DefaultConfig(false)}
+	report := e.all(t.Context())
+	var found []string
+	for _, f := range report.Findings {
+		found = append(found, f.Name+" "+f.Status)
+		if f.Status == site.Fail {
+			t.Errorf("%+v", f)
+		}
+	}
+	if got, want := strings.Join(found[:8], ", "), "slurm ok, slurmctld ok, slurmdbd warn, slurmrestd ok, squeue ok, nodes ok, gpus ok, shards warn"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got, want := strings.Join(report.Config, "\n"), "shards = 4\n# a100 has 40G or 80G\ngpus = [\"a100=?\", \"nvidia_h100_80gb_hbm3=80G\"]"; got != want || len(report.Nodes) != 2 {
+		t.Errorf("%s\n%+v", got, report.Nodes)
+	}
+	s.StopController(t)
+	e = clusterExam{config: daemon.DefaultConfig(false)}
+	if report := e.all(t.Context()); len(report.Findings) < 2 || report.Findings[1].Status != site.Fail || !strings.Contains(report.Findings[1].What, "Unable to contact slurm controller") {
+		t.Errorf("%+v", report.Findings)
 	}
 }

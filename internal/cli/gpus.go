@@ -16,7 +16,7 @@ import (
 
 // gpusOptions are the flags of `berth gpus`.
 type gpusOptions struct {
-	watch, json, verbose bool
+	watch, json, verbose, slurm bool
 }
 
 func newGPUs() *cobra.Command {
@@ -28,10 +28,12 @@ func newGPUs() *cobra.Command {
 leaves to external processes: their peak use and a little more. ALLOCATED is the
 memory allocated to jobs, used or not. HEALTH says why no job starts on a GPU,
 and since when. Parked jobs are listed with the GPUs that they come back to.
-With -v, a second table lists the processes on each GPU.`,
+With -v, a second table lists the processes on each GPU. With --slurm, it shows
+the nodes of the Slurm cluster and how many of their GPUs are free.`,
 		Example: `  berth gpus
   berth gpus -v
   berth gpus --watch
+  berth gpus --slurm
   berth gpus --json | jq '.[] | select(.free_mib > 20000) | .index'
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
@@ -44,6 +46,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also list the processes on each GPU")
+	flags.BoolVar(&o.slurm, "slurm", false, "show the nodes of the Slurm cluster instead, and their GPUs")
 	flags.BoolVar(&o.json, "json", false, "print a JSON array of GPUs")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
@@ -55,6 +58,13 @@ func (o *gpusOptions) run(ctx context.Context, s *session) error {
 	}
 	if !o.json {
 		return o.draw(ctx, s, s.screen)
+	}
+	if o.slurm {
+		nodes, err := slurmNodes(ctx)
+		if err != nil {
+			return err
+		}
+		return printJSON(s.out, notNull(nodes))
 	}
 	gpus, err := s.gpus(ctx)
 	if err != nil {
@@ -75,6 +85,13 @@ func (s *session) gpus(ctx context.Context) ([]api.GPU, error) {
 }
 
 func (o *gpusOptions) draw(ctx context.Context, s *session, view screen) error {
+	if o.slurm {
+		nodes, err := slurmNodes(ctx)
+		if err != nil {
+			return err
+		}
+		return drawNodes(view, nodes)
+	}
 	gpus, err := s.gpus(ctx)
 	if err != nil || gpus == nil {
 		return err

@@ -48,7 +48,9 @@ func statePaint(state job.State) text.Paint {
 
 // gpusText is the GPUs of a running job, or how many a waiting job needs.
 func gpusText(v job.View) string {
-	switch {
+	switch where := v.Slurm.Where(); {
+	case where != "":
+		return where
 	case v.GPUs == 0:
 		return "cpu"
 	case len(v.GPUIDs) > 0:

@@ -38,6 +38,7 @@ func TestThePageHasEveryJSONKey(t *testing.T) {
 		"## Statistics":         {api.Stats{}, api.StatsLine{}},
 		"## Daemon":             {daemonState{}},
 		"## Finding":            {site.Finding{}},
+		"## Cluster":            {slurmReport{}, slurmNode{}, slurmGPU{}},
 		"## Token":              {api.Token{}},
 		"## Group":              {api.Group{}},
 		"## Topic":              {topicJSON{}},

@@ -109,7 +109,12 @@ func gpusValue(v *job.View, _ time.Time) string {
 	return strconv.Itoa(v.GPUs)
 }
 
-func gpuIDsValue(v *job.View, _ time.Time) string { return text.Numbers(v.GPUIDs) }
+func gpuIDsValue(v *job.View, _ time.Time) string {
+	if v.Slurm != nil {
+		return text.Numbers(v.Slurm.GPUIDs)
+	}
+	return text.Numbers(v.GPUIDs)
+}
 
 // timeValue is in seconds.
 func timeValue(v *job.View, now time.Time) string {

@@ -182,7 +182,7 @@ func foldRows(views []job.View, arrays map[string]api.Tasks) []row {
 		if v.Name == "job"+v.ID {
 			v.Name = "job" + array
 		}
-		v.ID, v.GPUIDs, v.PeakVRAMMiB, v.Reason, v.Held = array, nil, nil, nil, false
+		v.ID, v.GPUIDs, v.Slurm, v.PeakVRAMMiB, v.Reason, v.Held = array, nil, nil, nil, nil, false
 		if tasks.Reason != "" {
 			v.Reason = &tasks.Reason
 		}

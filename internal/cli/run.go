@@ -28,6 +28,8 @@ type runFlags struct {
 	format      string
 	opt         batch.Options
 	groupLimits []string
+	to          string
+	alloc       allocFlags
 }
 
 func newRun() *cobra.Command {
@@ -65,7 +67,9 @@ closes does the same. Ctrl-C stops the jobs, and asks first if one has run for
   berth run jobs.txt --dry-run
   berth run jobs.csv --llm-config sizes.json
   berth run jobs.txt --policy shortest --max-bypass 2h
+  berth run jobs.txt --to slurm --slurm "--account=lab"
   berth run examples/jobs.txt --sim 2
+  berth run jobs.txt --to slurm --allocations 4 --alloc "--gres=gpu:2 -t 8h"
 
 Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
 exit code of a failed job (at least 1); 2 bad usage or an unreadable jobs file;
@@ -108,6 +112,9 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
 	flags.StringVar(&f.opt.Snapshot, "snapshot", "", "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this `dir`")
 	flags.Lookup("snapshot").NoOptDefVal = job.SnapshotAuto
+	flags.StringVar(&f.to, "to", "", "the `place` where jobs run that do not say so: local or slurm (default: engine in the config, or local)")
+	flags.StringVar(&f.opt.SlurmOptions, "slurm", "", "further `options` for sbatch of the jobs that run on Slurm, such as \"--account=lab\"")
+	f.alloc.register(cmd)
 	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
 	_ = flags.MarkHidden("as-gpusched") // for the front end of that name
 	flags.BoolVar(&f.detached, "detached", false, "continue a run that was detached")
@@ -162,6 +169,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if f.opt.Snapshots, err = snapshotPlace(os.Getenv); err != nil && f.opt.Snapshot != "" {
 		return err
 	}
+	if err := f.place(cmd); err != nil {
+		return err
+	}
 	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.Preempt, f.opt.Parking = f.sim, f.simVRAMMiB, f.preempt, f.parks
 	return nil
 }
@@ -179,6 +189,14 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "working directory: %w", err)
 	}
+	if allocated, err := f.alloc.wanted(cmd); err != nil {
+		return err
+	} else if allocated {
+		return f.runInAllocations(cmd, dir)
+	}
+	if err := f.refuseAllocated(); err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// Neither the jobs nor berth end when the terminal closes.
@@ -187,6 +205,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	out := cmd.OutOrStdout()
 	f.opt.Out, f.opt.Err, f.opt.Signals = out, cmd.ErrOrStderr(), signals
+	if f.opt.StateHome = f.alloc.inner; f.alloc.inner != "" {
+		f.opt.Signals = inAllocation(signals)
+	}
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
 	f.opt.Terminal = stdoutIsTerminal(out)
 	run := batch.Run

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/allocation"
 	"berth/internal/api"
 	"berth/internal/batch"
 	"berth/internal/daemon"
@@ -50,6 +51,10 @@ func namedRun(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
 		return nil, problem.Newf(problem.Invalid, "--log-dir "+batch.DefaultLogDir, "expected a directory after --log-dir, found nothing")
 	}
 	place, err := batch.Find(dir)
+	if err != nil && allocation.Present(dir) {
+		return nil, problem.Newf(problem.Unable, filepath.Join(dir, "status.txt")+" lists each job and its log",
+			"the jobs of %s run in allocations of Slurm; each allocation has a log directory of its own in %s", dir, filepath.Join(dir, "alloc"))
+	}
 	if err != nil {
 		return nil, problem.Newf(problem.Unable, "give the log directory of a berth run, usually --log-dir "+batch.DefaultLogDir, "%w", err)
 	}

@@ -131,6 +131,10 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	f.add("expected time", runWords(d.ExpectedRun))
 	f.add("expected VRAM", vramWords(d.ExpectedVRAM))
 	f.add("GPUs", text.Numbers(d.GPUIDs))
+	if d.Slurm != nil {
+		f.add("Slurm's id", stringOrNone(d.Slurm.ID))
+		f.add("node", d.Slurm.Where())
+	}
 	f.add("peak VRAM", peaksText(d.View))
 	if d.AvgUtil != nil {
 		f.add("utilisation", fmt.Sprintf("%.0f %%", *d.AvgUtil))
@@ -337,7 +341,7 @@ func showRest(f *facts, d api.Detail) {
 var (
 	settingWords = map[string]string{
 		"allow": "allowed GPUs", "array_limit": "at a time", "cap": "memory limit", "cpus": "CPUs", "export": "exports", "grace": "grace period",
-		"ids": "exact GPUs", "inject_gpus": "GPU flag", "mem": "host memory", "on_timeout": "at time limit", "no_park": "no parking", "pin": "CPUs near GPUs", "pty": "terminal",
+		"ids": "exact GPUs", "inject_gpus": "GPU flag", "mem": "host memory", "on_timeout": "at time limit", "no_park": "no parking", "pin": "CPUs near GPUs", "to": "runs on", "slurm": "Slurm options", "pty": "terminal",
 		"requeue": "requeue after reboot", "retry_on": "retries after", "type": "GPU type",
 	}
 	stopWords    = map[string]string{"aside": "preempted", "cancel": "cancelled", "timeout": "time limit", "interrupt": "berth stops", "overuse": "too much memory"}

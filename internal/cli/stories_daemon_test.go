@@ -79,6 +79,7 @@ var daemonPromises = []promise{
 	{"submit script.sh reads leading #BERTH lines, and #SBATCH lines in Slurm's units; others are listed", `
 		daemon-a-script-brings-its-own-flags
 		daemon-sbatch-lines-mean-the-same-or-are-listed`},
+	{"--to says where a job runs, and --slurm passes options to sbatch; what Slurm cannot do is refused", "daemon-to-says-where-a-job-runs"},
 	{"submit -f jobs.yaml takes one spec or a list", `
 		daemon-a-spec-file-is-one-job-or-many
 		daemon-mistakes-in-a-spec-file-have-their-lines-and-submit-nothing`},
@@ -144,6 +145,7 @@ var daemonPromises = []promise{
 		daemon-strays-are-left-alone-and-taken-back
 		life-an-emptied-store-runs-no-line-twice
 		daemon-doctor-looks-at-the-machine
+		cli-doctor-slurm-looks-at-the-cluster
 		daemon-config-is-checked-and-reloaded-with-an-answer`},
 	{"remote access needs a token; cross-site requests are refused", "daemon-tokens-open-the-http-door"},
 }

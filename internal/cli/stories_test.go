@@ -24,6 +24,7 @@ type promise struct {
 // here; to see why a story is there, look for its name.
 var promises = append([]promise{
 	// How it is called.
+	{"--allocations runs a jobs file inside allocations of Slurm, and refuses what makes no sense there", "run-in-allocations-of-slurm-checks-its-flags"},
 	{"list, show, logs, why, wait, history and cancel know the jobs of a berth run, and never mistake them for a daemon's", `
 		run-other-commands-see-its-jobs
 		run-why-explains-jobs-of-a-run
@@ -181,6 +182,7 @@ var promises = append([]promise{
 		out-tolerance-decides-what-is-off`},
 	{"-v shows use as it grows", "out-verbose-shows-use-as-it-grows"},
 	{"-q tells only of failed jobs; a failed job shows what it said last", "run-quiet-tells-of-failures-only"},
+	{"--to says where the jobs of a file run; the config and the line too", "run-to-says-where-jobs-run"},
 	{"a live progress display on a terminal", `
 		out-a-terminal-gets-a-live-view
 		out-colour-and-redrawing-only-on-a-terminal`},

@@ -1,0 +1,180 @@
+package allocation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"berth/internal/job"
+)
+
+// task is one line of the jobs file.
+type task struct {
+	id     int // from 1, in the order in which berth first saw them
+	key    string
+	text   string // the line as an allocation gets it
+	spec   job.Spec
+	number int  // of its line
+	inFile bool // its line is still there
+
+	after []dependency
+
+	in      int // the allocation that has it; 0: none
+	index   int // its place there, from 1
+	begun   bool
+	node    string
+	log     string
+	outcome job.Outcome // empty: it has not ended
+	detail  string
+	took    time.Duration
+}
+
+// dependency is another line, and how it has to end.
+type dependency struct {
+	on   *task
+	cond job.Condition
+}
+
+func (t *task) ended() bool { return t.outcome != "" }
+
+// waits reports whether a task can be dealt out, apart from its dependencies.
+func (t *task) waits() bool { return !t.ended() && t.in == 0 && t.inFile }
+
+// ready reports whether the dependencies of a task hold, and which can never hold.
+func (t *task) ready() (ready bool, broken *dependency) {
+	ready = true
+	for i, d := range t.after {
+		switch {
+		case !d.on.ended():
+			ready = false
+		case d.cond == job.AfterAny || d.cond == job.AfterFail && d.on.outcome != job.OK || d.cond != job.AfterFail && d.on.outcome == job.OK:
+		default:
+			return false, &t.after[i]
+		}
+	}
+	return ready, nil
+}
+
+// room is an allocation that has begun and takes jobs.
+type room struct {
+	number  int
+	gpus    int
+	gpuMiB  int64 // memory of each; 0: not known
+	cpus    int
+	left    time.Duration // until its jobs are stopped; 0: no limit
+	whole   time.Duration // what left was at its beginning
+	backlog []*task       // dealt to it, and not ended
+}
+
+// guessedMiB is the memory of a GPU that is not known.
+const guessedMiB = 40 << 10
+
+// size is the part of an allocation that a job takes while it runs.
+func (r *room) size(s *job.Spec) float64 {
+	cpus := float64(max(s.CPUs, 1)) / float64(max(r.cpus, 1))
+	if s.GPUs == 0 || r.gpus == 0 {
+		return cpus
+	}
+	part := 1.0
+	switch {
+	case s.Exclusive:
+	case s.Share > 0:
+		part = s.Share
+	case s.VRAMMiB > 0:
+		part = min(1, float64(s.VRAMMiB)/float64(cmp.Or(r.gpuMiB, guessedMiB)))
+	}
+	gpus := part * float64(s.GPUs) / float64(r.gpus)
+	if s.CPUs > 0 {
+		return max(gpus, cpus)
+	}
+	return gpus
+}
+
+// pace is how long jobs take: what was measured so far.
+type pace struct {
+	ended int
+	total time.Duration
+}
+
+const (
+	guessedTime = 10 * time.Minute // of a job without an estimate
+	measured    = 3                // jobs after which a mean is believed
+)
+
+// expects is how long a job will probably run.
+func (p pace) expects(s *job.Spec) time.Duration {
+	guess := cmp.Or(s.TimeLimit, guessedTime)
+	if p.ended >= measured {
+		guess = max(p.total/time.Duration(p.ended), 10*time.Millisecond)
+	}
+	if s.TimeLimit > 0 {
+		guess = min(guess, s.TimeLimit)
+	}
+	return guess
+}
+
+// How much work an allocation has in advance: it is filled this many times, and
+// has work for this long. More is left for those that begin later.
+const (
+	fills   = 2
+	horizon = 2 * time.Minute
+)
+
+// full reports whether a room has enough work in advance.
+func (r *room) full(p pace) bool {
+	size, load := 0.0, 0.0
+	for _, t := range r.backlog {
+		part := r.size(&t.spec)
+		size += part
+		load += part * p.expects(&t.spec).Seconds()
+	}
+	return size >= fills && load >= horizon.Seconds()
+}
+
+// load is how long a room will be busy.
+func (r *room) load(p pace) (seconds float64) {
+	for _, t := range r.backlog {
+		seconds += r.size(&t.spec) * p.expects(&t.spec).Seconds()
+	}
+	return seconds
+}
+
+// fits reports whether a job that says how long it runs can end in a room. One that
+// no allocation of this length can hold is tried nevertheless: it may end early.
+func (r *room) fits(s *job.Spec) bool {
+	return r.left == 0 || s.TimeLimit == 0 || s.TimeLimit <= r.left || s.TimeLimit > r.whole
+}
+
+// deal says which tasks go to which room now: the first in the queue to the room
+// that will be free first, until each has enough. It adds them to the backlogs.
+func deal(tasks []*task, rooms []*room, p pace) map[int][]*task {
+	queue := make([]*task, 0, len(tasks))
+	for _, t := range tasks {
+		if ready, _ := t.ready(); ready && t.waits() {
+			queue = append(queue, t)
+		}
+	}
+	slices.SortStableFunc(queue, func(a, b *task) int { return cmp.Compare(b.spec.Priority, a.spec.Priority) })
+	dealt := map[int][]*task{}
+	for _, t := range queue {
+		var best *room
+		open := false
+		for _, r := range rooms {
+			if r.full(p) {
+				continue
+			}
+			open = true
+			if r.fits(&t.spec) && (best == nil || r.load(p) < best.load(p)) {
+				best = r
+			}
+		}
+		if !open {
+			break
+		}
+		if best != nil {
+			best.backlog = append(best.backlog, t)
+			dealt[best.number] = append(dealt[best.number], t)
+		}
+	}
+	return dealt
+}

@@ -1,0 +1,98 @@
+package allocation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"berth/internal/job"
+)
+
+// news is one line of an allocation's journal.
+type news struct {
+	Seq   int64         `json:"seq"`
+	Time  time.Time     `json:"time"`
+	Event job.EventKind `json:"event"`
+	Text  string        `json:"text"`
+	Job   *job.View     `json:"job"`
+}
+
+// journal reads what an allocation's berth run writes, whole lines only.
+type journal struct {
+	at   int64
+	last int64
+}
+
+// maxRead bounds what is read at once.
+const maxRead = 8 << 20
+
+// read returns the events that are new.
+func (j *journal) read(path string) (list []news, err error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for {
+		raw := make([]byte, maxRead)
+		n, err := file.ReadAt(raw, j.at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return list, err
+		}
+		whole := raw[:bytes.LastIndexByte(raw[:n], '\n')+1]
+		for line := range bytes.Lines(whole) {
+			var e news
+			if json.Unmarshal(line, &e) == nil && e.Seq > j.last {
+				j.last = e.Seq
+				list = append(list, e)
+			}
+		}
+		j.at += int64(len(whole))
+		if n < maxRead || len(whole) == 0 {
+			return list, nil
+		}
+	}
+}
+
+// index is the place of an event's job in jobs.txt: the berth run numbers the
+// lines of a file that only grows from 1. 0: the event is not about a job.
+func (n *news) index() int {
+	if n.Job == nil {
+		return 0
+	}
+	index, err := strconv.Atoi(n.Job.ID)
+	if err != nil {
+		return 0
+	}
+	return index
+}
+
+// beforeNotice is how long before an allocation was told to end its jobs may have
+// noticed: Slurm signals all of its processes at once.
+const beforeNotice = 5 * time.Second
+
+// stoppedWith reports whether a job that failed was stopped with its allocation.
+func stoppedWith(told time.Time, v *job.View) bool {
+	if told.IsZero() || v.Outcome == nil || *v.Outcome == job.OK || v.EndedAt == nil {
+		return false
+	}
+	return !v.EndedAt.Before(told.Add(-beforeNotice))
+}
+
+// signalled reports whether a job ended as one that Slurm stops: a notice that its
+// allocation ends may follow.
+func signalled(o job.Outcome) bool {
+	switch o {
+	case job.Signalled("TERM"), job.Signalled("KILL"), job.Exited(128 + 15), job.Exited(128 + 9):
+		return true
+	}
+	return false
+}

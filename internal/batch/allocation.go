@@ -1,0 +1,134 @@
+package batch
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/machine"
+	"berth/internal/sched"
+)
+
+// inAllocation reports whether this run is inside a job of a real Slurm, on its
+// node.
+func (s *session) inAllocation() bool { return s.ofSlurm() && s.getenv("SLURMD_NODENAME") != "" }
+
+// besideAllocation reports whether this run is in the shell of salloc, which is
+// usually not on the node.
+func (s *session) besideAllocation() bool { return s.ofSlurm() && s.getenv("SLURMD_NODENAME") == "" }
+
+// ofSlurm reports whether the environment is that of a Slurm job. berth gives the
+// same variables to scripts that were written for Slurm.
+func (s *session) ofSlurm() bool {
+	return s.getenv("SLURM_JOB_ID") != "" && s.getenv("SLURM_CLUSTER_NAME") != "berth"
+}
+
+// allocated is the CPUs and memory that Slurm gave; 0: all of the machine's.
+func (s *session) allocated() sched.Host {
+	if !s.inAllocation() {
+		return sched.Host{}
+	}
+	number := func(name string) int {
+		n, err := strconv.Atoi(s.getenv(name))
+		if err != nil || n < 0 {
+			return 0
+		}
+		return n
+	}
+	host := sched.Host{CPUs: number("SLURM_CPUS_ON_NODE"), MemMiB: int64(number("SLURM_MEM_PER_NODE"))}
+	if host.MemMiB == 0 {
+		host.MemMiB = int64(number("SLURM_MEM_PER_CPU") * host.CPUs)
+	}
+	if host.MemMiB == 0 {
+		host.MemMiB = int64(number("SLURM_MEM_PER_GPU") * number("SLURM_GPUS_ON_NODE"))
+	}
+	return host
+}
+
+// noneAllocated reports whether Slurm gave no card, so that none of the machine's
+// may be used.
+func (s *session) noneAllocated() bool {
+	_, set := s.lookupEnv("CUDA_VISIBLE_DEVICES")
+	return s.inAllocation() && s.opt.GPUs == nil && (set || s.opt.Sim == 0) && machine.GaveNone(s.lookupEnv)
+}
+
+// chooseAllocated uses the cards that Slurm gave, if they can be told.
+func (s *session) chooseAllocated(sample gpu.Sample) bool {
+	if !s.inAllocation() {
+		return false
+	}
+	var cards []int
+	for _, given := range machine.Given(s.lookupEnv, sample.Devices) {
+		for _, d := range sample.Devices {
+			if d.UUID == given.UUID {
+				cards = append(cards, d.Index)
+			}
+		}
+	}
+	if len(cards) > 0 {
+		s.cards = cards
+	}
+	return len(cards) > 0
+}
+
+// defaults are the settings of a line without a block. Slurm may start the whole
+// run again on another node: what ran when the first one failed runs again, too.
+func (s *session) defaults() job.Spec {
+	spec := s.opt.defaults()
+	spec.Requeue = spec.Requeue || s.inAllocation()
+	return spec
+}
+
+// halt is a signal to stop. Slurm sends it to all processes of its job, the jobs of
+// this run among them.
+type halt struct {
+	mu   sync.Mutex
+	at   time.Time // zero: not yet
+	came chan struct{}
+}
+
+const (
+	// haltLag is how long before berth a job may get the signal.
+	haltLag = time.Second
+	// haltWait is how long the end of a failed job waits for it.
+	haltWait = 200 * time.Millisecond
+)
+
+func (h *halt) note(sig os.Signal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.at.IsZero() && sig == syscall.SIGTERM {
+		h.at = time.Now()
+		close(h.channel())
+	}
+}
+
+// channel is closed when the signal comes. The caller holds the mutex.
+func (h *halt) channel() chan struct{} {
+	if h.came == nil {
+		h.came = make(chan struct{})
+	}
+	return h.came
+}
+
+// stopped reports whether a job that ended then was stopped with berth. One that
+// saves its work and ends well takes longer than the signal needs to reach berth, so
+// only a failed one waits for it.
+func (h *halt) stopped(ended time.Time, well bool) bool {
+	h.mu.Lock()
+	came := h.channel()
+	h.mu.Unlock()
+	if !well {
+		select {
+		case <-came:
+		case <-time.After(haltWait):
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.at.IsZero() && ended.After(h.at.Add(-haltLag))
+}
