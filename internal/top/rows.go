@@ -195,7 +195,9 @@ func paintOf(s job.State) text.Paint {
 }
 
 func gpusOf(v job.View) string {
-	switch {
+	switch where := v.Slurm.Where(); {
+	case v.State == job.Running && where != "":
+		return where
 	case v.State == job.Running && len(v.GPUIDs) > 0:
 		return text.Numbers(v.GPUIDs)
 	case v.Share != nil:

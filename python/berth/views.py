@@ -7,6 +7,14 @@ from typing import Any, Dict, List, Optional, TypedDict
 OVER = ("finished", "failed", "cancelled")
 
 
+class SlurmView(TypedDict):
+    """Where a job is on a Slurm cluster. What is not known yet is None."""
+
+    id: Optional[str]
+    node: Optional[str]
+    gpu_ids: Optional[List[int]]
+
+
 class JobView(TypedDict):
     """A job. Absent values are None; times are RFC 3339."""
 
@@ -32,6 +40,7 @@ class JobView(TypedDict):
     avg_util: Optional[float]
     charged_gpus: Optional[float]
     log: Optional[str]
+    slurm: Optional[SlurmView]
 
 
 class _EventAlways(TypedDict):

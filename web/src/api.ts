@@ -24,6 +24,7 @@ export interface Job {
   held: boolean;
   group: string | null;
   parked_since: string | null;
+  slurm: { id: string | null; node: string | null; gpu_ids: number[] | null } | null; // null: it runs on this machine
 }
 
 export interface JobPage {

@@ -48,6 +48,13 @@ export function percent(value: number | null | undefined): string {
   return value === null || value === undefined ? "n/a" : `${Math.round(value)} %`;
 }
 
+/** Where a job runs or ran: GPUs of this machine, or a node of a cluster and its GPUs. */
+export function whereText(job: { gpu_ids: number[] | null; slurm: { node: string | null; gpu_ids: number[] | null } | null }): string {
+  if (!job.slurm?.node) return job.gpu_ids?.length ? `GPU ${gpuList(job.gpu_ids)}` : "";
+  const node = clean(job.slurm.node, 60);
+  return job.slurm.gpu_ids?.length ? `${node}, GPU ${gpuList(job.slurm.gpu_ids)}` : node;
+}
+
 export function gpuList(ids: number[] | null): string {
   return ids && ids.length > 0 ? ids.join(",") : "";
 }

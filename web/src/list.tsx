@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Job } from "./api";
-import { between, clean, gpuList, moment } from "./format";
+import { between, clean, gpuList, moment, whereText } from "./format";
 import { now } from "./store";
 import { visible } from "./window";
 
@@ -33,7 +33,7 @@ export const columns = {
   name: { title: "Name", cell: (j: Job) => <><bdi>{clean(j.name, 200)}</bdi><span class="below">{clean(j.reason, 300) || clean(j.user, 60)}</span></> },
   user: { title: "User", wide: true, size: "w-mid", cell: (j: Job) => clean(j.user, 60) },
   state: { title: "State", size: "w-state", cell: (j: Job) => <State job={j} /> },
-  gpus: { title: "GPUs", wide: true, size: "w-mid", cell: (j: Job) => gpuList(j.gpu_ids) || (j.gpus ? `needs ${j.gpus}` : "none") },
+  gpus: { title: "GPUs", wide: true, size: "w-mid", cell: (j: Job) => (j.slurm ? whereText(j) : gpuList(j.gpu_ids)) || (j.gpus ? `needs ${j.gpus}` : "none") },
   time: { title: "Time", size: "w-short", cell: (j: Job) => (j.started_at ? between(j.started_at, j.ended_at, now.value) : j.ended_at ? "" : between(j.submitted_at, null, now.value)) },
   ended: { title: "Ended", wide: true, size: "w-mid", cell: (j: Job) => moment(j.ended_at, now.value) },
   reason: { title: "Reason", wide: true, size: "w-long", cell: (j: Job) => <span title={clean(j.reason, 1000)}>{clean(j.reason, 300)}</span> },

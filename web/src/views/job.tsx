@@ -4,7 +4,7 @@ import { actions, refusal } from "../actions";
 import { ask, askTime } from "../ask";
 import { Chart } from "../chart";
 import { copy } from "../copy";
-import { between, clean, duration, gpuList, memory, moment, percent } from "../format";
+import { between, clean, duration, gpuList, memory, moment, percent, whereText } from "../format";
 import { State } from "../list";
 import { Log } from "../log";
 import { changed, changes, complain, now, say, status } from "../store";
@@ -101,7 +101,8 @@ function Facts({ job }: { job: Detail }) {
     ["Command", job.command === null ? "another user's" : clean(job.command)],
     ["Directory", clean(job.dir)],
     ["Requests", `${job.gpus} GPU${job.gpus === 1 ? "" : "s"}${job.vram_mib ? `, ${memory(job.vram_mib)} each` : ""}${job.time_limit_s ? `, time limit ${duration(job.time_limit_s)}` : ""}`],
-    ["GPUs", gpuList(job.gpu_ids)],
+    ["GPUs", job.slurm ? "" : gpuList(job.gpu_ids)],
+    ["Slurm", job.slurm ? [clean(job.slurm.id, 60) && `job ${clean(job.slurm.id, 60)}`, whereText(job) && `on ${whereText(job)}`].filter(Boolean).join(" ") || "to be handed over" : ""],
     ["Submitted", moment(job.submitted_at, now.value)],
     ["Started", moment(job.started_at, now.value)],
     ["Ended", moment(job.ended_at, now.value)],

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { lastOverwrite, spans } from "../ansi";
 import { api, type Job, type Why } from "../api";
 import { firstOfEach, mostOwn } from "../own";
-import { between, clean, gpuList, moment } from "../format";
+import { between, clean, moment, whereText } from "../format";
 import { State } from "../list";
 import { readLines } from "../log";
 import { changed, jobs, now } from "../store";
@@ -68,7 +68,7 @@ export function Mine({ user, whys }: { user: string; whys: Why[] }) {
             <li class="mine" key={job.id}>
               <p>
                 <a href={"#/job/" + encodeURIComponent(job.id)}>{clean(job.id, 40)}</a> <bdi>{clean(job.name, 80)}</bdi> <State job={job} />{" "}
-                {job.state === "running" && `${job.gpu_ids?.length ? `on GPU ${gpuList(job.gpu_ids)} ` : ""}for ${between(job.started_at, null, now.value)}`}
+                {job.state === "running" && `${whereText(job) ? `on ${whereText(job)} ` : ""}for ${between(job.started_at, null, now.value)}`}
                 {job.more > 0 && <span class="quiet"> and {job.more} more like it</span>}
               </p>
               {job.state !== "running" && (
