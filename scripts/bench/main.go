@@ -35,6 +35,7 @@ func main() {
 	view := flag.Bool("top", false, "measure only berth top")
 	past := flag.Bool("samples", false, "measure only the samples of the past")
 	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
+	cluster := flag.Bool("slurm", false, "measure only handing jobs over to the Slurm that SLURM_CONF names; it must be one for tests")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
 	check(err)
@@ -46,6 +47,8 @@ func main() {
 	b := bench{berth: path}
 	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
 	switch {
+	case *cluster:
+		b.slurm()
 	case *code:
 		b.snapshot()
 	case *past:
@@ -66,7 +69,7 @@ func main() {
 		b.scrape()
 	case *view:
 		b.top()
-	case !*code && !*past:
+	case !*code && !*past && !*cluster:
 		b.daemon(*jobs)
 	}
 	check(os.RemoveAll(dir))
