@@ -32,9 +32,9 @@ var knownOnlyBy = map[string][]string{
 	"github.com/prometheus":           {"internal/metrics"},
 	"github.com/modelcontextprotocol": {"internal/mcp"},
 	"github.com/chromedp":             {"internal/browser"}, // tests alone
-	"berth/internal/store":            {"internal/engine", "internal/machine", "internal/batch", "internal/daemon"},
-	"berth/internal/engine":           {"internal/machine", "internal/batch", "internal/daemon"},
-	"berth/internal/run":              {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "cmd/berth"},
+	"berth/internal/store":            {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "internal/node"},
+	"berth/internal/engine":           {"internal/machine", "internal/batch", "internal/cluster", "internal/daemon", "internal/node"},
+	"berth/internal/run":              {"internal/engine", "internal/machine", "internal/batch", "internal/daemon", "internal/node", "cmd/berth"},
 }
 
 // mayNotKnow names what a room is kept from though it stands above it.
