@@ -337,6 +337,29 @@ func TestARefusalEndsTheJob(t *testing.T) {
 	}
 }
 
+// TestWordsOfARestartAreNoRefusal: what sbatch says while slurmctld restarts has no
+// list that is complete.
+func TestWordsOfARestartAreNoRefusal(t *testing.T) {
+	fake := newFake(t, 1)
+	q := newQueue(t, fake)
+	fake.restart("Unexpected error number 1234")
+	ids := q.submit(3, nil)
+	calls := func() int {
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		return fake.calls
+	}
+	testkit.Eventually(t, "sbatch fails", func() bool { return calls() > 0 })
+	before := calls()
+	testkit.Never(t, 20*q.pace.queue, "sbatch is called before Slurm answers", func() bool { return calls() != before })
+	fake.restart("")
+	for _, id := range ids {
+		if j := q.await(id, job.Finished); fake.ran[id] != 1 {
+			t.Errorf("job %s ran %d times: %+v", id, fake.ran[id], j)
+		}
+	}
+}
+
 // TestDependenciesStayHere: a job is handed over when those it waits for have ended,
 // wherever they run.
 func TestDependenciesStayHere(t *testing.T) {

@@ -40,6 +40,7 @@ type desk struct {
 	lookCost  time.Duration
 	unread    string              // why files of jobs cannot be read
 	strays    map[Named]time.Time // jobs in Slurm that are of no use, and since when
+	doubted   map[string]bool     // jobs that Slurm refused once, by berth's id
 	want      bool                // something needs Slurm's word
 }
 
@@ -63,7 +64,7 @@ type held struct {
 }
 
 func newDesk(c *Cluster, uid int) *desk {
-	return &desk{c: c, uid: uid, most: maxBatch, knock: make(chan struct{}, 1), jobs: map[string]*held{}}
+	return &desk{c: c, uid: uid, most: maxBatch, knock: make(chan struct{}, 1), jobs: map[string]*held{}, doubted: map[string]bool{}}
 }
 
 func (d *desk) tell(news []update) {
@@ -124,6 +125,7 @@ func (d *desk) receive() {
 		}
 		if u.job == nil {
 			delete(d.jobs, u.gone)
+			delete(d.doubted, u.gone)
 			continue
 		}
 		if before == nil || before.job.Handover.Batch != u.job.Handover.Batch {

@@ -20,20 +20,22 @@ import (
 // job, accept without answering, start a job late or twice, and be unreachable. Its
 // nodes obey the start marker, and count every run.
 type fakeSlurm struct {
-	t      *testing.T
-	mu     sync.Mutex
-	chance *rand.Rand
-	wild   bool // faults are on
-	down   bool
-	dead   atomic.Bool // sbatch is not reached
-	next   int
-	queue  map[string]*fakeJob // what slurmctld knows
-	late   []*fakeJob          // what it forgot, and a node may start nevertheless
-	active []*fakeJob          // on nodes
-	ran    map[string]int      // how often each of berth's jobs ran
-	refuse string
-	calls  int // of sbatch
-	tasks  int // submitted
+	t        *testing.T
+	mu       sync.Mutex
+	chance   *rand.Rand
+	wild     bool        // faults are on
+	down     bool        // until the next tick
+	restarts bool        // whenever sbatch is called
+	away     bool        // squeue does not answer
+	dead     atomic.Bool // sbatch is not reached
+	next     int
+	queue    map[string]*fakeJob // what slurmctld knows
+	late     []*fakeJob          // what it forgot, and a node may start nevertheless
+	active   []*fakeJob          // on nodes
+	ran      map[string]int      // how often each of berth's jobs ran
+	refuse   string
+	calls    int // of sbatch
+	tasks    int // submitted
 }
 
 type fakeJob struct {
@@ -45,6 +47,13 @@ type fakeJob struct {
 
 func newFake(t *testing.T, seed uint64) *fakeSlurm {
 	return &fakeSlurm{t: t, chance: rand.New(rand.NewPCG(seed, 1)), next: 100, queue: map[string]*fakeJob{}, ran: map[string]int{}}
+}
+
+// restart makes sbatch fail in these words, and squeue after it; none: it is over.
+func (f *fakeSlurm) restart(words string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse, f.restarts, f.away = words, words != "", false
 }
 
 func (f *fakeSlurm) often(percent int) bool { return f.wild && f.chance.IntN(100) < percent }
@@ -70,7 +79,7 @@ func (f *fakeSlurm) do(ctx context.Context, _ int, r Request) (Reply, error) {
 	f.hold(r.Hold, "JobHeldUser")
 	f.hold(r.Release, "Priority")
 	if r.Queue != "" {
-		if f.down || f.often(20) {
+		if f.down || f.away || f.often(20) {
 			files.Trouble = "squeue: unreachable"
 		} else {
 			for _, j := range f.queue {
@@ -114,6 +123,7 @@ func (f *fakeSlurm) sbatch(s *Submission) Submitted {
 		return Submitted{Trouble: "sbatch: unreachable"}
 	}
 	if f.refuse != "" {
+		f.away = f.restarts
 		return Submitted{Refused: f.refuse}
 	}
 	f.next++

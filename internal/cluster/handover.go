@@ -113,6 +113,7 @@ func (d *desk) refuse(ctx context.Context, h *held, why string) {
 	id, batch := h.job.ID, h.job.Handover.Batch
 	if d.c.report(ctx, func(t *engine.Turn) { t.Refused(id, batch, why) }) == nil {
 		delete(d.jobs, id)
+		delete(d.doubted, id)
 	}
 }
 
@@ -203,6 +204,7 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 		default:
 			for _, h := range p.jobs {
 				h.name, h.job.Handover.Slurm = name(&p.jobs[0].job), slurmID(answer.ID, &h.job.Handover)
+				delete(d.doubted, h.job.ID)
 			}
 			named = append(named, p.jobs...)
 		}
@@ -317,11 +319,21 @@ func (d *desk) refused(ctx context.Context, jobs []*held, why string) {
 		d.takeBack(ctx, jobs, "")
 		return
 	}
+	// Slurm's words may be misread, most of all while it restarts. They count if it
+	// answers a question in between and refuses the job again.
+	if !d.doubted[jobs[0].job.ID] {
+		for _, h := range jobs {
+			d.doubted[h.job.ID] = true
+		}
+		d.asked = time.Time{}
+		d.takeBack(ctx, jobs, "")
+		return
+	}
 	var r Request
 	for _, h := range jobs {
 		r.Take = append(r.Take, d.marker(h))
 	}
-	// Slurm's words may be misread: what is refused must not begin after all.
+	// What is refused must not begin after all.
 	reply, err := d.do(ctx, r)
 	if err != nil || len(reply.Taken) != len(jobs) {
 		d.want = true // its queue will tell
