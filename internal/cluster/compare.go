@@ -235,6 +235,9 @@ func accountOf(all []slurm.Account, h *job.Handover) *slurm.Account {
 
 // conclude ends a job that began and that Slurm ended, or that left no record.
 func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
+	if h.ended == nil && a.Doubtful() && !d.fence(ctx, h) {
+		return
+	}
 	r := handover.Record{Stopped: job.StopInterrupt, PeakMiB: h.job.PeakMiB, StartedAt: h.job.StartedAt, EndedAt: time.Now()}
 	if h.ended != nil {
 		r = *h.ended
@@ -245,6 +248,8 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 		if !a.End.IsZero() && h.ended == nil {
 			r.EndedAt = a.End
 		}
+	case h.ended != nil && !h.fenced.IsZero():
+		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("berth stopped it on %s: Slurm no longer knows it", h.job.Handover.Node)
 	case h.ended != nil:
 		r.Outcome, r.Detail = job.Lost, "Slurm ended it, and does not say why"
 	case a != nil:
@@ -258,6 +263,20 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 	if d.c.report(ctx, func(t *engine.Turn) { t.Returned(id, batch, r) }) == nil {
 		d.forget(ctx, h)
 	}
+}
+
+// fence reports whether a job that left no record has ended for certain. Its node may
+// be cut off from Slurm alone, so its wrapper is told to stop it, and given the time to
+// do so and to leave a record.
+func (d *desk) fence(ctx context.Context, h *held) bool {
+	if h.fenced.IsZero() {
+		reply, err := d.do(ctx, Request{Stop: []Marker{d.marker(h)}})
+		if err != nil || reply.StopError != "" {
+			return false // later
+		}
+		h.fenced = time.Now()
+	}
+	return h.looked.Sub(h.fenced) >= d.c.pace.fence+d.patience()
 }
 
 // neverBegan ends a job that Slurm ended before it began: it was cancelled there,

@@ -60,6 +60,7 @@ type held struct {
 	missing time.Time    // since when Slurm does not list it; zero: it does
 	name    string       // in Slurm; empty: not known yet
 	told    time.Time    // when Slurm was last told to stop it
+	fenced  time.Time    // when its wrapper was told to stop it, or was last heard of since
 	ended   *handover.Record
 }
 

@@ -65,7 +65,7 @@ func (f *fakeSlurm) do(ctx context.Context, _ int, r Request) (Reply, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	files := Do(ctx, Request{Take: r.Take, Look: r.Look, Remove: r.Remove})
+	files := Do(ctx, Request{Take: r.Take, Stop: r.Stop, Look: r.Look, Remove: r.Remove})
 	if r.Submit != nil {
 		files.Submitted = f.sbatch(r.Submit)
 	}

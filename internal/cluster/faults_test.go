@@ -165,7 +165,9 @@ func TestAnOutage(t *testing.T) {
 	t.Parallel()
 	b := newBerth(t, testkit.SlurmSetup{})
 	runs := b.submit("--", "while [ ! -e go ]; do sleep 0.1; done; echo ran")
+	stopped := b.submit("--", "sleep 300")
 	b.running(runs)
+	b.running(stopped)
 	b.slurm.StopController(t)
 	waits := b.submit("--", "echo waited")
 	gone := b.submit("--", "echo gone >gone")
@@ -175,6 +177,8 @@ func TestAnOutage(t *testing.T) {
 	contains(t, b.must("show", runs), "running")
 	b.must("cancel", gone)
 	b.ends(gone, "cancelled")
+	b.must("cancel", stopped)
+	b.ends(stopped, "cancelled") // its wrapper needs no slurmctld
 	testkit.Write(t, b.file("go"), "")
 	b.printed(b.ends(runs, "ok"), "ran\n") // its record needs no slurmctld
 	b.slurm.StartController(t)
@@ -192,6 +196,8 @@ func TestAFailedNode(t *testing.T) {
 	const command = `exec 9>$BERTH_JOB_NAME.lock; flock -n 9 || echo twice >twice; echo x >>$BERTH_JOB_NAME.ran; [ $(wc -l <$BERTH_JOB_NAME.ran) = 2 ] || while :; do sleep 0.2; done`
 	lost := b.submit("--name", "lost", "--", command)
 	again := b.submit("--name", "again", "--requeue", "--", command)
+	cut := b.submit("--name", "cut", "--requeue", "--", command) // the node goes on, and Slurm does not see it
+	b.running(cut)
 	var all []int
 	for _, id := range []string{lost, again} {
 		v := b.running(id)
@@ -202,10 +208,14 @@ func TestAFailedNode(t *testing.T) {
 	if v := b.ends(lost, "lost"); !strings.Contains(v.reason(), "n1 failed") {
 		t.Errorf("%s", v)
 	}
-	b.until(again, "queued again", func(v *view) bool { return v.State == "queued" || v.Attempt == 2 })
+	for _, id := range []string{again, cut} {
+		b.until(id, "queued again", func(v *view) bool { return v.State == "queued" || v.Attempt == 2 })
+	}
 	b.slurm.StartNode(t, 1)
-	if v := b.ends(again, "ok"); v.Attempt != 2 {
-		t.Errorf("%s", v)
+	for _, id := range []string{again, cut} {
+		if v := b.ends(id, "ok"); v.Attempt != 2 {
+			t.Errorf("%s", v)
+		}
 	}
 	if _, err := os.Stat(b.file("twice")); err == nil {
 		t.Error("a job ran twice at the same time")

@@ -60,6 +60,9 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 		}
 		if n, found := s.Now[index]; found {
 			h.has.Now, h.has.NowAt = true, s.NowAt[index]
+			if !h.fenced.IsZero() {
+				h.fenced = time.Now()
+			}
 			news = append(news, func(t *engine.Turn) { t.UsedAway(id, batch, n) })
 		}
 		r, found := s.Ended[index]
@@ -139,9 +142,15 @@ func (d *desk) stop(ctx context.Context) {
 		r.Cancel = append(r.Cancel, Named{h.job.Handover.Slurm, h.name})
 	}
 	reply, err := d.do(ctx, r)
-	if err != nil || reply.Trouble != "" {
-		d.troubles(ctx, unreachable(reply.Trouble, err))
+	if err == nil && reply.Trouble == "" {
+		return
 	}
+	d.troubles(ctx, unreachable(reply.Trouble, err))
+	r = Request{}
+	for _, h := range running {
+		r.Stop = append(r.Stop, d.marker(h))
+	}
+	_, _ = d.do(ctx, r) // Slurm is told again later
 }
 
 // takeBack takes the start markers of jobs, so that they never begin where they

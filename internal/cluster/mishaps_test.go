@@ -156,6 +156,44 @@ func (q *queue) accounts(state, listed string, r *handover.Record) job.Job {
 	return q.await(id, job.Finished, job.Failed, job.Cancelled)
 }
 
+// TestAJobThatSlurmGaveUp: a node that is cut off from Slurm runs its job on. It is
+// stopped before the job is handed over again.
+func TestAJobThatSlurmGaveUp(t *testing.T) {
+	fake := newFake(t, 1)
+	q := newQueue(t, fake)
+	q.stop()
+	q.pace.fence = time.Hour
+	var account slurm.Account
+	var submitted atomic.Int32
+	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
+		reply, err := fake.do(ctx, uid, r)
+		if len(r.Account) > 0 {
+			reply.Accounts = []slurm.Account{account}
+		}
+		if r.Submit != nil {
+			submitted.Add(1)
+		}
+		return reply, err
+	}
+	q.start()
+	id := q.submit(1, func(_ int, j *job.Job) { j.Spec.Requeue = true })[0]
+	q.runs(id)
+	fake.mu.Lock()
+	cut := fake.active[0]
+	fake.active = nil
+	account = slurm.Account{ID: cut.entry.ID, Comment: cut.entry.Comment, Name: cut.entry.Name, State: "NODE_FAIL", Node: "n1"}
+	delete(fake.queue, cut.entry.ID)
+	fake.mu.Unlock()
+	testkit.Eventually(t, "its wrapper is told", func() bool { return handover.Stopped(cut.dir, cut.index) })
+	testkit.Never(t, 2*q.pace.patience, "it is handed over while it runs", func() bool { return submitted.Load() > 1 })
+	fake.mu.Lock()
+	fake.finish(cut, handover.Record{Outcome: job.WasCancelled, Stopped: job.StopInterrupt, EndedAt: time.Now()})
+	fake.mu.Unlock()
+	if j := q.await(id, job.Finished); fake.ran[id] != 2 || j.Attempt.Number != 2 {
+		t.Errorf("%+v ran %d times", j, fake.ran[id])
+	}
+}
+
 // TestCompletedWithoutARecord: a second start of a job exits well at once, so Slurm's
 // word does not make it done.
 func TestCompletedWithoutARecord(t *testing.T) {

@@ -30,6 +30,7 @@ type Request struct {
 
 	Submit  *Submission
 	Take    []Marker // start markers to take, so that the jobs never begin
+	Stop    []Marker // jobs that their wrappers are to stop
 	Cancel  []Named
 	Hold    []string
 	Release []string
@@ -82,6 +83,7 @@ type Reply struct {
 	Submitted Submitted
 	Taken     []bool // for each marker: berth has it now
 	TakeError string // why one could be neither taken nor found
+	StopError string // why one of the wrappers could not be told
 	Queue     []slurm.Entry
 	Trouble   string // why Slurm could not be asked
 	Accounts  []slurm.Account
@@ -134,6 +136,11 @@ func Do(ctx context.Context, r Request) Reply {
 			reply.Taken = append(reply.Taken, err == nil && b != nil && b.Taken)
 		default:
 			reply.Taken, reply.TakeError = append(reply.Taken, false), err.Error()
+		}
+	}
+	for _, m := range r.Stop {
+		if err := there(m.Dir, handover.Stop(m.Dir, m.Index)); err != nil {
+			reply.StopError = err.Error()
 		}
 	}
 	r.Cancel = reply.present(ctx, &r)
@@ -325,11 +332,7 @@ func (reply *Reply) account(ctx context.Context, r *Request) {
 
 func look(w Watch) (s Seen) {
 	all, err := handover.Look(w.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Somebody removed it, if the file system is there: it has nothing to tell.
-		_, err = os.Stat(filepath.Dir(w.Dir))
-	}
-	if err != nil {
+	if err = there(w.Dir, err); err != nil {
 		return Seen{Error: err.Error()}
 	}
 	s = Seen{Begun: map[int]handover.Begun{}, Now: map[int]handover.Now{}, NowAt: map[int]time.Time{}, Ended: map[int]handover.Record{}}
@@ -361,6 +364,15 @@ func look(w Watch) (s Seen) {
 		}
 	}
 	return s
+}
+
+// there drops the error that a batch has no directory, if the file system is there:
+// somebody removed it.
+func there(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(filepath.Dir(dir))
+	}
+	return err
 }
 
 // call runs one of Slurm's programs.

@@ -6,6 +6,7 @@
 //	script     what sbatch was given
 //	0.begun    made by the first to want it: the job when it starts, or berth when
 //	           it takes the job back
+//	0.stop     made by berth when the job must not go on, whatever Slurm says
 //	0.now      what the job uses, replaced every few seconds
 //	0.end      the record of its end, complete or absent
 //	0.log      what it printed, unless it has an output of its own

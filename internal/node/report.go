@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"syscall"
 	"time"
 
 	"berth/internal/engine"
@@ -17,8 +18,8 @@ const (
 	sameEvery   = time.Minute
 )
 
-// report tells what the job uses while it runs. A report that cannot be written is
-// left out: the next one has more.
+// report tells what the job uses while it runs, and looks whether berth wants it
+// stopped. A report that cannot be written is left out: the next one has more.
 func (n *node) report(ctx context.Context) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
@@ -28,6 +29,10 @@ func (n *node) report(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if at, _ := n.stop.when(); at.IsZero() && handover.Stopped(n.dir, n.index) {
+			n.stop.request(syscall.SIGTERM)
+			n.halt(ctx)
 		}
 		now, runs := n.uses(ctx)
 		if !runs || !differs(last, now) {

@@ -213,6 +213,27 @@ func TestSlurmStopsIt(t *testing.T) {
 	}
 }
 
+// TestBerthStopsIt: a job that must not go on is stopped although Slurm says nothing.
+func TestBerthStopsIt(t *testing.T) {
+	w := newWorld(t, order("echo $$ >up; exec sleep 300"), order("echo $$ >other; exec sleep 300"))
+	r, other := w.start(0), w.start(1)
+	pid := strings.TrimSpace(w.awaitFile("up"))
+	w.awaitFile("other")
+	testkit.Must(t, handover.Stop(w.batch, 0))
+	status := r.status()
+	if got := w.record(0, r); got.Stopped != job.StopInterrupt || got.Outcome != job.WasCancelled || status != 143 {
+		t.Errorf("exited with %d: %+v", status, got)
+	}
+	if alive(pid) {
+		t.Error("the job goes on")
+	}
+	if ended, err := handover.ReadRecord(w.batch, 1); ended != nil || err != nil {
+		t.Errorf("the other one ended: %+v %v", ended, err)
+	}
+	testkit.Must(t, other.Process.Signal(syscall.SIGTERM))
+	other.status()
+}
+
 // TestAWarningComesBeforeTheLimit.
 func TestAWarningComesBeforeTheLimit(t *testing.T) {
 	w := newWorld(t, order("trap 'echo warned >warned' USR1; while :; do sleep 0.05; done", func(s *job.Spec) {

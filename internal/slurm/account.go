@@ -101,6 +101,10 @@ func (a Account) Outcome() (job.Outcome, string) {
 	return "", ""
 }
 
+// Doubtful reports whether the job may still run: Slurm does not know it, or gave it up
+// without a word from its node.
+func (a *Account) Doubtful() bool { return a == nil || strings.HasPrefix(a.State, "NODE_FAIL") }
+
 func (a Account) failed() (job.Outcome, string) {
 	if a.Signal > 0 {
 		name, known := signals[a.Signal]
