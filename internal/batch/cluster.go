@@ -25,7 +25,7 @@ func (s *session) newCluster() *cluster.Cluster {
 
 // wakeCluster tells the cluster that its jobs have changed.
 func (s *session) wakeCluster() {
-	if s.cluster != nil { // while the session opens, there is none
+	if s.cluster != nil { // it is made late while the session opens
 		s.cluster.Wake()
 	}
 }

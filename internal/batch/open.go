@@ -135,7 +135,7 @@ func (s *session) notOpened(err error) error {
 }
 
 // doWithout checks whether the jobs can run without a GPU: either all of them can,
-// or none is started. why is the reason that there is none.
+// or none is started. why says what is wrong with the GPUs.
 func (s *session) doWithout(why string) error {
 	if s.opt.AsGpusched {
 		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "%s", why)

@@ -60,14 +60,14 @@ func (s *shared) enlist(who string) *person {
 	t.Helper()
 	name := fmt.Sprintf("bcl-%s-%d", who, os.Getpid())
 	p := &person{name: name, home: s.file("home/" + who), program: s.file("bin/berth")}
-	database(t, "useradd", "--no-create-home", "--user-group", "--home-dir", p.home, "--shell", "/bin/sh", name)
+	testkit.Accounts(t, "useradd", "--no-create-home", "--user-group", "--home-dir", p.home, "--shell", "/bin/sh", name)
 	entry, err := user.Lookup(name)
 	testkit.Must(t, err)
 	p.uid, _ = strconv.Atoi(entry.Uid) // it is a number on Linux
 	p.gid, _ = strconv.Atoi(entry.Gid)
 	t.Cleanup(func() {
 		testkit.Holds(testkit.Patience, func() bool { return !hasProcess(p.uid) })
-		database(t, "userdel", name)
+		testkit.Accounts(t, "userdel", name)
 	})
 	testkit.Must(t, os.Mkdir(p.home, 0o700), os.Chown(p.home, p.uid, p.gid))
 	own := *s.berth
@@ -75,21 +75,6 @@ func (s *shared) enlist(who string) *person {
 	own.env = []string{"HOME=" + p.home, "USER=" + name, "LOGNAME=" + name, "PATH=/usr/bin:/bin", "BERTH_SOCKET=" + s.socket, "BERTH_NO_AUTOSTART=1", "NO_COLOR=1"}
 	p.berth = &own
 	return p
-}
-
-// database runs a program that changes the user database, which others may have
-// locked for a moment.
-func database(t *testing.T, name string, args ...string) {
-	t.Helper()
-	var out []byte
-	var err error
-	testkit.Eventually(t, name+" gets its turn", func() bool {
-		out, err = exec.Command(name, args...).CombinedOutput()
-		return err == nil || !strings.Contains(string(out), "lock")
-	})
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", name, args, err, out)
-	}
 }
 
 func hasProcess(uid int) bool {

@@ -17,8 +17,8 @@ import (
 	"berth/internal/slurm"
 )
 
-// newCluster connects the queue to Slurm. Where there is none, jobs for it wait and
-// say so.
+// newCluster connects the queue to Slurm. On a machine without Slurm, jobs for it
+// wait and say so.
 func (d *Daemon) newCluster() *cluster.Cluster {
 	return cluster.New(cluster.Setup{
 		Engine: d.engine, Log: d.log, Queue: d.machine.Name(),

@@ -168,7 +168,7 @@ func Forget(dir string, index int) error { return os.Remove(named(dir, index, "n
 // Finish leaves the record of a job.
 func Finish(dir string, index int, r Record) error { return put(named(dir, index, "end"), &r) }
 
-// ReadBegun, ReadNow and ReadRecord return nil if there is none yet.
+// ReadBegun returns nil if the job has not begun.
 func ReadBegun(dir string, index int) (*Begun, error) {
 	return get[Begun](named(dir, index, "begun"))
 }

@@ -44,7 +44,7 @@ func GaveNone(lookup func(string) (string, bool)) bool {
 	return visibleTo(lookup) == "" && value(lookup, "SLURM_JOB_GPUS") == ""
 }
 
-// visibleTo is the list of cards in Slurm's environment; empty: there is none.
+// visibleTo is the list of cards in Slurm's environment; empty outside of Slurm.
 func visibleTo(lookup func(string) (string, bool)) string {
 	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"} {
 		// Slurm writes NoDevFiles for a job without a card.

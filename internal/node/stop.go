@@ -19,7 +19,7 @@ const (
 	mostAfterTerm = 20 * time.Second
 )
 
-// stopping is Slurm's request to stop. Its zero value means that there is none.
+// stopping is Slurm's request to stop the job; the zero value: not yet.
 type stopping struct {
 	mu sync.Mutex
 	at time.Time

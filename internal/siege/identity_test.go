@@ -137,7 +137,7 @@ var identityAttacks = []attack{
 		if r := c.remote(t, "GET", "/v1/status", token.Secret, nil); r.status != http.StatusOK {
 			t.Errorf("before: status %d: %s", r.status, r.body)
 		}
-		database(t, "userdel", gone.name)
+		testkit.Accounts(t, "userdel", gone.name)
 		removed := time.Now()
 		testkit.Eventually(t, "the token is refused", func() bool {
 			return c.remote(t, "GET", "/v1/status", token.Secret, nil).status == http.StatusUnauthorized

@@ -47,21 +47,6 @@ func account(who string) string { return fmt.Sprintf("bsg-%s-%d", who, os.Getpid
 // the one that another test has just taken from a user to give it to a second.
 var numbers sync.Mutex
 
-// database runs a program that changes the user database, which others may
-// have locked for a moment.
-func database(t *testing.T, name string, args ...string) {
-	t.Helper()
-	var out []byte
-	var err error
-	testkit.Eventually(t, name+" gets its turn", func() bool {
-		out, err = exec.Command(name, args...).CombinedOutput()
-		return err == nil || !strings.Contains(string(out), "lock")
-	})
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", name, args, err, out)
-	}
-}
-
 // removeStale removes the accounts of tests that are gone.
 func removeStale(t *testing.T) {
 	t.Helper()
@@ -91,7 +76,7 @@ func enlist(t *testing.T, who, homes, socket string, groups ...string) *person {
 	func() {
 		numbers.Lock()
 		defer numbers.Unlock()
-		database(t, "useradd", append(args, p.name)...)
+		testkit.Accounts(t, "useradd", append(args, p.name)...)
 	}()
 	t.Cleanup(func() {
 		if _, err := user.Lookup(p.name); err == nil { // an attack may have removed it
@@ -99,7 +84,7 @@ func enlist(t *testing.T, who, homes, socket string, groups ...string) *person {
 			testkit.Holds(testkit.Patience, func() bool {
 				return !slices.ContainsFunc(processes(), func(pid int) bool { return owner(pid) == p.uid })
 			})
-			database(t, "userdel", p.name)
+			testkit.Accounts(t, "userdel", p.name)
 		}
 	})
 	entry, err := user.Lookup(p.name)

@@ -45,7 +45,7 @@ var successorAttacks = []attack{
 	{"hold up others with the jobs of a user who is gone", func(t *testing.T, c *camp) {
 		gone := c.enlist("xia")
 		id := gone.submitFrom(t, map[string]any{"dir": "/", "jobs": []spec{shell("true").with("priority", 100).with("hold", "yes")}})[0]
-		database(t, "userdel", gone.name)
+		testkit.Accounts(t, "userdel", gone.name)
 		c.root.act(t, "release", map[string]any{"ids": []string{id}})
 		c.othersAreServed(t)
 		c.root.cancel(t, id)
@@ -58,7 +58,7 @@ var successorAttacks = []attack{
 		if r := c.remote(t, "GET", "/v1/status", token.Secret, nil); !strings.Contains(r.body, `"admin":true`) {
 			t.Fatalf("before: %s", r.body)
 		}
-		database(t, "gpasswd", "-d", past.name, account(adminGroup))
+		testkit.Accounts(t, "gpasswd", "-d", past.name, account(adminGroup))
 		testkit.Eventually(t, "the token administers no more", func() bool {
 			return strings.Contains(c.remote(t, "GET", "/v1/status", token.Secret, nil).body, `"admin":false`)
 		})
@@ -87,13 +87,13 @@ func (c *camp) succeed(t *testing.T, old *person, who string) *person {
 	t.Helper()
 	numbers.Lock()
 	defer numbers.Unlock()
-	database(t, "userdel", old.name)
+	testkit.Accounts(t, "userdel", old.name)
 	next := *old
 	next.name, next.http = account(who), &http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return old.dial() },
 	}}
 	t.Cleanup(next.http.CloseIdleConnections)
-	database(t, "useradd", "--no-create-home", "--user-group", "--uid", strconv.Itoa(old.uid), "--home-dir", old.home, "--shell", "/bin/sh", next.name)
-	t.Cleanup(func() { database(t, "userdel", next.name) })
+	testkit.Accounts(t, "useradd", "--no-create-home", "--user-group", "--uid", strconv.Itoa(old.uid), "--home-dir", old.home, "--shell", "/bin/sh", next.name)
+	t.Cleanup(func() { testkit.Accounts(t, "userdel", next.name) })
 	return &next
 }

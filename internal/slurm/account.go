@@ -32,27 +32,16 @@ type Account struct {
 }
 
 // Accounts reads what sacct printed.
-func Accounts(out string) ([]Account, error) {
-	var accounts []Account
-	columns := strings.Count(accountColumns, ",") + 1
-	for row := range strings.Lines(out) {
-		cells := strings.SplitN(strings.TrimRight(row, "\r\n"), separator, columns)
-		if len(cells) < columns {
-			continue
-		}
-		for i := range cells[:columns-1] { // a job may be named None
-			cells[i] = value(cells[i])
-		}
+func Accounts(out string) (accounts []Account, err error) {
+	table, err := rows("sacct", out, strings.Count(accountColumns, ",")+1)
+	for _, cells := range table {
 		a := Account{ID: cells[0], State: cells[1], Start: moment(cells[3]), End: moment(cells[4]), Node: cells[5], Comment: cells[6], Name: cells[7]}
 		code, signal, _ := strings.Cut(cells[2], ":")
 		a.ExitCode, _ = text.Digits(code, 6)
 		a.Signal, _ = text.Digits(signal, 6)
 		accounts = append(accounts, a)
 	}
-	if len(accounts) == 0 && strings.TrimSpace(out) != "" {
-		return nil, unexpected("sacct", out)
-	}
-	return accounts, nil
+	return accounts, err
 }
 
 // signals are the names of those that commonly end a job, by Linux's numbers.

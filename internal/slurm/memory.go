@@ -83,7 +83,7 @@ func GPUs(nodes []Node) (all []Found) {
 	return all
 }
 
-// model is the feature that names the GPUs of a node; empty: there is none.
+// model is the feature that names the GPUs of a node; empty if no feature does.
 func (n Node) model() string {
 	for _, feature := range n.Features {
 		if memory(feature) != nil && word(feature) {

@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// separator is in no name, comment or reason that berth writes, and people cannot
-// type it by accident.
-const separator = "\x1f"
-
 // queueColumns are id, state, reason, node, partition, start, time limit,
 // submission, comment and name.
 const queueColumns = "%i %T %r %N %P %S %l %V %k %j"
@@ -33,26 +29,14 @@ type Entry struct {
 	Limit     time.Duration // 0: none, or not known
 }
 
-// Queue reads what squeue printed. Rows of another form, such as a banner of the
-// site, are skipped.
-func Queue(out string) ([]Entry, error) {
-	var entries []Entry
-	columns := strings.Count(queueColumns, " ") + 1
-	for row := range strings.Lines(out) {
-		cells := strings.SplitN(strings.TrimRight(row, "\r\n"), separator, columns)
-		if len(cells) < columns {
-			continue
-		}
-		for i := range cells[:columns-1] { // a job may be named None
-			cells[i] = value(cells[i])
-		}
+// Queue reads what squeue printed.
+func Queue(out string) (entries []Entry, err error) {
+	table, err := rows("squeue", out, strings.Count(queueColumns, " ")+1)
+	for _, cells := range table {
 		entries = append(entries, Entry{
 			ID: cells[0], State: cells[1], Reason: cells[2], Node: cells[3], Partition: cells[4],
 			Start: moment(cells[5]), Limit: span(cells[6]), Submit: moment(cells[7]), Comment: cells[8], Name: cells[9],
 		})
 	}
-	if len(entries) == 0 && strings.TrimSpace(out) != "" {
-		return nil, unexpected("squeue", out)
-	}
-	return entries, nil
+	return entries, err
 }

@@ -11,6 +11,29 @@ import (
 // timeLayout is Slurm's own, in local time.
 const timeLayout = "2006-01-02T15:04:05"
 
+// separator is in no name, comment or reason that berth writes, and people cannot
+// type it by accident.
+const separator = "\x1f"
+
+// rows reads a table whose last column is the name of a job. Lines of another form,
+// such as a banner of the site, are skipped.
+func rows(program, out string, columns int) (table [][]string, err error) {
+	for line := range strings.Lines(out) {
+		cells := strings.SplitN(strings.TrimRight(line, "\r\n"), separator, columns)
+		if len(cells) < columns {
+			continue
+		}
+		for i := range cells[:columns-1] { // a job may be named None
+			cells[i] = value(cells[i])
+		}
+		table = append(table, cells)
+	}
+	if len(table) == 0 && strings.TrimSpace(out) != "" {
+		return nil, unexpected(program, out)
+	}
+	return table, nil
+}
+
 // value removes Slurm's words for an absent value.
 func value(cell string) string {
 	switch cell = strings.TrimSpace(cell); cell {

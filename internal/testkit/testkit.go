@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -99,5 +101,20 @@ func Golden(t testing.TB, path string, got []byte) {
 	}
 	if !bytes.Equal(want, got) {
 		t.Errorf("%s differs (-update if that is meant):\n--- want\n%s--- got\n%s", path, want, got)
+	}
+}
+
+// Accounts runs a program that changes the accounts of this machine, which others may
+// have locked for a moment.
+func Accounts(t testing.TB, name string, args ...string) {
+	t.Helper()
+	var out []byte
+	var err error
+	Eventually(t, name+" gets its turn", func() bool {
+		out, err = exec.Command(name, args...).CombinedOutput()
+		return err == nil || !strings.Contains(string(out), "lock")
+	})
+	if err != nil {
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
 }
