@@ -30,15 +30,15 @@ func (s *session) wakeCluster() {
 	}
 }
 
-// allAway reports whether every job of the file runs on Slurm, so that this machine
+// allAway reports whether every job of a file runs on Slurm, so that this machine
 // needs no GPU.
-func (s *session) allAway() bool {
-	for _, line := range s.file.Lines {
+func allAway(file jobfile.File) bool {
+	for _, line := range file.Lines {
 		if line.Spec.To != job.ToSlurm {
 			return false
 		}
 	}
-	return len(s.file.Lines) > 0
+	return len(file.Lines) > 0
 }
 
 // place settles where a line's job runs, and refuses what Slurm could not do.

@@ -63,7 +63,7 @@ func (s *session) openFile(ctx context.Context) error {
 	case len(file.Lines) == 0 && !s.opt.Watch:
 		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
 	}
-	s.file = file
+	s.file, s.allAway = file, allAway(file)
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (s *session) setup() machine.Setup {
 		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},
 		Choose: func(m *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
 			switch {
-			case s.allAway() && s.opt.GPUs == nil && (err != nil || m.NoGPUs):
+			case s.allAway && s.opt.GPUs == nil && (err != nil || m.NoGPUs):
 				return nil, nil // a login node needs no GPU
 			case err != nil:
 				return nil, problem.Newf(problem.Unable, machine.NoCardsHint, "the GPUs cannot be read: %w", err)

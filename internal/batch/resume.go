@@ -248,6 +248,8 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 func (s *session) greet() {
 	kind := text.Count(len(s.cards), "GPU")
 	switch {
+	case s.allAway:
+		kind = "all for Slurm"
 	case s.machine.NoGPUs:
 		kind = "no GPU"
 	case s.opt.Sim > 0:

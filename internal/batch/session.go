@@ -41,6 +41,7 @@ type session struct {
 	watcher *watcher
 	sizes   string // the table of model sizes in use; empty: none
 	file    jobfile.File
+	allAway bool // every job of it runs on Slurm
 	machine *machine.Machine
 	store   *store.Store // the machine's
 	log     *slog.Logger // likewise
