@@ -1,7 +1,7 @@
-// Command runtests runs go test. A test that fails is run again alone, up to
-// twice: if it passes then, it is reported as flaky, on a line of its own, and
-// does not fail the run. A repeated failure, a panic, a data race or a package
-// that does not build does.
+// Command runtests runs go test. A test or subtest that fails is run again alone,
+// and if it fails again, with the test that it is part of: if it passes then, it is
+// reported as flaky, on a line of its own, and does not fail the run. A repeated
+// failure, a panic, a data race or a package that does not build does.
 //
 //	go run ./scripts/runtests -race -timeout 20m ./...
 package main
@@ -28,7 +28,7 @@ type event struct {
 // result is the outcome of a run of tests.
 type result struct {
 	output map[string][]string // by package and test, separated by a space
-	failed []string            // tests without subtests, as package and name
+	failed []string            // tests whose subtests did not fail, as package and name
 	broken []string            // packages that failed without a failed test
 	grave  []string            // lines that fail the run, whatever a second run says
 	begun  map[string]bool     // tests that have not ended yet
@@ -63,8 +63,10 @@ func main() {
 // passesAlone runs a test again and prints the outcome.
 func passesAlone(test string) bool {
 	pkg, name, _ := strings.Cut(test, " ")
-	args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]), isPackage), "-run", "^"+regexp.QuoteMeta(name)+"$", pkg)
-	for try := 1; try <= 2; try++ {
+	whole, _, _ := strings.Cut(name, "/")
+	for i, name := range []string{name, whole} {
+		try := i + 1
+		args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]), isPackage), "-run", only(name), pkg)
 		again, err := run(args, io.Discard)
 		switch {
 		case err == nil && again.passed[test]:
@@ -77,6 +79,15 @@ func passesAlone(test string) bool {
 	}
 	fmt.Printf("failed again, alone, twice: %s\n", test)
 	return false
+}
+
+// only is the pattern that selects a test or subtest and no other.
+func only(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	}
+	return strings.Join(parts, "/")
 }
 
 func isPackage(arg string) bool { return strings.HasPrefix(arg, "./") }
@@ -127,8 +138,7 @@ func (r *result) take(e event, out io.Writer) {
 	if pkg == "" {
 		pkg, _, _ = strings.Cut(e.ImportPath, " ")
 	}
-	top, _, sub := strings.Cut(e.Test, "/")
-	key := pkg + " " + top
+	key := pkg + " " + e.Test
 	switch e.Action {
 	case "output", "build-output":
 		r.output[key] = append(r.output[key], e.Output)
@@ -141,28 +151,32 @@ func (r *result) take(e event, out io.Writer) {
 	case "run":
 		r.begun[key] = true
 	case "pass":
-		if !sub {
-			delete(r.output, key)
-			delete(r.begun, key)
-			r.passed[key] = true
-		}
+		delete(r.output, key)
+		delete(r.begun, key)
+		r.passed[key] = true
 	case "skip":
-		if !sub {
-			delete(r.begun, key)
-		}
+		delete(r.begun, key)
 		if e.Test != "" {
 			fmt.Fprintf(out, "skipped: %s %s", key, strings.TrimLeft(strings.Join(r.output[key], ""), " "))
 		}
 	case "fail", "build-fail":
 		switch {
-		case e.Test != "" && !sub:
+		case e.Test != "":
 			delete(r.begun, key)
-			r.failed = append(r.failed, key)
-		case e.Test == "" && r.unfinished(pkg):
-		case e.Test == "" && !slices.ContainsFunc(r.failed, func(test string) bool { return strings.HasPrefix(test, pkg+" ") }):
+			if !r.anyFailed(key + "/") {
+				r.failed = append(r.failed, key)
+				fmt.Fprintf(out, "failed: %s\n", key)
+			}
+		case r.unfinished(pkg):
+		case !r.anyFailed(pkg + " "):
 			r.broken = append(r.broken, pkg)
 		}
 	}
+}
+
+// anyFailed reports whether a failed test begins so.
+func (r *result) anyFailed(prefix string) bool {
+	return slices.ContainsFunc(r.failed, func(test string) bool { return strings.HasPrefix(test, prefix) })
 }
 
 // unfinished reports the tests of a package that began and did not end because

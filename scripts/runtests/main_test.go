@@ -6,6 +6,14 @@ import (
 	"testing"
 )
 
+func TestOnlyOneIsRunAgain(t *testing.T) {
+	for name, want := range map[string]string{"TestA": "^TestA$", "TestA/one (1.5)": `^TestA$/^one \(1\.5\)$`} {
+		if got := only(name); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestWhatFailsARun(t *testing.T) {
 	for _, tt := range []struct {
 		says                  string
