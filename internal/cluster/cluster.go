@@ -123,7 +123,11 @@ func (c *Cluster) tell(ctx context.Context, jobs []job.Job, gone []string, at ti
 }
 
 // take is what changed, once it is on disk.
-func (c *Cluster) take(ctx context.Context) (jobs []job.Job, gone []string, at time.Time, ok bool) {
+func (c *Cluster) take(ctx context.Context) ([]job.Job, []string, time.Time, bool) {
+	// Until the answer comes, these are the engine's.
+	var jobs []job.Job
+	var gone []string
+	var at time.Time
 	written := make(chan error, 1)
 	c.Engine.Do(ctx, func(t *engine.Turn) {
 		jobs, gone = t.TakeAway()
@@ -134,11 +138,11 @@ func (c *Cluster) take(ctx context.Context) (jobs []job.Job, gone []string, at t
 	case err := <-written:
 		if err != nil {
 			c.Engine.Do(ctx, func(t *engine.Turn) { t.KeepAway(jobs, gone) })
-			return nil, nil, at, false
+			return nil, nil, time.Time{}, false
 		}
 		return jobs, gone, at, true
 	case <-ctx.Done():
-		return nil, nil, at, false
+		return nil, nil, time.Time{}, false
 	}
 }
 

@@ -23,8 +23,11 @@ func (d *desk) queueDue() bool {
 	return d.want && since >= d.c.pace.look || since >= max(d.c.pace.queue, queueShare*d.cost)
 }
 
-// compare holds what Slurm has against what berth believes.
+// compare holds what Slurm has against what berth believes, when it is due.
 func (d *desk) compare(ctx context.Context) {
+	if !d.queueDue() {
+		return
+	}
 	begun := time.Now()
 	d.asked, d.want = begun, false
 	reply, err := d.do(ctx, Request{Queue: anyPrefix})

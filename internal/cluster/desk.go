@@ -96,7 +96,7 @@ func (d *desk) run(ctx context.Context) {
 		}
 		d.receive()
 		if d.step(ctx); ctx.Err() != nil {
-			return // the engine may still be at what it was told last, which is the desk's too
+			return
 		}
 		timer.Reset(d.next())
 	}
@@ -162,16 +162,11 @@ func (d *desk) step(ctx context.Context) {
 			break
 		}
 	}
-	d.sweep(ctx)
-	d.follow(ctx)
-	d.stop(ctx)
-	if d.queueDue() {
-		d.compare(ctx)
+	for _, do := range []func(context.Context){d.sweep, d.follow, d.stop, d.compare, d.handOver, d.explain} {
+		if do(ctx); ctx.Err() != nil {
+			return // the engine may still be at what it was told last, which is the desk's too
+		}
 	}
-	if d.trouble == "" {
-		d.handOver(ctx)
-	}
-	d.explain(ctx)
 }
 
 // sweep removes the files of batches that ended long ago, once a day.

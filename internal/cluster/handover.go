@@ -40,7 +40,7 @@ type parcel struct {
 
 // handOver gives Slurm the jobs that are ready.
 func (d *desk) handOver(ctx context.Context) {
-	if time.Now().Before(d.fullUntil) {
+	if d.trouble != "" || time.Now().Before(d.fullUntil) {
 		return
 	}
 	if d.full != "" {

@@ -119,7 +119,10 @@ func TestStopsOnARealSlurm(t *testing.T) {
 	if j := q.over(running); j.Outcome != job.WasCancelled || j.Detail != "cancelled by ann while running" {
 		t.Errorf("running: %s: %s", j.Outcome, j.Detail)
 	}
-	for _, id := range others[1:] { // the first of them runs by now, or soon
+	for _, id := range []string{others[2], others[1]} {
+		if id == others[1] { // in the moment of its start berth would hand it over again
+			testkit.Eventually(t, "it runs", func() bool { return q.job(id).State == job.Running })
+		}
 		j := q.job(id)
 		s.Must(t, "scancel", j.Handover.Slurm)
 		if j := q.over(id); j.Outcome != job.WasCancelled || !strings.Contains(j.Detail, "in Slurm") {
