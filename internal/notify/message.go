@@ -3,6 +3,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -210,26 +211,27 @@ func sentence(f Fact) string {
 	return line
 }
 
-// tallied sums a batch up: "array 17: 998 finished, 2 failed".
+// tallied sums a batch up: "array 17: 998 finished, 2 failed". The order does not
+// depend on which job was first.
 func tallied(list []Tally) string {
-	counts, order := map[string]int{}, []string{}
+	counts := map[string]int{}
 	arrays := map[string]bool{}
 	for _, t := range list {
 		word := did(t.On, t.Outcome)
 		if t.On == "" {
 			word = "from the machine"
 		}
-		if counts[word] == 0 {
-			order = append(order, word)
-		}
 		counts[word] += t.Count
 		arrays[t.Array] = true
 	}
-	parts := make([]string, len(order))
+	first := []string{did(OnEnd, "ok"), did(OnStart, "")} // in reverse
+	order := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(slices.Index(first, b), slices.Index(first, a)), cmp.Compare(a, b))
+	})
 	for i, word := range order {
-		parts[i] = text.Grouped(counts[word]) + " " + word
+		order[i] = text.Grouped(counts[word]) + " " + word
 	}
-	line := strings.Join(parts, ", ")
+	line := strings.Join(order, ", ")
 	if len(arrays) == 1 && !arrays[""] {
 		return "array " + list[0].Array + ": " + line
 	}

@@ -106,15 +106,20 @@ echo $BERTH_ATTEMPT >>dies; [ $BERTH_ATTEMPT = 2 ] && exit 0; exec sleep 300
 	testkit.Eventually(t, "the first has ended", func() bool { return strings.Contains(a.read("berth_logs/journal.jsonl"), `"outcome":"ok"`) })
 	a.Must(t, "scontrol", "requeue", id)
 	if !testkit.Holds(testkit.Patience, func() bool {
-		if a.state(t, id) == "PENDING" { // Slurm has cleaned up; it would wait for two minutes now
+		switch a.state(t, id) {
+		case "PENDING": // Slurm has cleaned up; it would wait for two minutes now
 			_, _ = a.Run("scontrol", "update", "job="+id, "StartTime=now")
+		case "FAILED": // the node refused it, as it had not cleaned up itself
+			if strings.Contains(a.read("out"), "stopping 2 running jobs") {
+				_, _ = a.Run("scontrol", "requeue", id)
+			}
 		}
 		return strings.Count(a.read("dies"), "\n") == 2 || a.state(t, id) == "COMPLETED"
 	}) {
 		t.Fatalf("Slurm does not start it again:\n%s\n%s", a.Must(t, "scontrol", "show", "job", id), a.read("out"))
 	}
 	a.await(t, id, "COMPLETED")
-	if a.read("once") != "once\n" || a.read("dies") != "1\n2\n" || a.read("saves") != "1\nsaved\n2 1\n" {
+	if a.read("once") != "once\n" || a.read("dies") != "1\n2\n" || !slices.Contains([]string{"1\nsaved\n2 1\n", "1\nsaved\n2 2\n"}, a.read("saves")) {
 		t.Errorf("once %q, dies %q, saves %q:\n%s", a.read("once"), a.read("dies"), a.read("saves"), a.read("out"))
 	}
 }
