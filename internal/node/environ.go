@@ -18,10 +18,16 @@ func fromSlurm(name string) bool {
 	return strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SLURMD_") || slices.Contains(cardVariables, name)
 }
 
+// ofTheBatch reports whether a variable of Slurm's describes the batch as berth
+// submitted it, not the job.
+func ofTheBatch(name string) bool {
+	return slices.Contains([]string{"SLURM_JOB_NAME", "SLURM_SUBMIT_DIR"}, name) || strings.HasPrefix(name, "SLURM_ARRAY_")
+}
+
 // inherited is what the job inherits: the environment at its submission, what a
-// login would set, and Slurm's variables of this run. The job's own variables come
-// on top of it.
-func inherited(order *handover.Order, environ []string) []string {
+// login would set, and Slurm's variables of this run. dir is where it runs. The
+// job's own variables come on top of it.
+func inherited(order *handover.Order, environ []string, dir string) []string {
 	var kept []string
 	for _, pair := range exported(order.Environ, order.Job.Spec.Export) {
 		if name, _, _ := strings.Cut(pair, "="); !fromSlurm(name) {
@@ -31,8 +37,7 @@ func inherited(order *handover.Order, environ []string) []string {
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")
 		switch {
-		case strings.HasPrefix(strings.TrimPrefix(name, "SLURM_"), "ARRAY_"):
-			// They describe the batch, not the job.
+		case ofTheBatch(name):
 		case fromSlurm(name) || name == "TMPDIR":
 			kept = append(kept, pair)
 		case slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL"}, name) && !has(kept, name):
@@ -41,6 +46,7 @@ func inherited(order *handover.Order, environ []string) []string {
 			kept = append(kept, pair)
 		}
 	}
+	kept = append(kept, "SLURM_JOB_NAME="+order.Job.Name(), "SLURM_SUBMIT_DIR="+dir)
 	return append(kept, arrayVariables(&order.Job)...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"berth/internal/engine"
@@ -82,7 +83,7 @@ func (n *node) open(ctx context.Context) error {
 		Log:    machine.Log{Path: n.state + "/berth.log", MaxBytes: 1 << 20, Private: true, Level: "warn"},
 		Getenv: n.getenv, CPUOnly: n.order.Job.Spec.GPUs == 0, Ledger: n.state + "/ledger",
 		Launcher: engine.Launcher{
-			Dir: n.origin(), Home: n.home(), Env: inherited(&n.order, n.environ), LogFree: engine.DefaultLogFree, Given: n.cardsAsGiven,
+			Dir: n.origin(), Home: n.home(), Env: inherited(&n.order, n.environ, n.workDir()), LogFree: engine.DefaultLogFree, Given: n.cardsAsGiven,
 		},
 		Choose: n.choose,
 		// Slurm has put the job into a cgroup, and limits it there.
@@ -106,6 +107,18 @@ func (n *node) origin() string {
 		return dir
 	}
 	return n.home()
+}
+
+// workDir is the directory of the job.
+func (n *node) workDir() string {
+	dir := n.order.Job.Spec.Dir
+	if rest, found := strings.CutPrefix(dir, "~/"); found {
+		return filepath.Join(n.home(), rest)
+	}
+	if !filepath.IsAbs(dir) {
+		return n.origin()
+	}
+	return dir
 }
 
 // home is the user's on the node; a cluster may leave the variable out.
