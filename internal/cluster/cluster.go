@@ -232,6 +232,7 @@ type pace struct {
 	troubled time.Duration // after Slurm could not be asked
 	stop     time.Duration // until Slurm is told again to stop a job
 	patience time.Duration // for files that another node wrote; NFS may hide them for a minute
+	stuck    time.Duration // for a job that runs, as Slurm says, to begin
 	fence    time.Duration // for a wrapper to stop its job
 	full     time.Duration // for which a user's full share of Slurm's queue is left alone
 	gather   time.Duration // for jobs that are submitted one after the other
@@ -242,7 +243,7 @@ const DefaultPatience = 75 * time.Second
 
 var usualPace = pace{
 	look: time.Second, queue: 5 * time.Second, troubled: 15 * time.Second, stop: 30 * time.Second,
-	patience: DefaultPatience, fence: 30 * time.Second, full: time.Minute, gather: 100 * time.Millisecond,
+	patience: DefaultPatience, stuck: 10 * time.Minute, fence: 30 * time.Second, full: time.Minute, gather: 100 * time.Millisecond,
 }
 
 const (

@@ -44,7 +44,7 @@ func newQueue(t *testing.T, fake *fakeSlurm) *queue {
 	t.Setenv("BERTH_LEDGER_DIR", t.TempDir())
 	q := &queue{t: t, dir: t.TempDir(), fake: fake, do: fake.do, pace: pace{
 		look: 5 * time.Millisecond, queue: 10 * time.Millisecond, troubled: 10 * time.Millisecond, stop: 30 * time.Millisecond,
-		patience: 2 * time.Second, fence: 20 * time.Millisecond, full: 20 * time.Millisecond, gather: time.Millisecond,
+		patience: 2 * time.Second, stuck: 200 * time.Millisecond, fence: 20 * time.Millisecond, full: 20 * time.Millisecond, gather: time.Millisecond,
 	}}
 	q.start()
 	t.Cleanup(func() { q.stop() })

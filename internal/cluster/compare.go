@@ -12,6 +12,7 @@ import (
 	"berth/internal/handover"
 	"berth/internal/job"
 	"berth/internal/slurm"
+	"berth/internal/text"
 )
 
 // queueDue reports whether Slurm's queue should be listed.
@@ -42,6 +43,7 @@ func (d *desk) compare(ctx context.Context) {
 	strays := map[Named]time.Time{}
 	var news []func(*engine.Turn)
 	var active []slurm.Entry
+	var stuck []*held
 	for i := range reply.Queue {
 		e := &reply.Queue[i]
 		name := batchOf(e.Comment)
@@ -65,7 +67,9 @@ func (d *desk) compare(ctx context.Context) {
 		}
 		seen[h.job.ID] = true
 		active = append(active, *e)
-		news = append(news, d.listed(h, e))
+		if news = append(news, d.listed(h, e)); d.isStuck(h, e) {
+			stuck = append(stuck, h)
+		}
 	}
 	if len(news) > 0 {
 		_ = d.c.report(ctx, func(t *engine.Turn) {
@@ -77,6 +81,7 @@ func (d *desk) compare(ctx context.Context) {
 	d.holds(ctx, byBatch, active)
 	d.strays = strays
 	d.cancelStrays(ctx)
+	d.takeBack(ctx, stuck, fmt.Sprintf("Slurm has said for %s that this job runs, but it has not begun; berth hands it over again", text.Brief(d.c.pace.stuck)))
 	d.unlisted(ctx, begun, seen, past)
 }
 
@@ -102,6 +107,8 @@ func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
 	words := "in Slurm's queue as " + e.ID
 	if why := slurm.Why(*e); why != "" {
 		words += ": " + why
+	} else if e.State == "RUNNING" {
+		words += ": on its way to " + cmp.Or(e.Node, "a node")
 	}
 	// Slurm takes a job without a time limit for one of a year.
 	if until := time.Until(e.Start); until > 0 && until < 90*24*time.Hour {
@@ -111,6 +118,19 @@ func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
 		t.Named(id, batch, e.ID)
 		t.SeeAway(id, batch, words)
 	}
+}
+
+// isStuck reports whether a job has not begun long after Slurm gave it a node. A node
+// may refuse a job without a word; if it comes to it after all, the job's marker is
+// taken.
+func (d *desk) isStuck(h *held, e *slurm.Entry) bool {
+	switch {
+	case e.State != "RUNNING" || h.has.Begun:
+		h.stuck = time.Time{}
+	case h.stuck.IsZero():
+		h.stuck = d.asked
+	}
+	return !h.stuck.IsZero() && d.asked.Sub(h.stuck) >= d.c.pace.stuck
 }
 
 // holds tells Slurm which waiting jobs are held and released.

@@ -58,6 +58,7 @@ type held struct {
 	handed  time.Time    // when this desk handed it over; zero: an earlier one did
 	looked  time.Time    // when its files were last looked for, and could be
 	missing time.Time    // since when Slurm does not list it; zero: it does
+	stuck   time.Time    // since when Slurm says that it runs, although it has not begun
 	name    string       // in Slurm; empty: not known yet
 	told    time.Time    // when Slurm was last told to stop it
 	fenced  time.Time    // when its wrapper was told to stop it, or was last heard of since

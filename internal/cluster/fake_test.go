@@ -172,6 +172,10 @@ func (f *fakeSlurm) tick() {
 	f.active = nil
 	for _, j := range f.queue {
 		if j.entry.State == "PENDING" && j.entry.Reason != "JobHeldUser" && f.chance.IntN(3) > 0 {
+			if f.often(5) { // its node refuses it, and nobody hears of that
+				j.entry.State, j.entry.Reason = "RUNNING", ""
+				continue
+			}
 			f.start(j)
 			if f.often(20) {
 				f.start(j) // a requeue that berth did not ask for

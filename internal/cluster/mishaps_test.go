@@ -194,6 +194,31 @@ func TestAJobThatSlurmGaveUp(t *testing.T) {
 	}
 }
 
+// TestANodeThatRefusesAJob: Slurm says that it runs, and it never begins.
+func TestANodeThatRefusesAJob(t *testing.T) {
+	fake := newFake(t, 1)
+	q := newQueue(t, fake)
+	id := q.submit(1, nil)[0]
+	first := ""
+	testkit.Eventually(t, "it is in the queue", func() bool {
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		for _, j := range fake.queue {
+			first, j.entry.State, j.entry.Reason, j.entry.Node = j.entry.ID, "RUNNING", "", "n1"
+		}
+		return first != ""
+	})
+	testkit.Eventually(t, "berth says so", func() bool {
+		return strings.Contains(q.why(id), "on its way to n1") || q.job(id).Handover.Slurm != first
+	})
+	j := q.await(id, job.Finished)
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if fake.ran[id] != 1 || j.Attempt.Number != 1 || fake.calls != 2 || fake.queue[first] != nil {
+		t.Errorf("%+v ran %d times, after %d calls of sbatch", j, fake.ran[id], fake.calls)
+	}
+}
+
 // TestCompletedWithoutARecord: a second start of a job exits well at once, so Slurm's
 // word does not make it done.
 func TestCompletedWithoutARecord(t *testing.T) {

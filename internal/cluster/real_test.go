@@ -24,7 +24,7 @@ func newRealQueue(t *testing.T, s *testkit.Slurm) *queue {
 	testkit.Must(t, err)
 	q := &queue{t: t, dir: dir, vars: slurm.Environ(s.Env()), pace: pace{
 		look: 100 * time.Millisecond, queue: 300 * time.Millisecond, troubled: 300 * time.Millisecond, stop: 5 * time.Second,
-		patience: 3 * time.Second, fence: 3 * time.Second, full: time.Second, gather: 20 * time.Millisecond,
+		patience: 3 * time.Second, stuck: time.Minute, fence: 3 * time.Second, full: time.Second, gather: 20 * time.Millisecond,
 	}}
 	q.do = func(ctx context.Context, _ int, r Request) (Reply, error) { return Do(ctx, r), nil }
 	q.start()
