@@ -71,7 +71,7 @@ type dryLine struct {
 	number        int
 	id            string
 	name, command string
-	away          bool // it goes to Slurm
+	away          bool // it goes to Slurm at once
 	state         job.State
 	outcome       job.Outcome
 }
@@ -88,7 +88,7 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 	lines := make([]dryLine, len(s.file.Lines))
 	keys := make([]string, len(lines))
 	for i, l := range s.file.Lines {
-		lines[i] = dryLine{number: l.Number, name: l.Spec.Name, command: l.Spec.Command(), away: l.Spec.To == job.ToSlurm}
+		lines[i] = dryLine{number: l.Number, name: l.Spec.Name, command: l.Spec.Command(), away: l.Spec.To == job.ToSlurm && len(l.Spec.After) == 0}
 		keys[i] = l.Key
 	}
 	trials := map[string]engine.Trial{}

@@ -68,14 +68,22 @@ answers; 2 bad usage; 130 interrupted.`,
 // interactive reports whether input and output are terminals.
 func (s *session) interactive() bool { return s.terminal && isTerminal(os.Stdin) }
 
-// sayState reports the state of a job whose terminal is gone.
+// sayState reports the state of a job whose terminal is gone. How it ended may be
+// known a little later.
 func sayState(ctx context.Context, s *session, id string) error {
-	detail, err := s.client.Job(ctx, id)
-	if err != nil {
-		return err
+	for tries := 0; ; tries++ {
+		detail, err := s.client.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if detail.State != job.Running || tries == endedTries {
+			s.say("%s", endText(detail.View))
+			return nil
+		}
+		if err := api.Pause(ctx, startedPoll); err != nil {
+			return err
+		}
 	}
-	s.say("%s", endText(detail.View))
-	return nil
 }
 
 // attachTo returns nil when the job's attempt ends, and errDetached when the user

@@ -16,6 +16,7 @@ const (
 	detachKey   = 0x1c // ctrl-\
 	typedChunks = 64
 	startedPoll = 200 * time.Millisecond
+	endedTries  = 25 // for the end of a job to be known; a cluster's takes a second or two
 )
 
 // heldTerminal is the user's terminal while attached: every key goes to the job,

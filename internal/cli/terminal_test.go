@@ -222,8 +222,8 @@ func TestAttachEndsWithTheJob(t *testing.T) {
 	far := f.awaitAttach(t, 1)
 	far.receives(keep.FrameAttach)
 	far.sends(keep.FrameOutput, "goodbye")
-	f.end("1", job.Exited(2))
 	far.sends(keep.FrameEnded, "")
+	time.AfterFunc(time.Second, func() { f.end("1", job.Exited(2)) }) // the supervisor is heard before the daemon knows
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}

@@ -100,6 +100,8 @@ func nameValues(cmd *cobra.Command) {
 			if word := valueWords[f.Name]; word != "" {
 				f.Value = named{f.Value, word}
 			}
+		case "stringArray":
+			return // an empty one is not shown
 		}
 		f.DefValue = strings.Trim(f.DefValue, "[]")
 		if f.DefValue == "-1" { // the flag was not given; its description says what happens then
