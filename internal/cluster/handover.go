@@ -56,8 +56,12 @@ func (d *desk) handOver(ctx context.Context) {
 			}
 		}
 	}
-	for some := range slices.Chunk(parcels, maxParcels) {
-		if d.trouble != "" || d.full != "" || ctx.Err() != nil || !d.record(ctx, some) {
+	most, together := d.most, maxParcels
+	if most < maxBatch {
+		together = 1 // there may not be room for all: the first of the queue go first
+	}
+	for some := range slices.Chunk(parcels, together) {
+		if d.trouble != "" || d.full != "" || d.most < most || ctx.Err() != nil || !d.record(ctx, some) {
 			return
 		}
 		d.send(ctx, some)

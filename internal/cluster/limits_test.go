@@ -36,6 +36,9 @@ func TestALimitOnSubmittedJobs(t *testing.T) {
 	b.until(array+"_5", "waiting for the limit", func(v *view) bool {
 		return v.State == "queued" && strings.Contains(v.reason(), "takes no more of this user's jobs")
 	})
+	for _, task := range []string{"_1", "_2"} { // the limit leaves room for two, in order
+		b.running(array + task)
+	}
 	testkit.Write(t, b.file("go"), "")
 	if out, status := b.run("wait", blocks, array); status != 0 {
 		t.Errorf("wait: %s", out)
