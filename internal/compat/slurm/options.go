@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,12 @@ func listed[T any](short byte, to func(*T) *[]string) option[T] {
 		*to(t) = append(*to(t), strings.Split(value, ",")...)
 		return nil
 	}}
+}
+
+// without refuses an option whose filter berth cannot apply: more jobs would be
+// selected than were asked for.
+func without[T any](short byte, what string) option[T] {
+	return option[T]{short, valued, func(*T, string) error { return errors.New("berth has no " + what) }}
 }
 
 // among reports whether one of the words is in a list that was asked for; an empty

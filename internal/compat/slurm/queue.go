@@ -259,7 +259,12 @@ func jobFields() []field {
 	}
 	return []field{
 		{'i', "jobarrayid", "JOBID", func(_ *asker, e *entry) string { return e.id() }},
-		{'A', "jobid", "JOBID", func(_ *asker, e *entry) string { return e.ID }},
+		{'A', "jobid", "JOBID", func(_ *asker, e *entry) string {
+			if e.tasks != "" {
+				return e.array()
+			}
+			return e.ID
+		}},
 		{'F', "arrayjobid", "ARRAY_JOB_ID", func(_ *asker, e *entry) string { return e.array() }},
 		{'K', "arraytaskid", "ARRAY_TASK_ID", func(_ *asker, e *entry) string {
 			_, index, isTask := strings.Cut(e.ID, "_")

@@ -39,7 +39,7 @@ midnight.
   -X, --allocations      accepted, and ignored: berth records no steps
       --help             print this
 
-Exit status: 0 listed; 1 failed; 255 bad usage.
+Exit status: 0 listed; 1 failed or bad usage.
 
 Example:
   sacct -S now-7days -o JobID,JobName%30,State,Elapsed,ExitCode
@@ -214,7 +214,7 @@ func runSacct(c *frontend.Call) int {
 	}
 	if err = cmp.Or(err, wrong); err != nil {
 		c.Complain(err.Error(), "see sacct --help")
-		return badUsage
+		return frontend.Failed
 	}
 	return ask(c, func(k *asker) error {
 		if len(a.users) == 0 && !a.everyone && len(a.ids) == 0 {

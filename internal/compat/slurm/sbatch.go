@@ -113,7 +113,7 @@ func runSbatch(c *frontend.Call) int {
 	flags, err := w.flags(c, s)
 	if err != nil {
 		c.Complain(err.Error(), "")
-		return frontend.Failed
+		return badUsage
 	}
 	if w.dry {
 		return c.Berth(slices.Concat([]string{"submit", "--dry-run"}, flags, []string{"--"}, s.command), c.Out, frontend.InItsName(c.Err, c.Name))

@@ -1,14 +1,18 @@
 package slurm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"os/user"
 	"strings"
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: runScancel}
@@ -21,21 +25,25 @@ them.
       --me, -u, --user NAME     jobs of this user
   -n, --name NAME               jobs of this name
   -t, --state STATE             PENDING, RUNNING or SUSPENDED
+  -p, --partition NAME          jobs of this partition; the only one is berth
+  -w, --nodelist NAMES          jobs running on these nodes; the only one is this
+                                machine
   -Q, --quiet, -v, --verbose    accepted, and ignored
       --help                    print this
 
-berth sends TERM, and KILL after the job's grace period. Other signals (-s) are
-refused.
+berth sends TERM, and KILL after the job's grace period. Other signals (-s),
+accounts (-A) and qualities of service (-q) are refused.
 
-Exit status: 0 cancelled, or there was nothing to cancel; 1 failed; 255 bad usage.
+Exit status: 0 cancelled, or there was nothing to cancel; 1 failed or bad usage.
 
 Example:
   scancel --me --state=PENDING
 `
 
 type ending struct {
-	me                bool
-	user, name, state string
+	me                           bool
+	user, name, state, partition string
+	nodes                        []string
 }
 
 func scancelOptions() map[string]option[ending] {
@@ -43,7 +51,8 @@ func scancelOptions() map[string]option[ending] {
 		"me":   on(0, func(e *ending) *bool { return &e.me }),
 		"user": kept('u', func(e *ending) *string { return &e.user }), "name": kept('n', func(e *ending) *string { return &e.name }), "jobname": kept(0, func(e *ending) *string { return &e.name }),
 		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'}, "full": {short: 'f'}, "batch": {short: 'b'},
-		"partition": {short: 'p', kind: valued}, "account": {short: 'A', kind: valued}, "qos": {short: 'q', kind: valued}, "hurry": {short: 'H'}, "ctld": {},
+		"partition": kept('p', func(e *ending) *string { return &e.partition }), "nodelist": listed('w', func(e *ending) *[]string { return &e.nodes }),
+		"account": without[ending]('A', "accounts"), "qos": without[ending]('q', "qualities of service"), "hurry": {short: 'H'}, "ctld": {},
 		"signal": {'s', valued, func(*ending, string) error {
 			return errors.New("berth cancel ends a job; berth submit --signal has a job warned before its time limit")
 		}},
@@ -67,42 +76,79 @@ func stateOf(word string) (job.State, bool) {
 func runScancel(c *frontend.Call) int {
 	var e ending
 	words, err := parse(c.Args, scancelOptions(), &e, true)
-	sel := api.Select{Name: e.name, User: e.user}
-	if e.state != "" {
-		state, known := stateOf(e.state)
-		if !known && err == nil {
-			err = errors.New("--state: expected PENDING, RUNNING or SUSPENDED")
-		}
-		sel.States = []string{string(state)}
-	}
-	if e.me {
-		me, lookup := user.Current()
-		err, sel.User = errors.Join(err, lookup), me.Username
-	}
-	for _, word := range words {
-		sel.Words = append(sel.Words, jobWords(word)...)
-	}
-	if err != nil {
+	sel, wrong := e.selected(words)
+	if err = cmp.Or(err, wrong); err != nil {
 		c.Complain(err.Error(), "see scancel --help")
-		return badUsage
+		return frontend.Failed
 	}
-	if len(sel.Words) == 0 && sel.User == "" && sel.Name == "" && e.state == "" {
+	if len(words) == 0 && e.nothing() {
 		c.Complain("No job identification provided", "see scancel --help")
 		return frontend.Failed
 	}
-	sel.All = len(sel.Words) == 0 && sel.Name == "" && e.state == ""
+	host, _ := os.Hostname()
+	if e.partition != "" && e.partition != partition || !among(e.nodes, host) {
+		return 0
+	}
 	return ask(c, func(a *asker) error {
 		reply, err := a.client.Act(a.ctx, api.ActRequest{Action: api.ActCancel, Select: sel})
+		if problem.KindOf(err) == problem.NotFound {
+			return nil // as in Slurm: it may have ended long ago
+		}
 		if err != nil {
 			return err
 		}
 		for _, acted := range reply.Jobs {
-			if !acted.Done && !job.State(acted.State).Terminal() {
+			if !acted.Done && acted.State != "" && !job.State(acted.State).Terminal() {
 				return fmt.Errorf("job %s was not cancelled: %s", acted.ID, acted.What)
 			}
 		}
 		return nil
 	})
+}
+
+// nothing reports that no option selects jobs.
+func (e *ending) nothing() bool {
+	return !e.me && e.user == "" && e.name == "" && e.state == "" && e.partition == "" && len(e.nodes) == 0
+}
+
+// selected is berth's selection of the jobs. The partition and the nodes select
+// all of them or none, except that a waiting job is on no node.
+func (e *ending) selected(words []string) (sel api.Select, err error) {
+	sel.Name, sel.User = e.name, e.user
+	states := []job.State{}
+	if len(e.nodes) > 0 {
+		states = []job.State{job.Running, job.Parked}
+	}
+	if e.state != "" {
+		state, known := stateOf(e.state)
+		if !known {
+			return sel, errors.New("--state: expected PENDING, RUNNING or SUSPENDED")
+		}
+		if len(e.nodes) > 0 && state == job.Queued {
+			return sel, errors.New("--nodelist: a pending job has no node")
+		}
+		states = []job.State{state}
+	}
+	for _, state := range states {
+		sel.States = append(sel.States, string(state))
+	}
+	if e.me {
+		me, err := user.Current()
+		if err != nil {
+			return sel, err
+		}
+		sel.User = me.Username
+	}
+	for _, word := range words {
+		for _, id := range jobWords(word) {
+			if strings.Trim(id, "0123456789_-") != "" {
+				return sel, fmt.Errorf("Invalid job id %s", text.Found(word)) // berth would take it for a name
+			}
+			sel.Words = append(sel.Words, id)
+		}
+	}
+	sel.All = len(sel.Words) == 0 && sel.Name == "" && len(sel.States) == 0
+	return sel, nil
 }
 
 // jobWords reads 17,18 and 17_[1,3-5], whose commas are those of the tasks.

@@ -23,29 +23,34 @@ Show this machine as Slurm shows a cluster: one partition, berth, with one node.
   -O, --Format NAMES     columns by name: NodeHost,Gres,GresUsed,StateLong,...
   -N, --Node             a line for each node
   -l, --long             more columns
+  -s, --summarize        nodes allocated, idle, other and in all
+  -R, --list-reasons     why GPUs are paused or out of service
+  -p, --partition NAMES  only these partitions; the only one is berth
   -h, --noheader         no titles
       --help             print this
 
 The node is idle, mixed or allocated by its GPUs, and drained if all of them are
 paused. berth gpus shows each GPU.
 
-Exit status: 0 shown; 1 failed; 255 bad usage.
+Exit status: 0 shown; 1 failed or bad usage.
 
 Example:
   sinfo -o "%n %G %T"
 `
 
 type inventory struct {
-	node, long, bare bool
-	format, columns  string
+	node, long, bare, sum, reasons bool
+	format, columns                string
+	partitions                     []string
 }
 
 func sinfoOptions() map[string]option[inventory] {
 	return map[string]option[inventory]{
 		"Node": on('N', func(i *inventory) *bool { return &i.node }), "long": on('l', func(i *inventory) *bool { return &i.long }), "noheader": on('h', func(i *inventory) *bool { return &i.bare }),
 		"format": kept('o', func(i *inventory) *string { return &i.format }), "Format": kept('O', func(i *inventory) *string { return &i.columns }),
-		"all": {short: 'a'}, "exact": {short: 'e'}, "summarize": {short: 's'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'}, "list-reasons": {short: 'R'},
-		"partition": {short: 'p', kind: valued}, "nodes": {short: 'n', kind: valued}, "states": {short: 't', kind: valued}, "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
+		"all": {short: 'a'}, "exact": {short: 'e'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'},
+		"summarize": on('s', func(i *inventory) *bool { return &i.sum }), "list-reasons": on('R', func(i *inventory) *bool { return &i.reasons }),
+		"partition": listed('p', func(i *inventory) *[]string { return &i.partitions }), "nodes": {short: 'n', kind: valued}, "states": {short: 't', kind: valued}, "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
 	}
 }
 
@@ -100,6 +105,27 @@ func (m *machine) gresUsed() string {
 	return fmt.Sprintf("gpu:%d(IDX:%s)", len(busy), cmp.Or(spans(busy), "N/A"))
 }
 
+// reason says which GPUs take no jobs, or is empty.
+func (m *machine) reason() string {
+	var paused, broken []int
+	for _, g := range m.gpus {
+		switch {
+		case g.Health != "ok":
+			broken = append(broken, g.Index)
+		case g.Paused:
+			paused = append(paused, g.Index)
+		}
+	}
+	var parts []string
+	if len(broken) > 0 {
+		parts = append(parts, "GPU "+spans(broken)+" unhealthy")
+	}
+	if len(paused) > 0 {
+		parts = append(parts, "GPU "+spans(paused)+" paused")
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (m *machine) fields() []field {
 	value := func(letter byte, names, title, word string) field {
 		return field{letter, names, title, func(*asker, *entry) string { return word }}
@@ -111,7 +137,7 @@ func (m *machine) fields() []field {
 		value('N', "nodelist", "NODELIST", m.host), value('n', "nodehost", "HOSTNAMES", m.host), value('o', "nodeaddr", "NODE_ADDR", m.host),
 		value('G', "gres", "GRES", m.gres()), value(0, "gresused", "GRES_USED", m.gresUsed()),
 		value('c', "cpus", "CPUS", strconv.FormatInt(m.cpus, 10)), value('m', "memory", "MEMORY", strconv.FormatInt(m.memMiB, 10)),
-		value('E', "reason", "REASON", "none"), value('f', "features", "AVAIL_FEATURES", "(null)"), value('b', "features_act", "ACTIVE_FEATURES", "(null)"),
+		value('E', "reason", "REASON", cmp.Or(m.reason(), "none")), value('u', "user", "USER", "Unknown"), value('U', "userlong", "USER", "Unknown"), value('H', "timestamp", "TIMESTAMP", "Unknown"), value('f', "features", "AVAIL_FEATURES", "(null)"), value('b', "features_act", "ACTIVE_FEATURES", "(null)"),
 		value('z', "socketcorethread", "S:C:T", "*:*:*"), value('d', "disk", "TMP_DISK", "0"), value('w', "weight", "WEIGHT", "1"), value('F', "nodeaiot", "NODES(A/I/O/T)", aiot(long)),
 	}
 }
@@ -121,7 +147,7 @@ func aiot(state string) string {
 	switch state {
 	case "idle":
 		return "0/1/0/1"
-	case "mixed", "allocated":
+	case "mixed", "allocated", "draining":
 		return "1/0/0/1"
 	}
 	return "0/0/1/1"
@@ -141,6 +167,12 @@ func runSinfo(c *frontend.Call) int {
 	}
 	usual := "%9P %.5a %.10l %.6D %.6t %N"
 	switch {
+	case i.reasons && i.long:
+		usual = "%20E %12U %19H %6t %N"
+	case i.reasons:
+		usual = "%20E %9u %19H %N"
+	case i.sum:
+		usual = "%9P %.5a %.10l %.16F %N"
 	case i.node && i.long:
 		usual = "%10N %.5D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 	case i.node:
@@ -159,7 +191,7 @@ func runSinfo(c *frontend.Call) int {
 	}
 	if err != nil {
 		c.Complain(err.Error(), "see sinfo --help")
-		return badUsage
+		return frontend.Failed
 	}
 	return ask(c, func(a *asker) error {
 		m, err := a.machine()
@@ -176,7 +208,9 @@ func runSinfo(c *frontend.Call) int {
 		if !i.bare {
 			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
 		}
-		fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.value(a, nil) }))
+		if among(i.partitions, partition) && (!i.reasons || m.reason() != "") {
+			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.value(a, nil) }))
+		}
 		return nil
 	})
 }

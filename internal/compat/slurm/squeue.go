@@ -24,6 +24,11 @@ List queued and running jobs in Slurm's format.
   -j, --jobs IDS                only these jobs
   -n, --name NAMES              only jobs of these names
   -t, --states STATES           only these: PD, R, S or PENDING and so on, or all
+  -p, --partition NAMES         only jobs of these partitions; the only one is berth
+  -w, --nodelist NAMES          only jobs on these nodes; the only one is this machine
+  -S, --sort LETTERS            order: those of --format, each with - for descending:
+                                -S -p,i
+  -i, --iterate SECONDS         print the list again and again
   -o, --format FORMAT           columns: "%.18i %.9P %j"; %i %A %F %K %P %j %u %t %T
                                 %M %l %L %D %N %R %r %C %m %b %S %e %V %Q %Z %o ...
   -O, --Format NAMES            columns by name, each 20 wide or NAME:WIDTH
@@ -33,9 +38,11 @@ List queued and running jobs in Slurm's format.
   -h, --noheader                no titles
       --help                    print this
 
-Reasons are Slurm's words; berth why says more.
+Reasons are Slurm's words; berth why says more. Tasks of an array have no number of
+their own: %A is 17_3 for one, and 17 for those that wait. Accounts (-A) and
+qualities of service (-q) are refused.
 
-Exit status: 0 listed; 1 failed; 255 bad usage.
+Exit status: 0 listed; 1 failed or bad usage.
 
 Example:
   squeue --me -o "%.8i %.20j %.8T %.10M %R"
@@ -54,7 +61,10 @@ const remembered = 5 * time.Minute
 type listing struct {
 	me, long, start, tasks, bare bool
 	users, ids, names, states    []string
+	partitions, nodes            []string
 	format, columns              string
+	sort                         []key
+	every                        time.Duration // 0: once
 }
 
 func squeueOptions() map[string]option[listing] {
@@ -68,8 +78,11 @@ func squeueOptions() map[string]option[listing] {
 		"name": listed('n', func(l *listing) *[]string { return &l.names }), "states": listed('t', func(l *listing) *[]string { return &l.states }),
 		"state":  listed(0, func(l *listing) *[]string { return &l.states }),
 		"format": kept('o', func(l *listing) *string { return &l.format }), "Format": kept('O', func(l *listing) *string { return &l.columns }),
-		"all": ignored('a', bare), "verbose": ignored('v', bare), "partition": ignored('p', valued), "account": ignored('A', valued), "qos": ignored('q', valued),
-		"nodelist": ignored('w', valued), "sort": ignored('S', valued), "clusters": ignored('M', valued), "priority": ignored('P', bare), "array-unique": ignored(0, bare),
+		"all": ignored('a', bare), "verbose": ignored('v', bare),
+		"partition": listed('p', func(l *listing) *[]string { return &l.partitions }), "nodelist": listed('w', func(l *listing) *[]string { return &l.nodes }),
+		"account": without[listing]('A', "accounts"), "qos": without[listing]('q', "qualities of service"),
+		"sort": {'S', valued, func(l *listing, value string) (err error) { l.sort, err = sortKeys(value); return err }}, "iterate": {'i', valued, (*listing).iterate},
+		"clusters": ignored('M', valued), "priority": ignored('P', bare), "array-unique": ignored(0, bare),
 	}
 }
 
@@ -82,24 +95,57 @@ func runSqueue(c *frontend.Call) int {
 	columns, wrong := l.shown()
 	if err = cmp.Or(err, wrong); err != nil {
 		c.Complain(err.Error(), "see squeue --help")
-		return badUsage
+		return frontend.Failed
 	}
 	return ask(c, func(a *asker) error {
-		entries, err := l.entries(a)
-		if err != nil {
-			return err
+		if i := slices.IndexFunc(l.nodes, func(name string) bool { return name != a.host }); i >= 0 {
+			return fmt.Errorf("Invalid node name %s", text.Found(l.nodes[i]))
 		}
-		if l.long {
-			fmt.Fprintln(c.Out, a.now.Format("Mon Jan 02 15:04:05 2006"))
+		for {
+			err := l.print(a, columns)
+			if l.every > 0 && a.ctx.Err() != nil {
+				return nil
+			}
+			if err != nil || l.every == 0 {
+				return err
+			}
+			fmt.Fprintln(c.Out)
+			select {
+			case <-a.ctx.Done():
+				return nil
+			case <-time.After(l.every):
+			}
+			a.now, a.details = time.Now(), map[string]*api.Detail{}
 		}
-		if !l.bare {
-			fmt.Fprintln(c.Out, columns.line(func(f *field) string { return f.title }))
-		}
-		for i := range entries {
-			fmt.Fprintln(c.Out, columns.line(func(f *field) string { return frontend.OneLine(f.value(a, &entries[i])) }))
-		}
-		return nil
 	})
+}
+
+func (l *listing) iterate(value string) error {
+	n, ok := text.Digits(value, 6)
+	if !ok || n == 0 {
+		return text.Mismatch(value, "a number of seconds")
+	}
+	l.every = time.Duration(n) * time.Second
+	return nil
+}
+
+// print lists the jobs once.
+func (l *listing) print(a *asker, columns columns) error {
+	entries, err := l.entries(a)
+	if err != nil {
+		return err
+	}
+	order(a, entries, l.sort)
+	if l.long || l.every > 0 && !l.bare {
+		fmt.Fprintln(a.Out, a.now.Format("Mon Jan 02 15:04:05 2006"))
+	}
+	if !l.bare {
+		fmt.Fprintln(a.Out, columns.line(func(f *field) string { return f.title }))
+	}
+	for i := range entries {
+		fmt.Fprintln(a.Out, columns.line(func(f *field) string { return frontend.OneLine(f.value(a, &entries[i])) }))
+	}
+	return nil
 }
 
 // shown are the columns that were asked for.
@@ -121,6 +167,9 @@ func (l *listing) shown() (columns, error) {
 // entries are the jobs that were asked for, in the order of the queue: waiting
 // ones first, as Slurm has them.
 func (l *listing) entries(a *asker) ([]entry, error) {
+	if !among(l.partitions, partition) {
+		return nil, nil
+	}
 	if l.me {
 		me, err := user.Current()
 		if err != nil {
@@ -132,7 +181,8 @@ func (l *listing) entries(a *asker) ([]entry, error) {
 	take := func(v job.View) error {
 		long, short := state(&v)
 		over := v.EndedAt != nil && len(l.states) == 0 // it was named
-		if !over && !(l.start && v.State != job.Queued) && among(l.users, v.User) && among(l.names, v.Name) && among(l.states, long, short, "all") {
+		waits := len(l.nodes) > 0 && a.node(&entry{View: v}) == ""
+		if !over && !waits && !(l.start && v.State != job.Queued) && among(l.users, v.User) && among(l.names, v.Name) && among(l.states, long, short, "all") {
 			views = append(views, v)
 		}
 		return nil
@@ -166,5 +216,13 @@ func (l *listing) entries(a *asker) ([]entry, error) {
 		}
 		return line(entries), nil
 	}
-	return line(fold(views)), nil
+	entries := line(fold(views))
+	for i := range entries {
+		if e := &entries[i]; e.tasks != "" {
+			if most := a.detail(e.ID).Settings["array_limit"]; most != "" {
+				e.tasks += "%" + most
+			}
+		}
+	}
+	return entries, nil
 }

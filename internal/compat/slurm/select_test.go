@@ -1,0 +1,121 @@
+package slurm_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/testkit"
+)
+
+type runner func(program string, args ...string) (string, error)
+
+// answer is what a program prints, in one line, and its status.
+func (run runner) answer(t *testing.T, line string) string {
+	t.Helper()
+	words := strings.Fields(line)
+	out, err := run(words[0], words[1:]...)
+	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
+		return strconv.Itoa(exit.ExitCode()) // the words of a complaint are each one's own
+	}
+	testkit.Must(t, err)
+	return strings.TrimSpace(strings.Join(strings.Fields(out), " ") + " 0")
+}
+
+// queueOfFour is two running jobs, one of two waiting ones an array.
+func queueOfFour(t *testing.T, run runner) {
+	t.Helper()
+	for _, args := range []string{"-J b -t 10", "-J a -t 2:00:00", "-J c -t 30 -H", "-J d -t 1-0 -H --array=1-9%2"} {
+		if out, err := run("sbatch", append(strings.Fields(args), "--gres=gpu:1", "--wrap", "sleep 600")...); err != nil {
+			t.Fatalf("sbatch %s: %s, %v", args, out, err)
+		}
+	}
+	testkit.Eventually(t, "two run", func() bool { out, _ := run("squeue", "-h", "-t", "R", "-o", "%t"); return out == "R\nR" })
+}
+
+// optionsThatSelect are used one after another. NODE and PARTITION are the only
+// ones. None may be ignored: scancel would end jobs that nobody named.
+const optionsThatSelect = `
+squeue -h -S j -o %j: a b c d 0
+squeue -h -S -j -o %j: d c b a 0
+squeue -h -S i -o %j: b a c d 0
+squeue -h -S l -o %j: b c a d 0
+squeue -h -S -t,j -o %j: a b c d 0
+squeue -h -S t,-j -o %j: d c b a 0
+squeue -h -S j -p PARTITION -o %j: a b c d 0
+squeue -h -p nosuch -o %j: 0
+squeue -h -S j -w NODE -o %j: a b 0
+squeue -w nosuch: 1
+squeue -h -n d -o %K: 1-9%2 0
+squeue --bogus: 1
+squeue -u: 1
+sinfo --bogus: 1
+sinfo -h -s -o %F: 1/0/0/1 0
+sinfo -h -R: 0
+sinfo -h -p nosuch: 0
+scancel -p nosuch: 0
+scancel -u root -p nosuch: 0
+scancel -w nosuch: 0
+scancel 99999: 0
+scancel nonsense: 1
+scancel -u: 1
+scancel -t XX: 1
+scancel --bogus: 1
+squeue -h -S j -o %j: a b c d 0
+scancel -p PARTITION -n c: 0
+squeue -h -S j -o %j: a b d 0
+scancel -w NODE: 0
+squeue -h -S j -o %j: d 0
+scancel -p PARTITION: 0
+squeue -h -S j -o %j: 0
+sbatch -t 1:2:3:4 --wrap true: 255
+`
+
+func selects(t *testing.T, run runner, node, partition string) {
+	t.Helper()
+	queueOfFour(t, run)
+	for line := range strings.SplitSeq(strings.TrimSpace(optionsThatSelect), "\n") {
+		command, want, _ := strings.Cut(strings.NewReplacer("NODE", node, "PARTITION", partition).Replace(line), ": ")
+		if strings.HasPrefix(command, "scancel") { // it does not wait for the end of a job
+			if got := run.answer(t, command); got != want {
+				t.Errorf("%s: %s, want %s", command, got, want)
+			}
+			continue
+		}
+		got := ""
+		for end := time.Now().Add(testkit.Patience); got != want && time.Now().Before(end); {
+			if got = run.answer(t, command); !strings.HasPrefix(command, "squeue") {
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", command, got, want)
+		}
+	}
+}
+
+func TestOptionsThatSelect(t *testing.T) {
+	node, err := os.Hostname()
+	testkit.Must(t, err)
+	run := runner(newBerth(t, t.TempDir()))
+	selects(t, run, node, "berth")
+	if _, err := run("berth", "gpu", "pause", "1"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "sinfo gives the reason", func() bool { return run.answer(t, "sinfo -h -R -o %E") == "GPU 1 paused 0" })
+	for _, line := range []string{"scancel -A lab", "scancel -q normal", "squeue -A lab", "squeue -q normal", "squeue -i x", "squeue -S !"} {
+		if got := run.answer(t, line); got != "1" {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+}
+
+// TestOptionsThatSelectInARealSlurm: what berth is held to is true.
+func TestOptionsThatSelectInARealSlurm(t *testing.T) {
+	c := testkit.NewSlurm(t, testkit.SlurmSetup{})
+	selects(t, c.Run, "n1", "all")
+}
