@@ -157,6 +157,12 @@ func become(c *frontend.Call, command []string, env *variables) int {
 
 // prepare sets up the step in this process and its environment.
 func (s *step) prepare(c *frontend.Call, env *variables) error {
+	number, err := nextStep(stepsDir(), env.get("BERTH_TOKEN"))
+	if err != nil {
+		c.Complain("the steps of this job cannot be counted: "+err.Error(), "")
+	}
+	env.set("SLURM_STEP_ID", strconv.Itoa(number))
+	env.set("SLURM_STEPID", strconv.Itoa(number))
 	if s.dir != "" {
 		if err := os.Chdir(s.dir); err != nil {
 			return fmt.Errorf("--chdir: %w", err)
@@ -176,7 +182,7 @@ func (s *step) prepare(c *frontend.Call, env *variables) error {
 	}
 	env.set("SLURM_STEP_GPUS", env.get("BERTH_GPUS"))
 	env.set("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST"))
-	for _, name := range []string{"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"} {
+	for _, name := range []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"} {
 		env.set(name, "0")
 	}
 	for _, name := range []string{"SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_NPROCS"} {
@@ -189,7 +195,7 @@ func (s *step) prepare(c *frontend.Call, env *variables) error {
 // redirect opens the files of the step in place of the job's.
 func (s *step) redirect(env *variables) error {
 	pattern := strings.NewReplacer("%%", "%", "%j", env.get("SLURM_JOB_ID"), "%x", env.get("SLURM_JOB_NAME"), "%u", env.get("SLURM_JOB_USER"),
-		"%N", env.get("SLURMD_NODENAME"), "%a", env.get("SLURM_ARRAY_TASK_ID"), "%A", env.get("SLURM_ARRAY_JOB_ID"), "%t", "0", "%n", "0", "%s", "0")
+		"%N", env.get("SLURMD_NODENAME"), "%a", env.get("SLURM_ARRAY_TASK_ID"), "%A", env.get("SLURM_ARRAY_JOB_ID"), "%t", "0", "%n", "0", "%s", env.get("SLURM_STEP_ID"))
 	errorsTo := s.errout
 	if errorsTo == "" {
 		errorsTo = s.output // as in Slurm

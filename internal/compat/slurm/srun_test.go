@@ -3,8 +3,12 @@ package slurm
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestOptionsOfSrun(t *testing.T) {
@@ -87,5 +91,35 @@ func TestStepsShareTheCardsOfAJob(t *testing.T) {
 	}
 	if _, ok := claimSome(token+" another job's", cards, 3); !ok {
 		t.Error("another job's cards are taken")
+	}
+}
+
+// TestStepsAreCounted, also those that start at once, for each job on its own.
+func TestStepsAreCounted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "steps")
+	var wait sync.WaitGroup
+	var seen [20]atomic.Int32
+	for range len(seen) {
+		wait.Go(func() {
+			n, err := nextStep(dir, "a")
+			if err != nil || n >= len(seen) {
+				t.Errorf("step %d, %v", n, err)
+				return
+			}
+			seen[n].Add(1)
+		})
+	}
+	wait.Wait()
+	for n := range seen {
+		if times := seen[n].Load(); times != 1 {
+			t.Errorf("%d steps have the number %d", times, n)
+		}
+	}
+	if n, err := nextStep(dir, "b"); n != 0 || err != nil {
+		t.Errorf("the first step of another job is %d, %v", n, err)
+	}
+	forgetSteps(dir, time.Now().Add(time.Hour))
+	if n, _ := nextStep(dir, "a"); n != 0 {
+		t.Errorf("an old counter is kept: %d", n)
 	}
 }
