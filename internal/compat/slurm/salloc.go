@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"os/exec"
 	"slices"
+	"syscall"
 
 	"berth/internal/compat/frontend"
 	"berth/internal/jobfile"
@@ -61,6 +63,18 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 	flags, err := berthFlags(slices.Concat(defaults, asked))
 	if err != nil {
 		return fail(c, err)
+	}
+	if _, err := exec.LookPath(command[0]); shell == "" && errors.Is(err, exec.ErrNotFound) {
+		c.Complain(text.Found(command[0])+" cannot be executed: "+syscall.ENOENT.Error(), "")
+		return int(syscall.ENOENT)
+	}
+	if in, ok := hasInput(c); ok && shell == "" && !w.terminal {
+		pipe, done, err := feed(in)
+		if err != nil {
+			return fail(c, err)
+		}
+		defer done()
+		command = fed(pipe, command)
 	}
 	return c.Berth(slices.Concat([]string{"submit", "--interactive"}, flags, []string{"--"}, command), c.Out, frontend.InItsName(c.Err, c.Name))
 }

@@ -73,6 +73,7 @@ squeue -h -S j -o %j: d 0
 scancel -p PARTITION: 0
 squeue -h -S j -o %j: 0
 sbatch -t 1:2:3:4 --wrap true: 255
+srun nosuchprog: 2
 `
 
 func selects(t *testing.T, run runner, node, partition string) {

@@ -33,8 +33,9 @@ const srunUsage = `usage: srun [OPTION...] COMMAND [ARG...]
 Inside a job with SLURM_ variables, run a command as a step of the job. A step is
 one task. Slurm's other options for starting tasks are accepted and ignored.
 
-Elsewhere, submit the command as a job of its own, show its output, and exit with
-its status; --pty gives it the terminal. The options are those of sbatch.
+Elsewhere, submit the command as a job of its own, pass on standard input unless it
+is a terminal, show its output, and exit with its status; --pty gives it the
+terminal. The options are those of sbatch.
 
   -G, --gpus N, --gres gpu:N, --gpus-per-task N
                             only N of the job's GPUs; waits while other steps
@@ -49,7 +50,7 @@ its status; --pty gives it the terminal. The options are those of sbatch.
                             more than one is refused
   -h, --help                print this
 
-Exit status: that of the command; 255 bad usage.
+Exit status: that of the command; 2 it cannot be found; 255 bad usage.
 
 Example:
   srun python train.py
