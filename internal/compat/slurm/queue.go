@@ -307,11 +307,7 @@ func jobFields() []field {
 		}},
 		{'S', "starttime", "START_TIME", func(a *asker, e *entry) string { return a.start(e) }},
 		{'e', "endtime", "END_TIME", func(a *asker, e *entry) string {
-			if most := a.detail(e.ID).TimeLimitS; e.EndedAt == nil && most > 0 && e.StartedAt != nil {
-				at := e.StartedAt.Add(time.Duration(most * float64(time.Second)))
-				return stamp(&at)
-			}
-			return stamp(e.EndedAt)
+			return stamp(e.ends(a.detail(e.ID).TimeLimitS))
 		}},
 		{'V', "submittime", "SUBMIT_TIME", func(_ *asker, e *entry) string { return stamp(e.SubmittedAt) }},
 		{'Q', "prioritylong priority", "PRIORITY", func(_ *asker, e *entry) string { return strconv.Itoa(e.Priority) }},
@@ -331,6 +327,15 @@ func (a *asker) node(e *entry) string {
 		return ""
 	}
 	return a.host
+}
+
+// ends is when a job ended, or reaches its time limit.
+func (e *entry) ends(limitSeconds float64) *time.Time {
+	if e.EndedAt != nil || limitSeconds == 0 || e.StartedAt == nil || e.State == job.Queued {
+		return e.EndedAt
+	}
+	at := e.StartedAt.Add(time.Duration(limitSeconds * float64(time.Second)))
+	return &at
 }
 
 // start is when a job started, or is expected to.

@@ -30,14 +30,24 @@ midnight.
   -a, --allusers         jobs of all users
   -S, --starttime TIME   that ended since: 2026-03-01, 2026-03-01T14:00, now-2days
   -E, --endtime TIME     and were submitted before
+      --name NAMES       only jobs of these names
+  -r, --partition NAMES  only jobs of these partitions; the only one is berth
+  -N, --nodelist NAMES   only jobs that ran on these nodes; the only one is this
+                         machine
   -s, --state STATES     only these: CD, F, CA, TO, OOM, NF, R, PD or in full
   -o, --format NAMES     columns: JobID,JobName,State,ExitCode,Elapsed,Start,End,
                          Submit,User,AllocTRES,AllocCPUS,NodeList,Priority,...;
                          NAME%WIDTH, NAME%-WIDTH to the left
+  -b, --brief            JobID,State,ExitCode
+  -l, --long             JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxRSS,NTasks,
+                         AllocCPUS,Elapsed,State,ExitCode,ReqMem,ReqTRES,AllocTRES
   -n, --noheader         no titles
   -p, --parsable         | between columns, and at the end; -P without that one
+      --delimiter TEXT   this instead of |
   -X, --allocations      accepted, and ignored: berth records no steps
       --help             print this
+
+Accounts (-A), qualities of service (-q) and --units are refused.
 
 Exit status: 0 listed; 1 failed or bad usage.
 
@@ -45,11 +55,19 @@ Example:
   sacct -S now-7days -o JobID,JobName%30,State,Elapsed,ExitCode
 `
 
-const usualAccounts = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+const (
+	usualAccounts = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+	briefAccounts = "JobID,State,ExitCode"
+	longAccounts  = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxRSS,NTasks,AllocCPUS,Elapsed,State,ExitCode,ReqMem,ReqTRES,AllocTRES"
+)
 
 type accounts struct {
 	ids, users, states    []string
+	names                 []string
+	partitions, nodes     []string
 	everyone, bare        bool
+	brief, long           bool
+	delimiter             string
 	parsable, parsable2   bool
 	since, until, columns string
 }
@@ -60,9 +78,11 @@ func sacctOptions() map[string]option[accounts] {
 		"state": listed('s', func(a *accounts) *[]string { return &a.states }), "allusers": on('a', func(a *accounts) *bool { return &a.everyone }),
 		"noheader": on('n', func(a *accounts) *bool { return &a.bare }), "parsable": on('p', func(a *accounts) *bool { return &a.parsable }), "parsable2": on('P', func(a *accounts) *bool { return &a.parsable2 }),
 		"starttime": kept('S', func(a *accounts) *string { return &a.since }), "endtime": kept('E', func(a *accounts) *string { return &a.until }), "format": kept('o', func(a *accounts) *string { return &a.columns }),
-		"allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "long": {short: 'l'}, "brief": {short: 'b'},
-		"accounts": {short: 'A', kind: valued}, "partition": {short: 'r', kind: valued}, "clusters": {short: 'M', kind: valued}, "qos": {short: 'q', kind: valued}, "nodelist": {short: 'N', kind: valued},
-		"name": {kind: valued}, "units": {kind: valued}, "delimiter": {kind: valued},
+		"allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "clusters": {short: 'M', kind: valued},
+		"long": on('l', func(a *accounts) *bool { return &a.long }), "brief": on('b', func(a *accounts) *bool { return &a.brief }), "delimiter": kept(0, func(a *accounts) *string { return &a.delimiter }),
+		"name": listed(0, func(a *accounts) *[]string { return &a.names }), "partition": listed('r', func(a *accounts) *[]string { return &a.partitions }), "nodelist": listed('N', func(a *accounts) *[]string { return &a.nodes }),
+		"accounts": without[accounts]('A', "accounts"), "qos": without[accounts]('q', "qualities of service"),
+		"units": {0, valued, func(*accounts, string) error { return errors.New("memory is listed as the job asked for it") }},
 	}
 }
 
@@ -72,10 +92,20 @@ type account struct {
 	width int
 }
 
+// named is the field of one of its names, with Slurm's spelling of it as title.
+func (f account) named(name string) (field, bool) {
+	for title := range strings.FieldsSeq(f.names) {
+		if strings.EqualFold(title, name) {
+			f.title = title
+			return f.field, true
+		}
+	}
+	return field{}, false
+}
+
 func accountFields() []account {
 	take := func(names string, width int, value func(*asker, *entry) string) account {
-		title, _, _ := strings.Cut(names, " ")
-		return account{field{0, strings.ToLower(names), title, value}, width}
+		return account{field{0, names, "", value}, width}
 	}
 	constant := func(word string) func(*asker, *entry) string { return func(*asker, *entry) string { return word } }
 	return []account{
@@ -91,7 +121,7 @@ func accountFields() []account {
 		take("ExitCode DerivedExitCode", 8, func(_ *asker, e *entry) string { return exitCode(&e.View) }),
 		take("Elapsed", 10, func(a *asker, e *entry) string { return longClock(a.elapsed(&e.View)) }),
 		take("ElapsedRaw", 10, func(a *asker, e *entry) string { return strconv.Itoa(int(a.elapsed(&e.View) / time.Second)) }),
-		take("Timelimit", 10, func(a *asker, e *entry) string { return limit(a.detail(e.ID).TimeLimitS) }),
+		take("Timelimit", 10, func(a *asker, e *entry) string { return longLimit(a.detail(e.ID).TimeLimitS) }),
 		take("Submit Eligible", 19, func(_ *asker, e *entry) string { return known(e.SubmittedAt) }),
 		take("Start", 19, func(_ *asker, e *entry) string { return known(e.StartedAt) }),
 		take("End", 19, func(_ *asker, e *entry) string { return known(e.EndedAt) }),
@@ -121,6 +151,14 @@ func longClock(d time.Duration) string {
 	return clock(d)
 }
 
+// longLimit is a time limit with hours even if it has none.
+func longLimit(seconds float64) string {
+	if seconds == 0 {
+		return limit(seconds)
+	}
+	return longClock(time.Duration(seconds * float64(time.Second)))
+}
+
 // exitCode is code:signal.
 func exitCode(v *job.View) string {
 	signal := 0
@@ -136,14 +174,25 @@ func signalNumber(name string) int {
 
 func (a *accounts) shown() (columns, error) {
 	all := accountFields()
+	usual, between := usualAccounts, " "
+	switch {
+	case a.brief:
+		usual = briefAccounts
+	case a.long:
+		usual = longAccounts
+	}
+	if a.parsable || a.parsable2 {
+		between = cmp.Or(a.delimiter, "|")
+	}
 	var list columns
-	for part := range strings.SplitSeq(cmp.Or(a.columns, usualAccounts), ",") {
+	for part := range strings.SplitSeq(cmp.Or(a.columns, usual), ",") {
 		name, width, sized := strings.Cut(strings.TrimSpace(part), "%")
-		i := slices.IndexFunc(all, func(f account) bool { return slices.Contains(strings.Fields(f.names), strings.ToLower(name)) })
+		i := slices.IndexFunc(all, func(f account) bool { _, is := f.named(name); return is })
 		if i < 0 {
 			return nil, fmt.Errorf("--format: unknown name %s", text.Found(name))
 		}
-		c := column{field: &all[i].field, width: all[i].width, right: i > 0} // the id is on the left
+		named, _ := all[i].named(name)
+		c := column{field: &named, width: all[i].width, right: i > 0} // the id is on the left
 		if sized {
 			digits, left := strings.CutPrefix(width, "-")
 			n, ok := text.Digits(digits, 4)
@@ -156,12 +205,12 @@ func (a *accounts) shown() (columns, error) {
 			c.width = 0
 		}
 		if len(list) > 0 {
-			list = append(list, column{text: map[bool]string{true: "|", false: " "}[a.parsable || a.parsable2]})
+			list = append(list, column{text: between})
 		}
 		list = append(list, c)
 	}
 	if a.parsable {
-		list = append(list, column{text: "|"})
+		list = append(list, column{text: between})
 	} else if !a.parsable2 {
 		list = append(list, column{text: " "})
 	}
@@ -235,7 +284,7 @@ func runSacct(c *frontend.Call) int {
 			e := entry{View: v}
 			old := len(a.ids) == 0 && v.EndedAt != nil && v.EndedAt.Before(since)
 			late := len(a.ids) == 0 && v.SubmittedAt != nil && v.SubmittedAt.After(until)
-			if old || late || !among(a.users, v.User) || !among(a.states, long, short) {
+			if old || late || !among(a.users, v.User) || !among(a.states, long, short) || !among(a.names, v.Name) || !among(a.partitions, partition) || len(a.nodes) > 0 && !slices.Contains(a.nodes, k.node(&e)) {
 				return nil
 			}
 			_, err := fmt.Fprintln(c.Out, list.line(func(f *field) string { return frontend.OneLine(f.value(k, &e)) }))

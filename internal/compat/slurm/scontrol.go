@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"strings"
 
 	"berth/internal/api"
@@ -63,7 +64,7 @@ func runScontrol(c *frontend.Call) int {
 	case len(words) > 2 && words[0] == "update":
 		return updateJob(c, words[1:])
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
-		return c.Berth(words, c.Out, c.Err)
+		return c.Berth(words, io.Discard, frontend.InItsName(c.Err, c.Name))
 	}
 	c.Complain("no equivalent in berth", "see scontrol --help")
 	return frontend.Failed
@@ -88,13 +89,13 @@ func (a *asker) showJob(id string) error {
 	if array, index, isTask := strings.Cut(d.ID, "_"); isTask {
 		fmt.Fprintf(a.Out, "   ArrayJobId=%s ArrayTaskId=%s\n", array, index)
 	}
-	fmt.Fprintf(a.Out, "   UserId=%s\n", d.User)
+	fmt.Fprintf(a.Out, "   UserId=%s\n", userID(d.User))
 	fmt.Fprintf(a.Out, "   Priority=%d\n", d.Priority)
 	fmt.Fprintf(a.Out, "   JobState=%s Reason=%s Dependency=%s\n", long, e.reason(), dependencies(&d))
 	fmt.Fprintf(a.Out, "   Requeue=%s Restarts=%d BatchFlag=1 ExitCode=%s\n", map[bool]string{true: "1", false: "0"}[d.Settings["requeue"] != ""], restarts, exitCode(&d.View))
-	fmt.Fprintf(a.Out, "   RunTime=%s TimeLimit=%s\n", longClock(a.elapsed(&d.View)), limit(d.TimeLimitS))
+	fmt.Fprintf(a.Out, "   RunTime=%s TimeLimit=%s\n", longClock(a.elapsed(&d.View)), longLimit(d.TimeLimitS))
 	fmt.Fprintf(a.Out, "   SubmitTime=%s\n", known(d.SubmittedAt))
-	fmt.Fprintf(a.Out, "   StartTime=%s EndTime=%s\n", known(d.StartedAt), known(d.EndedAt))
+	fmt.Fprintf(a.Out, "   StartTime=%s EndTime=%s\n", known(d.StartedAt), known(e.ends(d.TimeLimitS)))
 	fmt.Fprintf(a.Out, "   Partition=%s\n", partition)
 	fmt.Fprintf(a.Out, "   NodeList=%s\n", a.node(&e))
 	fmt.Fprintf(a.Out, "   NumNodes=1 NumCPUs=%s NumTasks=1\n", cmp.Or(d.Settings["cpus"], "1"))
@@ -107,6 +108,15 @@ func (a *asker) showJob(id string) error {
 	}
 	fmt.Fprintln(a.Out)
 	return nil
+}
+
+// userID is root(0).
+func userID(name string) string {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return name
+	}
+	return name + "(" + u.Uid + ")"
 }
 
 func dependencies(d *api.Detail) string {

@@ -222,7 +222,7 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 	if out, err := run("sinfo", "-h", "-o", "%t %D"); err != nil || out != "alloc 1" {
 		t.Errorf("sinfo: %s, %v", out, err)
 	}
-	if out, err := run("scontrol", "show", "job", id); err != nil || !strings.Contains(out, "JobState=RUNNING Reason=None") || !strings.Contains(out, "TimeLimit=10:00") {
+	if out, err := run("scontrol", "show", "job", id); err != nil || !strings.Contains(out, "JobState=RUNNING Reason=None") || !strings.Contains(out, "TimeLimit=00:10:00") || !strings.Contains(out, "UserId=root(0)") || strings.Contains(out, "EndTime=Unknown") {
 		t.Errorf("scontrol show job: %s, %v", out, err)
 	}
 	if _, err := run("scontrol", "update", "JobId="+id, "Priority=3"); err == nil {
@@ -244,6 +244,22 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 	if err != nil || !strings.Contains(out, "held|CANCELLED|0:0") || strings.Count(out, "\n") != 8 {
 		t.Errorf("sacct: %s, %v", out, err)
 	}
+	for args, want := range map[string]string{
+		"-n -P --name held -o JobName":                         "held 0",
+		"-n -P --name held,dep --delimiter @ -o JobName,ncpus": "held@1 dep@1 0",
+		"-P --name nosuch -o jobidraw,NCPUS,reqtres,MaxRSS":    "JobIDRaw|NCPUS|ReqTRES|MaxRSS 0",
+		"-P --name nosuch -b":                                  "JobID|State|ExitCode 0",
+		"-n -r nosuch":                                         "0",
+		"-n -N nosuch":                                         "0",
+		"-n -A lab":                                            "1", "-n -q normal": "1", "-n --units=G": "1",
+	} {
+		if got := runner(run).answer(t, "sacct "+args); got != want {
+			t.Errorf("sacct %s: %s, want %s", args, got, want)
+		}
+	}
+	if got := runner(run).answer(t, "sacct -P -l --name nosuch"); !strings.HasPrefix(got, "JobID|JobIDRaw|JobName|Partition|MaxVMSize|") {
+		t.Errorf("sacct -l: %s", got)
+	}
 	if out, err := run("sbatch", "-W", "--parsable", "--wrap", "exit 3"); err == nil || out == "" {
 		t.Errorf("sbatch --wait of a job that fails: %s, %v", out, err)
 	}
@@ -256,7 +272,9 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	} else {
 		testkit.Write(t, filepath.Join(dir, "a.sh"), "#!/bin/sh\necho after\n", 0o755)
-		_, _ = run("scontrol", "release", out)
+		if said, err := run("scontrol", "release", out); err != nil || said != "" {
+			t.Errorf("scontrol release: %s, %v", said, err)
+		}
 		_, _ = run("berth", "wait", out)
 		if got := testkit.Read(t, filepath.Join(dir, "a.out")); got != "before\n" {
 			t.Errorf("it printed %q", got)
