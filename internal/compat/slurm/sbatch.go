@@ -37,7 +37,8 @@ As in Slurm, a job that asks for no GPU gets none, its output goes to
 slurm-ID.out, and it gets the SLURM_ variables. Partitions, accounts and the like
 are ignored; several tasks or nodes are refused.
 
-Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job.
+Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job, and
+1 if a signal ended it.
 
 Example:
   sbatch --gres=gpu:1 --time=2:00:00 train.sh
@@ -131,9 +132,28 @@ func runSbatch(c *frontend.Call) int {
 		fmt.Fprintln(c.Out, "Submitted batch job "+number)
 	}
 	if w.wait {
-		return c.Berth([]string{"wait", number}, io.Discard, frontend.InItsName(c.Err, c.Name))
+		status := c.Berth([]string{"wait", number}, io.Discard, frontend.InItsName(c.Err, c.Name))
+		return waited(c, number, status)
 	}
 	return 0
+}
+
+// waited is the status of sbatch --wait: that of the job if it exited, and 1 if a
+// signal ended it, for which berth has other statuses.
+func waited(c *frontend.Call, id string, status int) int {
+	if status == 0 || status == frontend.Interrupted {
+		return status
+	}
+	if asked := ask(c, func(a *asker) error {
+		d, err := a.client.Job(a.ctx, id)
+		if err == nil && d.Tasks == nil && d.State.Terminal() && (d.Signal != nil || d.ExitCode == nil) {
+			status = frontend.Failed
+		}
+		return err
+	}); asked != 0 {
+		return asked
+	}
+	return status
 }
 
 // script is what a job runs.

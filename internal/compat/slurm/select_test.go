@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,10 +75,14 @@ scancel -p PARTITION: 0
 squeue -h -S j -o %j: 0
 sbatch -t 1:2:3:4 --wrap true: 255
 srun nosuchprog: 2
+sbatch -Q -W killed.sh: 1
+sbatch -Q -W exits.sh: 137
 `
 
-func selects(t *testing.T, run runner, node, partition string) {
+func selects(t *testing.T, run runner, dir, node, partition string) {
 	t.Helper()
+	testkit.Write(t, filepath.Join(dir, "killed.sh"), "#!/bin/sh\nkill -9 $$\n", 0o755)
+	testkit.Write(t, filepath.Join(dir, "exits.sh"), "#!/bin/sh\nexit 137\n", 0o755)
 	queueOfFour(t, run)
 	for line := range strings.SplitSeq(strings.TrimSpace(optionsThatSelect), "\n") {
 		command, want, _ := strings.Cut(strings.NewReplacer("NODE", node, "PARTITION", partition).Replace(line), ": ")
@@ -102,8 +107,9 @@ func selects(t *testing.T, run runner, node, partition string) {
 func TestOptionsThatSelect(t *testing.T) {
 	node, err := os.Hostname()
 	testkit.Must(t, err)
-	run := runner(newBerth(t, t.TempDir()))
-	selects(t, run, node, "berth")
+	dir := t.TempDir()
+	run := runner(newBerth(t, dir))
+	selects(t, run, dir, node, "berth")
 	if _, err := run("berth", "gpu", "pause", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -118,5 +124,5 @@ func TestOptionsThatSelect(t *testing.T) {
 // TestOptionsThatSelectInARealSlurm: what berth is held to is true.
 func TestOptionsThatSelectInARealSlurm(t *testing.T) {
 	c := testkit.NewSlurm(t, testkit.SlurmSetup{})
-	selects(t, c.Run, "n1", "all")
+	selects(t, c.Run, c.Dir, "n1", "all")
 }
