@@ -222,7 +222,7 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 	if out, err := run("sinfo", "-h", "-o", "%t %D"); err != nil || out != "alloc 1" {
 		t.Errorf("sinfo: %s, %v", out, err)
 	}
-	if out, err := run("scontrol", "show", "job", id); err != nil || !strings.Contains(out, "JobState=RUNNING Reason=None") || !strings.Contains(out, "TimeLimit=00:10:00") || !strings.Contains(out, "UserId=root(0)") || strings.Contains(out, "EndTime=Unknown") {
+	if out, err := run("scontrol", "show", "job", id); err != nil || !strings.Contains(out, "JobState=RUNNING Reason=None") || !strings.Contains(out, "TimeLimit=00:10:00") || !regexp.MustCompile(`UserId=\w+\(\d+\)`).MatchString(out) || strings.Contains(out, "EndTime=Unknown") {
 		t.Errorf("scontrol show job: %s, %v", out, err)
 	}
 	if _, err := run("scontrol", "update", "JobId="+id, "Priority=3"); err == nil {
