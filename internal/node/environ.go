@@ -21,7 +21,7 @@ func fromSlurm(name string) bool {
 // ofTheBatch reports whether a variable of Slurm's describes the batch as berth
 // submitted it, not the job.
 func ofTheBatch(name string) bool {
-	return slices.Contains([]string{"SLURM_JOB_NAME", "SLURM_SUBMIT_DIR"}, name) || strings.HasPrefix(name, "SLURM_ARRAY_")
+	return slices.Contains([]string{"SLURM_JOB_NAME", "SLURM_SUBMIT_DIR"}, name) || strings.HasPrefix(strings.TrimPrefix(name, "SLURM_"), "ARRAY_")
 }
 
 // inherited is what the job inherits: the environment at its submission, what a

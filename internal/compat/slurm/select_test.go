@@ -58,6 +58,9 @@ sinfo --bogus: 1
 sinfo -h -s -o %F: 1/0/0/1 0
 sinfo -h -R: 0
 sinfo -h -p nosuch: 0
+sinfo -h -n NODE -o %D: 1 0
+sinfo -h -t drain -o %D: 0
+sinfo -h -t alloc,mix -o %D: 1 0
 scancel -p nosuch: 0
 scancel -u root -p nosuch: 0
 scancel -w nosuch: 0

@@ -26,6 +26,8 @@ Show this machine as Slurm shows a cluster: one partition, berth, with one node.
   -s, --summarize        nodes allocated, idle, other and in all
   -R, --list-reasons     why GPUs are paused or out of service
   -p, --partition NAMES  only these partitions; the only one is berth
+  -n, --nodes NAMES      only these nodes
+  -t, --states STATES    only nodes in these states: idle, mix, alloc and so on
   -h, --noheader         no titles
       --help             print this
 
@@ -41,7 +43,7 @@ Example:
 type inventory struct {
 	node, long, bare, sum, reasons bool
 	format, columns                string
-	partitions                     []string
+	partitions, nodes, states      []string
 }
 
 func sinfoOptions() map[string]option[inventory] {
@@ -50,7 +52,8 @@ func sinfoOptions() map[string]option[inventory] {
 		"format": kept('o', func(i *inventory) *string { return &i.format }), "Format": kept('O', func(i *inventory) *string { return &i.columns }),
 		"all": {short: 'a'}, "exact": {short: 'e'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'},
 		"summarize": on('s', func(i *inventory) *bool { return &i.sum }), "list-reasons": on('R', func(i *inventory) *bool { return &i.reasons }),
-		"partition": listed('p', func(i *inventory) *[]string { return &i.partitions }), "nodes": {short: 'n', kind: valued}, "states": {short: 't', kind: valued}, "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
+		"partition": listed('p', func(i *inventory) *[]string { return &i.partitions }), "nodes": listed('n', func(i *inventory) *[]string { return &i.nodes }),
+		"states": listed('t', func(i *inventory) *[]string { return &i.states }), "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
 	}
 }
 
@@ -208,7 +211,8 @@ func runSinfo(c *frontend.Call) int {
 		if !i.bare {
 			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
 		}
-		if among(i.partitions, partition) && (!i.reasons || m.reason() != "") {
+		long, short := m.state()
+		if among(i.partitions, partition) && among(i.nodes, m.host) && among(i.states, long, short, "all") && (!i.reasons || m.reason() != "") {
 			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.value(a, nil) }))
 		}
 		return nil
