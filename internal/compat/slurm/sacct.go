@@ -47,7 +47,7 @@ midnight.
   -X, --allocations      accepted, and ignored: berth records no steps
       --help             print this
 
-Accounts (-A), qualities of service (-q) and --units are refused.
+Accounts (-A), QOS (-q) and --units are refused.
 
 Exit status: 0 listed; 1 failed or bad usage.
 
@@ -81,7 +81,7 @@ func sacctOptions() map[string]option[accounts] {
 		"allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "clusters": {short: 'M', kind: valued},
 		"long": on('l', func(a *accounts) *bool { return &a.long }), "brief": on('b', func(a *accounts) *bool { return &a.brief }), "delimiter": kept(0, func(a *accounts) *string { return &a.delimiter }),
 		"name": listed(0, func(a *accounts) *[]string { return &a.names }), "partition": listed('r', func(a *accounts) *[]string { return &a.partitions }), "nodelist": listed('N', func(a *accounts) *[]string { return &a.nodes }),
-		"accounts": without[accounts]('A', "accounts"), "qos": without[accounts]('q', "qualities of service"),
+		"accounts": without[accounts]('A', "accounts"), "qos": without[accounts]('q', "QOS"),
 		"units": {0, valued, func(*accounts, string) error { return errors.New("memory is listed as the job asked for it") }},
 	}
 }

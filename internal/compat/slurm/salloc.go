@@ -74,7 +74,7 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 			return fail(c, err)
 		}
 		defer done()
-		command = fed(pipe, command)
+		command = fed(pipe, os.Getpid(), command)
 	}
 	return c.Berth(slices.Concat([]string{"submit", "--interactive"}, flags, []string{"--"}, command), c.Out, frontend.InItsName(c.Err, c.Name))
 }

@@ -32,7 +32,7 @@ them.
       --help                    print this
 
 berth sends TERM, and KILL after the job's grace period. Other signals (-s),
-accounts (-A) and qualities of service (-q) are refused.
+accounts (-A) and QOS (-q) are refused.
 
 Exit status: 0 cancelled, or there was nothing to cancel; 1 failed or bad usage.
 
@@ -52,7 +52,7 @@ func scancelOptions() map[string]option[ending] {
 		"user": kept('u', func(e *ending) *string { return &e.user }), "name": kept('n', func(e *ending) *string { return &e.name }), "jobname": kept(0, func(e *ending) *string { return &e.name }),
 		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'}, "full": {short: 'f'}, "batch": {short: 'b'},
 		"partition": kept('p', func(e *ending) *string { return &e.partition }), "nodelist": listed('w', func(e *ending) *[]string { return &e.nodes }),
-		"account": without[ending]('A', "accounts"), "qos": without[ending]('q', "qualities of service"), "hurry": {short: 'H'}, "ctld": {},
+		"account": without[ending]('A', "accounts"), "qos": without[ending]('q', "QOS"), "hurry": {short: 'H'}, "ctld": {},
 		"signal": {'s', valued, func(*ending, string) error {
 			return errors.New("berth cancel ends a job; berth submit --signal has a job warned before its time limit")
 		}},

@@ -40,7 +40,7 @@ List queued and running jobs in Slurm's format.
 
 Reasons are Slurm's words; berth why says more. Tasks of an array have no number of
 their own: %A is 17_3 for one, and 17 for those that wait. Accounts (-A) and
-qualities of service (-q) are refused.
+QOS (-q) are refused.
 
 Exit status: 0 listed; 1 failed or bad usage.
 
@@ -80,7 +80,7 @@ func squeueOptions() map[string]option[listing] {
 		"format": kept('o', func(l *listing) *string { return &l.format }), "Format": kept('O', func(l *listing) *string { return &l.columns }),
 		"all": ignored('a', bare), "verbose": ignored('v', bare),
 		"partition": listed('p', func(l *listing) *[]string { return &l.partitions }), "nodelist": listed('w', func(l *listing) *[]string { return &l.nodes }),
-		"account": without[listing]('A', "accounts"), "qos": without[listing]('q', "qualities of service"),
+		"account": without[listing]('A', "accounts"), "qos": without[listing]('q', "QOS"),
 		"sort": {'S', valued, func(l *listing, value string) (err error) { l.sort, err = sortKeys(value); return err }}, "iterate": {'i', valued, (*listing).iterate},
 		"clusters": ignored('M', valued), "priority": ignored('P', bare), "array-unique": ignored(0, bare),
 	}

@@ -3,12 +3,16 @@ package slurm
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 func TestOptionsOfSrun(t *testing.T) {
@@ -91,6 +95,25 @@ func TestStepsShareTheCardsOfAJob(t *testing.T) {
 	}
 	if _, ok := claimSome(token+" another job's", cards, 3); !ok {
 		t.Error("another job's cards are taken")
+	}
+}
+
+// TestInputOfAJob: it comes from srun, and a job whose srun was killed does not wait.
+func TestInputOfAJob(t *testing.T) {
+	pipe, done, err := feed(strings.NewReader("one\ntwo\n"))
+	testkit.Must(t, err)
+	defer done()
+	words := fed(pipe, os.Getpid(), []string{"cat"})
+	if out, err := exec.Command(words[0], words[1:]...).Output(); err != nil || string(out) != "one\ntwo\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	gone := exec.Command("true")
+	testkit.Must(t, gone.Run())
+	pipe = filepath.Join(t.TempDir(), "pipe")
+	testkit.Must(t, syscall.Mkfifo(pipe, 0o600))
+	words = fed(pipe, gone.Process.Pid, []string{"cat"})
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err == nil || !strings.Contains(string(out), "srun was killed") {
+		t.Errorf("%q, %v", out, err)
 	}
 }
 

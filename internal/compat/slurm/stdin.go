@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -53,7 +54,9 @@ func feed(in io.Reader) (pipe string, done func(), err error) {
 	return pipe, done, nil
 }
 
-// fed is a command that reads its input from a pipe.
-func fed(pipe string, command []string) []string {
-	return append([]string{"/bin/sh", "-c", `exec "$@" <"$0"`, pipe}, command...)
+// fed is a command that reads its input from a pipe, which the process writer fills.
+// One that was killed leaves the pipe, and the job would wait for it for ever.
+func fed(pipe string, writer int, command []string) []string {
+	const script = `kill -0 "$1" || { echo "srun was killed, so there is no input" >&2; exit 1; }; shift; exec "$@" <"$0"`
+	return append([]string{"/bin/sh", "-c", script, pipe, strconv.Itoa(writer)}, command...)
 }
