@@ -79,6 +79,7 @@ var daemonPromises = []promise{
 	{"submit script.sh reads leading #BERTH lines, and #SBATCH lines in Slurm's units; others are listed", `
 		daemon-a-script-brings-its-own-flags
 		daemon-sbatch-lines-mean-the-same-or-are-listed`},
+	{"srun outside a job passes standard input on to its command", "daemon-srun-passes-standard-input-on"},
 	{"--to says where a job runs, and --slurm passes options to sbatch; what Slurm cannot do is refused", "daemon-to-says-where-a-job-runs"},
 	{"submit -f jobs.yaml takes one spec or a list", `
 		daemon-a-spec-file-is-one-job-or-many
