@@ -25,7 +25,7 @@ func (s *session) newCluster() *cluster.Cluster {
 
 // wakeCluster tells the cluster that its jobs have changed.
 func (s *session) wakeCluster() {
-	if s.cluster != nil { // it is made late while the session opens
+	if s.cluster != nil { // not while the session is still opening
 		s.cluster.Wake()
 	}
 }

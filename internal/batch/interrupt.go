@@ -85,7 +85,7 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 		s.say(fmt.Sprintf("stopping %s; the next run starts them again (Ctrl-C again: do not wait for them to end)", text.Count(running, "running job")))
 	}
 	if away := t.HandedOver(); s.interrupted == 1 && away > 0 {
-		s.say(fmt.Sprintf("%s with Slurm; the same command comes back to them, and while it runs berth cancel ends them", text.Count(away, "job")+" "+text.Verb(away, "stay")))
+		s.say(fmt.Sprintf("%s with Slurm; run the same command to come back to them (berth cancel ends them then)", text.Count(away, "job")+" "+text.Verb(away, "stay")))
 	}
 	s.stoppedAt = t.Now
 	t.Interrupt(s.interrupted > 1)

@@ -124,7 +124,7 @@ func (c *Cluster) tell(ctx context.Context, jobs []job.Job, gone []string, at ti
 
 // take is what changed, once it is on disk.
 func (c *Cluster) take(ctx context.Context) ([]job.Job, []string, time.Time, bool) {
-	// Until the answer comes, these are the engine's.
+	// Until the answer comes, these belong to the engine.
 	var jobs []job.Job
 	var gone []string
 	var at time.Time

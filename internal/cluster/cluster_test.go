@@ -249,8 +249,8 @@ func TestNothingIsLostAndNothingRunsTwice(t *testing.T) {
 	}
 }
 
-// TestAnOutageLosesNothing: jobs wait here while slurmctld is down, say so, and are
-// handed over when it answers.
+// TestAnOutageLosesNothing: while slurmctld is down, jobs wait here and give that as
+// the reason. When it answers, they are handed over.
 func TestAnOutageLosesNothing(t *testing.T) {
 	fake := newFake(t, 1)
 	fake.down = true
@@ -337,8 +337,8 @@ func TestARefusalEndsTheJob(t *testing.T) {
 	}
 }
 
-// TestWordsOfARestartAreNoRefusal: what sbatch says while slurmctld restarts has no
-// list that is complete.
+// TestWordsOfARestartAreNoRefusal: no list of what sbatch may say while slurmctld
+// restarts is complete.
 func TestWordsOfARestartAreNoRefusal(t *testing.T) {
 	fake := newFake(t, 1)
 	q := newQueue(t, fake)

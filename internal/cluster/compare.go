@@ -120,9 +120,9 @@ func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
 	}
 }
 
-// isStuck reports whether a job has not begun long after Slurm gave it a node. A node
-// may refuse a job without a word; if it comes to it after all, the job's marker is
-// taken.
+// isStuck reports whether a job has still not begun long after Slurm gave it a node.
+// A node may refuse a job without a word. Should it start the job after all, berth has
+// its marker by then.
 func (d *desk) isStuck(h *held, e *slurm.Entry) bool {
 	switch {
 	case e.State != "RUNNING" || h.has.Begun:

@@ -165,7 +165,7 @@ func (d *desk) step(ctx context.Context) {
 	}
 	for _, do := range []func(context.Context){d.sweep, d.follow, d.stop, d.compare, d.handOver, d.explain} {
 		if do(ctx); ctx.Err() != nil {
-			return // the engine may still be at what it was told last, which is the desk's too
+			return // the engine may still be working on the last request, with data of the desk's
 		}
 	}
 }

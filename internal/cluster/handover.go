@@ -58,7 +58,7 @@ func (d *desk) handOver(ctx context.Context) {
 	}
 	most, together := d.most, maxParcels
 	if most < maxBatch {
-		together = 1 // there may not be room for all: the first of the queue go first
+		together = 1 // there may not be room for all, so keep to the order of the queue
 	}
 	for some := range slices.Chunk(parcels, together) {
 		if d.trouble != "" || d.full != "" || d.most < most || ctx.Err() != nil || !d.record(ctx, some) {

@@ -156,8 +156,8 @@ func (q *queue) accounts(state, listed string, r *handover.Record) job.Job {
 	return q.await(id, job.Finished, job.Failed, job.Cancelled)
 }
 
-// TestAJobThatSlurmGaveUp: a node that is cut off from Slurm runs its job on. It is
-// stopped before the job is handed over again.
+// TestAJobThatSlurmGaveUp: a node that is cut off from Slurm keeps running its job,
+// which is stopped before it is handed over again.
 func TestAJobThatSlurmGaveUp(t *testing.T) {
 	fake := newFake(t, 1)
 	q := newQueue(t, fake)
