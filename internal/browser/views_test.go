@@ -145,7 +145,7 @@ func TestWhatSomebodyComesFor(t *testing.T) {
 	own := func(id string) string {
 		return `[...document.querySelectorAll("li.mine")].find((e) => e.querySelector("a").innerText === ` + js(id) + `)?.innerText`
 	}
-	b.until("why it waits, and until when", `/GPU.*job `+runs+`.*Expected to start at about \d.*number 1 of 1/s.test(`+own(waits)+`)`)
+	b.until("why it waits, and until when", `/GPU.*job `+runs+`.*Expected to start at about (\w+ )?\d.*number 1 of 1/s.test(`+own(waits)+`)`)
 	b.until("what the last one printed", `/finished.*\n99\n100\nresult 0.93/s.test(`+own(last)+`)`)
 	b.until("and nothing of before", `!/\n50\n/.test(`+own(last)+`)`)
 }
