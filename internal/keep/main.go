@@ -29,6 +29,7 @@ func Main(args []string) int {
 	// Hundreds of these may wait beside the machine's real work.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(25)
+	ReserveThreads(spareThreads)
 	k, err := newKeeper(args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "berth-keep:", err)

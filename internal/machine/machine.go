@@ -20,6 +20,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/gpu"
+	"berth/internal/keep"
 	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/sched"
@@ -102,13 +103,16 @@ func KeepDir(stateDir string) string { return filepath.Join(stateDir, "keep") }
 // samplesDir is where the past of a state directory is.
 func samplesDir(stateDir string) string { return filepath.Join(stateDir, "samples") }
 
+// spareThreads is more than a busy queue uses at a time.
+const spareThreads = 24
+
 // Open opens everything but the engine. The order matters: the store's lock
 // makes this the only berth of the queue before anything else is written, and
 // supervisors are looked for only once the cards are known. If a later step
 // fails, everything opened is closed.
 func Open(ctx context.Context, setup Setup) (*Machine, error) {
 	m := &Machine{setup: setup}
-	reserveThreads()
+	keep.ReserveThreads(spareThreads)
 	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger, m.openSamples} {
 		err := step(ctx)
 		if err == nil && ctx.Err() != nil {

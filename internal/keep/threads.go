@@ -1,21 +1,21 @@
-package machine
+package keep
 
 import (
 	"runtime"
 	"sync"
 )
 
-// spareThreads is more than a busy queue uses at a time.
-const spareThreads = 24
+// spareThreads is more than a supervisor has been seen to use.
+const spareThreads = 8
 
-// reserveThreads has the runtime start threads now and keep them. A Go program
+// ReserveThreads has the runtime start n threads now and keep them. A Go program
 // that needs one more when the machine has no process left (pids.max, ulimit -u)
 // is ended by its runtime, just when its jobs need it.
-func reserveThreads() {
+func ReserveThreads(n int) {
 	release := make(chan struct{})
 	var there, gone sync.WaitGroup
-	there.Add(spareThreads)
-	for range spareThreads {
+	there.Add(n)
+	for range n {
 		gone.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
