@@ -25,8 +25,12 @@ var leaving = map[string]int{
 // jobs are set aside for others of several priorities. Nobody may run twice or
 // beside those it made room for, and everybody comes to an end of its own.
 func TestKillWhileJobsMakeRoom(t *testing.T) {
-	t.Run("the daemon", func(t *testing.T) { killAsides(t, kills(t, 20), false) })
-	t.Run("the daemon and supervisors", func(t *testing.T) { killAsides(t, kills(t, 10), true) })
+	for who, wanted := range map[string]int{"the daemon": 20, "the daemon and supervisors": 10} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			killAsides(t, kills(t, wanted), who != "the daemon")
+		})
+	}
 }
 
 func killAsides(t *testing.T, wanted int, supervisors bool) {
