@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -273,12 +274,14 @@ func runSacct(c *frontend.Call) int {
 			}
 			a.users = []string{me.Username}
 		}
-		if !a.bare {
-			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
-			if !a.parsable && !a.parsable2 {
+		titles := sync.OnceFunc(func() { // not before a daemon answers
+			if !a.bare {
+				fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
+			}
+			if !a.bare && !a.parsable && !a.parsable2 {
 				fmt.Fprintln(c.Out, list.rule())
 			}
-		}
+		})
 		_, err := k.client.JobsAll(k.ctx, api.Query{Over: true, Select: api.Select{Words: a.ids}}, func(v job.View) error {
 			long, short := state(&v)
 			e := entry{View: v}
@@ -287,9 +290,13 @@ func runSacct(c *frontend.Call) int {
 			if old || late || !among(a.users, v.User) || !among(a.states, long, short) || !among(a.names, v.Name) || !among(a.partitions, partition) || len(a.nodes) > 0 && !slices.Contains(a.nodes, k.node(&e)) {
 				return nil
 			}
+			titles()
 			_, err := fmt.Fprintln(c.Out, list.line(func(f *field) string { return frontend.OneLine(f.value(k, &e)) }))
 			return err
 		})
+		if err == nil {
+			titles()
+		}
 		return err
 	})
 }
