@@ -53,10 +53,11 @@ type front struct {
 	done chan error
 }
 
-func (b *bench) start(args ...string) *front {
+// start asks for so many allocations.
+func (b *bench) start(allocations int, alloc string, args ...string) *front {
 	b.t.Helper()
 	f := &front{out: &testkit.Buffer{}, done: make(chan error, 1)}
-	f.cmd = exec.Command(filepath.Join(programs, "berth"), append([]string{"run", "jobs.txt", "--to", "slurm", "--poll", "0.2"}, args...)...)
+	f.cmd = exec.Command(filepath.Join(programs, "berth"), append([]string{"run", "jobs.txt", "--to", "slurm", "--poll", "0.2", "--allocations", strconv.Itoa(allocations), "--alloc", alloc}, args...)...)
 	f.cmd.Dir, f.cmd.Stdout, f.cmd.Stderr = b.dir, f.out, f.out
 	f.cmd.Env = append(b.Env(), "BERTH_ALLOCATION_SILENT=5", "HOME="+b.dir, "TMPDIR="+b.dir)
 	testkit.Must(b.t, f.cmd.Start())
@@ -86,6 +87,16 @@ func (b *bench) wait(f *front) int {
 		return exit.ExitCode()
 	}
 	return 0
+}
+
+// finish lets n jobs end, and checks that the run ends well.
+func (b *bench) finish(f *front, n int) {
+	b.t.Helper()
+	b.open()
+	if code := b.wait(f); code != 0 {
+		b.t.Errorf("exit status %d", code)
+	}
+	b.each(n)
 }
 
 func (b *bench) open() { testkit.Write(b.t, filepath.Join(b.dir, "go"), "") }
@@ -130,16 +141,16 @@ func TestFortyJobsInTwoAllocations(t *testing.T) {
 	const n = 40
 	b := newBench(t)
 	b.jobs(n)
-	first := b.start("--allocations", "2", "--alloc", alloc)
+	first := b.start(2, alloc)
 	testkit.Eventually(t, "both allocations have jobs", func() bool { return strings.Count(first.out.String(), " began on ") == 2 && b.count("begun", n) > 1 })
-	second := b.start("--allocations", "2", "--alloc", alloc)
+	second := b.start(2, alloc)
 	if code := b.wait(second); code != 1 || !strings.Contains(second.out.String(), "another berth run is using") {
 		t.Errorf("a second front: %d: %s", code, second.out)
 	}
 	testkit.Must(t, first.cmd.Process.Kill())
 	<-first.done
 	b.open()
-	again := b.start("--allocations", "2", "--alloc", alloc)
+	again := b.start(2, alloc)
 	if code := b.wait(again); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
@@ -151,7 +162,7 @@ func TestFortyJobsInTwoAllocations(t *testing.T) {
 	if board := testkit.Read(t, filepath.Join(b.dir, "berth_logs", "status.txt")); strings.Count(board, "berth_logs/alloc/") != n {
 		t.Errorf("the board does not say where each log is:\n%s", board)
 	}
-	over := b.start("--allocations", "2", "--alloc", alloc)
+	over := b.start(2, alloc)
 	if code := b.wait(over); code != 0 || b.asked(over) != 0 {
 		t.Errorf("after the end: %d: %s", code, over.out)
 	}
@@ -165,7 +176,7 @@ func TestAFrontKilledOften(t *testing.T) {
 	b.jobs(n)
 	b.open()
 	for lines := range 8 {
-		f := b.start("--allocations", "2", "--alloc", alloc)
+		f := b.start(2, alloc)
 		over := false
 		testkit.Eventually(t, "it does something", func() bool {
 			select {
@@ -181,7 +192,7 @@ func TestAFrontKilledOften(t *testing.T) {
 		testkit.Must(t, f.cmd.Process.Kill())
 		<-f.done
 	}
-	last := b.start("--allocations", "2", "--alloc", alloc)
+	last := b.start(2, alloc)
 	if code := b.wait(last); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
@@ -195,12 +206,12 @@ func TestAClosedTerminal(t *testing.T) {
 	const n = 12
 	b := newBench(t)
 	b.jobs(n)
-	first := b.start("--allocations", "1", "--alloc", alloc)
+	first := b.start(1, alloc)
 	testkit.Eventually(t, "jobs run", func() bool { return b.count("begun", n) > 1 })
 	testkit.Must(t, first.cmd.Process.Signal(syscall.SIGHUP))
 	lock := filepath.Join(b.dir, "berth_logs", "alloc", "lock")
 	testkit.Eventually(t, "it has noticed", func() bool { return strings.Contains(testkit.Read(t, lock), "without a terminal") })
-	again := b.start("--allocations", "1", "--alloc", alloc)
+	again := b.start(1, alloc)
 	if code := b.wait(first); code != 0 || !strings.Contains(first.out.String(), "leaving the allocations to another berth run") {
 		t.Errorf("exit status %d", code)
 	}
@@ -237,15 +248,11 @@ func TestACancelledAllocation(t *testing.T) {
 	const n = 12
 	b := newBench(t)
 	b.jobs(n)
-	f := b.start("--allocations", "2", "--alloc", alloc)
+	f := b.start(2, alloc)
 	testkit.Eventually(t, "both have jobs", func() bool { return strings.Count(f.out.String(), " began on ") == 2 && b.count("begun", n) > 1 })
 	b.Must(t, "scancel", "--name="+strings.Fields(b.Must(t, "squeue", "-h", "-o", "%j"))[0])
 	testkit.Eventually(t, "one ended", func() bool { return strings.Contains(f.out.String(), " to run elsewhere") })
-	b.open()
-	if code := b.wait(f); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	b.each(n)
+	b.finish(f, n)
 }
 
 // TestTheControllerDies midway, and forgets an allocation that it had accepted.
@@ -253,7 +260,7 @@ func TestTheControllerDies(t *testing.T) {
 	const n = 10
 	b := newBench(t)
 	b.jobs(n)
-	f := b.start("--allocations", "2", "--alloc", "--gres=gpu:1 --cpus-per-task=4 --time=1:00:00 --nodelist=n1")
+	f := b.start(2, alloc+" --nodelist=n1")
 	testkit.Eventually(t, "one runs, one waits", func() bool {
 		return strings.Count(f.out.String(), " began on ") == 1 && b.asked(f) == 2 && b.count("begun", n) > 1
 	})
@@ -261,11 +268,7 @@ func TestTheControllerDies(t *testing.T) {
 	testkit.Eventually(t, "it says so", func() bool { return strings.Contains(f.out.String(), "Slurm does not answer") })
 	b.StartController(t)
 	testkit.Eventually(t, "it says that too", func() bool { return strings.Contains(f.out.String(), "Slurm answers again") })
-	b.open()
-	if code := b.wait(f); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	b.each(n)
+	b.finish(f, n)
 }
 
 // TestSlurmForgets everything: an allocation that never began is asked for again,
@@ -274,7 +277,7 @@ func TestSlurmForgets(t *testing.T) {
 	const n = 8
 	b := newBench(t)
 	b.jobs(n)
-	f := b.start("--allocations", "2", "--alloc", alloc+" --nodelist=n1")
+	f := b.start(2, alloc+" --nodelist=n1")
 	testkit.Eventually(t, "one runs, one waits", func() bool {
 		return strings.Count(f.out.String(), " began on ") == 1 && b.asked(f) == 2 && b.count("begun", n) > 1
 	})
@@ -283,11 +286,7 @@ func TestSlurmForgets(t *testing.T) {
 	b.StartController(t)
 	b.Must(t, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true") // takes one of their ids
 	testkit.Within(t, 2*testkit.Patience, "it asks again", func() bool { return b.asked(f) > 2 })
-	b.open()
-	if code := b.wait(f); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	b.each(n)
+	b.finish(f, n)
 	b.inSlurm("wrap") // somebody else's job is left alone
 }
 
@@ -296,7 +295,7 @@ func TestAKilledAllocation(t *testing.T) {
 	const n = 4
 	b := newBench(t)
 	b.jobs(n)
-	f := b.start("--allocations", "1", "--alloc", alloc)
+	f := b.start(1, alloc)
 	testkit.Eventually(t, "jobs run", func() bool { return b.count("begun", n) > 1 })
 	var marker struct{ PID int }
 	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, filepath.Join(b.dir, "berth_logs", "alloc", "1", "0.begun"))), &marker))
@@ -305,11 +304,7 @@ func TestAKilledAllocation(t *testing.T) {
 	if !strings.Contains(f.out.String(), "allocation 1 was killed") {
 		t.Error("it does not say what happened")
 	}
-	b.open()
-	if code := b.wait(f); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	b.each(n)
+	b.finish(f, n)
 }
 
 // TestAFrontKilledWhileItAsks asks again, but only for what Slurm does not have.
@@ -319,7 +314,7 @@ func TestAFrontKilledWhileItAsks(t *testing.T) {
 	b.open()
 	testkit.Write(t, filepath.Join(b.dir, "berth_logs", "alloc", "ledger.jsonl"), `{"run":"0a0b0c0d"}`+"\n"+`{"ask":1}`+"\n"+`{"ask":`)
 	testkit.Must(t, os.Mkdir(filepath.Join(b.dir, "berth_logs", "alloc", "1"), 0o755))
-	f := b.start("--allocations", "1", "--alloc", alloc)
+	f := b.start(1, alloc)
 	if code := b.wait(f); code != 0 || b.asked(f) != 1 || !strings.Contains(f.out.String(), "allocation 2 asked for") {
 		t.Errorf("exit status %d", code)
 	}
@@ -334,11 +329,11 @@ func TestAFrontKilledWhileItAsks(t *testing.T) {
 func TestNothingGetsDone(t *testing.T) {
 	b := newBench(t)
 	testkit.Write(t, filepath.Join(b.dir, "jobs.txt"), "[gpus=1] echo done >>done.1\n") // no node has a GPU that berth could use
-	f := b.start("--allocations", "1", "--alloc", alloc)
+	f := b.start(1, alloc)
 	if code := b.wait(f); code != 1 || b.asked(f) != 3 || !strings.Contains(f.out.String(), "this machine has no GPU") || !strings.Contains(f.out.String(), "1 job left") {
 		t.Errorf("exit status %d", code)
 	}
-	again := b.start("--allocations", "1", "--alloc", alloc, "--sim", "2")
+	again := b.start(1, alloc, "--sim", "2")
 	if code := b.wait(again); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
@@ -350,7 +345,7 @@ func TestCtrlC(t *testing.T) {
 	const n = 6
 	b := newBench(t)
 	b.jobs(n)
-	f := b.start("--allocations", "1", "--alloc", alloc)
+	f := b.start(1, alloc)
 	testkit.Eventually(t, "jobs run", func() bool { return b.count("begun", n) > 1 })
 	testkit.Must(t, f.cmd.Process.Signal(syscall.SIGINT))
 	if code := b.wait(f); code != 130 || !strings.Contains(f.out.String(), "6 left") {
@@ -358,7 +353,7 @@ func TestCtrlC(t *testing.T) {
 	}
 	b.inSlurm("")
 	b.open()
-	again := b.start("--allocations", "1", "--alloc", alloc)
+	again := b.start(1, alloc)
 	if code := b.wait(again); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
@@ -371,15 +366,11 @@ func TestTimeIsUp(t *testing.T) {
 	b := newBench(t)
 	b.jobs(n)
 	testkit.Write(t, filepath.Join(b.dir, "go.1"), "")
-	f := b.start("--allocations", "1", "--alloc", "--gres=gpu:1 --cpus-per-task=4 --time=2")
+	f := b.start(1, "--gres=gpu:1 --cpus-per-task=4 --time=2")
 	testkit.Within(t, 5*testkit.Patience, "its time is up", func() bool {
 		return strings.Contains(f.out.String(), " to run elsewhere")
 	})
-	b.open()
-	if code := b.wait(f); code != 0 {
-		t.Errorf("exit status %d", code)
-	}
-	b.each(n)
+	b.finish(f, n)
 }
 
 // TestDependenciesAndFailures: a line waits for others in any allocation, and a
@@ -393,7 +384,7 @@ func TestDependenciesAndFailures(t *testing.T) {
 [gpus=0 name=d after=c,bad:any] echo d >>order
 [gpus=0 name=late after=a dir=/nowhere] echo late >>order
 `)
-	f := b.start("--allocations", "3", "--alloc", alloc)
+	f := b.start(3, alloc)
 	if code := b.wait(f); code != 3 {
 		t.Errorf("exit status %d", code)
 	}
@@ -414,7 +405,7 @@ func TestFreshRetryAndEdits(t *testing.T) {
 	testkit.Write(t, filepath.Join(b.dir, "code"), "3")
 	ran := func(want string, status int, args ...string) {
 		t.Helper()
-		f := b.start(append([]string{"--allocations", "5", "--alloc", alloc}, args...)...)
+		f := b.start(5, alloc, args...)
 		code := b.wait(f)
 		got := fmt.Sprintf("%d %d", strings.Count(testkit.Read(t, filepath.Join(b.dir, "a")), "a"), strings.Count(testkit.Read(t, filepath.Join(b.dir, "b")), "b"))
 		if code != status || got != want || b.asked(f) > 2 {
@@ -428,7 +419,7 @@ func TestFreshRetryAndEdits(t *testing.T) {
 	ran("1 2", 0)
 	ran("2 3", 0, "--fresh")
 	testkit.Write(t, file, testkit.Read(t, file)+b.job(1)+"\n")
-	f := b.start("--allocations", "1", "--alloc", alloc, "--json")
+	f := b.start(1, alloc, "--json")
 	testkit.Eventually(t, "the new line runs", func() bool { return b.count("begun", 1) == 1 })
 	testkit.Write(t, file, testkit.Read(t, file)+b.job(2)+"\n")
 	testkit.Eventually(t, "the newest line runs", func() bool { return b.count("begun", 2) == 2 })
@@ -443,12 +434,12 @@ func TestFreshRetryAndEdits(t *testing.T) {
 func TestWhatSlurmRefuses(t *testing.T) {
 	b := newBench(t)
 	b.jobs(1)
-	f := b.start("--allocations", "1", "--alloc", "--partition=nowhere")
+	f := b.start(1, "--partition=nowhere")
 	if code := b.wait(f); code != 1 || !strings.Contains(f.out.String(), "invalid partition specified: nowhere") {
 		t.Errorf("exit status %d: %s", code, f.out)
 	}
 	testkit.Write(t, filepath.Join(b.dir, "jobs.txt"), "true\n[dir=/nowhere] true\n")
-	f = b.start("--allocations", "1", "--alloc", alloc)
+	f = b.start(1, alloc)
 	if code := b.wait(f); code != 2 || !strings.Contains(f.out.String(), "jobs.txt:2: ") || b.asked(f) > 0 {
 		t.Errorf("exit status %d: %s", code, f.out)
 	}
