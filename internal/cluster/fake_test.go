@@ -166,7 +166,7 @@ func (f *fakeSlurm) tick() {
 	defer f.mu.Unlock()
 	f.down = f.often(10)
 	for _, j := range f.active { // all that run end well
-		delete(f.queue, j.entry.ID)
+		f.leave(j)
 		f.finish(j, handover.Record{Outcome: job.OK, EndedAt: time.Now(), PeakMiB: map[int]int64{0: 77}})
 	}
 	f.active = nil
@@ -192,14 +192,19 @@ func (f *fakeSlurm) tick() {
 func (f *fakeSlurm) start(j *fakeJob) {
 	err := handover.Begin(j.dir, j.index, handover.Begun{Slurm: j.entry.ID, Node: "n1", At: time.Now(), GPUs: []handover.GPU{{Index: 0, TotalMiB: 1000}}})
 	if err != nil {
-		if f.queue[j.entry.ID] == j {
-			delete(f.queue, j.entry.ID)
-		}
+		f.leave(j)
 		return
 	}
 	f.ran[j.order.Job.ID]++
 	j.entry.State, j.entry.Reason = "RUNNING", ""
 	f.active = append(f.active, j)
+}
+
+// leave takes a job out of the queue, but not another one of the same id.
+func (f *fakeSlurm) leave(j *fakeJob) {
+	if f.queue[j.entry.ID] == j {
+		delete(f.queue, j.entry.ID)
+	}
 }
 
 func (f *fakeSlurm) finish(j *fakeJob, r handover.Record) {
