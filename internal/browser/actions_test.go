@@ -124,8 +124,7 @@ func TestPausingAGPU(t *testing.T) {
 	b.click("button", "Resume GPU 1")
 	testkit.Eventually(t, "GPU 1 is resumed", paused(false))
 
-	id := h.submit(nil, "-n", "moves", "--gpu-ids", "1", "--", programs+"/berth simjob --vram 4000 --hold 3600")
-	h.becomes(id, job.Running)
+	id := h.running(nil, "moves", "--gpu-ids", "1")
 	b.click("button", "Drain GPU 1")
 	b.click("dialog button", "No")
 	b.until("the question is gone", `!document.querySelector("dialog")`)

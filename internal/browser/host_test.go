@@ -207,10 +207,12 @@ func (h *host) becomes(id string, state job.State) {
 }
 
 // running submits a job that takes a whole GPU until it is stopped, and waits
-// until it runs. It can be parked.
-func (h *host) running(who *person, name string) string {
+// until it uses it: from then on, it can be parked.
+func (h *host) running(who *person, name string, options ...string) string {
 	h.t.Helper()
-	id := h.submit(who, "-n", name, "--", fmt.Sprintf("echo %s has begun, attempt $BERTH_ATTEMPT; exec %s/berth simjob --vram 4000 --hold 3600", name, programs))
-	h.becomes(id, job.Running)
+	id := h.submit(who, append(options, "-n", name, "--", fmt.Sprintf("echo %s has begun, attempt $BERTH_ATTEMPT; exec %s/berth simjob --vram 4000 --hold 3600", name, programs))...)
+	h.eventually("uses its GPU", id, func(d api.Detail) bool {
+		return len(d.GPUIDs) > 0 && d.PeakVRAMMiB[strconv.Itoa(d.GPUIDs[0])] > 0
+	})
 	return id
 }
