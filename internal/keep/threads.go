@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// spareThreads is more than a supervisor has been seen to use.
+// spareThreads is as many as a supervisor has been seen to have in all, so it needs
+// no other.
 const spareThreads = 8
 
 // ReserveThreads has the runtime start n threads now and keep them. A Go program

@@ -40,6 +40,14 @@ func letters(r rune) rune {
 	return r
 }
 
+// threads is how many threads a process has.
+func threads(t *testing.T, pid int) int {
+	t.Helper()
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	testkit.Must(t, err)
+	return len(list)
+}
+
 // TestNoMoreProcesses leaves the machine no process to start: the daemon cannot
 // start a supervisor, or the supervisor cannot start the job. The job waits, says
 // why, and runs once when there is room.
@@ -60,6 +68,9 @@ func TestNoMoreProcesses(t *testing.T) {
 			pids := []int{b.cmd.Process.Pid}
 			for _, p := range h.keeps() {
 				pids = append(pids, p.pid)
+				if n := threads(t, p.pid); n <= 8 { // what it has been seen to use
+					t.Errorf("the supervisor has %d threads, and none to spare", n)
+				}
 			}
 			for _, pid := range pids {
 				testkit.Must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
