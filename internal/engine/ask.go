@@ -120,18 +120,24 @@ func (t *Turn) EachUnwritten(fn func(*job.Job)) {
 	}
 }
 
-// InOrder visits the unfinished jobs until fn returns false: running ones, oldest
-// first, then queued ones as Next lists them. fn must not keep a job or change the
+// InOrder visits the unfinished jobs until fn returns false: running and parked
+// ones, oldest first, then queued ones as Next lists them. fn must not keep a job or change the
 // queue.
 func (t *Turn) InOrder(fn func(*job.Job) bool) {
-	running := append(t.attempts.oldestFirst(), t.line.away.oldestFirst()...)
-	slices.SortStableFunc(running, byStart)
-	for _, j := range running {
+	begun := append(t.attempts.oldestFirst(), t.line.away.oldestFirst()...)
+	for _, a := range t.attempts.parked {
+		begun = append(begun, a.job)
+	}
+	slices.SortStableFunc(begun, byStart)
+	for _, j := range begun {
 		if !fn(j) {
 			return
 		}
 	}
-	t.eachQueued(fn)
+	t.eachQueued(func(j *job.Job) bool {
+		_, parked := t.attempts.parked[j.ID]
+		return parked || fn(j)
+	})
 }
 
 // Next lists the first n queued jobs: those that wait for room in order, then

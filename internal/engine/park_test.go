@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,28 @@ func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
 	r.wantRow("1", job.Finished, job.OK)
 	if row := r.row("1"); row.Attempt.Number != 1 || row.Worked(r.now).Round(time.Second) != 30*time.Second {
 		t.Errorf("it worked %v in attempt %d", row.Worked(r.now), row.Attempt.Number)
+	}
+}
+
+// A long queue must not push a parked job off the first page of a list.
+func TestAParkedJobIsListedBeforeTheQueue(t *testing.T) {
+	r := parkedRig(t)
+	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+		t.Fatalf("not parked: %s", why)
+	}
+	r.step()
+	r.clear(0)
+	r.says("1", wasParked)
+	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1}, job.Spec{Argv: []string{"c"}, GPUs: 1})
+	for _, unparked := range []bool{false, true} {
+		if unparked {
+			r.at().Unpark("1", "ann")
+		}
+		var ids []string
+		r.at().InOrder(func(j *job.Job) bool { ids = append(ids, j.ID); return true })
+		if !slices.Equal(ids, []string{"1", "2", "3"}) {
+			t.Errorf("unparked %v: listed %v", unparked, ids)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ var keyHelp = []struct{ keys, does string }{
 	{"e", "also those that have ended, or not"},
 	{"c", "cancel the job, after a question"},
 	{"h r", "hold it, release it"},
-	{"R", "requeue it"},
+	{"R", "run it again from the beginning, after a question"},
 	{"+ -", "raise or lower its priority"},
 	{"P U", "park it, unpark it"},
 	{"p", "pause the GPU, after a question, or resume it"},
@@ -74,7 +74,7 @@ func (m *model) normalKey(name string) []wish {
 		return m.filterBy("")
 	case "s":
 		m.sortBy = (m.sortBy + 1) % len(sorts)
-		m.arrange()
+		m.arrange(true)
 		return m.choose(m.at)
 	case "o":
 		m.own = !m.own

@@ -42,6 +42,8 @@ type model struct {
 	gpus  []api.GPU
 	past  map[int][]float64 // utilisation of each GPU, the latest last
 	page  api.JobPage
+	shown api.Query // the question that page answers
+	kept  bool      // the selected job is not on page
 	rows  []job.View
 	since time.Time // when the daemon stopped answering; zero: it answers
 	lost  string
@@ -92,8 +94,8 @@ type question struct {
 
 // start is when a queued job is expected to start.
 type start struct {
-	text string
-	at   time.Time // when it was asked for
+	expected time.Time // zero: not known
+	at       time.Time // when it was asked for
 }
 
 // sorts are the orders of the jobs.
@@ -143,14 +145,31 @@ func (m model) query() api.Query {
 	return q
 }
 
-// arrange sorts the rows and keeps the selected job selected.
-func (m *model) arrange() {
-	m.rows = slices.Clone(m.page.Jobs)
+// arrange sorts the rows and keeps the selected job selected. With keep, it stays
+// even if it is not among the rows any more (it ended, or moved behind the last one
+// that was asked for): the next key must not act on another job.
+func (m *model) arrange(keep bool) {
+	was, had := m.selected()
+	rows := slices.Clone(m.page.Jobs)
 	if less := sorts[m.sortBy].less; less != nil {
-		slices.SortStableFunc(m.rows, less)
+		slices.SortStableFunc(rows, less)
 	}
-	if i := slices.IndexFunc(m.rows, func(v job.View) bool { return v.ID == m.chosen }); i >= 0 {
-		m.at = i
+	array, _, isArray := m.array(was)
+	at := slices.IndexFunc(rows, func(v job.View) bool { return v.ID == m.chosen })
+	if at < 0 && had && isArray { // another task stands for it now
+		at = slices.IndexFunc(rows, func(v job.View) bool { id, _, ok := m.array(v); return ok && id == array })
+	}
+	m.kept = at < 0 && had && keep
+	if m.kept {
+		if m.detail != nil {
+			was = m.detail.View
+		}
+		at = min(m.at, len(rows))
+		rows = slices.Insert(rows, at, was)
+	}
+	m.rows = rows
+	if at >= 0 {
+		m.at = at
 	}
 	m.gpuAt = max(0, min(m.gpuAt, len(m.gpus)-1))
 }
@@ -168,7 +187,7 @@ func (m *model) choose(at int) []wish {
 	if id == m.chosen {
 		return nil
 	}
-	m.chosen, m.detail, m.why, m.samples, m.log = id, nil, nil, nil, logView{}
+	m.chosen, m.detail, m.why, m.samples, m.log, m.kept = id, nil, nil, nil, logView{}, false
 	if id == "" {
 		return []wish{{Kind: followLog}}
 	}

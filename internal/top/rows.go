@@ -130,7 +130,7 @@ func (m model) jobRows(l layout) []string {
 		{"GPUS", 5, gpusOf},
 		{"GIB", 5, func(v job.View) string { return gibOf(v) }},
 		{"TIME", 6, m.timeOf},
-		{"STARTS", 6, func(v job.View) string { return m.starts[v.ID].text }},
+		{"STARTS", 6, m.startOf},
 	}
 	if m.Width >= wideEnough {
 		columns[0].width, columns[1].width, columns[2].width, columns[3].width, columns[4].width = 10, 24, 12, 10, 8
@@ -227,6 +227,16 @@ func (m model) timeOf(v job.View) string {
 		to = *v.EndedAt
 	}
 	return brief(to.Sub(*from))
+}
+
+// startOf is how long until a queued job is expected to start. An expectation that
+// has passed was wrong, and is not shown.
+func (m model) startOf(v job.View) string {
+	s := m.starts[v.ID]
+	if v.State != job.Queued || v.Held || s.expected.Before(m.now) {
+		return ""
+	}
+	return brief(s.expected.Sub(m.now))
 }
 
 // brief is a duration in at most six columns.

@@ -131,7 +131,10 @@ func TestWhatAKeyDoes(t *testing.T) {
 		{"j c y", []wish{{Kind: doAct, ID: "18", Word: "cancel"}}, ""},
 		{"h", []wish{{Kind: doAct, ID: "17", Word: "hold"}}, ""},
 		{"end r", []wish{{Kind: doAct, ID: "22", Word: "release"}}, ""},
-		{"R", []wish{{Kind: doAct, ID: "17", Word: "requeue"}}, ""},
+		{"R", nil, "stop job 17 (train) and run it again from the beginning? y/n"},
+		{"R y", []wish{{Kind: doAct, ID: "17", Word: "requeue"}}, ""},
+		{"R n", nil, "nothing was changed"},
+		{"j R", nil, "stop array 18 (sweep): 1 running, 9,999 queued and run it again from the beginning? y/n"},
 		{"P", []wish{{Kind: doAct, ID: "17", Word: "park"}}, ""},
 		{"j j U", []wish{{Kind: doAct, ID: "20", Word: "unpark"}}, ""},
 		{"+", []wish{{Kind: doEdit, ID: "17", N: 6}}, ""},
@@ -299,5 +302,65 @@ func TestAnAnswerAboutAnotherJobIsNotShown(t *testing.T) {
 	m, _ = update(m, jobSeen{ID: "17", Detail: api.Detail{}})
 	if len(m.log.lines) != 0 || m.detail != nil {
 		t.Errorf("it has %v and %v", m.log.lines, m.detail)
+	}
+}
+
+// TestTheCursorStaysOnItsJob: a job that leaves the rows that were asked for, or
+// ends, stays selected, and so does an array that another task stands for.
+func TestTheCursorStaysOnItsJob(t *testing.T) {
+	m, _ := press(aLab(Screen{Width: 100, Height: 30}), "j", "j") // the parked job 20
+	gone := m.page
+	gone.Jobs = slices.DeleteFunc(slices.Clone(m.page.Jobs), func(v job.View) bool { return v.ID == "20" })
+	m, _ = update(m, queueSeen{Query: m.query(), Page: gone})
+	if _, want := press(m, "U"); !slices.Equal(want, []wish{{Kind: doAct, ID: "20", Word: "unpark"}}) {
+		t.Errorf("unpark wants %+v", want)
+	}
+	ended := job.View{ID: "20", Name: "parked-one", State: job.Finished}
+	m, _ = update(m, jobSeen{ID: "20", Detail: api.Detail{View: ended}})
+	if v, ok := m.selected(); !ok || v.State != job.Finished {
+		t.Errorf("selected %+v", v)
+	}
+	if m, _ = press(m, "j"); m.chosen != "21" {
+		t.Errorf("moved to %s", m.chosen)
+	}
+	m, _ = update(m, queueSeen{Query: m.query(), Page: gone})
+	if m.chosen != "21" || slices.ContainsFunc(m.rows, func(v job.View) bool { return v.ID == "20" }) {
+		t.Errorf("after moving on: selected %s of %d rows", m.chosen, len(m.rows))
+	}
+
+	// Another filter is another list.
+	m, _ = press(m, "/", "t", "r", "enter")
+	m, _ = update(m, queueSeen{Query: m.query(), Page: api.JobPage{Jobs: m.page.Jobs[:1]}})
+	if len(m.rows) != 1 || m.chosen != "17" {
+		t.Errorf("filtered: selected %s of %d rows", m.chosen, len(m.rows))
+	}
+
+	m, _ = press(aLab(Screen{Width: 100, Height: 30}), "j") // array 18
+	next := m.page
+	next.Jobs = slices.Clone(next.Jobs)
+	next.Jobs[1].ID = "18_7"
+	next.Jobs[1], next.Jobs[3] = next.Jobs[3], next.Jobs[1]
+	m, _ = update(m, queueSeen{Query: m.query(), Page: next})
+	if m.chosen != "18_7" || m.at != 3 {
+		t.Errorf("selected %s at %d", m.chosen, m.at)
+	}
+}
+
+// TestAnExpectedStartIsCountedDownAndNotShownOnceItIsOver, nor for a job that does
+// not wait any more.
+func TestAnExpectedStartIsCountedDownAndNotShownOnceItIsOver(t *testing.T) {
+	m := aLab(Screen{Width: 100, Height: 30})
+	queued := m.rows[3]
+	for after, want := range map[time.Duration]string{0: "14m00", 4 * time.Minute: "10m00", 14*time.Minute + time.Second: ""} {
+		m.now = noon.Add(after)
+		if got := m.startOf(queued); got != want {
+			t.Errorf("after %s: %q, want %q", after, got, want)
+		}
+	}
+	m.now = noon
+	running, held := queued, queued
+	running.State, held.Held = job.Running, true
+	if m.startOf(running) != "" || m.startOf(held) != "" {
+		t.Errorf("running %q, held %q", m.startOf(running), m.startOf(held))
 	}
 }

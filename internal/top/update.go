@@ -125,6 +125,9 @@ func update(m model, msg any) (model, []wish) {
 	case jobSeen:
 		if msg.ID == m.chosen && msg.Err == nil {
 			m.detail, m.samples = &msg.Detail, msg.Samples
+			if m.kept {
+				m.rows[m.at] = msg.Detail.View
+			}
 		}
 	case whySeen:
 		m.takeWhy(msg)
@@ -150,14 +153,18 @@ func (m *model) takeQueue(msg queueSeen) []wish {
 	if msg.Err != nil {
 		return nil
 	}
-	if wanted := m.query(); msg.Query.Name != wanted.Name || msg.Query.User != wanted.User || msg.Query.Over != wanted.Over {
+	if !sameRows(msg.Query, m.query()) {
 		m.dirty = true // the filter changed meanwhile
 		return nil
 	}
-	m.page = msg.Page
-	m.arrange()
+	same := sameRows(msg.Query, m.shown)
+	m.page, m.shown = msg.Page, msg.Query
+	m.arrange(same)
 	return m.choose(m.at)
 }
+
+// sameRows reports whether two questions select the same jobs.
+func sameRows(a, b api.Query) bool { return a.Name == b.Name && a.User == b.User && a.Over == b.Over }
 
 // answered notes whether the daemon answers.
 func (m *model) answered(err error) {
@@ -170,11 +177,11 @@ func (m *model) answered(err error) {
 }
 
 func (m *model) takeWhy(msg whySeen) {
-	words := ""
+	var expected time.Time
 	if e := msg.Why.Expected; e != nil && !e.Mid.IsZero() {
-		words = brief(e.Mid.Sub(e.Now))
+		expected = m.now.Add(e.Mid.Sub(e.Now)) // by this machine's clock
 	}
-	m.starts[msg.ID] = start{words, m.now}
+	m.starts[msg.ID] = start{expected, m.now}
 	if msg.ID == m.chosen {
 		m.why = &msg.Why
 	}
@@ -233,7 +240,7 @@ func (m *model) tick(now time.Time) (want []wish) {
 		want = append(want, wish{Kind: seePast, N: m.gpus[m.pastTurn].Index})
 	}
 	if id := m.nextWhy(); id != "" {
-		m.starts[id] = start{m.starts[id].text, now}
+		m.starts[id] = start{m.starts[id].expected, now}
 		want = append(want, wish{Kind: seeWhy, ID: id})
 	}
 	return want
@@ -262,10 +269,17 @@ func (m *model) act(action string) []wish {
 	}
 	id, words := m.named(v)
 	want := wish{Kind: doAct, ID: id, Word: action}
-	if action != api.ActCancel {
+	switch {
+	case action == api.ActCancel:
+		words = "cancel " + words
+	case action == api.ActRequeue && v.State.Terminal():
+		words = "run " + words + " again"
+	case action == api.ActRequeue:
+		words = "stop " + words + " and run it again from the beginning"
+	default:
 		return []wish{want}
 	}
-	m.mode, m.ask = asking, question{"cancel " + words + "? y/n", want}
+	m.mode, m.ask = asking, question{words + "? y/n", want}
 	return nil
 }
 
