@@ -188,8 +188,8 @@ func chooseColumns(names []string, usual []column) ([]column, error) {
 var (
 	concessions = []text.Concession{
 		{Title: "COMMAND", To: 32}, {Title: "NAME", To: 20}, {Title: "USER", To: 8}, {Title: "REASON", To: 32}, {Title: "VRAM/DECL", To: 0}, {Title: "USER", To: 0},
-		{Title: "COMMAND", To: 16}, {Title: "REASON", To: 20}, {Title: "NAME", To: 12}, {Title: "REASON", To: 0}, {Title: "COMMAND", To: 12}, {Title: "NAME", To: 10},
-		{Title: "GPUS", To: 5}, {Title: "COMMAND", To: 0}, {Title: "NAME", To: 6}, {Title: "STATE", To: 12},
+		{Title: "COMMAND", To: 16}, {Title: "REASON", To: 20}, {Title: "STATE", To: 18}, {Title: "NAME", To: 12}, {Title: "COMMAND", To: 12}, {Title: "NAME", To: 10},
+		{Title: "STATE", To: 12}, {Title: "COMMAND", To: 0}, {Title: "GPUS", To: 5}, {Title: "NAME", To: 6}, {Title: "REASON", To: 0},
 	}
 	// Columns that were chosen shrink, but stay.
 	chosenConcessions = []text.Concession{
