@@ -42,10 +42,12 @@ type Submitted struct {
 	Name  string `json:"name"`
 	Tasks int    `json:"tasks,omitempty" doc:"number of tasks of an array"`
 	// With dry_run: what it would do, and why.
-	State  string   `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible"`
-	Reason string   `json:"reason,omitempty"`
-	GPUIDs []int    `json:"gpu_ids,omitempty"`
-	Notes  []string `json:"notes,omitempty" doc:"remarks for the caller"`
+	State  string `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible"`
+	Reason string `json:"reason,omitempty"`
+	GPUIDs []int  `json:"gpu_ids,omitempty"`
+	// Request repeats what was asked for as berth understood it.
+	Request string   `json:"request,omitempty" doc:"dry_run: the request in words"`
+	Notes   []string `json:"notes,omitempty" doc:"remarks for the caller"`
 }
 
 // Select says which jobs a request concerns. Words are ids and ranges as a user

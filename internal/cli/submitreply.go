@@ -131,6 +131,9 @@ func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
 			break
 		}
 		fmt.Fprintln(s.out, text.Line(foretold(j)))
+		if j.Request != "" { // an older daemon does not say it
+			fmt.Fprintln(s.out, text.Line("  asks for "+j.Request))
+		}
 		for _, note := range j.Notes {
 			s.say("note: %s", note)
 		}

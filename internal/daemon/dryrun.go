@@ -3,12 +3,17 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/reason"
+	"berth/internal/text"
 )
 
 // maxTrials bounds the decisions of one dry run.
@@ -97,9 +102,37 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	case trial.Starts:
 		what, reason, cards = "starts", "", trial.GPUs
 	}
-	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Notes: it.notes}
+	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Request: requestWords(spec), Notes: it.notes}
 	if it.asked.Array != nil {
 		answer.Tasks = it.to - it.from
 	}
 	return answer
+}
+
+// inRequest are the settings that reason.Request has words for.
+var inRequest = []string{"type", "ids", "allow", "exclusive", "cpus", "mem", "on_timeout"}
+
+// requestWords is a request as berth understood it: "1 GPU with 10240 MiB, time
+// limit 5m, retries 2".
+func requestWords(s *job.Spec) string {
+	words := reason.Request{GPUs: s.GPUs, VRAMMiB: s.VRAMMiB, Share: s.Share, Exclusive: s.Exclusive, Type: s.Type, IDs: s.IDs, Allow: s.Allow, CPUs: s.CPUs, MemMiB: s.MemMiB}.Words()
+	if s.TimeLimit > 0 {
+		words += ", time limit " + text.Brief(s.TimeLimit)
+		if s.OnTimeout != job.TimeoutKill {
+			words += fmt.Sprintf(" (then %s)", s.OnTimeout)
+		}
+	}
+	if s.Priority != 0 {
+		words += fmt.Sprintf(", priority %d", s.Priority)
+	}
+	set := jobfile.Settings(s)
+	if s.Grace == job.Defaults().Grace {
+		delete(set, "grace")
+	}
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		if !slices.Contains(inRequest, key) {
+			words += ", " + key + " " + set[key]
+		}
+	}
+	return words
 }

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"berth/internal/job"
 	"berth/internal/jobfile"
@@ -48,10 +50,41 @@ func notesOn(asked *jobfile.Asked, cfg *Config, cannotPark string) []string {
 	case cannotPark != "":
 		notes = append(notes, "on_timeout: jobs cannot be parked here ("+cannotPark+"), so this one ends at its time limit")
 	}
+	notes = append(notes, oddAmounts(asked)...)
 	if asked.Note != "" {
 		notes = append(notes, asked.Note)
 	}
 	return notes
+}
+
+// Below these, a value was most likely meant in another unit.
+const (
+	leastVRAMMiB   = 256 // a CUDA context takes more
+	leastBareLimit = 10 * time.Minute
+)
+
+// oddAmounts lists values that were most likely meant otherwise.
+func oddAmounts(asked *jobfile.Asked) (notes []string) {
+	s := &asked.Spec
+	if s.GPUs > 0 && s.VRAMMiB > 0 && s.VRAMMiB < leastVRAMMiB {
+		notes = append(notes, fmt.Sprintf("vram: %d MiB is less than a program needs to use a GPU at all; %dG is GiB", s.VRAMMiB, s.VRAMMiB))
+	}
+	if asked.BareTime && s.TimeLimit < leastBareLimit {
+		seconds := int64(s.TimeLimit.Seconds())
+		notes = append(notes, fmt.Sprintf("time: without a unit, %d is seconds, and the job ends after them; %dm is minutes", seconds, seconds))
+	}
+	if asked.Array != nil && len(s.Argv) > 1 && unexpanded(s.Argv) {
+		notes = append(notes, "the command has several words, so no shell replaces $BERTH_ARRAY_INDEX in it; put the whole command in single quotes")
+	}
+	return notes
+}
+
+// unexpanded reports whether a variable of berth stays as it is in a command that
+// no shell reads.
+func unexpanded(argv []string) bool {
+	isScript := func(word string) bool { return strings.HasPrefix(word, "-") && strings.HasSuffix(word, "c") } // sh -c, bash -lc
+	isVariable := func(word string) bool { return strings.Contains(word, "$BERTH_") || strings.Contains(word, "${BERTH_") }
+	return slices.ContainsFunc(argv, isVariable) && !slices.ContainsFunc(argv, isScript)
 }
 
 // maxMarksNamed bounds how many a note names.

@@ -47,6 +47,32 @@ func TestNotesOn(t *testing.T) {
 	}
 }
 
+func TestNotesOnAmountsThatWereMeantOtherwise(t *testing.T) {
+	array := &jobfile.Array{}
+	for name, row := range map[string]struct {
+		asked jobfile.Asked
+		want  string // empty: nothing
+	}{
+		"10 MiB":                   {jobfile.Asked{Spec: job.Spec{GPUs: 1, VRAMMiB: 10}}, "vram: 10 MiB is less than a program needs to use a GPU at all; 10G is GiB"},
+		"256 MiB":                  {jobfile.Asked{Spec: job.Spec{GPUs: 1, VRAMMiB: 256}}, ""},
+		"5":                        {jobfile.Asked{Spec: job.Spec{TimeLimit: 5 * time.Second}, BareTime: true}, "time: without a unit, 5 is seconds, and the job ends after them; 5m is minutes"},
+		"5s":                       {jobfile.Asked{Spec: job.Spec{TimeLimit: 5 * time.Second}}, ""},
+		"3600":                     {jobfile.Asked{Spec: job.Spec{TimeLimit: time.Hour}, BareTime: true}, ""},
+		"a variable no shell sees": {jobfile.Asked{Spec: job.Spec{Argv: []string{"echo", "idx $BERTH_ARRAY_INDEX"}}, Array: array}, "the command has several words, so no shell replaces $BERTH_ARRAY_INDEX in it; put the whole command in single quotes"},
+		"a shell that sees it":     {jobfile.Asked{Spec: job.Spec{Argv: []string{"bash", "-lc", "echo ${BERTH_ARRAY_INDEX}"}}, Array: array}, ""},
+		"a shell line":             {jobfile.Asked{Spec: job.Spec{Shell: "echo $BERTH_ARRAY_INDEX"}, Array: array}, ""},
+		"a script that reads it":   {jobfile.Asked{Spec: job.Spec{Argv: []string{"python", "train.py"}}, Array: array}, ""},
+	} {
+		var want []string
+		if row.want != "" {
+			want = []string{row.want}
+		}
+		if got := notesOn(&row.asked, &Config{}, ""); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestNotesAreOnTheirJobs: each job has its own, tried or submitted.
 func TestNotesAreOnTheirJobs(t *testing.T) {
 	l := newLab(t)

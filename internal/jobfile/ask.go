@@ -27,6 +27,7 @@ type Asked struct {
 	Dedup     bool
 	NotBefore time.Time // zero: no earliest time
 	Note      string    // where the job gets something else than it may seem to request
+	BareTime  bool      // the time limit was written without a unit
 }
 
 // asking is a job while its keys are being read.

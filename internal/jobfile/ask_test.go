@@ -46,7 +46,7 @@ func TestKeysBecomeAJob(t *testing.T) {
 		{"the last of a repeated key counts", pairs("vram=1G", "vram=2G"), asked(func(a *Asked) { a.Spec.VRAMMiB = 2048 })},
 		{"a flag's word is the key's", pairs("gpu-ids=3,1", "gpu_type=H100", "chdir=/d", "time=90", "on-timeout=requeue"), asked(func(a *Asked) {
 			a.Spec.IDs, a.Spec.GPUs, a.Spec.Type, a.Spec.Dir = []int{3, 1}, 2, "H100", "/d"
-			a.Spec.TimeLimit, a.Spec.OnTimeout = 90*time.Second, job.TimeoutRequeue
+			a.Spec.TimeLimit, a.Spec.OnTimeout, a.BareTime = 90*time.Second, job.TimeoutRequeue, true
 		})},
 		{"num_gpus is gpus, in any case", pairs("NUM_GPUS=0.5"), asked(func(a *Asked) { a.Spec.GPUs, a.Spec.Share = 1, 0.5 })},
 		{"switches stand alone", pairs("exclusive", "hold", "pty", "dedup", "requeue", "preemptible"), asked(func(a *Asked) {

@@ -142,6 +142,18 @@ func readGPUs(a *asking, value string) (err error) {
 	return nil
 }
 
+// timeLimit also remembers whether there was a unit: people coming from Slurm write
+// minutes.
+var timeLimit = codec{
+	read: func(a *asking, value string) (err error) {
+		a.Spec.TimeLimit, err = text.ParseDuration(value)
+		a.BareTime = strings.Trim(value, "0123456789") == ""
+		return err
+	},
+	write: func(a *Asked) string { return text.FormatDuration(a.Spec.TimeLimit) },
+	reset: func(a *Asked) { a.Spec.TimeLimit, a.BareTime = unset.Spec.TimeLimit, false },
+}
+
 func writeGPUs(a *Asked) string {
 	if a.Spec.Share > 0 {
 		return strconv.FormatFloat(a.Spec.Share, 'f', -1, 64)

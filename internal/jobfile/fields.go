@@ -86,7 +86,7 @@ var fields = []*Field{
 	{Key: "priority", Short: "p", Word: "n", Admin: true, Help: "jobs with a higher priority start first (default 0)",
 		codec: whole(func(a *Asked) *int { return &a.Spec.Priority }, math.MinInt32, math.MaxInt32), shown: elsewhere},
 	{Key: "timeout", Flag: "time", Short: "t", Word: "time", Admin: true, Help: "time limit: 90 (seconds), 15m, 2h, 1d, 1:30:00 (default none)",
-		codec: parsed(func(a *Asked) *time.Duration { return &a.Spec.TimeLimit }, text.ParseDuration, text.FormatDuration), shown: elsewhere},
+		codec: timeLimit, shown: elsewhere},
 	{Key: "signal", Word: "name@s", Help: "signal to send before the time limit: USR1@60 (60 seconds before)",
 		codec: codec{readSignal, writeSignal, func(a *Asked) { a.Spec.WarnSignal, a.Spec.WarnBefore = "", 0 }}},
 	{Key: "on_timeout", Word: "action", Admin: true, Help: "at the time limit: kill, requeue, or park to go on later with a fresh limit (default kill)",

@@ -38,7 +38,7 @@ func TestWhatIsWrittenReadsAsTheSame(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		first.Hold, first.Dedup, first.Note = false, false, "" // a submission's, not the spec's
+		first.Hold, first.Dedup, first.Note, first.BareTime = false, false, "", false // a submission's, not the spec's
 		again, err := Ask(Pairs(&first.Spec), noon, job.Defaults(), 100)
 		if diff := cmp.Diff(first, again); err != nil || diff != "" {
 			t.Fatalf("%+v\n%+v\n%v\n%s", said, Pairs(&first.Spec), err, diff)

@@ -156,7 +156,7 @@ func (m *model) arrange(keep bool) {
 	}
 	array, _, isArray := m.array(was)
 	at := slices.IndexFunc(rows, func(v job.View) bool { return v.ID == m.chosen })
-	if at < 0 && had && isArray { // another task stands for it now
+	if at < 0 && had && isArray { // another of its tasks is shown now
 		at = slices.IndexFunc(rows, func(v job.View) bool { id, _, ok := m.array(v); return ok && id == array })
 	}
 	m.kept = at < 0 && had && keep
