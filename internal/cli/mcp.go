@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ Exit status: 0 the agent has left; 1 failed; 2 bad usage; 130 interrupted.`,
 		if !isFile || isTerminal(in) {
 			return problem.Newf(problem.Invalid, "put it into the configuration of your agent's program: berth help agents", "berth mcp is started by an agent, not on a terminal")
 		}
-		return mcp.Serve(ctx, in, unclosed{s.out}, mcp.Options{
+		return mcp.Serve(ctx, in, s.out, mcp.Options{
 			Client: s.client, Version: Version, Write: write,
 			Submit: func(ctx context.Context, spec api.Spec, dry bool) (api.SubmitReply, error) {
 				o := &submitOptions{dryRun: dry}
@@ -61,8 +60,3 @@ Exit status: 0 the agent has left; 1 failed; 2 bad usage; 130 interrupted.`,
 	cmd.Flags().BoolVar(&write, "write", false, "add the tools that change jobs: submit, cancel, hold, release, requeue")
 	return cmd
 }
-
-// unclosed is a writer that stays open: it is the program's own output.
-type unclosed struct{ io.Writer }
-
-func (unclosed) Close() error { return nil }

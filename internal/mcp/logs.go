@@ -25,7 +25,7 @@ const (
 )
 
 type logsInput struct {
-	Job     string `json:"job" jsonschema:"the job: an id (17, 17_0), a name, or @ for the last one"`
+	Job     word   `json:"job" jsonschema:"the job: an id (17, 17_0), a name, or @ for the last one"`
 	Attempt int    `json:"attempt,omitempty" jsonschema:"which attempt, from 1; default the latest"`
 	Lines   int    `json:"lines,omitempty" jsonschema:"the last this many lines, up to 2000; default 100"`
 	Offset  *int64 `json:"offset,omitempty" jsonschema:"instead of lines: from this byte of the log on, as the answer before said; negative: from that many bytes before the end"`
@@ -56,7 +56,7 @@ func (s *server) logs(ctx context.Context, in logsInput) (*sdk.CallToolResult, e
 	if most == 0 {
 		most = usualBytes
 	}
-	query := api.LogQuery{ID: in.Job, Attempt: in.Attempt, Lines: in.Lines}
+	query := api.LogQuery{ID: string(in.Job), Attempt: in.Attempt, Lines: in.Lines}
 	if query.Lines == 0 {
 		query.Lines = usualLines
 	}
@@ -78,7 +78,7 @@ func (s *server) logs(ctx context.Context, in logsInput) (*sdk.CallToolResult, e
 		return nil, err
 	}
 	return &sdk.CallToolResult{Content: []sdk.Content{
-		&sdk.TextContent{Text: part.heading(in.Job)},
+		&sdk.TextContent{Text: part.heading(string(in.Job))},
 		&sdk.TextContent{Text: part.shown()},
 	}}, nil
 }

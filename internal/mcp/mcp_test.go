@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -356,7 +357,8 @@ func TestOthersThanAgentsAreToldSo(t *testing.T) {
 		words  string
 	}{
 		{"", 0, ""},
-		{"hello\n", 1, "berth: expected messages of the Model Context Protocol: "},
+		{"hello\n", 0, ""}, // it is told so, below
+		{strings.Repeat("x", maxMessage+1) + "\n", 1, "berth: expected messages of the Model Context Protocol: "},
 		{"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\"}\n", 0, ""}, // before it has introduced itself
 	} {
 		cmd := s.berth("mcp", "--write")
@@ -377,6 +379,43 @@ func TestOthersThanAgentsAreToldSo(t *testing.T) {
 	if typed.ProcessState.ExitCode() != 2 || !strings.Contains(string(said), "berth mcp is started by an agent, not on a terminal") {
 		t.Errorf("on a terminal it ends with %d and says %q", typed.ProcessState.ExitCode(), said)
 	}
+}
+
+// TestABadLineIsAnsweredAndTheRestToo: one line that is not JSON does not end the
+// server, and what was asked before the input ended is answered.
+func TestABadLineIsAnsweredAndTheRestToo(t *testing.T) {
+	s := newSite(t)
+	cmd := s.berth("mcp")
+	cmd.Stdin = strings.NewReader(strings.Join([]string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `hello`, ``,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list","arguments":{}}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"gpus","arguments":{}}}`,
+	}, "\n"))
+	out, err := cmd.Output()
+	testkit.Must(t, err)
+	for _, want := range []string{`"id":1,`, `"id":null,"error":{"code":-32700,`, `"id":2,"result"`, `"id":3,"result"`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%s is not in the answers\n%s", want, out)
+		}
+	}
+}
+
+// TestNumbersAreWords: agents write ids and options as numbers.
+func TestNumbersAreWords(t *testing.T) {
+	s := newSite(t)
+	agent := s.agent("--write")
+	id := answered[page](t, agent, "submit", map[string]any{"command": "true", "options": map[string]any{"retries": 1, "hold": true, "gpus": 0}}).Jobs[0].ID
+	number, err := strconv.Atoi(id)
+	testkit.Must(t, err)
+	if why, failed := call(t, agent, "why", map[string]any{"job": number}); failed || !strings.Contains(why, "held") {
+		t.Errorf("why %d: %s", number, why)
+	}
+	if jobs := answered[page](t, agent, "cancel", map[string]any{"jobs": []any{number}}).Jobs; len(jobs) != 1 || !jobs[0].Done {
+		t.Errorf("cancel %d: %+v", number, jobs)
+	}
+	refused(t, agent, "why", map[string]any{"id": 1, "job": 1}, `expected the arguments job, found "id"`)
+	refused(t, agent, "gpus", map[string]any{"id": 1}, `expected no arguments, found "id"`)
 }
 
 func TestAnswersAreBounded(t *testing.T) {

@@ -39,7 +39,7 @@ func (s *server) addReading(to *sdk.Server) {
 }
 
 type listInput struct {
-	Jobs   []string `json:"jobs,omitempty" jsonschema:"only these: ids, ranges (1-5), names or patterns (sweep-*)"`
+	Jobs   []word   `json:"jobs,omitempty" jsonschema:"only these: ids, ranges (1-5), names or patterns (sweep-*)"`
 	States []string `json:"states,omitempty" jsonschema:"only these states: queued, running, parked, finished, failed, cancelled or held"`
 	User   string   `json:"user,omitempty" jsonschema:"only jobs of this user"`
 	Group  string   `json:"group,omitempty" jsonschema:"only jobs of this group"`
@@ -53,7 +53,7 @@ func (s *server) list(ctx context.Context, in listInput) (*sdk.CallToolResult, e
 		return nil, err
 	}
 	page, err := s.Client.Jobs(ctx, api.Query{
-		Select: api.Select{Words: in.Jobs, States: in.States, User: in.User, Group: in.Group},
+		Select: api.Select{Words: plain(in.Jobs), States: in.States, User: in.User, Group: in.Group},
 		Over:   in.Ended || len(in.Jobs) > 0, Limit: limit, Reasons: true, Queue: true, Arrays: true,
 	})
 	if err != nil {
@@ -111,11 +111,11 @@ func (s *server) jobs(page api.JobPage) (*sdk.CallToolResult, error) {
 }
 
 type jobInput struct {
-	Job string `json:"job" jsonschema:"the job: an id (17, 17_0), a name, or @ for the last one"`
+	Job word `json:"job" jsonschema:"the job: an id (17, 17_0), a name, or @ for the last one"`
 }
 
 func (s *server) show(ctx context.Context, in jobInput) (*sdk.CallToolResult, error) {
-	detail, err := s.Client.Job(ctx, in.Job)
+	detail, err := s.Client.Job(ctx, string(in.Job))
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *server) show(ctx context.Context, in jobInput) (*sdk.CallToolResult, er
 }
 
 func (s *server) why(ctx context.Context, in jobInput) (*sdk.CallToolResult, error) {
-	why, err := s.Client.Why(ctx, in.Job)
+	why, err := s.Client.Why(ctx, string(in.Job))
 	if err != nil {
 		return nil, err
 	}

@@ -2,16 +2,22 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"berth/internal/api"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // callTime bounds one call.
@@ -42,7 +48,7 @@ type server struct {
 }
 
 // Serve answers an agent until it closes its end, or ctx is done.
-func Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser, o Options) error {
+func Serve(ctx context.Context, in io.ReadCloser, out io.Writer, o Options) error {
 	s := &server{Options: o}
 	protocol := sdk.NewServer(&sdk.Implementation{Name: "berth", Title: "berth, a GPU job scheduler", Version: o.Version},
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
@@ -50,7 +56,8 @@ func Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser, o Options)
 	if o.Write {
 		s.addWriting(protocol)
 	}
-	err := protocol.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
+	agent := newStream(in, out)
+	err := protocol.Run(ctx, &sdk.IOTransport{Reader: agent, Writer: agent})
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		return nil
@@ -69,7 +76,18 @@ func hints(readOnly, destructive, idempotent bool) *sdk.ToolAnnotations {
 
 // addTool adds a tool. An error of call becomes the tool's, in berth's words.
 func addTool[In any](s *server, to *sdk.Server, tool sdk.Tool, call func(context.Context, In) (*sdk.CallToolResult, error)) {
-	sdk.AddTool(to, &tool, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+	schema, err := jsonschema.For[In](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[word](): {Types: []string{"string", "number", "boolean"}},
+	}})
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	schema.AdditionalProperties = nil // unknown is what refuses them, in berth's words
+	tool.InputSchema = schema
+	sdk.AddTool(to, &tool, func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+		if err := unknown(schema, r.Params.Arguments); err != nil {
+			return failure(err), nil, nil
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		bounded, cancel := context.WithTimeout(ctx, callTime)
@@ -83,6 +101,42 @@ func addTool[In any](s *server, to *sdk.Server, tool sdk.Tool, call func(context
 		}
 		return result, nil, nil
 	})
+}
+
+// unknown refuses arguments that the tool does not have.
+func unknown(schema *jsonschema.Schema, arguments json.RawMessage) error {
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(arguments, &given) // the schema says it better
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if schema.Properties[key] == nil {
+			known := slices.Sorted(maps.Keys(schema.Properties))
+			if len(known) == 0 {
+				return problem.Newf(problem.Invalid, "", "expected no arguments, found %s", text.Found(key))
+			}
+			return problem.Newf(problem.Invalid, "", "expected the arguments %s, found %s", text.Or(known), text.Found(key))
+		}
+	}
+	return nil
+}
+
+// word is text that agents also write as a number: the id 17, gpus 0.
+type word string
+
+func (w *word) UnmarshalJSON(data []byte) error {
+	var written string
+	if json.Unmarshal(data, &written) != nil {
+		written = string(data) // a number, or true: the schema allows nothing else
+	}
+	*w = word(written)
+	return nil
+}
+
+func plain(words []word) []string {
+	var list []string
+	for _, w := range words {
+		list = append(list, string(w))
+	}
+	return list
 }
 
 // failure is an error as an agent sees it: the problem and the next step.

@@ -37,22 +37,28 @@ func (s *server) addWriting(to *sdk.Server) {
 }
 
 type submitInput struct {
-	Command  string            `json:"command" jsonschema:"a shell line, such as: python train.py --epochs 3"`
-	Dir      string            `json:"dir,omitempty" jsonschema:"absolute path of the working directory; default: where this server was started"`
-	Name     string            `json:"name,omitempty" jsonschema:"a name for people"`
-	GPUs     *float64          `json:"gpus,omitempty" jsonschema:"number of GPUs: 0 for none, a fraction below 1 for a share of one; default 1"`
-	VRAM     string            `json:"vram,omitempty" jsonschema:"GPU memory that it needs on each GPU, such as 18G; auto: from earlier runs; default: a GPU to itself"`
-	Time     string            `json:"time,omitempty" jsonschema:"time limit, such as 90s, 15m, 2h or 1d; default none"`
-	Priority int               `json:"priority,omitempty" jsonschema:"higher goes first; default 0"`
-	After    string            `json:"after,omitempty" jsonschema:"start after these jobs ended well, such as 17 or 17,18; 17:any after any end"`
-	Env      map[string]string `json:"env,omitempty" jsonschema:"variables set for this job"`
-	Options  map[string]string `json:"options,omitempty" jsonschema:"other keys of a job, as in a spec file: array, cpus, mem, retries, begin, group, output, venv, conda and more"`
-	DryRun   bool              `json:"dry_run,omitempty" jsonschema:"only say what would happen"`
+	Command  string          `json:"command" jsonschema:"a shell line, such as: python train.py --epochs 3"`
+	Dir      string          `json:"dir,omitempty" jsonschema:"absolute path of the working directory; default: where this server was started"`
+	Name     string          `json:"name,omitempty" jsonschema:"a name for people"`
+	GPUs     *float64        `json:"gpus,omitempty" jsonschema:"number of GPUs: 0 for none, a fraction below 1 for a share of one; default 1"`
+	VRAM     word            `json:"vram,omitempty" jsonschema:"GPU memory that it needs on each GPU, such as 18G; auto: from earlier runs; default: a GPU to itself"`
+	Time     word            `json:"time,omitempty" jsonschema:"time limit, such as 90s, 15m, 2h or 1d; default none"`
+	Priority int             `json:"priority,omitempty" jsonschema:"higher goes first; default 0"`
+	After    word            `json:"after,omitempty" jsonschema:"start after these jobs ended well, such as 17 or 17,18; 17:any after any end"`
+	Env      map[string]word `json:"env,omitempty" jsonschema:"variables set for this job"`
+	Options  map[string]word `json:"options,omitempty" jsonschema:"other keys of a job, as in a spec file: array, cpus, mem, retries, begin, group, output, venv, conda and more"`
+	DryRun   bool            `json:"dry_run,omitempty" jsonschema:"only say what would happen"`
 }
 
 // spec is the job that is meant.
 func (in *submitInput) spec() (api.Spec, error) {
-	spec := api.Spec{Command: api.Command{Shell: in.Command}, Env: in.Env}
+	spec := api.Spec{Command: api.Command{Shell: in.Command}}
+	for key, value := range in.Env {
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		spec.Env[key] = string(value)
+	}
 	if strings.TrimSpace(in.Command) == "" {
 		return spec, problem.Newf(problem.Invalid, "", "command: expected a shell line, found nothing")
 	}
@@ -61,14 +67,14 @@ func (in *submitInput) spec() (api.Spec, error) {
 	}
 	set := maps.Clone(in.Options)
 	if set == nil {
-		set = map[string]string{}
+		set = map[string]word{}
 	}
-	own := map[string]string{"name": in.Name, "vram": in.VRAM, "timeout": in.Time, "after": in.After, "dir": in.Dir}
+	own := map[string]word{"name": word(in.Name), "vram": in.VRAM, "timeout": in.Time, "after": in.After, "dir": word(in.Dir)}
 	if in.GPUs != nil {
-		own["gpus"] = strconv.FormatFloat(*in.GPUs, 'g', -1, 64)
+		own["gpus"] = word(strconv.FormatFloat(*in.GPUs, 'g', -1, 64))
 	}
 	if in.Priority != 0 {
-		own["priority"] = strconv.Itoa(in.Priority)
+		own["priority"] = word(strconv.Itoa(in.Priority))
 	}
 	for key, value := range own {
 		if _, twice := set[key]; twice && value != "" {
@@ -79,7 +85,7 @@ func (in *submitInput) spec() (api.Spec, error) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
-		if !spec.Set(key, set[key]) {
+		if !spec.Set(key, string(set[key])) {
 			return spec, problem.Newf(problem.Invalid, "berth help jobspec lists the keys of a job", "options: there is no key %s", text.Found(key))
 		}
 	}
@@ -99,16 +105,16 @@ func (s *server) submit(ctx context.Context, in submitInput) (*sdk.CallToolResul
 }
 
 type actInput struct {
-	Jobs []string `json:"jobs" jsonschema:"the jobs: ids (17, 17_0), ranges (1-3), names, or @ for the last one; not all and no patterns"`
+	Jobs []word `json:"jobs" jsonschema:"the jobs: ids (17, 17_0), ranges (1-3), names, or @ for the last one; not all and no patterns"`
 }
 
 // namesFew refuses words that may mean more jobs than the agent looked at.
 func namesFew(words []string) error {
-	few := func(word string) bool {
-		if strings.EqualFold(strings.TrimSpace(word), "all") || strings.ContainsAny(word, "*?[") {
+	few := func(one string) bool {
+		if strings.EqualFold(strings.TrimSpace(one), "all") || strings.ContainsAny(one, "*?[") {
 			return false
 		}
-		sel, err := jobfile.ParseSelection([]string{word})
+		sel, err := jobfile.ParseSelection([]string{one})
 		if err != nil {
 			return true // the daemon says it better
 		}
@@ -118,9 +124,9 @@ func namesFew(words []string) error {
 		}
 		return jobs <= mostChanged
 	}
-	for _, word := range words {
-		if !few(word) {
-			return problem.Newf(problem.Invalid, "list shows the jobs; name those that are meant", "jobs: expected ids or names of at most %d jobs, found %s", mostChanged, text.Found(word))
+	for _, one := range words {
+		if !few(one) {
+			return problem.Newf(problem.Invalid, "list shows the jobs; name those that are meant", "jobs: expected ids or names of at most %d jobs, found %s", mostChanged, text.Found(one))
 		}
 	}
 	return nil
@@ -128,13 +134,14 @@ func namesFew(words []string) error {
 
 // act does one thing to jobs.
 func (s *server) act(ctx context.Context, action string, in actInput) (*sdk.CallToolResult, error) {
+	words := plain(in.Jobs)
 	if len(in.Jobs) == 0 || len(in.Jobs) > mostChanged {
 		return nil, problem.Newf(problem.Invalid, "", "jobs: expected 1 to %d, found %d", mostChanged, len(in.Jobs))
 	}
-	if err := namesFew(in.Jobs); err != nil {
+	if err := namesFew(words); err != nil {
 		return nil, err
 	}
-	reply, err := s.Client.Act(ctx, api.ActRequest{Action: action, Select: api.Select{Words: in.Jobs}})
+	reply, err := s.Client.Act(ctx, api.ActRequest{Action: action, Select: api.Select{Words: words}})
 	if err != nil {
 		return nil, err
 	}
