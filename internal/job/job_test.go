@@ -175,3 +175,22 @@ func TestACloneSharesNothingThatChanges(t *testing.T) {
 		t.Errorf("the original changed: %+v", j)
 	}
 }
+
+// A job that ended without starting has no start to measure from.
+func TestAJobThatNeverStartedWasNotParked(t *testing.T) {
+	j := Job{State: Cancelled}
+	j.EndedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	if d := j.WasParked(); d != 0 {
+		t.Errorf("it was parked for %v", d)
+	}
+}
+
+func TestAnEndingDoesNotRepeatItself(t *testing.T) {
+	for detail, want := range map[string]string{
+		"": "reached its time limit", "reached its time limit of 3s": "reached its time limit of 3s", "a signal was ignored": "reached its time limit: a signal was ignored",
+	} {
+		if got := Timeout.Ending(detail); got != want {
+			t.Errorf("%q: %q, want %q", detail, got, want)
+		}
+	}
+}

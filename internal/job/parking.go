@@ -84,13 +84,12 @@ func (j *Job) Slice(until time.Time) time.Duration { return j.Worked(until) - j.
 func (j *Job) WasParked() time.Duration {
 	until := j.RunsSince()
 	switch {
+	case j.Parking.Times == 0:
+		return 0
 	case j.State == Parked:
 		until = j.Parking.Since
 	case !j.EndedAt.IsZero():
 		return max(0, j.EndedAt.Sub(j.StartedAt)-j.Worked(j.EndedAt))
-	}
-	if j.Parking.Times == 0 {
-		return 0
 	}
 	return max(0, until.Sub(j.StartedAt)-j.Parking.Served)
 }

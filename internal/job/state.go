@@ -125,6 +125,8 @@ func (o Outcome) Ending(detail string) string {
 		return o.Words()
 	case o == WasCancelled && strings.HasPrefix(detail, "cancelled"):
 		return "was " + detail
+	case strings.HasPrefix(detail, o.Words()): // "reached its time limit of 3s"
+		return detail
 	}
 	return o.Words() + ": " + detail
 }
