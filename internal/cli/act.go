@@ -18,6 +18,7 @@ type action struct {
 	selectors
 	jobFlags        // of requeue: what the jobs get instead
 	name     string // of the verb, and on the wire
+	use      string // what follows JOB... in its usage
 	grace    string
 	json     bool
 	parking  parkOptions // of park and unpark
@@ -63,12 +64,14 @@ func newRelease() *cobra.Command {
 }
 
 func newRequeue() *cobra.Command {
-	a := &action{name: api.ActRequeue}
+	a := &action{name: api.ActRequeue, use: " [flags] [-- COMMAND...]"}
 	cmd := a.command("Run jobs again from the beginning", `Put jobs back into the queue, to run again from the beginning. Running jobs are
 stopped first. Jobs keep their ids, and each attempt has its own log. The flags
-of submit change jobs that have ended before they run again.
+of submit, and a command after --, change jobs that have ended before they run
+again. berth submit --like keeps the old job and its result.
 `+actionHelp, `  berth requeue 17
   berth requeue 17 --vram 20G --time 4h
+  berth requeue 17 -- python train.py --lr 1e-4
   berth requeue --state failed`+actionStatuses)
 	a.registerChanges(cmd)
 	return cmd
@@ -84,12 +87,16 @@ func (a *action) complete(cmd *cobra.Command, args []string, typed string) ([]st
 
 func (a *action) command(short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: a.name + " JOB...", Short: short, Long: long, Example: example,
+		Use: a.name + " JOB..." + a.use, Short: short, Long: long, Example: example,
 		ValidArgsFunction: a.complete,
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
-			return a.run(ctx, s, args)
-		}),
 	}
+	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
+		var command []string
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 && a.name == api.ActRequeue {
+			args, command = args[:dash], args[dash:]
+		}
+		return a.run(ctx, s, args, command)
+	})
 	actFlags(cmd)
 	a.registerOwn(cmd)
 	if a.name != api.ActRequeue {
@@ -99,7 +106,7 @@ func (a *action) command(short, long, example string) *cobra.Command {
 	return cmd
 }
 
-func (a *action) run(ctx context.Context, s *session, args []string) error {
+func (a *action) run(ctx context.Context, s *session, args, command []string) error {
 	if a.empty(args) {
 		return needJobs(a.name)
 	}
@@ -119,6 +126,9 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 	var change api.EditRequest
 	if err := a.changes(&change); err != nil {
 		return err
+	}
+	if len(command) > 0 {
+		change.Set.Command = commandOf(command)
 	}
 	if err := absolute(&change.Set.Dir, &change.Set.Venv); err != nil {
 		return err

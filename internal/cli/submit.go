@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"time"
@@ -22,6 +23,7 @@ type submitOptions struct {
 	jobFlags
 	sim         simFlag
 	file        string
+	like        string // a job to take everything from that is not said
 	source      string // the file that the jobs were read from; "": the command line
 	lines       []int  // where each of them begins there
 	dryRun      bool
@@ -52,6 +54,10 @@ are passed to the script.
 input; a file like jobs.yaml needs no -f. Either all of them are accepted or
 none. Flags beside it are defaults.
 
+--like submits a copy of a job, whatever its state: its command, directory,
+variables and settings, but not its begin time, dependencies or array. Flags,
+and a command after --, replace what they name.
+
 --snapshot copies the code first and runs the copy, so that later edits do not
 change the job: the git tree of the working directory with its uncommitted
 changes, or the directory itself where there is no git. The copy is read-only;
@@ -67,6 +73,7 @@ BERTH_NO_AUTOSTART=1 is set or berth is installed as a service.`,
   berth submit train.sh --epochs 3
   berth submit -f jobs.yaml --priority 5
   berth submit -g 0 -- make data
+  berth submit --like 17 --time 8h -- python train.py --lr 1e-4
   berth submit --dry-run --gpus 4 -- python big.py
   berth submit -i -- python train.py
 
@@ -85,6 +92,8 @@ for its time limit, else 1; the largest if there are several jobs.`,
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // flags after a script's name belong to the script
 	flags.StringVarP(&o.file, "file", "f", "", "YAML or JSON file of jobs, - for standard input")
+	flags.StringVar(&o.like, "like", "", "copy this `job`; flags and a command replace what they name")
+	_ = cmd.RegisterFlagCompletionFunc("like", completeEndedToo) // the flag exists
 	flags.BoolVar(&o.noSnapshot, "no-snapshot", false, "run the code as it is when the job starts, even if the daemon's config asks for snapshots")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen and why, without submitting")
 	flags.BoolVar(&o.wait, "wait", false, "wait for the job to end, and exit with its status")
@@ -97,7 +106,7 @@ for its time limit, else 1; the largest if there are several jobs.`,
 }
 
 func (o *submitOptions) run(ctx context.Context, s *session, args []string, dashed bool) error {
-	specs, err := o.specs(s, args, dashed)
+	specs, err := o.specs(ctx, s, args, dashed)
 	if err != nil {
 		return err
 	}
@@ -140,10 +149,14 @@ func (o *submitOptions) deliver(ctx context.Context, s *session, specs []api.Spe
 }
 
 // specs reads the jobs from the command line, a script or a file.
-func (o *submitOptions) specs(s *session, args []string, dashed bool) ([]api.Spec, error) {
+func (o *submitOptions) specs(ctx context.Context, s *session, args []string, dashed bool) ([]api.Spec, error) {
 	var specs []api.Spec
 	var err error
 	switch {
+	case o.like != "" && (o.file != "" || len(args) > 0 && !dashed):
+		return nil, problem.Newf(problem.Invalid, "berth submit --like 17 -- python train.py", "--like: expected a command after --, or nothing, found a file or a script")
+	case o.like != "":
+		specs, err = o.fromJob(ctx, s, args)
 	case o.file != "" && len(args) > 0:
 		return nil, problem.Newf(problem.Invalid, "put the command into the file, or leave -f out", "expected a command or -f %s, found both", o.file)
 	case o.file != "":
@@ -173,6 +186,33 @@ func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 		return nil, err
 	}
 	return []api.Spec{spec}, nil
+}
+
+// fromJob copies a job, with what the flags and the words say instead.
+func (o *submitOptions) fromJob(ctx context.Context, s *session, words []string) ([]api.Spec, error) {
+	d, err := s.client.Job(ctx, o.like)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Command == nil:
+		return nil, problem.Newf(problem.Forbidden, "", "job %s belongs to %s", d.ID, d.User)
+	}
+	spec := api.Spec{Command: api.Command{Shell: *d.Command}, Env: maps.Clone(d.Env)}
+	values := valuesOf(&d)
+	for _, field := range jobfile.Fields() {
+		value, set := values[field.Key]
+		if !set || field.Fixed != "" || field.Key == "begin" {
+			continue
+		}
+		if err := setPair(&spec, jobfile.Pair{Key: field.Key, Value: value}); err != nil {
+			return nil, err
+		}
+	}
+	if len(words) > 0 {
+		spec.Command = commandOf(words)
+	}
+	err = o.apply(&spec)
+	return []api.Spec{spec}, err
 }
 
 // checkPlaces refuses jobs whose directories, virtual environments or outputs
