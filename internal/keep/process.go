@@ -84,6 +84,21 @@ func deadThreads(pid int) (dead int) {
 	return dead
 }
 
+// Halted reports whether no thread of the process runs any more until it is
+// continued. One that is gone counts as halted.
+func (p Process) Halted() bool {
+	for _, thread := range threads(p.PID) {
+		stat, err := os.ReadFile(thread + "/stat")
+		if err != nil {
+			continue
+		}
+		if t, err := parseStat(stat); err != nil || !t.stopped() && t.State != 'Z' && t.State != 'X' {
+			return false
+		}
+	}
+	return true
+}
+
 // threads are the directories of a process's threads.
 func threads(pid int) []string {
 	all, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")

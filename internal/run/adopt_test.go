@@ -1,6 +1,8 @@
 package run
 
 import (
+	"context"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -144,21 +146,9 @@ func TestABerthKilledInTheMiddleOfStarting(t *testing.T) {
 		b.greetsIn = testkit.Patience // one that is slow on a busy machine would be killed
 		found := b.scan()
 		told := map[string]bool{}
-		for _, f := range found {
-			switch f.Kind {
-			case FoundRunning:
-				e := b.next(Ended)
-				told[e.Job] = true
-				checkRan(t, b, e.Job, e.Record)
-			case FoundEnded:
-				told[f.Job] = true
-				checkRan(t, b, f.Job, f.Record)
-			case FoundLost:
-				if f.Job == "" {
-					continue // it died before the record was there, so that nothing was placed
-				}
-				t.Errorf("round %d: lost %+v", round, f)
-			}
+		for id, record := range b.ends(found) {
+			told[id] = true
+			checkRan(t, b, id, record)
 		}
 		for i := range lines {
 			id := strconv.Itoa(i + 1)
@@ -169,6 +159,107 @@ func TestABerthKilledInTheMiddleOfStarting(t *testing.T) {
 		b.Close()
 	}
 }
+
+// ends waits for the end of everything that was found, and returns the records
+// of the jobs. A directory without a record is reported as lost, too, at any
+// time between the ends of the jobs: its berth died before anything was placed
+// there. No job may be lost.
+func (b *bench) ends(found []Found) map[string]keep.Record {
+	b.t.Helper()
+	records := map[string]keep.Record{}
+	waiting := 0
+	for _, f := range found {
+		switch f.Kind {
+		case FoundEnded:
+			records[f.Job] = f.Record
+		case FoundRunning, FoundLost:
+			waiting++
+		case FoundEmpty:
+		}
+	}
+	for late := time.After(testkit.Patience); waiting > 0; waiting-- {
+		select {
+		case e := <-b.Events():
+			switch {
+			case e.Kind == Ended:
+				records[e.Job] = e.Record
+			case e.Kind != Lost || e.Job != "":
+				b.t.Errorf("got %s: %+v; found %+v", e.Kind, e, found)
+			}
+		case <-late:
+			b.t.Fatalf("no more events came; found %+v", found)
+		}
+	}
+	return records
+}
+
+// A berth died while it prepared a supervisor, and another supervisor holds a
+// job. The empty directory is done with first, which says nothing about the job.
+func TestHalfADirectoryBesideAJob(t *testing.T) {
+	b := succession(t)
+	kill9(b.otherBerth(nil, "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; exit 7"))
+	main := b.pidFrom("main")
+	half := filepath.Join(b.dir, "half")
+	if err := os.Mkdir(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(half, lockName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	found := b.scan()
+	testkit.Eventually(t, "the empty directory is done with", func() bool { return len(b.Events()) == 1 })
+	if !lives(main) {
+		t.Fatal("its processes were looked for among the other job's")
+	}
+	shell(t, "touch "+b.work+"/enough")
+	if records := b.ends(found); len(records) != 1 || records["1"].ExitCode != 7 {
+		t.Errorf("the jobs ended as %+v", records)
+	}
+}
+
+// A supervisor that was too slow to greet reads its order just when the next
+// berth gives it up. Either that order never runs, or its job is kept.
+func TestASupervisorThatStartsAsItIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	token, err := b.Lease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper := b.keepOf(token)
+	halt(t, keeper)
+	if err := b.Go(token, b.order("1", "echo ran >> ran; while [ ! -e enough ]; do sleep 0.01; done; exit 5")); err != nil {
+		t.Fatal(err)
+	}
+	next, err := Open(Options{KeepDir: b.dir, KeepCommand: []string{keepProgram}, CgroupParent: "none", Log: slog.New(onWarning(func() {
+		keeper.Signal(int(syscall.SIGCONT))
+		testkit.Eventually(t, "the job runs, or its supervisor is gone", func() bool {
+			_, err := os.Stat(filepath.Join(b.work, "ran"))
+			return err == nil || !lives(keeper)
+		})
+	}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	next.greetsIn = time.Millisecond
+	found, err := next.Scan()
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	_, err = os.Stat(filepath.Join(b.work, "ran"))
+	if ran := err == nil; ran && found[0].Kind != FoundRunning || !ran && found[0].Kind != FoundEmpty {
+		t.Errorf("the job ran: %v; found %+v", ran, found[0])
+	}
+}
+
+// onWarning is a log that calls a function at each warning.
+type onWarning func()
+
+func (f onWarning) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (f onWarning) Handle(context.Context, slog.Record) error        { f(); return nil }
+func (f onWarning) WithAttrs([]slog.Attr) slog.Handler               { return f }
+func (f onWarning) WithGroup(string) slog.Handler                    { return f }
 
 func checkRan(t *testing.T, b *bench, id string, r keep.Record) {
 	t.Helper()

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/keep"
 )
 
@@ -75,7 +77,12 @@ func (r *Runner) feel() {
 	}
 }
 
-const sigCONT = 18
+// The signals that berth sends to supervisors.
+const (
+	sigKILL = int(unix.SIGKILL)
+	sigCONT = int(unix.SIGCONT)
+	sigSTOP = int(unix.SIGSTOP)
+)
 
 // check counts a check without an answer. A supervisor of an earlier version
 // cannot answer, and counts as silent only while it is stopped. The mutex is

@@ -157,37 +157,62 @@ func (r *Runner) register(s *supervisor, record keep.Record) {
 // unanswered deals with a live supervisor that does not greet, perhaps because
 // a user stopped it with SIGSTOP. One with a job keeps it. One without may
 // still have an order from the earlier berth unread, and must not start a job
-// that this berth has requeued: it is killed, and then judged by its record.
+// that this berth has requeued: it is killed. It may read that order at any
+// moment, so it is halted first, and its record read again.
 func (r *Runner) unanswered(s *supervisor) Found {
-	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
-	if err == nil && ok && record.State != keep.Idle {
-		r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token, "job", record.Job)
+	if r.holdsJob(s) {
+		r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token)
 		return r.adopt(s, nil, keep.Record{})
 	}
-	r.log.Warn("killing a supervisor that does not answer", "token", s.token)
 	deadline := time.Now().Add(answerBudget)
-	for time.Now().Before(deadline) {
+	for _, p := range keepers(s.token) {
+		_ = p.Signal(sigSTOP)
+		for !p.Halted() && time.Now().Before(deadline) {
+			r.pause(firstPause)
+		}
+		if r.holdsJob(s) {
+			_ = p.Signal(sigCONT)
+			return r.adopt(s, nil, keep.Record{})
+		}
+		_ = p.Signal(sigKILL)
+	}
+	r.log.Warn("killed a supervisor that did not answer", "token", s.token)
+	for deadline = time.Now().Add(answerBudget); time.Now().Before(deadline); r.pause(firstHuntPause) {
 		endKeep(s.token)
 		if lockFree(s.dir) {
 			return r.inherit(s)
 		}
-		r.pause(firstHuntPause)
 	}
 	return r.adopt(s, nil, keep.Record{})
 }
 
-// endKeep kills the supervisor with that token: the process whose last
-// argument is the token and whose program is a supervisor's.
+// holdsJob reports whether a live supervisor has begun a job: its record says
+// so before there is a process.
+func (r *Runner) holdsJob(s *supervisor) bool {
+	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+	return err == nil && ok && record.State != keep.Idle
+}
+
+// endKeep kills the supervisor with that token.
 func endKeep(token string) {
+	for _, p := range keepers(token) {
+		_ = p.Signal(sigKILL)
+	}
+}
+
+// keepers finds the supervisor with that token: the process whose last argument
+// is the token and whose program is a supervisor's.
+func keepers(token string) (found []keep.Process) {
 	table, err := keep.Processes()
 	if err != nil {
-		return
+		return nil
 	}
 	for _, p := range table {
 		if !p.Dead() && p.PID != os.Getpid() && isKeep(p.PID, token) {
-			_ = p.Signal(9)
+			found = append(found, p)
 		}
 	}
+	return found
 }
 
 // isKeep reports whether a process is the supervisor with that token.
