@@ -214,7 +214,14 @@ func notWritten(err error) error {
 	if errors.Is(err, store.ErrRemoved) {
 		return goneProblem(err)
 	}
-	p := problem.Newf(problem.Unable, "free some disk space; berth then continues by itself", "the change could not be saved: %v", err)
+	hint := "the log says more; berth help back-up restores the last backup"
+	switch {
+	case errors.Is(err, store.ErrFull):
+		hint = "free some disk space; berth then continues by itself"
+	case errors.Is(err, store.ErrUnwritable):
+		hint = "dmesg says what happened to the disk of the state directory; once it can be written again, berth continues by itself (berth help service)"
+	}
+	p := problem.Newf(problem.Unable, hint, "the change could not be saved: %v", err)
 	p.Err = err
 	return p
 }

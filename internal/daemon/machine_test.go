@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/store"
 	"berth/internal/testkit"
 )
 
@@ -358,4 +360,19 @@ func TestATakenPortDoesNotEndTheDaemon(t *testing.T) {
 		s, err := l.Status(l.ctx)
 		return err == nil && s.HTTP == address && len(s.Warnings) == 0
 	})
+}
+
+// TestTheHintNamesWhatHappenedToTheDisk: a change that cannot be saved is answered
+// with what helps.
+func TestTheHintNamesWhatHappenedToTheDisk(t *testing.T) {
+	for cause, want := range map[error]string{
+		store.ErrFull:               "free some disk space",
+		store.ErrUnwritable:         "dmesg",
+		errors.New("it is damaged"): "back-up",
+	} {
+		p, ok := errors.AsType[*problem.Problem](notWritten(fmt.Errorf("commit: %w", cause)))
+		if !ok || p.Kind != problem.Unable || !strings.Contains(p.Hint, want) {
+			t.Errorf("after %v: %+v", cause, p)
+		}
+	}
 }

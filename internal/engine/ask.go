@@ -202,9 +202,14 @@ func (t *Turn) unable() string {
 		return ""
 	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return "the disk of berth's state is full: " + err.Error()
+	case errors.Is(err, store.ErrUnwritable) || diskFails(err):
+		return "the disk of berth's state cannot be written: " + err.Error()
 	}
 	return err.Error()
 }
+
+// diskFails reports whether a file system is read-only or reports errors.
+func diskFails(err error) bool { return errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO) }
 
 // Why says why a queued job waits.
 func (t *Turn) Why(id string) string { return t.Reasons([]string{id})[id] }

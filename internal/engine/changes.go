@@ -220,8 +220,8 @@ func (c *changes) write(now time.Time, tx store.Tx) error {
 	if err == nil && c.failed != nil {
 		c.show(now, job.EventNotice, nil, "the store can be written again")
 	}
-	if err != nil && c.failed == nil && errors.Is(err, store.ErrFull) {
-		c.show(now, job.EventWarning, nil, err.Error()+"; running jobs continue, and nothing starts until there is room")
+	if err != nil && c.failed == nil && store.MayPass(err) {
+		c.show(now, job.EventWarning, nil, err.Error()+"; running jobs continue, and nothing starts until it can be saved")
 		c.log.Error("commit", "err", err)
 	}
 	c.failed = err

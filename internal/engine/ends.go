@@ -13,7 +13,7 @@ import (
 func (t *Turn) ended(a *attempt, ev run.Event) {
 	j := a.job
 	if ev.Record.Scarce && j.Spec.Adopt == nil {
-		t.neverRan(a, "the machine has no room for another process: "+ev.Record.Launch, t.Now.Add(notNowDelay))
+		t.neverRan(a, ev.Record.Launch, t.Now.Add(notNowDelay))
 		return
 	}
 	if t.halted(j, ev.Record) {
@@ -213,9 +213,9 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	case rebooted:
 		t.finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:
-		t.finish(j, job.Lost, "adopted: its supervisor was killed; "+GoesOn(j))
+		t.finish(j, job.Lost, "adopted: its supervisor died; "+GoesOn(j))
 	default:
-		t.finish(j, job.Lost, a.blame("its supervisor was killed, so its exit status is not known"))
+		t.finish(j, job.Lost, a.blame("its supervisor died, so its exit status is not known"))
 	}
 }
 

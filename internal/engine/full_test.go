@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -142,4 +145,70 @@ func TestWhereTheStoreWasRemoved(t *testing.T) {
 	}
 	r.step()
 	r.wantRow("2", job.Running, "")
+}
+
+// TestOnADiskThatFails: the loop goes on. Nothing starts and nothing is accepted,
+// jobs are stopped, and what happened is saved once the disk works again.
+func TestOnADiskThatFails(t *testing.T) {
+	r := runOne(t, vram(1000))
+	r.commitErr = fmt.Errorf("commit: %w: %w", store.ErrUnwritable, syscall.EROFS)
+	var refused error
+	batch := []*job.Job{{Spec: spec()}}
+	r.at().Number(batch)
+	r.at().Accept(Batch{Jobs: batch, Done: func(err error) { refused = err }})
+	_ = r.e.Step(r.now)
+	if !errors.Is(refused, store.ErrUnwritable) {
+		t.Errorf("a new job is refused with %v", refused)
+	}
+	if why := r.at().Blocked(); !strings.HasPrefix(why, "the disk of berth's state cannot be written: ") {
+		t.Errorf("nothing starts because %q", why)
+	}
+	r.did = nil
+	r.at().CancelBy("1", "ann", 0)
+	_ = r.e.Step(r.now)
+	if !slices.Contains(r.did, "stop t1 cancel 0s") {
+		t.Errorf("the engine did %q", r.did)
+	}
+	r.commitErr = nil
+	r.end("1", keep.Record{Stop: string(job.StopCancel), Signal: 15}, false)
+	r.step()
+	r.wantRow("1", job.Cancelled, job.WasCancelled)
+	if why := r.at().Blocked(); why != "" {
+		t.Errorf("nothing starts because %s", why)
+	}
+}
+
+// TestTheLoopOutlivesADiskThatFails, and ends with a store that is damaged.
+func TestTheLoopOutlivesADiskThatFails(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		ends bool
+	}{{store.ErrFull, false}, {store.ErrUnwritable, false}, {errors.New("the store is damaged"), true}} {
+		t.Run(test.err.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				jobs := []*job.Job{{Spec: spec()}}
+				r.at().Number(jobs)
+				r.at().Submit(jobs)
+				r.commitErr = test.err
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				if err := r.e.Run(ctx, nil); errors.Is(err, test.err) != test.ends {
+					t.Errorf("it ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAJobWhoseDiskFailsAsItStarts waits: it has done nothing wrong.
+func TestAJobWhoseDiskFailsAsItStarts(t *testing.T) {
+	r := newRig(t, 1)
+	r.goErr = fmt.Errorf("leave a copy: %w", syscall.EROFS)
+	r.submit(spec())
+	r.step()
+	r.wantRow("1", job.Queued, "")
+	r.goErr = nil
+	r.pass(notNowDelay)
+	r.wantRow("1", job.Running, "")
 }

@@ -55,7 +55,8 @@ func (e *Engine) own(now time.Time) *Turn {
 }
 
 // Run is the loop. It ends when After says so, when ctx is done, or when the
-// store is broken. Running jobs continue in every case.
+// store is damaged. Running jobs continue in every case. While the store cannot
+// be written, it answers, stops jobs, and tries again.
 func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	e.looping.Store(true)
 	defer e.looping.Store(false)
@@ -104,7 +105,7 @@ func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	for {
 		e.see(ctx, eyes)
 		e.admitted = false
-		if err := e.at(time.Now()).step(); err != nil && !errors.Is(err, store.ErrFull) {
+		if err := e.at(time.Now()).step(); err != nil && !store.MayPass(err) {
 			return err
 		}
 		if !e.admitted {

@@ -299,7 +299,7 @@ func (t *Turn) refused(j *job.Job, err error) {
 		t.attempts.acks = slices.DeleteFunc(t.attempts.acks, func(other string) bool { return other == token })
 	}()
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-	if (full || errors.Is(err, ErrNotNow)) && j.Stop != job.StopCancel {
+	if (full || diskFails(err) || errors.Is(err, ErrNotNow)) && j.Stop != job.StopCancel {
 		t.neverRan(a, err.Error(), t.Now.Add(notNowDelay))
 		t.attempts.runner.Release(token)
 		return

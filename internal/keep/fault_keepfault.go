@@ -4,6 +4,7 @@ package keep
 
 import (
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -17,6 +18,16 @@ func fault(step string) {
 
 // skips reports whether the test omits that step of the drop.
 func skips(step string) bool { return os.Getenv("BERTH_KEEP_FAULT") == "skip "+step }
+
+// failing makes a step fail while the file exists that the test names:
+// "fail end /path".
+func failing(step string) error {
+	path, named := strings.CutPrefix(os.Getenv("BERTH_KEEP_FAULT"), "fail "+step+" ")
+	if _, err := os.Lstat(path); !named || err != nil {
+		return nil
+	}
+	return syscall.EROFS
+}
 
 // keepCapabilities makes capabilities survive the change of user.
 func keepCapabilities() {

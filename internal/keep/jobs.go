@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"syscall"
@@ -88,7 +89,8 @@ func (k *keeper) start(o Order) {
 		k.record.UID = o.Credential.UID
 	}
 	if err := writeSynced(k.file, k.record); err != nil {
-		k.end(err.Error())
+		k.record.Scarce = true
+		k.end("the supervisor's record could not be written: " + err.Error())
 		return
 	}
 	if o.MPS != nil {
@@ -104,7 +106,8 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	s, err := launch(o, k.token, k.privileged)
 	k.record.Cgroup = s.cgroup
 	k.remark(note(s.note, s.limits.note))
-	k.record.Scarce = isScarce(err)
+	err = scarcity(err)
+	k.record.Scarce = errors.Is(err, errScarce)
 	if err != nil && mps != nil {
 		k.held.launch = err.Error()
 		k.giveUp()
@@ -255,9 +258,8 @@ func (k *keeper) end(launch string) {
 		r.ExitCode, r.Signal, r.Core, r.SetupFailed = -1, 0, false, false
 	}
 	fault("before end")
-	if err := writeSynced(k.file, *r); err != nil {
-		r.Note = err.Error()
-	}
+	k.unsaved.begin(time.Now())
+	k.save()
 	fault("after end")
 	k.tidyUp()
 	k.tell(recordFrame(FrameEnded, *r))
@@ -302,6 +304,7 @@ func setupDone(fd int) bool {
 // acknowledged prepares the supervisor for its next job. If it cannot record
 // that, or has no usable cgroup, it exits.
 func (k *keeper) acknowledged() {
+	k.unsaved.end()
 	k.record = Record{
 		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,

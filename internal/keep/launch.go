@@ -200,10 +200,16 @@ func (s *started) fork(o Order, cgroup string, c *child) (err error) {
 	return nil
 }
 
-// isScarce reports whether a start failed for want of a process, memory or a
-// file table entry: through no fault of the job, which may start later.
-func isScarce(err error) bool {
-	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE)
+// errScarce is a start that failed for want of a process, memory or a file
+// table entry.
+var errScarce = errors.New("the machine has no room for another process")
+
+// scarcity marks such an error.
+func scarcity(err error) error {
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("%w: %w", errScarce, err)
+	}
+	return err
 }
 
 // abandon undoes the steps of a failed start.

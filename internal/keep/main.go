@@ -57,6 +57,7 @@ type keeper struct {
 	cgroup     string // of its jobs, one after another
 	privileged bool   // it has privileges that its jobs must not have
 	useless    bool   // it cannot run another job, for example because its cgroup was killed
+	unsaved    unsaved
 
 	conns  chan *conn
 	visits chan visit
@@ -84,7 +85,7 @@ func newKeeper(token string) (*keeper, error) {
 		begun: make(chan report), hosts: make(chan hostSaid), reaped: make(chan reaped, 2), parted: make(chan lastWords),
 		moves: make(chan manoeuvreNews),
 		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter), look: time.NewTimer(time.Hour),
-		vigil: time.NewTimer(time.Hour),
+		vigil: time.NewTimer(time.Hour), unsaved: unsaved{timer: time.NewTimer(time.Hour)},
 	}
 	start, err := StartTicks(os.Getpid())
 	if err != nil {
@@ -105,9 +106,9 @@ func newKeeper(token string) (*keeper, error) {
 
 // loop ends when there is neither a job nor a berth, or no job and no way to
 // run another. An end that was not acknowledged stays in the record file for
-// the next berth.
+// the next berth; the loop goes on until it is there.
 func (k *keeper) loop() {
-	for (k.conn != nil || k.held != nil) && !(k.useless && k.record.State == Idle) {
+	for (k.conn != nil || k.held != nil || k.unsaved.is()) && !(k.useless && k.record.State == Idle) {
 		select {
 		case c := <-k.conns:
 			k.connected(c)
@@ -127,6 +128,8 @@ func (k *keeper) loop() {
 			k.moved(news)
 		case <-k.timer.C:
 			k.settle()
+		case <-k.unsaved.timer.C:
+			k.save()
 		case <-k.look.C:
 		case <-k.vigil.C:
 		case <-k.tidy.C:
@@ -179,6 +182,9 @@ func (k *keeper) greet(c *conn) {
 	}
 	if k.held != nil && len(k.held.order.Driver) > 0 {
 		c.send(k.parkedFrame("", 0))
+	}
+	if k.unsaved.is() {
+		c.send(recordFrame(FrameEnded, k.record))
 	}
 }
 

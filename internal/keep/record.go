@@ -56,7 +56,7 @@ type Record struct {
 	Core        bool
 	Stop        string // why it was stopped: cancel, timeout, interrupt; "": it ended by itself
 	Launch      string // why nothing ran; "" if something did
-	Scarce      bool   // nothing ran because the machine had no process or memory left
+	Scarce      bool   // nothing ran, through no fault of the job: it may start later
 	SetupFailed bool
 	Stragglers  int // processes that outlived the main one and had to be killed
 

@@ -270,6 +270,50 @@ func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
 	}
 }
 
+// A supervisor that cannot write how its job ended tells it to every berth that
+// comes, and leaves once it is on disk.
+func TestAnEndThatCannotBeWritten(t *testing.T) {
+	work := t.TempDir()
+	broken := filepath.Join(work, "broken")
+	shell(t, "touch "+broken)
+	faulty := func(o *Options) {
+		o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=fail end " + broken, faultyKeep}
+	}
+	b := newBench(t, faulty)
+	token := b.start(b.order("1", "exit 3"))
+	b.next(Started)
+	if e := b.next(Ended); e.Record.ExitCode != 3 {
+		t.Errorf("the first berth is told %+v", e.Record)
+	}
+	b.Close() // before it has recorded that
+	for _, name := range []string{"second", "third"} {
+		b.open(faulty)
+		found := b.scan()
+		if len(found) != 1 || found[0].Kind != FoundRunning || found[0].Job != "1" {
+			t.Fatalf("the %s berth found %+v", name, found)
+		}
+		if e := b.next(Ended); e.Token != token || e.Record.ExitCode != 3 {
+			t.Errorf("the %s berth is told %+v", name, e)
+		}
+		if name == "second" {
+			b.Close()
+		}
+	}
+	b.Ack(token)
+	testkit.Eventually(t, "it is acknowledged and leaves", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
+
+	b.start(b.order("2", "exit 4"))
+	b.next(Started)
+	b.next(Ended)
+	b.Close()
+	shell(t, "rm "+broken)
+	testkit.Eventually(t, "the end is written", func() bool { return freeLocks(b.dir) == 1 })
+	b.open(faulty)
+	if found := b.scan(); len(found) != 1 || found[0].Kind != FoundEnded || found[0].Record.ExitCode != 4 {
+		t.Errorf("the last berth found %+v", found)
+	}
+}
+
 // withToken lists the living processes of a supervisor's jobs.
 func withToken(token string) (left []keep.Process) {
 	table, _ := keep.Processes()

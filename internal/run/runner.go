@@ -269,13 +269,13 @@ func (r *Runner) Ack(token string) {
 		r.forget(s)
 		return
 	}
+	s.send(ackFrame(s.job, s.attempt)) // one that could not write the end to its file waits for this
 	// A supervisor of an earlier berth may be an old version.
 	if s.adopted || s.outdated || len(r.pool) >= r.maxIdle || r.closed {
 		s.phase = over
 		s.hangUp()
 		return
 	}
-	s.send(ackFrame(s.job, s.attempt))
 	s.phase, s.stop, s.stopBy, s.empty = idle, nil, time.Time{}, false
 	r.pool = append(r.pool, s)
 }

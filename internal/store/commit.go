@@ -30,7 +30,7 @@ type Tx struct {
 const flushEvery = 4000
 
 // Commit makes the transaction durable and numbers its events. After an error
-// nothing of it happened (errBroken says what may be left open), and the events
+// nothing of it happened (ErrUnwritable says what may be left open), and the events
 // are unchanged.
 func (s *Store) Commit(tx Tx) error {
 	s.mu.Lock()
@@ -104,6 +104,7 @@ func (s *Store) transact(fn func(context.Context) (int64, error)) (int64, error)
 		_, _ = s.statements.rollback.ExecContext(ctx)
 		return 0, s.judge(err)
 	}
+	s.unwritten = false
 	return result, nil
 }
 
@@ -114,6 +115,7 @@ func (s *Store) judge(err error) error {
 	if errors.Is(err, errBroken) {
 		s.broken = err
 	}
+	s.unwritten = s.unwritten || errors.Is(err, ErrUnwritable)
 	return err
 }
 
@@ -203,9 +205,8 @@ func (s *Store) putJob(ctx context.Context, j *job.Job) error {
 	return err
 }
 
-// flush folds the log into the file. Its commits are durable already, so a full
-// disk does no harm and is retried; but a disk that fails now must not be
-// trusted with the next commit.
+// flush folds the log into the file. Its commits are durable already, so a disk
+// that is full or fails does no harm, and the next commit tries again.
 func (s *Store) flush() {
 	var busy, inLog, moved int
 	row := s.conn.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)")

@@ -20,9 +20,12 @@ var (
 	// ErrFull: the disk, or the user's quota on it, is full. Nothing of the
 	// commit happened; the same commit may succeed later.
 	ErrFull = errors.New("disk is full")
-	// errBroken: the disk failed or the file is damaged. The store takes no
-	// more commits. Whether the last one reached the disk is known only after
-	// the store was opened again.
+	// ErrUnwritable: the file system is read-only or reports errors. The commit
+	// does not count, and the same one may succeed later: SQLite then writes
+	// everything again that did not reach the disk. If the process dies before
+	// another commit succeeds, the failed one may turn out to be there.
+	ErrUnwritable = errors.New("the file system of the store cannot be written")
+	// errBroken: the file is damaged. The store takes no more commits.
 	errBroken = errors.New("store is broken")
 	// ErrNotFound: no job has that id.
 	ErrNotFound = errors.New("no such job")
@@ -53,6 +56,10 @@ func (e *NewerSchemaError) Error() string {
 	return fmt.Sprintf("the store was written by a newer berth (format %d, this one knows up to %d): upgrade berth, or use another directory", e.Found, e.Known)
 }
 
+// MayPass reports whether the store may take the same commit later, without
+// being opened again.
+func MayPass(err error) bool { return errors.Is(err, ErrFull) || errors.Is(err, ErrUnwritable) }
+
 // classify turns the driver's error into one that callers branch on.
 func (s *Store) classify(err error) error {
 	var driver *sqlite.Error
@@ -62,15 +69,18 @@ func (s *Store) classify(err error) error {
 	switch driver.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", ErrFull, err)
-	case sqlite3.SQLITE_IOERR:
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
 		// An exhausted quota and a shared-memory file that cannot grow are both
-		// reported as I/O errors. A failed sync never counts as that: the kernel
-		// may have dropped what it could not write.
-		if !syncFailed(driver.Code()) && s.diskFull() {
+		// reported as I/O errors. A failed sync never counts as that.
+		reason := s.probe()
+		switch {
+		case isFull(reason) && !syncFailed(driver.Code()):
 			return fmt.Errorf("%w: %w", ErrFull, err)
+		case reason != nil:
+			return fmt.Errorf("%w: %w: %w", ErrUnwritable, reason, err)
 		}
-		return fmt.Errorf("%w: %w", errBroken, err)
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w", ErrUnwritable, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}
 	return err
@@ -80,17 +90,18 @@ func syncFailed(code int) bool {
 	return code == sqlite3.SQLITE_IOERR_FSYNC || code == sqlite3.SQLITE_IOERR_DIR_FSYNC
 }
 
-// diskFull asks the file system, by writing a little more than the largest step
-// by which SQLite's files grow.
-func (s *Store) diskFull() bool {
+// probe asks the file system what is wrong with it, by writing a little more than
+// the largest step by which SQLite's files grow. SQLite's own error does not say.
+func (s *Store) probe() error {
 	file, err := os.CreateTemp(s.dir, "probe-")
-	if err != nil {
-		return isFull(err)
+	if err == nil {
+		_, err = file.Write(make([]byte, 128<<10))
+		err = errors.Join(err, file.Close(), os.Remove(filepath.Clean(file.Name())))
 	}
-	defer os.Remove(filepath.Clean(file.Name()))
-	defer file.Close()
-	_, err = file.Write(make([]byte, 128<<10))
-	return isFull(err)
+	if reason := unix.Errno(0); errors.As(err, &reason) {
+		return reason // without the name of the file
+	}
+	return err
 }
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -32,8 +32,12 @@ func (s *Store) Present() error {
 		_ = s.ballast.refill() // if there is no room yet, the next look tries again
 		return nil
 	}
-	if there, err := os.Stat(s.path); err != nil || !os.SameFile(there, s.file) {
+	switch there, err := os.Stat(s.path); {
+	case err == nil && os.SameFile(there, s.file):
+	case err == nil, errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w: %s", ErrRemoved, s.dir)
+	default:
+		return nil // the disk does not say; commits will
 	}
 	lock, err := takeLock(s.dir)
 	if errors.Is(err, ErrLocked) {

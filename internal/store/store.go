@@ -43,6 +43,7 @@ type Store struct {
 	lastEvent    int64 // the highest number of any event, ever
 	sinceFlushed int   // rows written since the log was last folded into the file
 	broken       error // why no more commits are accepted
+	unwritten    bool  // the disk failed, and no commit has succeeded since
 	closed       bool
 }
 
@@ -198,8 +199,7 @@ func (s *Store) release() error {
 	if s.lookup != nil {
 		errs = append(errs, s.lookup.Close())
 	}
-	if s.broken == nil {
-		s.broken = errClosed
+	if s.broken == nil && !s.unwritten {
 		if s.conn != nil {
 			errs = append(errs, s.statements.close())
 		}
@@ -209,6 +209,9 @@ func (s *Store) release() error {
 		if s.writer != nil {
 			errs = append(errs, s.writer.Close())
 		}
+	}
+	if s.broken == nil {
+		s.broken = errClosed
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())

@@ -1,0 +1,48 @@
+package keep
+
+import "time"
+
+// How often a supervisor tries again to write how its job ended, and for how
+// long: a disk that is read-only over a long weekend is mounted again after it.
+const (
+	firstSavePause = time.Second
+	lastSavePause  = 5 * time.Second
+	saveBudget     = 7 * 24 * time.Hour
+)
+
+// unsaved is an end that is not on disk yet. While there is one, the supervisor
+// lives, and tells it to every berth that connects: its file says that the job
+// is still running.
+type unsaved struct {
+	since time.Time // zero: the end is on disk
+	pause time.Duration
+	timer *time.Timer
+}
+
+func (u *unsaved) is() bool { return !u.since.IsZero() }
+
+func (u *unsaved) begin(now time.Time) { u.since, u.pause = now, firstSavePause }
+
+func (u *unsaved) end() {
+	u.since = time.Time{}
+	u.timer.Stop()
+}
+
+// save writes how the job ended. If the disk does not take it, it is tried again
+// later.
+func (k *keeper) save() {
+	u := &k.unsaved
+	if !u.is() {
+		return
+	}
+	err := failing("end")
+	if err == nil {
+		err = writeSynced(k.file, k.record)
+	}
+	if err == nil || time.Since(u.since) >= saveBudget {
+		u.end()
+		return
+	}
+	u.timer.Reset(u.pause)
+	u.pause = min(2*u.pause, lastSavePause)
+}
