@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -126,8 +127,11 @@ func (f *fake) Submit(_ context.Context, _ Caller, r SubmitRequest) (SubmitReply
 	return reply, nil
 }
 
-func (f *fake) Jobs(_ context.Context, _ Caller, q Query) (JobPage, error) {
+func (f *fake) Jobs(ctx context.Context, _ Caller, q Query) (JobPage, error) {
 	if f.listing != nil {
+		if err := fair.Spend(ctx, q.Limit); err != nil {
+			return JobPage{}, err
+		}
 		<-f.listing
 	}
 	f.mu.Lock()

@@ -1,9 +1,14 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
+	"net/http"
 	"slices"
 	"time"
 
+	"berth/internal/fair"
+	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -36,8 +41,47 @@ func (x *exchange) getJobs() error {
 		return err
 	}
 	page, err := x.backend.Jobs(x.r.Context(), x.caller, q)
-	page.Jobs = list(page.Jobs)
-	return x.reply(page, err)
+	if err != nil {
+		return err
+	}
+	return x.replyPage(page)
+}
+
+// jobsAtATime is how many jobs of a page are encoded before other users' long work
+// may have its turn.
+const jobsAtATime = 500
+
+// replyPage answers as reply does, with a page that may be long.
+func (x *exchange) replyPage(page JobPage) error {
+	jobs := page.Jobs
+	page.Jobs = []job.View{}
+	rest, err := json.Marshal(page)
+	if err != nil {
+		return err
+	}
+	const begin = `{"jobs":[`
+	rest, ok := bytes.CutPrefix(rest, []byte(begin))
+	if !ok {
+		panic("bug: a page does not begin with its jobs")
+	}
+	body := bytes.NewBufferString(begin)
+	for some := range slices.Chunk(jobs, jobsAtATime) {
+		if body.Len() > len(begin) {
+			body.WriteByte(',')
+			if err := fair.Spend(x.r.Context(), len(some)); err != nil {
+				return err
+			}
+		}
+		text, err := json.Marshal(some)
+		if err != nil {
+			return err
+		}
+		body.Write(text[1 : len(text)-1])
+	}
+	body.Write(rest)
+	body.WriteByte('\n')
+	x.send(http.StatusOK, "application/json", body.Bytes())
+	return nil
 }
 
 func (x *exchange) getJob() error {

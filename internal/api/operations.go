@@ -39,7 +39,7 @@ func jobOperations() []route {
 			about:   "Accepts all jobs of the request or none. They are on disk before the reply is sent. With dry_run nothing is submitted, and the reply says what would happen.",
 			request: exampleSubmit, reply: exampleSubmitted, kinds: []problem.Kind{problem.Invalid, problem.Refused, problem.TooMuch},
 		}},
-		{method: get, path: "/v1/jobs", handle: (*exchange).getJobs, heavy: true, long: true, doc: doc{
+		{method: get, path: "/v1/jobs", handle: (*exchange).getJobs, heavy: true, sliced: true, doc: doc{
 			id: "list", tag: "jobs", summary: "List jobs",
 			about:  "A page of jobs: unfinished ones, unless over, id or state asks for others. next is the cursor of the next page.",
 			params: queryParams(), reply: examplePage, kinds: []problem.Kind{problem.Invalid},

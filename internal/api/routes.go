@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"berth/internal/fair"
 	"berth/internal/problem"
 )
 
@@ -15,7 +16,8 @@ type route struct {
 	body         bool // it accepts a body
 	heavy        bool // limited to a few at a time per user
 	open         bool // needs no identity
-	long         bool // takes a turn in the server's gate until the reply is ready
+	long         bool // waits for a turn at the server's gate, and has it until the reply is ready
+	sliced       bool // likewise, but only once its work gets long, which its backend says (fair.Spend)
 	doc          doc
 }
 
@@ -51,13 +53,15 @@ func (x *exchange) run() error {
 		}
 		defer done()
 	}
-	if x.route.long {
-		leave, err := x.gate.Enter(x.r.Context())
-		if err != nil {
-			return err
-		}
+	if x.route.long || x.route.sliced {
+		ctx, leave := x.gate.Begin(x.r.Context())
 		defer leave()
-		x.ready = leave
+		x.r, x.ready = x.r.WithContext(ctx), leave
+		if x.route.long {
+			if err := fair.Spend(ctx, fair.Long); err != nil {
+				return err
+			}
+		}
 	}
 	if !takesQuery(x.route) {
 		if err := x.none(); err != nil {

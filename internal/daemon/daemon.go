@@ -95,7 +95,6 @@ type Daemon struct {
 	gone      error         // why its store is not its own any more; only for the engine's goroutine
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns
-	sums      *fair.Gate    // where requests that read the whole history take turns
 	replays   *fair.Gate    // where replays of the history take turns
 	slice     int           // how many jobs are copied or explained in one turn
 	wantUser  chan int      // uids needed to start a job and not looked up recently
@@ -109,8 +108,8 @@ type Daemon struct {
 
 func (d *Daemon) config() *Config { return d.cfg.Load() }
 
-// maxLong bounds the long work for all users at a time. With the sum that may wait
-// in between, it leaves one of the store's readers to short requests.
+// maxLong bounds the long work for all users at a time. It leaves some of the
+// store's readers to short requests.
 const maxLong = 2
 
 // newGate leaves a core to the engine, and a place to other users, where there are

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -42,14 +43,14 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
 		return reply, err
 	}
-	leave, err := s.d.gate.Enter(ctx)
-	if err != nil {
+	ctx, leave := s.d.gate.Begin(ctx)
+	defer leave()
+	if err := fair.Spend(ctx, fair.Long); err != nil {
 		return reply, err
 	}
-	defer leave()
 	var full *problem.Problem
 	var rehearsal *engine.Rehearsal
-	err = s.d.do(ctx, func(t *engine.Turn) {
+	err := s.d.do(ctx, func(t *engine.Turn) {
 		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
 		s.noteAuto(t)
 		rehearsal = t.Rehearse(s.caller.Name, specs...)
@@ -62,8 +63,8 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	}
 	trials := make([]engine.Trial, len(specs))
 	for i := range trials {
-		if ctx.Err() != nil {
-			return reply, ctx.Err()
+		if err := fair.Spend(ctx, 1); err != nil {
+			return reply, err
 		}
 		trials[i] = rehearsal.Try(i)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/sched"
@@ -89,6 +90,9 @@ func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string
 	}
 	why := make(map[string]string, len(waiting))
 	for slice := range slices.Chunk(waiting, d.slice) {
+		if err := fair.Spend(ctx, len(slice)); err != nil {
+			return nil, err
+		}
 		var some map[string]string
 		if err := d.do(ctx, func(t *engine.Turn) { some = t.Reasons(slice) }); err != nil {
 			return nil, err
@@ -142,17 +146,17 @@ func (l *listing) read(ctx context.Context) error {
 		return err
 	}
 	if l.over {
-		if err := l.count(); err != nil {
+		if err := l.count(ctx); err != nil {
 			return err
 		}
 	}
 	switch {
 	case l.queue:
-		err = l.readQueue(&live)
+		err = l.readQueue(ctx, &live)
 	case l.newest:
-		err = l.readNewest(&live)
+		err = l.readNewest(ctx, &live)
 	default:
-		err = l.readInOrder(&live)
+		err = l.readInOrder(ctx, &live)
 	}
 	if len(l.page) > l.limit {
 		l.page, l.more = l.page[:l.limit], true
@@ -181,8 +185,8 @@ func (l *listing) recountOne(state job.State, by int) {
 	}
 }
 
-func (l *listing) count() error {
-	f := l.filter()
+func (l *listing) count(ctx context.Context) error {
+	f := l.filter(ctx)
 	counts, err := l.d.store.CountOver(f)
 	for state, n := range counts {
 		l.counts[string(state)] = n
@@ -194,17 +198,17 @@ func (l *listing) count() error {
 	return err
 }
 
-func (l *listing) filter() store.Filter {
-	f := l.ch.filter()
+func (l *listing) filter(ctx context.Context) store.Filter {
+	f := l.ch.filter(ctx)
 	f.EndedSince, f.Limit = l.since, l.limit+1
 	return f
 }
 
 // readInOrder merges both in order of submission.
-func (l *listing) readInOrder(live *liveQuery) error {
+func (l *listing) readInOrder(ctx context.Context, live *liveQuery) error {
 	var over []*job.Job
 	if l.over {
-		f := l.filter()
+		f := l.filter(ctx)
 		f.After = store.Cursor{Seq: l.from.seq}
 		var err error
 		if over, err = l.d.store.Find(f); err != nil {
@@ -223,7 +227,7 @@ func (l *listing) readInOrder(live *liveQuery) error {
 // unfinished then, newest first, even if they have ended since; after them the
 // others by end, latest first. A job that ends between two pages is therefore
 // shown once.
-func (l *listing) readNewest(live *liveQuery) error {
+func (l *listing) readNewest(ctx context.Context, live *liveQuery) error {
 	if l.from.at == 0 {
 		l.from.at = live.at.UnixNano()
 	}
@@ -232,7 +236,7 @@ func (l *listing) readNewest(live *liveQuery) error {
 	if snapshot && l.from.ended == 0 {
 		l.page = live.found
 		if l.over {
-			if err := l.addEndedSince(first); err != nil {
+			if err := l.addEndedSince(ctx, first); err != nil {
 				return err
 			}
 		}
@@ -240,7 +244,7 @@ func (l *listing) readNewest(live *liveQuery) error {
 	if l.first = len(l.page); !l.over || l.first > l.limit {
 		return nil
 	}
-	f := l.filter()
+	f := l.filter(ctx)
 	f.Newest = true
 	if snapshot {
 		f.EndedUntil = first
@@ -267,7 +271,7 @@ const (
 
 // readQueue lists unfinished jobs in the order of the queue, then those that have
 // ended, the latest first.
-func (l *listing) readQueue(live *liveQuery) error {
+func (l *listing) readQueue(ctx context.Context, live *liveQuery) error {
 	var over []*job.Job // ended since they were chosen, or not on disk yet
 	for i := range live.found {
 		if j := &live.found[i]; j.State.Terminal() {
@@ -278,7 +282,7 @@ func (l *listing) readQueue(live *liveQuery) error {
 	}
 	slices.SortFunc(over, func(a, b *job.Job) int { return b.EndedAt.Compare(a.EndedAt) })
 	l.addEnded(over)
-	f := l.filter()
+	f := l.filter(ctx)
 	f.Newest = true
 	if l.fold {
 		f.Limit = max(f.Limit, endedRead)
@@ -314,8 +318,8 @@ func (l *listing) addEnded(over []*job.Job) {
 }
 
 // addEndedSince adds jobs that have ended since the first page was made.
-func (l *listing) addEndedSince(first time.Time) error {
-	f := l.filter()
+func (l *listing) addEndedSince(ctx context.Context, first time.Time) error {
+	f := l.filter(ctx)
 	f.EndedSince = first
 	var over []*job.Job
 	err := l.d.store.EachOver(f, func(j *job.Job) error {

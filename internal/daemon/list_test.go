@@ -321,7 +321,7 @@ func TestJobsThatEndWhileTheyAreListedAreInOrder(t *testing.T) {
 	live := &liveQuery{found: []job.Job{
 		found("1", job.Finished, time.Minute), found("2", job.Running, 0), found("3", job.Failed, time.Second), found("4", job.Queued, 0), found("5", job.Cancelled, time.Hour),
 	}}
-	if err := l.readQueue(live); err != nil {
+	if err := l.readQueue(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string

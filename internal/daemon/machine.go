@@ -90,31 +90,13 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 }
 
 // eachEnded visits the jobs that have ended since then. A long history takes
-// seconds: only one request reads it at a time, and lets the long work of other
-// users pass after every slice.
+// seconds, in which the long work of other users has its turns.
 func (d *Daemon) eachEnded(ctx context.Context, since time.Time, visit func(*job.Job)) error {
-	done, err := d.sums.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	leave, err := d.gate.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { leave() }()
-	read := 0
-	return d.store.EachOver(store.Filter{EndedSince: since}, func(j *job.Job) error {
+	ctx, leave := d.gate.Begin(ctx)
+	defer leave()
+	return d.store.EachOver(store.Filter{EndedSince: since, Pause: pauses(ctx)}, func(j *job.Job) error {
 		visit(j)
-		if read++; read%d.slice != 0 {
-			return nil
-		}
-		leave()
-		again, err := d.gate.Enter(ctx)
-		if err == nil {
-			leave = again
-		}
-		return err
+		return nil
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/report"
@@ -49,6 +50,8 @@ func (d *Daemon) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, li
 		return api.Replay{}, err
 	}
 	defer leave()
+	ctx, rest := d.gate.Begin(ctx)
+	defer rest()
 	since := time.Now().AddDate(0, 0, -replayDays)
 	if q.Since != nil {
 		since = *q.Since
@@ -63,10 +66,14 @@ func (d *Daemon) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, li
 	if len(w.Jobs) == 0 {
 		return reply, nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, limits.time)
-	defer cancel()
+	begun, waited := time.Now(), time.Duration(0)
 	replays, done := sim.Compare(w, policies, sim.Choices{}, 0, sim.Watch{
-		Progress: func(string, int, int) bool { return bounded.Err() == nil },
+		Progress: func(string, int, int) bool {
+			asked := time.Now()
+			err := fair.Spend(ctx, fair.Long)
+			waited += time.Since(asked)
+			return err == nil && time.Since(begun)-waited < limits.time
+		},
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -89,16 +96,11 @@ func (d *Daemon) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, li
 }
 
 // endedFor are the latest jobs that ended since then, as the caller sees them in
-// any list. Other users' requests take turns between two pages.
+// any list.
 func (d *Daemon) endedFor(ctx context.Context, c api.Caller, since time.Time, limits replayLimits) (jobs []job.View, notes []string, err error) {
 	q := api.Query{Over: true, Newest: true, Since: &since, Limit: limits.page}
 	for {
-		leave, err := d.gate.Enter(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
 		page, err := d.Jobs(ctx, c, q)
-		leave()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -67,6 +68,9 @@ func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
 		return err
 	}
 	for slice := range slices.Chunk(q.chosen[min(len(q.chosen), d.slice):], d.slice) {
+		if err := fair.Spend(ctx, len(slice)); err != nil {
+			return err
+		}
 		if err := d.do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
 			return err
 		}
@@ -278,14 +282,14 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 		for i := range found {
 			known[found[i].ID] = true
 		}
-		err := d.store.EachOver(ch.filter(), func(j *job.Job) error {
+		err := d.store.EachOver(ch.filter(ctx), func(j *job.Job) error {
 			if len(found) >= maxResolved {
 				return errTooMany
 			}
 			if !known[j.ID] {
 				found = append(found, *j)
 			}
-			return ctx.Err()
+			return nil
 		})
 		if errors.Is(err, errTooMany) {
 			return nil, nil, problem.Newf(problem.TooMuch, "name fewer", "more than %d jobs are selected", maxResolved)

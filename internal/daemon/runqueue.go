@@ -13,7 +13,6 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
-	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -117,7 +116,7 @@ func (q *RunQueue) daemon() *Daemon {
 	d := &Daemon{
 		opt: Options{Places: site.Places{StateDir: q.StateDir, Socket: RunSocket(q.StateDir)}, Version: q.Version, Env: q.Env},
 		uid: os.Getuid(), started: time.Now(), hub: newHub(), ended: make(chan struct{}),
-		gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
+		gate: newGate(runtime.GOMAXPROCS(0)), slice: sliceJobs,
 		machine: q.Machine, store: q.Machine.Store, log: q.Machine.Log, engine: q.Engine, users: site.NewUsers(userTTL),
 		http: &port{}, scrapes: &port{}, happened: make(chan struct{}, 1),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -258,8 +259,8 @@ func (ch *choice) hasID(id string) bool {
 }
 
 // filter is the same selection for finished jobs.
-func (ch *choice) filter() store.Filter {
-	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name, Group: ch.group}
+func (ch *choice) filter(ctx context.Context) store.Filter {
+	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name, Group: ch.group, Pause: pauses(ctx)}
 	for _, r := range ch.Ranges {
 		f.Ranges = append(f.Ranges, store.Range{Array: r.Array, From: r.From, To: r.To})
 	}
@@ -269,6 +270,11 @@ func (ch *choice) filter() store.Filter {
 		}
 	}
 	return f
+}
+
+// pauses lets the long work of other users pass between two steps of a read.
+func pauses(ctx context.Context) func(rows int) error {
+	return func(rows int) error { return fair.Spend(ctx, rows) }
 }
 
 // wantsOver reports whether finished jobs can match.

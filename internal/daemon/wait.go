@@ -61,14 +61,11 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 
 // beginWait finds the jobs and subscribes to their events in the same turn.
 func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool, is func(*job.Job) bool) (*waitingFor, *listener, error) {
-	leave, err := d.gate.Enter(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+	ctx, leave := d.gate.Begin(ctx)
 	defer leave()
 	var l *listener
 	live := map[string]bool{}
-	over, err := d.waitsForOver(ch)
+	over, err := d.waitsForOver(ctx, ch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,11 +89,11 @@ const maxOverWaited = 10_000
 
 // waitsForOver reports whether finished jobs are selected without an id: by
 // name, so that a part of a sweep that failed early counts, or by state.
-func (d *Daemon) waitsForOver(ch *choice) (bool, error) {
+func (d *Daemon) waitsForOver(ctx context.Context, ch *choice) (bool, error) {
 	if ch.named() || !ch.wantsOver() || ch.name == "" && len(ch.states) == 0 {
 		return false, nil
 	}
-	counts, err := d.store.CountOver(ch.filter())
+	counts, err := d.store.CountOver(ch.filter(ctx))
 	if err != nil {
 		return false, err
 	}
@@ -122,10 +119,7 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 		reply.Done = true
 		return reply, nil
 	}
-	leave, err := d.gate.Enter(ctx)
-	if err != nil {
-		return api.WaitReply{}, err
-	}
+	ctx, leave := d.gate.Begin(ctx)
 	defer leave()
 	found, _, err := d.resolve(ctx, &ch, true)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/predict"
 	"berth/internal/reason"
@@ -31,11 +32,12 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 	why := api.Why{Story: reason.Story{ID: j.ID}, State: string(j.State)}
 	if j.State == job.Queued {
 		// In a long queue a story takes the engine some time.
-		leave, err := d.gate.Enter(ctx)
-		if err != nil {
+		var leave func()
+		ctx, leave = d.gate.Begin(ctx)
+		defer leave()
+		if err := fair.Spend(ctx, fair.Long); err != nil {
 			return api.Why{}, err
 		}
-		defer leave()
 	}
 	hindrance := ""
 	err := d.do(ctx, func(t *engine.Turn) {

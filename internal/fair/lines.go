@@ -19,6 +19,16 @@ func (l *lines[T]) add(user int, item T) {
 	l.of[user] = append(l.of[user], item)
 }
 
+// addAgain puts an item in front of the others of its user, and the user behind the
+// other users.
+func (l *lines[T]) addAgain(user int, item T) {
+	others := l.of[user]
+	l.users = slices.DeleteFunc(l.users, func(u int) bool { return u == user })
+	delete(l.of, user)
+	l.add(user, item)
+	l.of[user] = append(l.of[user], others...)
+}
+
 // next takes the first item of the first user whom may allows, and puts the user
 // behind the others.
 func (l *lines[T]) next(may func(user int) bool) (item T, ok bool) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/testkit"
 )
@@ -163,30 +164,38 @@ var floodAttacks = []attack{
 		}
 		c.cat.submit(t, waits...)
 		alone := c.ann.begins(t, 10)
-		var lists atomic.Int64
-		var group sync.WaitGroup
-		over := make(chan struct{})
-		for range 16 {
-			group.Go(func() {
-				for {
-					select {
-					case <-over:
-						return
-					default:
-					}
-					if r, err := c.cat.ask("GET", "/v1/jobs?limit=10000&reasons=true&order=true", nil); err != nil || r.status != http.StatusOK {
-						t.Errorf("status %d: %v", r.status, err)
-						return
-					}
-					lists.Add(1)
-				}
-			})
-		}
-		testkit.Eventually(t, "every connection lists", func() bool { return lists.Load() >= 16 })
+		lists, end := c.cat.listsWithoutEnd(t, "/v1/jobs?limit=10000&reasons=true&order=true")
 		flooded := c.ann.begins(t, 10)
-		close(over)
-		group.Wait()
+		end()
 		t.Logf("submit to start: median %s, most %s; meanwhile %d lists: median %s, most %s", alone[5], alone[9], lists.Load(), flooded[5], flooded[9])
+	}},
+	{"lists of a long history, without end", func(t *testing.T, c *camp) {
+		waits := make([]spec, queuedJobs-100)
+		for i := range waits {
+			waits[i] = shell(fmt.Sprintf("true %d", i)).with("hold", "yes")
+		}
+		c.cat.submit(t, waits...)
+		c.cat.act(t, "cancel", map[string]any{"all": true})
+		id := c.ann.submit(t, spec{"command": "true", "gpus": "0"})[0]
+		c.ann.ended(t, id)
+		lists, end := c.cat.listsWithoutEnd(t, "/v1/jobs?limit=10000&over=true&reasons=true&order=true")
+		defer end()
+		const rounds = 20
+		before := lists.Load()
+		for range rounds {
+			var waited api.WaitReply
+			c.ann.mustAsk(t, "POST", "/v1/jobs/wait", spec{"select": spec{"ids": []string{id}}, "timeout_s": 60}).into(t, &waited)
+			var page api.JobPage
+			c.ann.mustAsk(t, "GET", "/v1/jobs?reasons=true&user="+c.ann.name, nil).into(t, &page)
+			if !waited.Done {
+				t.Errorf("job %s has not ended", id)
+			}
+		}
+		meanwhile := lists.Load() - before
+		t.Logf("%d waits and lists; meanwhile %d lists of the history", rounds, meanwhile)
+		if meanwhile > rounds { // in a line with them, each round would wait for three
+			t.Errorf("%d lists of the history were made before %d short reads were answered", meanwhile, 2*rounds)
+		}
 	}},
 	{"changes to one large job, without end", func(t *testing.T, c *camp) {
 		id := c.cat.submit(t, spec{"command": strings.Split("/bin/true"+strings.Repeat(" "+strings.Repeat("a", 100_000), 9), " "), "gpus": "0.004", "hold": "yes"})[0]
@@ -222,6 +231,33 @@ var floodAttacks = []attack{
 			t.Errorf("%d tokens", made)
 		}
 	}},
+}
+
+// listsWithoutEnd asks for a list on 16 connections, and again when it comes.
+// Every one of them has come once.
+func (p *person) listsWithoutEnd(t *testing.T, path string) (lists *atomic.Int64, end func()) {
+	t.Helper()
+	lists = new(atomic.Int64)
+	var group sync.WaitGroup
+	over := make(chan struct{})
+	for range 16 {
+		group.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if r, err := p.ask("GET", path, nil); err != nil || r.status != http.StatusOK {
+					t.Errorf("status %d: %v", r.status, err)
+					return
+				}
+				lists.Add(1)
+			}
+		})
+	}
+	testkit.Eventually(t, "every connection lists", func() bool { return lists.Load() >= 16 })
+	return lists, func() { close(over); group.Wait() }
 }
 
 // begins submits jobs that need no card, one after another, and returns how long

@@ -39,69 +39,17 @@ type Filter struct {
 	Newest bool   // last ended first; otherwise in order of submission
 	After  Cursor // only jobs after this in that order
 	Limit  int
+
+	// Pause is called between the steps of a long read, with how many rows the
+	// last or next one has. An error ends the read. It may take its time: the read
+	// holds nothing meanwhile. Nil: no pauses.
+	Pause func(rows int) error
 }
 
 // Cursor is a position in an order: the last job seen.
 type Cursor struct {
 	Seq   int64
 	Ended int64 // nanoseconds; for Newest
-}
-
-// Find lists ended jobs.
-func (s *Store) Find(f Filter) ([]*job.Job, error) {
-	where, args := f.where()
-	switch {
-	case f.After == Cursor{}:
-	case f.Newest:
-		where += " AND (ended_at, seq) < (?, ?)"
-		args = append(args, f.After.Ended, f.After.Seq)
-	default:
-		where += " AND seq > ?"
-		args = append(args, f.After.Seq)
-	}
-	query := " FROM jobs WHERE " + where + " ORDER BY seq LIMIT ?"
-	if f.Newest {
-		// Only numbers are sorted; only the rows of the page are read in full.
-		const order = " ORDER BY ended_at DESC, seq DESC"
-		query = " FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE " + where + order + " LIMIT ?)" + order
-	}
-	var found []*job.Job
-	args = append(args, f.Limit)
-	err := s.each("SELECT "+readColumns+query, args, func(j *job.Job) error {
-		found = append(found, j)
-		return nil
-	})
-	return found, err
-}
-
-// EachOver calls fn with every ended job that matches, ignoring the filter's
-// order and limit.
-func (s *Store) EachOver(f Filter, fn func(*job.Job) error) error {
-	where, args := f.where()
-	return s.each("SELECT "+readColumns+" FROM jobs WHERE "+where, args, fn)
-}
-
-// CountOver counts the jobs that are over and match, by state.
-func (s *Store) CountOver(f Filter) (map[job.State]int, error) {
-	where, args := f.where()
-	rows, err := s.reader.QueryContext(context.Background(), "SELECT state, count(*) FROM jobs WHERE "+where+" GROUP BY state", args...)
-	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
-	}
-	defer rows.Close()
-	counts := map[job.State]int{}
-	for rows.Next() {
-		var state job.State
-		var n int
-		if err := rows.Scan((*string)(&state), &n); err != nil {
-			return nil, fmt.Errorf("count jobs: %w", s.classify(err))
-		}
-		counts[state] = n
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
-	}
-	return counts, nil
 }
 
 // LastOf is the highest-numbered job of a user, over or not, skipping so many

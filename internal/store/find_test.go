@@ -122,6 +122,13 @@ func TestFindIsAFilterOverTheJobs(t *testing.T) {
 		}
 		for range 3 {
 			f := drawFilter(rt, jobs)
+			s.steps = steps{scan: rapid.IntRange(1, 9).Draw(rt, "scan"), rows: rapid.IntRange(1, 9).Draw(rt, "rows")}
+			f.Pause = func(int) error { // what waits may need every reader
+				if n := s.reader.Stats().InUse; n > 0 {
+					rt.Fatalf("%d readers are in use in a pause", n)
+				}
+				return nil
+			}
 			var want []string
 			sorted := slices.Clone(jobs)
 			if f.Newest {

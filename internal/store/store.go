@@ -31,6 +31,7 @@ type Store struct {
 	path    string
 	lock    *os.File
 	ballast *ballast
+	steps   steps       // of long reads; zero: usualSteps
 	file    os.FileInfo // the file at path, when it was opened
 	writer  *sql.DB
 	reader  *sql.DB   // for reads that may take long
