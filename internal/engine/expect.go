@@ -61,25 +61,29 @@ func without(sets map[string]map[string]bool, name, id string) (last bool) {
 	return true
 }
 
+// commandOf is what tells a job's command from others: not all of a long one,
+// because it is looked at whenever the job is queued.
+func commandOf(j *job.Job) string { return j.Spec.CommandHead(job.KindBytes) }
+
 // kindOf groups jobs with similar commands; empty for a job without a card,
 // which is not estimated.
 func kindOf(j *job.Job) string {
 	if j.Spec.GPUs == 0 {
 		return ""
 	}
-	return predict.Normalise(j.Spec.Command())
+	return predict.Normalise(commandOf(j))
 }
 
 // past is what an ended job tells about others. A job that failed or was stopped
 // says neither how long such jobs run nor how much they use, and jobs without a
 // card are not planned.
 func past(j *job.Job) (predict.Past, bool) {
-	if j.Outcome != job.OK || j.Spec.GPUs == 0 || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
+	if j.Outcome != job.OK || j.Spec.GPUs == 0 || j.TextGone || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
 		return predict.Past{}, false
 	}
 	_, peak := highest(j.PeakMiB)
 	return predict.Past{
-		User: j.User, Command: j.Spec.Command(), GPUs: j.Spec.GPUs,
+		User: j.User, Command: commandOf(j), GPUs: j.Spec.GPUs,
 		Ran: j.Worked(j.EndedAt), PeakMiB: peak, OK: true,
 	}, true
 }
@@ -104,7 +108,7 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 // ask describes a job for an estimate.
 func (l *line) ask(j *job.Job) predict.Ask {
 	return predict.Ask{
-		User: j.User, Command: j.Spec.Command(), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs,
+		User: j.User, Command: commandOf(j), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs,
 		Limit: LongestRun(&j.Spec), Grace: l.cfg.bounded(j.Spec.Grace),
 	}
 }
@@ -156,7 +160,7 @@ func (l *line) declare(now time.Time, j *job.Job, peakMiB int64) {
 // with other arguments.
 func (l *line) memory(j *job.Job) predict.Memory {
 	memory, _ := l.expect.book.VRAM(l.ask(j))
-	peak, runs, err := l.changes.store.PeakFor(j.User, j.Spec.Command())
+	peak, runs, err := l.changes.store.PeakFor(j.User, commandOf(j))
 	switch {
 	case err != nil:
 		l.log.Warn("look up earlier peaks", "job", j.ID, "err", err)
@@ -208,7 +212,7 @@ func (l *line) learnPeak(now time.Time, p predict.Past) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.expect.autos[p.Key])) {
 		j := l.jobs[id]
-		same := j.User == p.User && j.Spec.Command() == p.Command
+		same := j.User == p.User && commandOf(j) == p.Command
 		if !same && j.VRAMMiB > 0 {
 			continue
 		}

@@ -43,6 +43,10 @@ type Job struct {
 	// queued one was.
 	PreemptedFor string
 
+	// TextGone means that its long text was dropped after it had ended: only the
+	// beginning of its command is left, and it cannot run again.
+	TextGone bool
+
 	SubmittedAt time.Time
 	Handover    Handover // to Slurm; zero: it is in berth's own hands
 

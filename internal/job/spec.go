@@ -208,3 +208,22 @@ func (s Spec) Command() string {
 	}
 	return QuoteArgv(s.Argv)
 }
+
+// KindBytes is how much of a command tells it from others in estimates.
+const KindBytes = 16 << 10
+
+// CommandHead is the beginning of Command, without making all of a long one: a
+// word is quoted only if what is left of it needs that.
+func (s *Spec) CommandHead(most int) string {
+	head := s.Shell
+	if head == "" {
+		var words []string
+		for size := 0; len(words) < len(s.Argv) && size < most; {
+			word := s.Argv[len(words)]
+			words = append(words, word[:min(len(word), most)])
+			size += len(word) + 1
+		}
+		head = QuoteArgv(words)
+	}
+	return head[:min(len(head), most)]
+}

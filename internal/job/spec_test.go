@@ -2,6 +2,7 @@ package job
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -41,4 +42,21 @@ func fill(v reflect.Value) (count int) {
 		}
 	}
 	return count
+}
+
+// TestCommandHeadIsTheBeginningOfTheCommand, for words whose quotes do not depend
+// on what is cut off.
+func TestCommandHeadIsTheBeginningOfTheCommand(t *testing.T) {
+	for _, spec := range []Spec{
+		{}, {Shell: "echo one two"}, {Argv: []string{"a"}}, {Argv: []string{"", "b c", "d'e", strings.Repeat("f", 50)}}, {Argv: []string{strings.Repeat(" ", 50)}},
+	} {
+		whole := spec.Command()
+		for most := range 100 {
+			if got, want := spec.CommandHead(most), whole[:min(most, len(whole))]; got != want && !strings.Contains(whole, "'") {
+				t.Errorf("%d bytes of %q: %q", most, whole, got)
+			} else if len(got) > most || most > len(whole) && got != whole {
+				t.Errorf("%d bytes of %q: %q", most, whole, got)
+			}
+		}
+	}
 }

@@ -95,6 +95,27 @@ func BenchmarkCommitStartEnd(b *testing.B) {
 	}
 }
 
+// BenchmarkHoldFat holds and releases a job with 0.9 MB of arguments. It must cost
+// little more than for a small job.
+func BenchmarkHoldFat(b *testing.B) {
+	for name, j := range map[string]*job.Job{"small": queued(1), "fat": fat(1)} {
+		b.Run(name, func(b *testing.B) {
+			s := openIn(b, b.TempDir())
+			if err := s.Commit(Tx{Put: []*job.Job{j}}); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			defer cpu(b)()
+			for b.Loop() {
+				j.Held = !j.Held
+				if err := s.Commit(Tx{Put: []*job.Job{j}, Events: []*job.Event{{Kind: job.EventHeld, Job: j}}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkSync is the bare disk under a commit.
 func BenchmarkSync(b *testing.B) {
 	file, err := os.Create(filepath.Join(b.TempDir(), "file"))

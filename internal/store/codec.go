@@ -143,14 +143,20 @@ func encodeRest(j *job.Job, wide bool) ([]byte, error) {
 // nothing is the rest of a newly queued job.
 var nothing = []byte("{}")
 
-// specCache caches decoded specs by their JSON: many jobs of a queue differ only
-// in their command. A nil cache is empty.
-type specCache map[string]job.Spec
+// decoder caches decoded specs by their JSON, because many jobs of a queue differ
+// only in their command, and the last long text, because the tasks of an array
+// share it. Without specs it caches none.
+type decoder struct {
+	specs map[string]job.Spec
+	blob  string
+	long  longText
+}
 
 const maxCachedSpecs = 256
 
 // decode fills a job from its two JSON columns.
-func decode(j *job.Job, spec, others []byte, specs specCache) error {
+func (d *decoder) decode(j *job.Job, spec, others []byte) error {
+	specs := d.specs
 	cached, known := specs[string(spec)]
 	if known {
 		j.Spec = cached
@@ -173,28 +179,33 @@ func decode(j *job.Job, spec, others []byte, specs specCache) error {
 	return nil
 }
 
+// decodeLong adds the long text from its blob.
+func (d *decoder) decodeLong(j *job.Job, blob string, data []byte) (err error) {
+	if d.blob != blob {
+		if d.long, err = decodeLongText(data); err != nil {
+			return err
+		}
+		d.blob = blob
+	}
+	d.long.into(&j.Spec)
+	return nil
+}
+
 // Every event has a copy of its job, shortened so that a long job that changes
 // often does not fill the disk. The full text is with the job.
 const (
-	maxSnapshot = 8 << 10 // the largest spec that an event has in full
-	snapshotCut = 1 << 10 // how much of a longer command it keeps
+	maxSnapshot = maxInline // the largest spec that an event has in full
+	snapshotCut = 1 << 10   // how much of a longer command it keeps
 )
 
 // brief is a job as stored in an event.
 func brief(j *job.Job) *job.Job {
-	size := len(j.Spec.Shell) + len(j.Spec.Setup) + len(j.Spec.Output) + len(j.Spec.Dir) + len(j.Spec.Venv) + len(j.Spec.Conda) + len(j.Spec.Export) + len(j.Spec.Type)
-	for _, word := range j.Spec.Argv {
-		size += len(word)
-	}
-	for _, v := range j.Spec.Env {
-		size += len(v.Key) + len(v.Value)
-	}
-	if size+len(j.Spec.After)*16 <= maxSnapshot {
+	if longBytes(&j.Spec)+len(j.Spec.Dir)+len(j.Spec.Type)+len(j.Spec.After)*16 <= maxSnapshot {
 		return j
 	}
 	short := *j
 	short.Spec = job.Spec{
-		Shell: cutText(j.Spec.Command()), Name: j.Spec.Name, GPUs: j.Spec.GPUs, Share: j.Spec.Share, VRAMMiB: j.Spec.VRAMMiB,
+		Shell: cutText(j.Spec.CommandHead(2 * snapshotCut)), Name: j.Spec.Name, GPUs: j.Spec.GPUs, Share: j.Spec.Share, VRAMMiB: j.Spec.VRAMMiB,
 		Priority: j.Spec.Priority, TimeLimit: j.Spec.TimeLimit, Retries: j.Spec.Retries, ArrayLimit: j.Spec.ArrayLimit, Pty: j.Spec.Pty, Group: j.Spec.Group,
 		Notify: j.Spec.Notify, // bounded, and messages are made of events
 	}

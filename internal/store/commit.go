@@ -25,8 +25,9 @@ type Tx struct {
 	Reserved bool
 }
 
-// flushEvery is how many rows may accumulate in SQLite's log before it is folded
-// into the file. It bounds the log and the time to open after a crash.
+// flushEvery is how many rows, or pages of long ones, may accumulate in SQLite's
+// log before it is folded into the file. It bounds the log and the time to open
+// after a crash.
 const flushEvery = 4000
 
 // Commit makes the transaction durable and numbers its events. After an error
@@ -51,16 +52,24 @@ func (s *Store) commit(tx Tx) error {
 		s.setCache(bulkCacheKiB)
 		defer s.setCache(writerCacheKiB)
 	}
-	lastSeq, err := s.transact(func(ctx context.Context) (int64, error) { return s.apply(ctx, tx) })
+	if len(tx.Delete) > 0 {
+		clear(s.written)
+	}
+	long, err := s.longTexts(tx.Put)
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	lastSeq, err := s.transact(func(ctx context.Context) (int64, error) { return s.apply(ctx, tx, &long) })
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	s.lastSeq = lastSeq
+	s.remember(&tx, &long)
 	for _, event := range tx.Events {
 		s.lastEvent++
 		event.Seq = s.lastEvent
 	}
-	s.sinceFlushed += len(tx.Put) + len(tx.Delete) + len(tx.Events) + len(tx.Outbox) + 4
+	s.sinceFlushed += len(tx.Put) + len(tx.Delete) + len(tx.Events) + len(tx.Outbox) + 4 + long.pages(&tx)
 	if s.sinceFlushed >= flushEvery {
 		s.flush()
 	}
@@ -120,7 +129,7 @@ func (s *Store) judge(err error) error {
 }
 
 // apply writes the transaction and returns the highest job number after it.
-func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
+func (s *Store) apply(ctx context.Context, tx Tx, long *longTexts) (int64, error) {
 	lastSeq := s.lastSeq
 	for _, id := range tx.Delete {
 		if _, err := s.statements.deleteJob.ExecContext(ctx, id); err != nil {
@@ -133,18 +142,18 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 		case j.Seq <= lastSeq:
 			known = append(known, j)
 			continue
-		case isNew(j):
+		case !long.has(j) && isNew(j):
 			queued = append(queued, j)
 		default:
 			fresh = append(fresh, j)
 		}
 		lastSeq = j.Seq
 	}
-	if err := s.insertJobs(ctx, queued, fresh); err != nil {
+	if err := s.insertJobs(ctx, queued, fresh, long); err != nil {
 		return 0, fmt.Errorf("put jobs: %w", err)
 	}
 	for _, j := range known {
-		if err := s.putJob(ctx, j); err != nil {
+		if err := s.putJob(ctx, j, long); err != nil {
 			return 0, fmt.Errorf("put job %s: %w", j.ID, err)
 		}
 	}
@@ -160,7 +169,12 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("add events: %w", err)
 	}
-	if err := s.putBlobs(ctx, tx.Blobs); err != nil {
+	for _, blobs := range []map[string][]byte{tx.Blobs, long.blobs} {
+		if err := s.putBlobs(ctx, blobs); err != nil {
+			return 0, err
+		}
+	}
+	if err := s.dropTexts(ctx, long.stale); err != nil {
 		return 0, err
 	}
 	if err := s.putOutbox(ctx, tx); err != nil {
@@ -175,22 +189,22 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 }
 
 // insertJobs inserts new jobs: those still as submitted, and the others.
-func (s *Store) insertJobs(ctx context.Context, queued, others []*job.Job) error {
+func (s *Store) insertJobs(ctx context.Context, queued, others []*job.Job, long *longTexts) error {
 	err := insertRows(ctx, s.statements.insertNew, s.statements.insertNews, len(queued), func(args []any, i int) ([]any, error) {
 		spec, err := encodeSpec(queued[i])
-		return newArgs(args, queued[i], spec), err
+		return newArgs(args, queued[i], commandHash(queued[i]), spec), err
 	})
 	if err != nil {
 		return err
 	}
 	return insertRows(ctx, s.statements.insertJob, s.statements.insertJobs, len(others), func(args []any, i int) ([]any, error) {
-		return jobArgs(args, others[i])
+		return jobArgs(args, others[i], long)
 	})
 }
 
 // putJob updates a stored job, or inserts it if it was deleted since.
-func (s *Store) putJob(ctx context.Context, j *job.Job) error {
-	args, err := jobArgs(nil, j)
+func (s *Store) putJob(ctx context.Context, j *job.Job, long *longTexts) error {
+	args, err := jobArgs(nil, j, long)
 	if err != nil {
 		return err
 	}

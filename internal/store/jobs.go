@@ -11,7 +11,7 @@ import (
 
 // readColumns is what scanJob needs; the other columns repeat what spec and rest
 // contain.
-const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib, submitted_at, started_at, ended_at, command, spec, rest"
+const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib, submitted_at, started_at, ended_at, command, spec, rest, text, (SELECT data FROM blobs WHERE hash = text)"
 
 const peakSQL = "SELECT max(peak_mib), count(*) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom') AND user = ?"
 
@@ -27,9 +27,9 @@ func (s *Store) each(query string, args []any, fn func(*job.Job) error) error {
 		return fmt.Errorf("read jobs: %w", s.classify(err))
 	}
 	defer found.Close()
-	specs := specCache{}
+	from := decoder{specs: map[string]job.Spec{}}
 	for found.Next() {
-		j, err := scanJob(found, specs)
+		j, err := scanJob(found, &from)
 		if err != nil {
 			return fmt.Errorf("read jobs: %w", s.classify(err))
 		}
@@ -46,7 +46,7 @@ func (s *Store) each(query string, args []any, fn func(*job.Job) error) error {
 // Job is the job with that id, or ErrNotFound.
 func (s *Store) Job(id string) (*job.Job, error) {
 	row := s.lookup.QueryRowContext(context.Background(), "SELECT "+readColumns+" FROM jobs WHERE id = ?", id)
-	j, err := scanJob(row, nil)
+	j, err := scanJob(row, &decoder{})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	}
@@ -57,27 +57,32 @@ func (s *Store) Job(id string) (*job.Job, error) {
 }
 
 // scanJob builds a job from a row.
-func scanJob(row interface{ Scan(...any) error }, specs specCache) (*job.Job, error) {
+func scanJob(row interface{ Scan(...any) error }, from *decoder) (*job.Job, error) {
 	var (
 		submitted, started, ended int64
-		command                   sql.NullString
-		spec, others              []byte
+		command, text             sql.NullString
+		spec, others, long        []byte
 		j                         = new(job.Job)
 		columns                   job.Job
 	)
 	err := row.Scan(&columns.Seq, &columns.ID, &columns.Key, &columns.User, (*string)(&columns.State), (*string)(&columns.Outcome),
-		&columns.Rank, &columns.Attempt.Number, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others)
+		&columns.Rank, &columns.Attempt.Number, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others, &text, &long)
 	if err != nil {
 		return nil, err
 	}
-	if err := decode(j, spec, others, specs); err != nil {
+	if err := from.decode(j, spec, others); err != nil {
 		return nil, fmt.Errorf("job %s: %w: %w", columns.ID, errBroken, err)
 	}
 	j.Seq, j.ID, j.Key, j.User = columns.Seq, columns.ID, columns.Key, columns.User
 	j.State, j.Outcome, j.Rank = columns.State, columns.Outcome, columns.Rank
 	j.Attempt.Number, j.VRAMMiB = columns.Attempt.Number, columns.VRAMMiB
 	j.SubmittedAt, j.StartedAt, j.EndedAt = moment(submitted), moment(started), moment(ended)
-	j.Spec.Shell = command.String
+	j.Spec.Shell, j.TextGone = command.String, text.Valid && text.String == ""
+	if text.String != "" {
+		if err := from.decodeLong(j, text.String, long); err != nil {
+			return nil, fmt.Errorf("job %s: %w: text %s: %w", j.ID, errBroken, text.String, err)
+		}
+	}
 	return j, nil
 }
 
@@ -89,7 +94,7 @@ func (s *Store) LastSeq() (int64, error) {
 }
 
 // PeakFor is the highest memory, in MiB on one card, measured for this command
-// of this user, and in how many attempts. They finished well or ran out of
+// (Spec.CommandHead) of this user, and in how many attempts. They finished well or ran out of
 // memory: others were stopped early and may not have reached their peak.
 func (s *Store) PeakFor(user, command string) (mib int64, runs int, err error) {
 	var peak sql.NullInt64

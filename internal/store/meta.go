@@ -61,6 +61,7 @@ func (s *Store) Wipe() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastSeq = 0
+	clear(s.written)
 	return nil
 }
 

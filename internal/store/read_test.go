@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -45,8 +46,11 @@ func TestAStoreIsReadBesideItsOwner(t *testing.T) {
 
 func TestAStoreOfAnotherFormatIsNotRead(t *testing.T) {
 	dir := t.TempDir()
-	s, err := open(dir, migrations[:len(migrations)-1])
+	s, err := Open(dir)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.conn.ExecContext(t.Context(), fmt.Sprintf("PRAGMA user_version = %d", len(migrations)-1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

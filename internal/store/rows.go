@@ -85,14 +85,15 @@ func isNew(j *job.Job) bool {
 }
 
 // newArgs appends the columns of a new job, in the order of newColumns.
-func newArgs(args []any, j *job.Job, spec []byte) []any {
-	command := sql.NullString{String: j.Spec.Shell, Valid: j.Spec.Shell != ""}
-	return append(args, j.Seq, j.ID, j.Key, j.User, j.Rank, j.VRAMMiB, nanos(j.SubmittedAt),
-		hashCommand(j.Spec.Command()), command, string(spec))
+func newArgs(args []any, j *job.Job, command int64, spec []byte) []any {
+	shell := sql.NullString{String: j.Spec.Shell, Valid: j.Spec.Shell != ""}
+	return append(args, j.Seq, j.ID, j.Key, j.User, j.Rank, j.VRAMMiB, nanos(j.SubmittedAt), command, shell, string(spec))
 }
 
 // jobArgs appends every column of a job, in the order of jobColumns.
-func jobArgs(args []any, j *job.Job) ([]any, error) {
+func jobArgs(args []any, j *job.Job, long *longTexts) ([]any, error) {
+	command := commandHash(j)
+	j, blob := long.row(j)
 	wide := !isText(j)
 	inside := j // the version that goes into JSON
 	if wide {
@@ -106,8 +107,8 @@ func jobArgs(args []any, j *job.Job) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(newArgs(args, j, spec), string(j.State), string(j.Outcome), j.Attempt.Number, highest(j.PeakMiB),
-		nanos(j.StartedAt), nanos(j.EndedAt), string(rest)), nil
+	return append(newArgs(args, j, command, spec), string(j.State), string(j.Outcome), j.Attempt.Number, highest(j.PeakMiB),
+		nanos(j.StartedAt), nanos(j.EndedAt), string(rest), blob), nil
 }
 
 // eventArgs appends an event's row.
@@ -129,6 +130,8 @@ func eventArgs(args []any, seq int64, event *job.Event) ([]any, error) {
 	}
 	return append(args, seq, nanos(event.At), string(event.Kind), event.Text, snapshot, card), nil
 }
+
+func commandHash(j *job.Job) int64 { return hashCommand(j.Spec.CommandHead(job.KindBytes)) }
 
 // hashCommand is short enough to index and long enough not to collide.
 func hashCommand(command string) int64 {

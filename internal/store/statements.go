@@ -27,7 +27,7 @@ type statements struct {
 	forgetJob                 *sql.Stmt
 	insertEvent, insertEvents *sql.Stmt
 	counter, meta             *sql.Stmt
-	insertBlob                *sql.Stmt
+	insertBlob, dropText      *sql.Stmt
 
 	all []*sql.Stmt
 }
@@ -36,8 +36,8 @@ type statements struct {
 // that differ from the defaults. Fewer columns are faster, which matters for a
 // large jobs file.
 const (
-	jobColumns       = newColumns + ", state, outcome, attempt, peak_mib, started_at, ended_at, rest"
-	jobColumnCount   = newColumnCount + 7
+	jobColumns       = newColumns + ", state, outcome, attempt, peak_mib, started_at, ended_at, rest, text"
+	jobColumnCount   = newColumnCount + 8
 	newColumns       = "seq, id, key, user, rank, vram_mib, submitted_at, command_hash, command, spec"
 	newColumnCount   = 10
 	eventColumns     = "seq, at, kind, text, job, card"
@@ -46,7 +46,7 @@ const (
 
 // updateSQL does not change the id, so that its index is not touched.
 const updateSQL = `UPDATE OR ROLLBACK jobs SET key=?3, user=?4, rank=?5, vram_mib=?6, submitted_at=?7, command_hash=?8,
-	command=?9, spec=?10, state=?11, outcome=?12, attempt=?13, peak_mib=?14, started_at=?15, ended_at=?16, rest=?17
+	command=?9, spec=?10, state=?11, outcome=?12, attempt=?13, peak_mib=?14, started_at=?15, ended_at=?16, rest=?17, text=?18
 	WHERE seq=?1 AND id=?2`
 
 func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
@@ -74,6 +74,7 @@ func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 		{&s.insertEvents, insertEvent + rows(rowsPerInsert, eventColumnCount)},
 		{&s.counter, "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"},
 		{&s.insertBlob, "INSERT OR IGNORE INTO blobs (hash, data) VALUES (?, ?)"},
+		{&s.dropText, "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE text = ?1 AND text <> '')"},
 		{&s.meta, "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"},
 	} {
 		statement, err := conn.PrepareContext(ctx, each.text)

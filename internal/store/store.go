@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -40,11 +41,13 @@ type Store struct {
 
 	mu           sync.Mutex // held by a commit
 	statements   statements
-	lastSeq      int64 // the highest number of any job, ever
-	lastEvent    int64 // the highest number of any event, ever
-	sinceFlushed int   // rows written since the log was last folded into the file
-	broken       error // why no more commits are accepted
-	unwritten    bool  // the disk failed, and no commit has succeeded since
+	written      map[int64]writtenText // the long texts of unfinished jobs that are known to be on disk, by number
+	textWritten  atomic.Int64          // bytes of text in new jobs
+	lastSeq      int64                 // the highest number of any job, ever
+	lastEvent    int64                 // the highest number of any event, ever
+	sinceFlushed int                   // rows written since the log was last folded into the file
+	broken       error                 // why no more commits are accepted
+	unwritten    bool                  // the disk failed, and no commit has succeeded since
 	closed       bool
 }
 
@@ -72,7 +75,7 @@ func open(dir string, steps []string) (*Store, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, path: Path(dir)}
+	s := &Store{dir: dir, path: Path(dir), written: map[int64]writtenText{}}
 	if s.lock, err = takeLock(dir); err != nil {
 		return nil, err
 	}
