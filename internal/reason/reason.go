@@ -72,6 +72,10 @@ type Reason struct {
 	HeldGPUs  float64 `json:"held_gpus,omitempty"`
 	MoreGPUs  float64 `json:"more_gpus,omitempty"` // what the job would add
 	LimitGPUs float64 `json:"limit_gpus,omitempty"`
+	// Unmeasured means that shares count as whole GPUs in HeldGPUs and MoreGPUs,
+	// until their memory is measured. Parked jobs are part of Amount.
+	Unmeasured bool  `json:"unmeasured,omitempty"`
+	Parked     int64 `json:"parked,omitempty"`
 
 	Pool    string   `json:"pool,omitempty"`    // the array or the group
 	Jobs    []string `json:"jobs,omitempty"`    // for WaitsForGroup: those of the group that run

@@ -95,11 +95,18 @@ func (r Reason) groupLimit() string {
 func (r Reason) userLimit() string {
 	user := cmp.Or(r.User, "its user")
 	if r.LimitGPUs > 0 {
-		return fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s (%s)",
+		words := fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s (%s)",
 			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
+		if r.Unmeasured {
+			words += "; a share counts as a whole GPU until its memory is measured, usually within seconds"
+		}
+		return words
 	}
 	if r.Flag != "" {
 		return fmt.Sprintf("%s already %s; the limit is %d at a time (%s)", text.Count(r.Amount, "job"), text.Verb(r.Amount, "run"), r.Total, r.Flag)
+	}
+	if r.Parked > 0 {
+		return fmt.Sprintf("%s already has %s, %d of them parked; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.Parked, r.whose(), r.Total, r.key("running_jobs"))
 	}
 	return fmt.Sprintf("%s already runs %s; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.whose(), r.Total, r.key("running_jobs"))
 }

@@ -26,6 +26,7 @@ type Story struct {
 	Kept         *Reservation `json:"kept,omitempty" doc:"its reservation"`
 	PreemptedFor string       `json:"aside_for,omitempty" doc:"the job it was preempted for"`
 	Victims      []string     `json:"gives_way,omitempty" doc:"running jobs that are being preempted for it"`
+	NotParked    []string     `json:"not_parked,omitempty" doc:"running jobs that would be parked for it if the host had memory for them"`
 
 	MaxBypassS  float64   `json:"max_bypass_s,omitempty" doc:"the overtake limit: how long other jobs may overtake a user's oldest waiting job"`
 	OldestSince time.Time `json:"oldest_since,omitzero" doc:"when it became its user's oldest waiting job: the overtake limit counts from then"`
@@ -83,7 +84,19 @@ func (t Story) String() string {
 	if expected := t.Forecast().String(); expected != "" {
 		line += "; " + expected
 	}
+	if words := t.Unparked(); words != "" {
+		line += "; " + words
+	}
 	return line + t.overtaken()
+}
+
+// Unparked says which jobs cannot be parked for this one; empty: none.
+func (t Story) Unparked() string {
+	if len(t.NotParked) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s cannot be parked for it: parked jobs may take no more host memory (scheduling.park_memory, limits.parked_memory)",
+		text.Plural(len(t.NotParked), "job"), text.Some(t.NotParked, maxJobsNamed))
 }
 
 // overtakeLimit is how long other jobs may go first.

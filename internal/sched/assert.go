@@ -146,7 +146,9 @@ func (d *decision) assertLimits() {
 	for _, start := range d.plan.Starts {
 		p, _ := d.state.Queue.Get(start.Job)
 		use := added[p.User]
-		use.Jobs, use.GPUs = use.Jobs+1, use.GPUs+p.Request.CountedGPUs()
+		if use.GPUs += p.Request.CountedGPUs(); !p.Parked {
+			use.Jobs++
+		}
 		added[p.User] = use
 		if p.PoolLimit > 0 {
 			pooled[p.Pool]++
@@ -163,7 +165,7 @@ func (d *decision) assertLimits() {
 	for user, more := range added {
 		a := newAccount(d.state, user)
 		jobs, gpus := a.use.Jobs+more.Jobs, a.use.GPUs+more.GPUs
-		assert(a.limit.Jobs <= 0 || jobs <= a.limit.Jobs, "%s runs %d jobs, the limit is %d", user, jobs, a.limit.Jobs)
+		assert(a.limit.Jobs <= 0 || more.Jobs == 0 || jobs <= a.limit.Jobs, "%s runs %d jobs, the limit is %d", user, jobs, a.limit.Jobs)
 		assert(a.limit.GPUs <= 0 || more.GPUs == 0 || gpus <= a.limit.GPUs+2*limitTolerance,
 			"%s holds %g GPUs, the limit is %g", user, gpus, a.limit.GPUs)
 	}

@@ -26,6 +26,7 @@ type Card struct {
 	Links        map[int]int // count of NVLinks to other cards, by index
 	Near         map[int]int // how close other cards are on the PCIe bus, by index: more is closer
 	Part         bool        // a part of a partitioned card: CUDA gives a program one of them
+	ParkedMiB    int64       // what parked jobs need here when they come back: they can go nowhere else
 }
 
 // Health is whether a card can be trusted.

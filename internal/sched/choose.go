@@ -17,10 +17,11 @@ type merit struct {
 	near     int // how close the pairs are on the PCIe bus
 	leftMiB  int64
 	shares   int64 // allocated there already, in millionths: decides between equal memory
+	parked   int64 // MiB that are bound to come back there: decides last
 }
 
 func (m merit) plus(o merit) merit {
-	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.near + o.near, m.leftMiB + o.leftMiB, m.shares + o.shares}
+	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.near + o.near, m.leftMiB + o.leftMiB, m.shares + o.shares, m.parked + o.parked}
 }
 
 // chooser picks n of the options, which are ascending by card index.
@@ -60,7 +61,7 @@ func newChooser(options []option, n int, placement Placement) *chooser {
 	c := &chooser{options: options, n: n, spread: placement == Spread, own: make([]merit, len(options))}
 	for i := range options {
 		// Whole millionths: sums of shares that differ in the last bit are a tie.
-		c.own[i] = merit{leftMiB: options[i].leftMiB, shares: int64(math.Round(options[i].slot.shares * 1e6))}
+		c.own[i] = merit{leftMiB: options[i].leftMiB, shares: int64(math.Round(options[i].slot.shares * 1e6)), parked: options[i].slot.ParkedMiB}
 	}
 	return c
 }
@@ -126,13 +127,12 @@ func (c *chooser) better(a, b merit) bool {
 		return a.sameNUMA > b.sameNUMA
 	case a.near != b.near:
 		return a.near > b.near
-	case c.spread:
-		a, b = b, a
+	case a.leftMiB != b.leftMiB:
+		return (a.leftMiB < b.leftMiB) != c.spread
+	case a.shares != b.shares:
+		return (a.shares > b.shares) != c.spread
 	}
-	if a.leftMiB != b.leftMiB {
-		return a.leftMiB < b.leftMiB
-	}
-	return a.shares > b.shares
+	return a.parked < b.parked
 }
 
 // search tries every set in ascending order of indices, so that the first of

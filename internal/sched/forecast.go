@@ -202,12 +202,15 @@ func (k *known) ask(s *State, g *group) *ask {
 	if a != nil {
 		return a
 	}
-	if same := k.alike[g.request]; same != nil {
-		own := *same
-		own.group, a = g, &own
-	} else {
-		a = askOf(s, k.slots, g)
-		k.alike[g.request] = a
+	same := k.alike[g.request]
+	if same == nil {
+		same = askOf(s, k.slots, g)
+		k.alike[g.request] = same
+	}
+	own := *same
+	own.group, a = g, &own
+	if g.parked {
+		a.user.use[0], a.user.room[0] = 0, 0 // its user's limit counts it already
 	}
 	k.asks[g] = a
 	return a

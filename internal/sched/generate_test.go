@@ -40,6 +40,7 @@ func drawCard(t *rapid.T, index, cards int) Card {
 	c.Health = rapid.SampledFrom([]Health{0, 0, 0, 0, 0, 0, 0, HealthSuspect, HealthQuarantined}).Draw(t, "health")
 	c.NUMA = rapid.IntRange(-1, 1).Draw(t, "numa")
 	c.Part = rapid.IntRange(0, 7).Draw(t, "part") == 0
+	c.ParkedMiB = rapid.SampledFrom([]int64{0, 0, 500, 900}).Draw(t, "bound to come back")
 	c.Links, c.Near = map[int]int{}, map[int]int{}
 	for k := range cards {
 		if rapid.IntRange(0, 4).Draw(t, "is near") == 0 {
@@ -114,8 +115,9 @@ func drawLab(t *rapid.T, s *State) {
 		}
 		if rapid.Bool().Draw(t, "runs some") {
 			s.InUse[user] = Use{
-				Jobs: rapid.IntRange(0, 3).Draw(t, "runs"),
-				GPUs: rapid.SampledFrom([]float64{0, 0.5, 1.0 / 3, 1, 2}).Draw(t, "holds"),
+				Jobs:       rapid.IntRange(0, 3).Draw(t, "runs"),
+				GPUs:       rapid.SampledFrom([]float64{0, 0.5, 1.0 / 3, 1, 2}).Draw(t, "holds"),
+				Unmeasured: rapid.SampledFrom([]float64{0, 0, 0.75, 1.5}).Draw(t, "not measured"),
 			}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "own") == 0 {
@@ -128,6 +130,12 @@ func drawLab(t *rapid.T, s *State) {
 			p.PoolLimit = rapid.IntRange(0, 3).Draw(t, "at once")
 			s.Queue.Add(p)
 			s.Pools[p.Pool] = rapid.IntRange(0, 2).Draw(t, "tasks that run")
+		}
+		if p.Unproven = p.Request.Share > 0 && rapid.Bool().Draw(t, "unproven"); p.Unproven {
+			s.Queue.Add(p)
+		}
+		if p.Parked = rapid.IntRange(0, 5).Draw(t, "parked") == 0; p.Parked {
+			s.Queue.Add(p)
 		}
 		if rapid.IntRange(0, 2).Draw(t, "in a group") == 0 {
 			p.Group = rapid.SampledFrom([]string{"io", "big", "plain"}).Draw(t, "group")
@@ -225,7 +233,14 @@ func commit(s State, p Plan) State {
 		pending, _ := s.Queue.Get(start.Job)
 		gone[start.Job] = true
 		use := next.InUse[pending.User]
-		next.InUse[pending.User] = Use{Jobs: use.Jobs + 1, GPUs: use.GPUs + pending.Request.CountedGPUs()}
+		if !pending.Parked {
+			use.Jobs++
+		}
+		use.GPUs += pending.Request.CountedGPUs()
+		if pending.Unproven {
+			use.Unmeasured += float64(pending.Request.GPUs) - pending.Request.CountedGPUs()
+		}
+		next.InUse[pending.User] = use
 		next.Usage[pending.User] += s.FairQuantum * pending.Request.FairWeight()
 		if pending.PoolLimit > 0 {
 			next.Pools[pending.Pool]++

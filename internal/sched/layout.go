@@ -143,6 +143,10 @@ func (l *layout) user(name string) *lane {
 	n, found := l.users[name]
 	if !found {
 		n = newLane([2]float64{boundless(float64(limit.Jobs)), boundless(limit.GPUs)}, [2]float64{1, 0})
+		if parked := l.state.InUse[name].Parked; parked > 0 {
+			n.least = [2]float64{} // they come back whatever the limit on jobs leaves
+			n.add(stay{end: l.length(Estimate{}), use: [2]float64{float64(parked), 0}, who: nobody}, l)
+		}
 		l.users[name] = n
 	}
 	return n

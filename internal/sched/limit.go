@@ -17,8 +17,12 @@ type Limit struct {
 
 // Use is what one user's running jobs hold.
 type Use struct {
-	Jobs int
-	GPUs float64
+	Jobs   int // parked ones included
+	GPUs   float64
+	Parked int // of the jobs
+	// Unmeasured is what shares add that were not measured yet: each counts as whole
+	// GPUs until then.
+	Unmeasured float64
 }
 
 // limitTolerance lets three thirds be one, in whatever order they were added.
@@ -85,13 +89,26 @@ func (a *account) allows(asked *amounts) bool {
 	return a.limit.GPUs <= 0 || asked.gpus == 0 || asked.countedGPUs() <= a.limit.GPUs+limitTolerance
 }
 
-// jobsSpent reports that the user's limit on jobs is reached.
-func (a *account) jobsSpent() bool { return a.limit.Jobs > 0 && a.use.Jobs >= a.limit.Jobs }
+// jobsSpent reports that the user's limit on jobs is reached. A parked job counts
+// already.
+func (a *account) jobsSpent(g *group) bool {
+	return a.limit.Jobs > 0 && a.use.Jobs >= a.limit.Jobs && !g.parked
+}
 
 // gpusSpent reports that the job's GPUs would exceed the user's limit. A job
 // without GPUs is never affected.
-func (a *account) gpusSpent(asked *amounts) bool {
-	return a.limit.GPUs > 0 && asked.gpus > 0 && a.use.GPUs+asked.countedGPUs() > a.limit.GPUs+limitTolerance
+func (a *account) gpusSpent(g *group, asked *amounts) bool {
+	return a.limit.GPUs > 0 && asked.gpus > 0 && a.use.GPUs+a.use.Unmeasured+a.adds(g, asked) > a.limit.GPUs+limitTolerance
+}
+
+// adds is what the job would add to the user's GPUs. An unproven share adds whole
+// GPUs while another one is not measured. The first may always start, so that no
+// job waits for others to end only because nothing is known about it.
+func (a *account) adds(g *group, asked *amounts) float64 {
+	if g.unproven && a.use.Unmeasured > 0 {
+		return float64(asked.gpus)
+	}
+	return asked.countedGPUs()
 }
 
 // overLimit is the reason for a job that exceeds its user's limit by itself.

@@ -10,7 +10,7 @@ import (
 // job back, however much room there is. Such a job holds up no other. Within a
 // decision usage only grows, so a group that is limited once stays limited.
 func (d *decision) limited(g *group, asked *amounts, a *account) bool {
-	return d.poolSpent(g) || d.groupShut(g) || a.jobsSpent() || a.gpusSpent(asked)
+	return d.poolSpent(g) || d.groupShut(g) || a.jobsSpent(g) || a.gpusSpent(g, asked)
 }
 
 // groupShut reports that the group is paused, or has all the running jobs it may
@@ -36,12 +36,12 @@ func (d *decision) whyLimited(g *group, asked *amounts, a *account) reason.Reaso
 		return reason.Reason{Kind: reason.WaitsForArray, Pool: g.pool, Amount: int64(d.poolRuns(g.pool)), Total: int64(g.poolLimit)}
 	case d.groupShut(g):
 		return d.whyGroup(g)
-	case a.jobsSpent():
-		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Flag: a.limit.Flag, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs)}
+	case a.jobsSpent(g):
+		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Flag: a.limit.Flag, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs), Parked: int64(a.use.Parked)}
 	}
 	return reason.Reason{
 		Kind: reason.WaitsForLimit, User: a.user, Own: a.own,
-		HeldGPUs: a.use.GPUs, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
+		HeldGPUs: a.use.GPUs + a.use.Unmeasured, MoreGPUs: a.adds(g, asked), LimitGPUs: a.limit.GPUs, Unmeasured: a.use.Unmeasured > 0,
 	}
 }
 
@@ -59,8 +59,13 @@ func (d *decision) whyGroup(g *group) reason.Reason {
 // charge adds a start to its user, its pool and its JobGroup.
 func (d *decision) charge(h *head, a *account) {
 	g, asked := h.group, &h.amounts
-	a.use.Jobs++
+	if !g.parked {
+		a.use.Jobs++
+	}
 	a.use.GPUs += asked.countedGPUs()
+	if g.unproven {
+		a.use.Unmeasured += float64(asked.gpus) - asked.countedGPUs()
+	}
 	a.charge(d.state, g)
 	if g.poolLimit > 0 {
 		if d.pooled == nil {

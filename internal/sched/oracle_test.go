@@ -86,7 +86,7 @@ func consult(s State) *oracle {
 }
 
 func keyOf(p *Pending) groupKey {
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit), unproven: p.Unproven, parked: p.Parked}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
@@ -347,9 +347,12 @@ func (o *oracle) limited(p *Pending) bool {
 		return true
 	}
 	limit, use, more := o.limit(p.User), o.use[p.User], o.counted(&p.Request)
+	if p.Unproven && use.Unmeasured > 0 {
+		more = float64(p.Request.GPUs) // the first may start; another counts as whole GPUs
+	}
 	return p.PoolLimit > 0 && o.pools[p.Pool] >= p.PoolLimit ||
-		limit.Jobs > 0 && use.Jobs >= limit.Jobs ||
-		limit.GPUs > 0 && p.Request.GPUs > 0 && use.GPUs+more > limit.GPUs+limitTolerance
+		limit.Jobs > 0 && use.Jobs >= limit.Jobs && !p.Parked ||
+		limit.GPUs > 0 && p.Request.GPUs > 0 && use.GPUs+use.Unmeasured+more > limit.GPUs+limitTolerance
 }
 
 func (o *oracle) full() bool { return o.s.MaxStarts > 0 && len(o.plan.Starts) >= o.s.MaxStarts }
@@ -357,7 +360,14 @@ func (o *oracle) full() bool { return o.s.MaxStarts > 0 && len(o.plan.Starts) >=
 // charge puts a job down to its user and its array.
 func (o *oracle) charge(p *Pending) {
 	use := o.use[p.User]
-	o.use[p.User] = Use{use.Jobs + 1, use.GPUs + o.counted(&p.Request)}
+	if !p.Parked {
+		use.Jobs++
+	}
+	use.GPUs += o.counted(&p.Request)
+	if p.Unproven {
+		use.Unmeasured += float64(p.Request.GPUs) - o.counted(&p.Request)
+	}
+	o.use[p.User] = use
 	if o.s.Rules.Fair {
 		o.turn[p.User] += o.s.FairQuantum * oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)
 	}
@@ -552,8 +562,9 @@ func (o *oracle) best(m oracleMachine, options []*Card, r *Request) (best []*Car
 
 // worth of a set of cards: how well they are connected, then how they fit.
 func (o *oracle) worth(m oracleMachine, set []*Card, r *Request) []int64 {
-	var links, numa, near, left, given int64
+	var links, numa, near, left, given, returns int64
 	for i, a := range set {
+		returns += a.ParkedMiB
 		_, freeMiB, shares := m.on(a)
 		if !o.undeclared(r) {
 			freeMiB -= o.budget(r, a)
@@ -568,9 +579,9 @@ func (o *oracle) worth(m oracleMachine, set []*Card, r *Request) []int64 {
 		}
 	}
 	if o.s.Rules.Placement == Spread {
-		return []int64{links, numa, near, left, -given}
+		return []int64{links, numa, near, left, -given, -returns}
 	}
-	return []int64{links, numa, near, -left, given}
+	return []int64{links, numa, near, -left, given, -returns}
 }
 
 // binds reports whether a job that starts then and lasts so long has to fit beside
@@ -702,7 +713,7 @@ func (o *oracle) lessLoss(a, b *Held) int {
 		return 0
 	}
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(lost(a), lost(b)), cmp.Compare(o.classOf(b), o.classOf(a)),
-		cmp.Compare(o.weight(a), o.weight(b)), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job))
+		cmp.Compare(o.weight(a), o.weight(b)), cmp.Compare(o.returns(a), o.returns(b)), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job))
 }
 
 // parkingFits reports whether host memory is left to park these too.
@@ -717,7 +728,31 @@ func (o *oracle) parkingFits(more ...*Held) bool {
 			left -= h.Preempt.MemMiB
 		}
 	}
-	return left >= 0
+	if left < 0 {
+		return false
+	}
+	for user, own := range o.s.ParkOfMiB {
+		for _, h := range o.running {
+			if h.User == user && parks(h) && (o.leaving[h] && !h.Leaving || slices.Contains(more, h)) {
+				own -= h.Preempt.MemMiB
+			}
+		}
+		if own < 0 && slices.ContainsFunc(more, func(h *Held) bool { return h.User == user && parks(h) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// returns is how much is bound to come back to the cards of a job that would be
+// parked too.
+func (o *oracle) returns(h *Held) (mib int64) {
+	for i := range o.s.Cards {
+		if h.Preempt.Mode == Park && slices.Contains(h.Cards, o.s.Cards[i].Index) {
+			mib += o.s.Cards[i].ParkedMiB
+		}
+	}
+	return mib
 }
 
 // claim preempts as few of the victims as the job needs beside what is being

@@ -94,7 +94,9 @@ type orderRow struct {
 	again time.Duration // 0: not looked at
 }
 
-func (r orderRow) decide() Plan {
+func (r orderRow) decide() Plan { return Decide(r.snapshot()) }
+
+func (r orderRow) snapshot() State {
 	rules := DefaultRules()
 	if r.rules != nil {
 		r.rules(&rules)
@@ -120,7 +122,7 @@ func (r orderRow) decide() Plan {
 		r.state(&s)
 	}
 	s.Queue.Tick(midday)
-	return Decide(s)
+	return s
 }
 
 func checkOrder(t *testing.T, rows []orderRow) {

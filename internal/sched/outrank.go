@@ -10,7 +10,12 @@ import (
 // higher priority: otherwise two jobs longer than the overtake limit would end each
 // other for ever.
 func (d *decision) outranks(h *head, held *Held, u urgency) bool {
-	if held.Preempt.Mode == "" || held.Other || d.leaving[held] || !d.parkingFits(held) {
+	return d.wouldOutrank(h, held, u) && d.parkingFits(held)
+}
+
+// wouldOutrank is outranks for a host with memory enough to park any job.
+func (d *decision) wouldOutrank(h *head, held *Held, u urgency) bool {
+	if held.Preempt.Mode == "" || held.Other || d.leaving[held] {
 		return false
 	}
 	rules, now := &d.state.Rules, d.state.Now
@@ -45,19 +50,40 @@ func (d *decision) mayLeave(held *Held, h *head) time.Time {
 	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
 }
 
-// parkingFits reports whether the host has memory for all jobs to be parked.
-// ParkMiB no longer includes those of earlier plans.
+// parkingFits reports whether the host has memory for all jobs to be parked, and
+// each of their users a large enough part of it. ParkMiB no longer includes those of
+// earlier plans.
 func (d *decision) parkingFits(chosen ...*Held) bool {
 	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Held).parks) {
 		return true
 	}
 	left := d.state.ParkMiB
 	for _, held := range d.running {
-		if held.parks() && (d.leaving[held] && !held.Leaving || slices.Contains(chosen, held)) {
+		if d.isParked(held, chosen) {
 			left -= held.Preempt.MemMiB
 		}
 	}
-	return left >= 0
+	return left >= 0 && !slices.ContainsFunc(chosen, func(held *Held) bool { return held.parks() && d.exceedsPart(held.User, chosen) })
+}
+
+// isParked reports whether this plan has the job parked, or would with these.
+func (d *decision) isParked(held *Held, chosen []*Held) bool {
+	return held.parks() && (d.leaving[held] && !held.Leaving || slices.Contains(chosen, held))
+}
+
+// exceedsPart reports whether the user's jobs would take more of the host's memory
+// than they may.
+func (d *decision) exceedsPart(user string, chosen []*Held) bool {
+	left, bounded := d.state.ParkOfMiB[user]
+	if !bounded {
+		return false
+	}
+	for _, held := range d.running {
+		if held.User == user && d.isParked(held, chosen) {
+			left -= held.Preempt.MemMiB
+		}
+	}
+	return left < 0
 }
 
 // parks reports whether the job keeps its work when it is preempted.

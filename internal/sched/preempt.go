@@ -120,10 +120,25 @@ func (d *decision) leastLoss(victims []*Held) []*Held {
 			cmp.Compare(a.lost(now), b.lost(now)),
 			cmp.Compare(classB, classA),
 			cmp.Compare(a.weight(), b.weight()), // the fewer GPUs, the less lies idle meanwhile
+			cmp.Compare(d.returns(a), d.returns(b)),
 			cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job),
 		)
 	})
 	return victims
+}
+
+// returns is how much is bound to come back to the cards of a job that would be
+// parked too: they would have to wait for each other.
+func (d *decision) returns(h *Held) (mib int64) {
+	if !h.parks() {
+		return 0
+	}
+	for _, index := range h.Cards {
+		if c := d.now.slot(index); c != nil {
+			mib += c.ParkedMiB
+		}
+	}
+	return mib
 }
 
 // lost is the work that a preemption destroys.

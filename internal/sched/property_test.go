@@ -56,6 +56,7 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 		drawLab(t, &s)
 		drawTime(t, &s)
 		jobs, gpus, tasks, joined := map[string]int{}, map[string]float64{}, map[string]int{}, map[GroupName]int{}
+		whole, unproven := map[string]float64{}, map[string]int{}
 		for _, start := range Decide(s).Starts {
 			p, _ := s.Queue.Get(start.Job)
 			limit, own := s.Limits[p.User]
@@ -66,14 +67,21 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 			if start.Grant.Share > 0 {
 				more *= start.Grant.Share
 			}
-			jobs[p.User]++
+			if !p.Parked { // a parked job counts already
+				jobs[p.User]++
+			}
 			gpus[p.User] += more
+			whole[p.User] += more
+			if p.Unproven {
+				whole[p.User] += float64(len(start.Grant.GPUs)) - more
+				unproven[p.User]++
+			}
 			tasks[p.Pool]++
 			name := GroupName{p.User, p.Group}
 			joined[name]++
 			of := s.Groups[name]
 			switch use := s.InUse[p.User]; {
-			case limit.Jobs > 0 && use.Jobs+jobs[p.User] > limit.Jobs:
+			case limit.Jobs > 0 && !p.Parked && use.Jobs+jobs[p.User] > limit.Jobs:
 				t.Fatalf("%s runs %d jobs with job %s, the limit is %d", p.User, use.Jobs+jobs[p.User], p.Job, limit.Jobs)
 			case limit.GPUs > 0 && more > 0 && use.GPUs+gpus[p.User] > limit.GPUs+1e-5:
 				t.Fatalf("%s holds %g GPUs with job %s, the limit is %g", p.User, use.GPUs+gpus[p.User], p.Job, limit.GPUs)
@@ -81,6 +89,9 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 				t.Fatalf("%d tasks of array %s run with job %s, its limit is %d", s.Pools[p.Pool]+tasks[p.Pool], p.Pool, p.Job, p.PoolLimit)
 			case of.PausedBy != "" || of.Limit > 0 && len(of.Running)+joined[name] > of.Limit:
 				t.Fatalf("job %s starts, the %d-th of %+v", p.Job, joined[name], of)
+			// One share may start on its word. With a second, each counts as whole GPUs.
+			case p.Unproven && limit.GPUs > 0 && (unproven[p.User] > 1 || use.Unmeasured > 0) && use.GPUs+use.Unmeasured+whole[p.User] > limit.GPUs+1e-5:
+				t.Fatalf("%s may take %g GPUs with job %s, the limit is %g", p.User, use.GPUs+use.Unmeasured+whole[p.User], p.Job, limit.GPUs)
 			}
 		}
 	})

@@ -28,6 +28,11 @@ type Pending struct {
 	Run       Estimate      // how long it is expected to run in all, earlier service included
 	Limit     time.Duration // time limit of an attempt; 0: none
 	Preempt   Preempt       // whether and how it can be preempted once it runs
+
+	// Unproven is a share of a GPU of which nothing is known but what it asks for:
+	// no job like it was measured, or one took more.
+	Unproven bool
+	Parked   bool // it was parked, and counts as one of its user's jobs already
 }
 
 // Queue is an ordered index of the waiting jobs. Jobs of one user, priority,
@@ -57,6 +62,8 @@ type groupKey struct {
 	poolLimit int
 	named     string // the user's group
 	term      term
+	unproven  bool
+	parked    bool
 }
 
 // group holds jobs that differ only in their place in the order. It is never empty.
@@ -151,7 +158,7 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit), unproven: p.Unproven, parked: p.Parked}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
@@ -271,7 +278,7 @@ func (m *member) pending() Pending {
 func (g *group) pending(e entry) Pending {
 	return Pending{
 		Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq,
-		Request: g.request, Pool: g.pool, PoolLimit: g.poolLimit, Group: g.named,
+		Request: g.request, Pool: g.pool, PoolLimit: g.poolLimit, Group: g.named, Unproven: g.unproven, Parked: g.parked,
 	}
 }
 

@@ -51,6 +51,7 @@ type Snapshot struct {
 	FairQuantum  float64              `json:"fair_quantum,omitempty"`
 	HalfLife     time.Duration        `json:"half_life_ns,omitempty"`
 	ParkMiB      int64                `json:"park_mib,omitempty"`
+	ParkOfMiB    map[string]int64     `json:"park_of_mib,omitempty"`
 }
 
 type writtenRules struct {
@@ -93,6 +94,7 @@ type writtenCard struct {
 	Links          map[int]int `json:"links,omitempty"`
 	Near           map[int]int `json:"near,omitempty"`
 	Part           bool        `json:"part,omitempty"`
+	ParkedMiB      int64       `json:"parked_mib,omitempty"`
 }
 
 type writtenHeld struct {
@@ -139,6 +141,8 @@ type writtenPending struct {
 	Run       Estimate      `json:"run,omitzero"`
 	Limit     time.Duration `json:"limit_ns,omitempty"`
 	Preempt   Preempt       `json:"aside,omitzero"`
+	Unproven  bool          `json:"unproven,omitempty"`
+	Parked    bool          `json:"parked,omitempty"`
 }
 
 // oldest is what a queue remembers about a user besides the jobs: the oldest at the
@@ -178,8 +182,10 @@ type userLimit struct {
 }
 
 type userUse struct {
-	Jobs int     `json:"jobs"`
-	GPUs float64 `json:"gpus"`
+	Jobs       int     `json:"jobs"`
+	GPUs       float64 `json:"gpus"`
+	Parked     int     `json:"parked,omitempty"`
+	Unmeasured float64 `json:"unmeasured,omitempty"`
 }
 
 // MarshalJSON writes a span in nanoseconds: exactly.
@@ -201,7 +207,7 @@ func NewSnapshot(s State) Snapshot {
 	w := Snapshot{
 		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
 		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
-		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, HalfLife: s.HalfLife, ParkMiB: s.ParkMiB,
+		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, HalfLife: s.HalfLife, ParkMiB: s.ParkMiB, ParkOfMiB: maps.Clone(s.ParkOfMiB),
 		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{}, Oldest: map[string]oldest{},
 	}
 	for i, c := range s.Cards {
@@ -281,7 +287,7 @@ func (w *Snapshot) State() State {
 	s := State{
 		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
 		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},
-		Usage: w.Usage, FairQuantum: w.FairQuantum, HalfLife: w.HalfLife, ParkMiB: w.ParkMiB, Queue: NewQueue(),
+		Usage: w.Usage, FairQuantum: w.FairQuantum, HalfLife: w.HalfLife, ParkMiB: w.ParkMiB, ParkOfMiB: w.ParkOfMiB, Queue: NewQueue(),
 	}
 	for _, c := range w.Cards {
 		s.Cards = append(s.Cards, Card(c))

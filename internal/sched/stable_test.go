@@ -29,6 +29,9 @@ func drawTime(t *rapid.T, s *State) {
 	r.MinRun = rapid.SampledFrom([]time.Duration{0, time.Minute, hour}).Draw(t, "least run")
 	r.Slice = rapid.Bool().Draw(t, "slice")
 	s.ParkMiB = rapid.SampledFrom([]int64{0, 0, -1, 100, 150}).Draw(t, "park")
+	if rapid.Bool().Draw(t, "parts of it") {
+		s.ParkOfMiB = map[string]int64{"ann": rapid.SampledFrom([]int64{0, 60, 100}).Draw(t, "ann's part"), "bob": 120}
+	}
 	jobs := s.Queue.First(s.Queue.Len())
 	s.Queue = NewQueue()
 	s.Queue.SetRules(*r)

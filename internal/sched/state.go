@@ -40,6 +40,9 @@ type State struct {
 	// ParkMiB is how much host memory parked jobs may still take; 0: not known and
 	// not checked, below 0: none.
 	ParkMiB int64
+	// ParkOfMiB is how much of that the jobs of these users may take; nobody else has
+	// a bound of their own.
+	ParkOfMiB map[string]int64
 }
 
 // GroupName names a group of a user's jobs.

@@ -47,6 +47,9 @@ func tellOne(s *State, plan *Plan, job string) reason.Story {
 	if m.group.line.first == job {
 		t.OldestSince = m.group.line.since
 	}
+	if why.Kind == reason.WaitsForGPUs {
+		t.NotParked = notParked(s, &m)
+	}
 	t.Behind = behind(s, &t, why, f)
 	t.Expect(f)
 	t.Say(why, m.group.request.asked())
@@ -69,6 +72,22 @@ func givesWay(s *State, plan *Plan, job string) []string {
 	}
 	slices.SortFunc(jobs, compareNames)
 	return slices.Compact(jobs)
+}
+
+// notParked are the running jobs that would be parked for one if the host had memory
+// for them.
+func notParked(s *State, m *member) (jobs []string) {
+	if s.ParkMiB == 0 {
+		return nil
+	}
+	d, h := newDecision(s), m.group.head(m.entry)
+	for _, held := range d.running {
+		if d.wouldOutrank(&h, held, ordinary) && !d.parkingFits(held) {
+			jobs = append(jobs, held.Job)
+		}
+	}
+	slices.SortFunc(jobs, compareNames)
+	return jobs
 }
 
 // behind is the job that has to go first, if there is one: under FIFO the one that
