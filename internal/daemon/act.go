@@ -271,8 +271,8 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 		return api.Detail{}, err
 	}
 	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r) {
-		d.note(c, "edit", []string{j.ID}, "", notYours(&j))
-		return api.Detail{}, notYours(&j)
+		d.note(c, "edit", []string{j.ID}, "", notYours(c, &j))
+		return api.Detail{}, notYours(c, &j)
 	}
 	var refusal error
 	var notes []string

@@ -28,7 +28,7 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 		return nil, err
 	}
 	if !mayBe(c, &j) {
-		err := notYours(&j)
+		err := notYours(c, &j)
 		d.note(c, "attach", []string{j.ID}, "", err)
 		return nil, err
 	}

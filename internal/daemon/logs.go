@@ -37,8 +37,8 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 		return api.LogStream{}, err
 	}
 	if !mayTouch(c, &j) {
-		d.note(c, "logs", []string{j.ID}, "", notYours(&j))
-		return api.LogStream{}, notYours(&j)
+		d.note(c, "logs", []string{j.ID}, "", notYours(c, &j))
+		return api.LogStream{}, notYours(c, &j)
 	}
 	if q.Attempt < 0 || q.Attempt > j.Attempt.Number {
 		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has only %s", j.ID, text.Count(j.Attempt.Number, "attempt"))

@@ -304,7 +304,12 @@ func mayTouch(c api.Caller, j *job.Job) bool { return c.Admin || c.UID == j.UID 
 // anyway. Other administrators may not.
 func mayBe(c api.Caller, j *job.Job) bool { return c.UID == j.UID || c.UID == 0 }
 
-// notYours is the problem for another user's job.
-func notYours(j *job.Job) *problem.Problem {
-	return problem.Newf(problem.Forbidden, "its owner, root and the admin group may do this", "job %s belongs to %s", j.ID, j.User)
+// notYours is the problem for another user's job: what the caller may not change or
+// read, or as an administrator not execute.
+func notYours(c api.Caller, j *job.Job) *problem.Problem {
+	hint := "its owner and administrators may do this"
+	if mayTouch(c, j) {
+		hint = "only its owner and root may decide what it executes; an administrator may change when and where it runs, or cancel it"
+	}
+	return problem.Newf(problem.Forbidden, hint, "job %s belongs to %s", j.ID, j.User)
 }

@@ -228,6 +228,20 @@ func TestNobodyTouchesOthersJobs(t *testing.T) {
 	}
 }
 
+// TestARefusalSaysWhoMay: it tells an administrator, who may do much with another's
+// job, what only its owner may.
+func TestARefusalSaysWhoMay(t *testing.T) {
+	j := &job.Job{ID: "1", User: "ann", UID: 1}
+	for caller, want := range map[api.Caller]string{
+		{UID: 2}:              "its owner and administrators may do this",
+		{UID: 3, Admin: true}: "only its owner and root may decide what it executes",
+	} {
+		if p := notYours(caller, j); p.Kind != problem.Forbidden || !strings.HasPrefix(p.Hint, want) {
+			t.Errorf("%+v: %s", caller, p.Hint)
+		}
+	}
+}
+
 func TestAfterAndDedupAreOnesOwn(t *testing.T) {
 	l := newSharedLab(t)
 	ann, bob := l.as("daemon"), l.as("nobody")

@@ -37,7 +37,7 @@ var adminAttacks = []attack{
 				{"command": "id -u >" + mark}, {"setup": "id -u >" + mark}, {"env": spec{"LD_PRELOAD": "/x"}}, {"venv": c.dan.home}, {"conda": "x"},
 				{"dir": c.dan.home}, {"output": "/etc/cron.d/x"}, {"priority": "1", "command": []string{"id"}},
 			} {
-				if r := c.dan.mustAsk(t, "PATCH", "/v1/jobs/"+id, spec{"set": set}); r.status != http.StatusForbidden {
+				if r := c.dan.mustAsk(t, "PATCH", "/v1/jobs/"+id, spec{"set": set}); r.status != http.StatusForbidden || !strings.Contains(r.body, "only its owner and root") {
 					t.Errorf("%s's job, %v: status %d: %.200s", p.name, set, r.status, r.body)
 				}
 			}
