@@ -165,5 +165,5 @@ func csvText(value string) string {
 	for i := range lines {
 		lines[i] = text.Line(lines[i])
 	}
-	return strings.Join(lines, "\n")
+	return text.CSVCell(strings.Join(lines, "\n"))
 }
