@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -189,6 +190,9 @@ func (x *exchange) problemOf(err error) *problem.Problem {
 		return p
 	case x.stopping.Err() != nil:
 		return errStopping
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		x.log.Warn("request failed", "method", x.r.Method, "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
+		return problem.Newf(problem.Unable, "free some disk space and try again", "the daemon could not save it: its disk is full")
 	case x.r.Context().Err() == nil: // otherwise the caller is gone
 		x.log.Error("request failed", "method", x.r.Method, "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"berth/internal/fair"
@@ -117,6 +118,8 @@ func (f *fake) Submit(_ context.Context, _ Caller, r SubmitRequest) (SubmitReply
 		switch spec.Name {
 		case "panic":
 			panic("the backend has a bug")
+		case "full":
+			return SubmitReply{}, fmt.Errorf("store /root/y: %w", syscall.ENOSPC)
 		case "broken":
 			return reply, fmt.Errorf("secret path /root/x: %w", io.ErrClosedPipe)
 		case "refused":

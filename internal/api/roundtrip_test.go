@@ -277,6 +277,7 @@ func TestErrorsComeAsProblems(t *testing.T) {
 	if !strings.Contains(s.logged.String(), "/root/x") {
 		t.Error("what went wrong is not in the log")
 	}
+	wantProblem(t, submit("full"), problem.Unable, "the daemon could not save it: its disk is full")
 	wantProblem(t, submit("panic"), problem.Unable, "internal error; the request may not have been carried out")
 	if log := s.logged.String(); !strings.Contains(log, "the backend has a bug") || !strings.Contains(log, "fake_test.go") {
 		t.Errorf("the bug is not in the log: %s", log)

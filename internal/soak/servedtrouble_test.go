@@ -52,6 +52,7 @@ func TestStateDiskFull(t *testing.T) {
 	if !strings.Contains(refusal.Error(), "full") {
 		t.Errorf("it was refused with %v", refusal)
 	}
+	h.settingsAreRefused()
 	h.letGo("both did their work", func() bool { return h.wrote("end 1 1 0") && h.wrote("end 2 1 7") })
 	testkit.Never(t, 500*time.Millisecond, "a job starts or the daemon gives up", func() bool {
 		return h.wrote("start 4") || !b.running()
@@ -90,6 +91,23 @@ func TestStateDiskFull(t *testing.T) {
 	h.mustBeSound(lines)
 	h.down(b)
 	h.mustBeClean()
+}
+
+// settingsAreRefused changes a user's settings until the disk is too full for that,
+// which the answer says.
+func (h *host) settingsAreRefused() {
+	h.t.Helper()
+	var err error
+	for i := 0; err == nil && i < 2000; i++ {
+		rules := []string{fmt.Sprintf("end:webhook:http://127.0.0.1:1/%d%s", i, strings.Repeat("x", 500))}
+		_, err = h.client.SetNotify(h.ctx(), api.NotifyRequest{Rules: &rules})
+	}
+	if err == nil || !strings.Contains(err.Error(), "full") {
+		h.t.Errorf("rules for messages are refused with %v", err)
+	}
+	if _, err := h.client.NewToken(h.ctx(), api.TokenRequest{}); err != nil && !strings.Contains(err.Error(), "full") {
+		h.t.Errorf("a token is refused with %v", err)
+	}
 }
 
 func isUnable(err error) bool { return problem.KindOf(err) == problem.Unable }

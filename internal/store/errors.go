@@ -19,7 +19,7 @@ var (
 	ErrLocked = errors.New("store is in use")
 	// ErrFull: the disk, or the user's quota on it, is full. Nothing of the
 	// commit happened; the same commit may succeed later.
-	ErrFull = errors.New("disk is full")
+	ErrFull error = fullError{}
 	// ErrUnwritable: the file system is read-only or reports errors. The commit
 	// does not count, and the same one may succeed later: SQLite then writes
 	// everything again that did not reach the disk. If the process dies before
@@ -30,6 +30,13 @@ var (
 	// ErrNotFound: no job has that id.
 	ErrNotFound = errors.New("no such job")
 )
+
+// fullError is the system's error for a full disk, too.
+type fullError struct{}
+
+func (fullError) Error() string { return "disk is full" }
+
+func (fullError) Is(target error) bool { return target == unix.ENOSPC }
 
 // LockedError says which process has the store open. PID is 0 if that is not
 // known.

@@ -313,7 +313,7 @@ func TestAFullDiskIsSaidAndPassesWhenThereIsRoom(t *testing.T) {
 		}
 		kept++
 	}
-	if !errors.Is(err, ErrFull) || errors.Is(err, errBroken) {
+	if !errors.Is(err, ErrFull) || !errors.Is(err, unix.ENOSPC) || errors.Is(err, errBroken) {
 		t.Fatalf("after %d commits: %v", kept, err)
 	}
 	t.Logf("full after %d commits: %v", kept, err)
