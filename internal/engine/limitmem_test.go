@@ -176,7 +176,7 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 	select {
 	case <-r.e.door.Knock():
 		r.kinds()
-		f, _ := r.e.door.Take()
+		f, _, _ := r.e.door.Take()
 		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")
@@ -195,7 +195,7 @@ func TestALimitThatCannotBeSetIsAWarningOnTheJob(t *testing.T) {
 	select {
 	case <-r.e.door.Knock():
 		r.kinds()
-		f, _ := r.e.door.Take()
+		f, _, _ := r.e.door.Take()
 		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")

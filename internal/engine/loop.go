@@ -24,6 +24,7 @@ const sampleDeadline = 15 * time.Second
 type Engine struct {
 	*core
 	looping atomic.Bool
+	served  []int // the users of the requests since the last round
 }
 
 // requestTime is how long requests are served before the next round. A request
@@ -33,8 +34,9 @@ const requestTime = 5 * time.Millisecond
 // door is the way in for requests.
 type door = *fair.Door[func(*Turn)]
 
-// Do has f run in the loop, between two rounds, and waits until it begins. The
-// users of several contexts take turns. If ctx ends first, f does not run.
+// Do has f run in the loop, between two rounds, and waits until it begins. Of the
+// users of several contexts, the one whose requests took the least time is next.
+// If ctx ends first, f does not run.
 func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Pass(ctx, f) }
 
 // Waiting counts the requests that wait for the loop.
@@ -105,7 +107,10 @@ func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	for {
 		e.see(ctx, eyes)
 		e.admitted = false
-		if err := e.at(time.Now()).step(); err != nil && !store.MayPass(err) {
+		begun := time.Now()
+		err := e.at(begun).step()
+		e.charge(time.Since(begun))
+		if err != nil && !store.MayPass(err) {
 			return err
 		}
 		if !e.admitted {
@@ -132,11 +137,23 @@ func (e *Engine) drain(events <-chan run.Event) {
 
 // serve carries out the next request, if any.
 func (e *Engine) serve() bool {
-	f, ok := e.door.Take()
+	f, user, ok := e.door.Take()
 	if ok {
-		f(e.at(time.Now()))
+		begun := time.Now()
+		f(e.at(begun))
+		e.door.Charge(user, time.Since(begun))
+		e.served = append(e.served, user)
 	}
 	return ok
+}
+
+// charge divides what a round took among the users whose requests it carried out:
+// it wrote their changes.
+func (e *Engine) charge(took time.Duration) {
+	for _, user := range e.served {
+		e.door.Charge(user, took/time.Duration(len(e.served)))
+	}
+	e.served = e.served[:0]
 }
 
 // wait is how long nothing becomes due.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestUsersTakeTurnsAtTheDoor: one user's visits wait behind each other, and
@@ -25,7 +26,7 @@ func TestUsersTakeTurnsAtTheDoor(t *testing.T) {
 			default:
 				return "nothing"
 			}
-			v, _ := door.Take()
+			v, _, _ := door.Take()
 			return v
 		}
 		pass(1, "a1", "a2", "a3")
@@ -37,6 +38,55 @@ func TestUsersTakeTurnsAtTheDoor(t *testing.T) {
 		got := []string{first, take(), take(), take(), take(), take(), take()}
 		if want := []string{"a1", "a2", "b1", "own", "a3", "a4", "nothing"}; !slices.Equal(got, want) {
 			t.Errorf("taken: %s", strings.Join(got, " "))
+		}
+	})
+}
+
+// TestALongTurnIsPaidFor: a user whose turns take ten times as long has a tenth of
+// them, and one who comes back neither has saved anything up nor is in debt for
+// long.
+func TestALongTurnIsPaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		door := NewDoor[int]()
+		pass := func(uid, times int) {
+			for range times {
+				go door.Pass(As(t.Context(), uid), uid)
+			}
+			synctest.Wait()
+		}
+		turns := func(takes int, cost map[int]time.Duration) map[int]int {
+			had := map[int]int{}
+			for range takes {
+				v, user, ok := door.Take()
+				if !ok || v != user {
+					t.Fatalf("taken: %d of user %d, %v", v, user, ok)
+				}
+				had[user]++
+				door.Charge(user, cost[user])
+			}
+			return had
+		}
+		pass(1, 100)
+		pass(2, 100)
+		cost := map[int]time.Duration{1: 50 * time.Millisecond, 2: 5 * time.Millisecond, 3: 5 * time.Millisecond, 4: time.Millisecond}
+		if had := turns(55, cost); had[1] != 5 || had[2] != 50 {
+			t.Errorf("of 55 turns: %v", had)
+		}
+		pass(3, 20) // from now on, and not since the beginning
+		if had := turns(21, cost); had[2] < 9 || had[3] < 9 {
+			t.Errorf("of 21 turns with a third user: %v", had)
+		}
+		cost[4] = time.Hour
+		pass(4, 2)
+		for turns(1, cost)[4] == 0 {
+		}
+		pass(2, 1000)
+		others := 0 // each of them has another second
+		for turns(1, cost)[4] == 0 && others < 1000 {
+			others++
+		}
+		if others < 200 || others > 300 {
+			t.Errorf("after a turn of an hour, %d turns of others come first", others)
 		}
 	})
 }
@@ -53,10 +103,10 @@ func TestWhoeverGoesAwayIsNotTaken(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if v, ok := door.Take(); !ok || v != "stays" {
+		if v, _, ok := door.Take(); !ok || v != "stays" {
 			t.Errorf("taken: %q", v)
 		}
-		if v, ok := door.Take(); ok {
+		if v, _, ok := door.Take(); ok {
 			t.Errorf("taken: %q", v)
 		}
 	})
