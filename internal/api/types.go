@@ -142,6 +142,7 @@ type Detail struct {
 	Stopping    string            `json:"stopping,omitempty" doc:"why it is being stopped"`
 	Snapshot    *job.Snapshot     `json:"snapshot,omitempty" doc:"the copy of the code that it runs"`
 	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes dropped from the middle of its log to keep it within its limit; known once the attempt has ended"`
+	TextDropped bool              `json:"text_dropped,omitempty" doc:"its text is no longer kept, only the beginning of its command, so it cannot be requeued"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
 	Notes       []string          `json:"notes,omitempty" doc:"only after an edit: remarks for the caller"`
 

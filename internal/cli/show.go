@@ -328,6 +328,9 @@ func showRest(f *facts, d api.Detail) {
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
 		f.add("variable "+name, d.Env[name])
 	}
+	if d.TextDropped {
+		f.add("text", "no longer kept beyond the beginning of the command, so the job cannot be requeued (retention.history_text)")
+	}
 	if d.Log != nil {
 		written := *d.Log
 		if d.LogDropped > 0 {

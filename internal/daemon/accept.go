@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,19 +22,27 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.captureEnviron()
 	s.listKinds()
 	written := make(chan error, 1)
+	batch := engine.Batch{Jobs: s.jobs, Text: engine.TextOf(s.jobs), Done: func(err error) { written <- err }}
+	environ := ""
+	if s.environ != nil {
+		environ = store.BlobName(s.environ)
+		batch.Blobs = map[string][]byte{environ: s.environ}
+	}
+	admissible := func(t *engine.Turn) error { return s.admissible(t, batch.Text, environ) }
+	done, err := s.writeText(ctx, &batch, admissible)
+	if err != nil {
+		return api.SubmitReply{}, err
+	}
+	defer done()
 	var refusal error
-	err := s.d.do(ctx, func(t *engine.Turn) {
-		if refusal = s.admissible(t); refusal != nil {
+	err = s.d.do(ctx, func(t *engine.Turn) {
+		if refusal = admissible(t); refusal != nil {
 			return
 		}
 		queued, running := t.Live()
 		s.d.boundMemory(queued + running + len(s.jobs))
 		s.number(t)
 		s.noteAuto(t)
-		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
-		if s.environ != nil {
-			batch.Blobs = map[string][]byte{store.BlobName(s.environ): s.environ}
-		}
 		t.Accept(batch)
 	})
 	if err == nil {
@@ -57,6 +66,22 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.d.twins.add(s.jobs)
 	engine.Fault("before reply")
 	return s.reply(), nil
+}
+
+// writeText writes a large request's text before the jobs are accepted, so that no
+// commit is large. The caller calls done when they were accepted or refused.
+func (s *submission) writeText(ctx context.Context, b *engine.Batch, admissible func(*engine.Turn) error) (done func(), err error) {
+	if b.Text <= actBytes {
+		return func() {}, nil
+	}
+	var refusal error
+	if err := s.d.do(ctx, func(t *engine.Turn) { refusal = admissible(t) }); err != nil || refusal != nil {
+		return nil, cmp.Or(err, refusal)
+	}
+	if done, err = s.d.store.WriteText(s.jobs); err != nil {
+		return nil, notWritten(err)
+	}
+	return done, nil
 }
 
 // maxAutoNotes bounds the jobs of a request that are asked about in the engine's
@@ -115,17 +140,15 @@ func (d *Daemon) room(t *engine.Turn, cfg *Config, c api.Caller, user string, mo
 }
 
 // admissible checks the jobs against the limits and the machine.
-func (s *submission) admissible(t *engine.Turn) error {
+func (s *submission) admissible(t *engine.Turn, text int, environ string) error {
 	if t.Stopping() {
 		return stopping()
 	}
 	if full := s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
 		return full
 	}
-	if s.bytes > len(s.jobs)*plainJob {
-		if full := s.d.roomFor(t, s.caller, s.bytes); full != nil {
-			return full
-		}
+	if full := roomFor(t, s.cfg, s.caller.Name, text, environ); full != nil {
+		return full
 	}
 	var bad mistakes
 	for which, why := range t.Infeasible(s.caller.Name, s.kinds...) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -14,9 +15,29 @@ import (
 	"berth/internal/text"
 )
 
-// actAtOnce bounds the jobs handled in one round, so that other requests get a
-// turn.
-const actAtOnce = 1000
+// actJobs and actBytes bound the jobs handled in one turn and their text, so that
+// no turn and no commit takes long, and other requests come between two of them.
+const (
+	actJobs  = 250
+	actBytes = 1 << 20
+)
+
+// turns cuts jobs into those handled in one turn each.
+func turns(found []job.Job) iter.Seq[[]job.Job] {
+	return func(yield func([]job.Job) bool) {
+		for len(found) > 0 {
+			n, bytes := 0, 0
+			for n < len(found) && n < actJobs && (n == 0 || bytes+found[n].Spec.TextBytes() <= actBytes) {
+				bytes += found[n].Spec.TextBytes()
+				n++
+			}
+			if !yield(found[:n]) {
+				return
+			}
+			found = found[n:]
+		}
+	}
+}
 
 // Act does one of the actions to jobs.
 func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
@@ -52,8 +73,8 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 		}
 	}
 	a := action{d: d, caller: c, request: &r, cfg: cfg, named: ch.named()}
-	for some := range slices.Chunk(found, actAtOnce) {
-		a.again, a.begins = nil, map[string]time.Time{}
+	for some := range turns(found) {
+		a.again, a.text, a.begins = nil, 0, map[string]time.Time{}
 		err = d.change(ctx, func(t *engine.Turn) {
 			for i := range some {
 				a.one(t, &some[i])
@@ -89,6 +110,7 @@ type action struct {
 	done    []string
 	denied  []string
 	again   []*job.Job
+	text    int                  // the bytes of their text
 	begins  map[string]time.Time // of those, which do not start at once
 }
 
@@ -214,6 +236,9 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		if full := a.d.room(t, a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
 			return full.What, false
 		}
+		if j.TextGone {
+			return "its text is no longer kept (retention.history_text), so it cannot run again", false
+		}
 		again := j.Clone()
 		again.Rank, again.Held = t.TakeRank(), false
 		a.bound(&again.Spec)
@@ -222,6 +247,11 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 				return why, false
 			}
 		}
+		text := a.text + engine.TextOf([]*job.Job{again})
+		if full := roomFor(t, a.cfg, j.User, text, again.Environ); full != nil {
+			return full.What, false
+		}
+		a.text = text
 		a.again = append(a.again, again)
 		return "requeued", true
 	case a.request.Changes != nil:

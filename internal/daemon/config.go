@@ -45,6 +45,7 @@ type Config struct {
 	MaxArray        int            // tasks of one array
 	MaxSpecs        int            // jobs of one request
 	MaxEnviron      int            // bytes of one captured environment
+	MaxText         int64          // bytes of text in one user's unfinished jobs; 0: no limit
 	MaxLog          int64          // bytes of one log; 0: no limit
 	LogFree         int64          // bytes that growing logs leave free on their disk; 0: none
 	Memory          Portion        // the most host memory of one job, in MiB; none: no limit
@@ -58,6 +59,7 @@ type Config struct {
 
 	History     time.Duration // how long finished jobs are remembered; 0: only HistoryJobs counts
 	HistoryJobs int           // the most finished jobs remembered, of one user and of all (store.Keep)
+	HistoryText int64         // the most bytes of text in one user's finished jobs
 	Logs        time.Duration // how long logs of finished jobs are kept; 0: as long as the job is remembered
 	Events      int           // the most events kept, of all users
 	Samples     time.Duration // how long samples of jobs and GPUs are kept; 0: none are
@@ -120,11 +122,13 @@ func DefaultConfig(shared bool) Config {
 		MaxArray:     10_000,
 		MaxSpecs:     100_000,
 		MaxEnviron:   1 << 20,
+		MaxText:      32 << 20,
 		LogFree:      engine.DefaultLogFree,
 		IdleReport:   engine.DefaultIdleAfter,
 		OveruseAbove: 0.5,
 		History:      90 * day,
 		HistoryJobs:  100_000,
+		HistoryText:  64 << 20,
 		Logs:         30 * day,
 		Events:       100_000,
 		Samples:      series.Keep,

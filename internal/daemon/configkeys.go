@@ -63,6 +63,7 @@ func (k configKey) afterRestart() configKey {
 const (
 	million         = 1_000_000
 	maxEnvironMiB   = 4 // a request to the API may be a little larger
+	maxTextMiB      = 1 << 20
 	maxLogMiB       = 1 << 30
 	maxMetricsUsers = 1000
 	shortestPoll    = 10 * time.Millisecond
@@ -114,6 +115,7 @@ var limitKeys = []configKey{
 		bytes, err := readBytes(1, maxEnvironMiB, false)(value)
 		return int(bytes), err
 	}),
+	keyFor("limits.text", func(c *Config) *int64 { return &c.MaxText }, readBytes(1, maxTextMiB, true)),
 	keyFor("limits.memory", func(c *Config) *Portion { return &c.Memory }, readPortion(readMiB)),
 	keyFor("limits.log_free", func(c *Config) *int64 { return &c.LogFree }, readBytes(1, maxLogMiB, true)),
 	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
@@ -137,6 +139,7 @@ var jobKeys = []configKey{
 var retentionKeys = []configKey{
 	keyFor("retention.history", func(c *Config) *time.Duration { return &c.History }, readDuration(shortestHistory, "only history_jobs counts")),
 	keyFor("retention.history_jobs", func(c *Config) *int { return &c.HistoryJobs }, readCount(1, million)),
+	keyFor("retention.history_text", func(c *Config) *int64 { return &c.HistoryText }, readBytes(1, maxTextMiB, false)),
 	keyFor("retention.logs", func(c *Config) *time.Duration { return &c.Logs }, readDuration(shortestHistory, "as long as the job is remembered")),
 	keyFor("retention.samples", func(c *Config) *time.Duration { return &c.Samples }, readDuration(shortestHistory, "none are kept")),
 	keyFor("retention.events", func(c *Config) *int { return &c.Events }, readCount(1, million)),

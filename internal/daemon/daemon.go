@@ -101,6 +101,8 @@ type Daemon struct {
 	lastTold  atomic.Int64  // time of the last event, in nanoseconds
 	happened  chan struct{} // there are events to tell users about; nil: nobody is told
 	untidied  atomic.Int64  // events since old data was last deleted
+	pastText  atomic.Int64  // the text of ended jobs when too much of it was last deleted
+	wrote     chan struct{} // jobs with much text ended
 	reloaded  chan struct{} // the config was read again
 	reloading sync.Mutex    // by one at a time
 	wait      sync.WaitGroup

@@ -119,10 +119,8 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 	if err := d.capable(spec); err != nil {
 		return nil, err
 	}
-	if more := specBytes(spec); more > plainJob {
-		if full := d.roomFor(t, c, more-specBytes(&j.Spec)); full != nil {
-			return nil, full
-		}
+	if full := roomFor(t, d.config(), j.User, spec.TextBytes()-j.Spec.TextBytes(), ""); full != nil {
+		return nil, full
 	}
 	for _, why := range t.Infeasible(j.User, *spec) {
 		return nil, neverFits(why)

@@ -54,7 +54,7 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 		detail.Verdict = string(verdict)
 	}
 	if d.maySee(c, j) {
-		detail.LogDropped = j.LogDropped
+		detail.LogDropped, detail.TextDropped = j.LogDropped, j.TextGone
 		detail.ExpectedRun, detail.ExpectedVRAM = g.run, g.vram
 	}
 	if mayTouch(c, j) {

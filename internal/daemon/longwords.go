@@ -21,7 +21,7 @@ func checkWords(s *job.Spec) error {
 		}
 	}
 	// Quoting, twice at worst, makes an argument a few times longer.
-	if s.Venv == "" && s.Conda == "" && s.Setup == "" || specBytes(s) < maxWord/64 {
+	if s.Venv == "" && s.Conda == "" && s.Setup == "" || s.TextBytes() < maxWord/64 {
 		return nil
 	}
 	argv, _ := run.Wrap(*s, nil)

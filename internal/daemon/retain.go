@@ -21,6 +21,7 @@ type memory interface {
 	Job(id string) (*job.Job, error)
 	LastSeq() (int64, error)
 	Forget(keep store.Keep) (int, error)
+	DropText(most int64) (int, error)
 	SweepBlobs() (int64, error)
 	KeepEvents(total int) error
 }
@@ -54,15 +55,22 @@ func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 	// This includes directories that an earlier berth did not get to.
 	removed, err := expire(now, cfg, m, jobsDir, log)
 	errs = append(errs, err)
-	if forgotten > 0 {
-		_, err = m.SweepBlobs()
-		errs = append(errs, err)
-	}
-	errs = append(errs, m.KeepEvents(cfg.Events))
+	errs = append(errs, dropText(cfg, m, log), m.KeepEvents(cfg.Events))
 	if removed > 0 {
 		log.Info("removed old logs", "directories", removed)
 	}
 	return forgotten, errors.Join(errs...)
+}
+
+// dropText drops what is too much of the text of ended jobs, and the text that no
+// job refers to any more.
+func dropText(cfg Config, m memory, log *slog.Logger) error {
+	dropped, err := m.DropText(cfg.HistoryText)
+	if dropped > 0 {
+		log.Info("dropped the text of ended jobs", "jobs", dropped)
+	}
+	_, swept := m.SweepBlobs()
+	return errors.Join(err, swept)
 }
 
 // expire removes directories below jobsDir that are no longer needed: those of

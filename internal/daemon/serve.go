@@ -39,7 +39,7 @@ const (
 // where a person can act on them. Jobs keep running without it.
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
-		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1),
+		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		metrics: metrics.New(opt.Version),
 		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), replays: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
@@ -310,6 +310,12 @@ func (d *Daemon) idleFor(ctx context.Context) bool {
 func (d *Daemon) publish(events []job.Event) {
 	d.lastTold.Store(time.Now().UnixNano())
 	d.untidied.Add(int64(len(events)))
+	if d.wordy() {
+		select {
+		case d.wrote <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
 	for _, ev := range events {
 		level := slog.LevelInfo
 		if ev.Kind == job.EventQueued || ev.Kind == job.EventUsage {
@@ -324,6 +330,12 @@ func (d *Daemon) publish(events []job.Event) {
 	d.metrics.Events(events)
 	d.hub.publish(events)
 	d.wakeTeller()
+}
+
+// wordy reports whether jobs with so much text ended that one user may have too
+// much of it.
+func (d *Daemon) wordy() bool {
+	return d.store.PastText()-d.pastText.Load() > d.config().HistoryText/4
 }
 
 // wakeTeller says that there are events.
@@ -347,7 +359,14 @@ func (d *Daemon) tidy(ctx context.Context) {
 			return
 		case <-d.reloaded:
 			due = time.Time{}
+		case <-d.wrote:
 		case <-look.C:
+		}
+		if d.wordy() {
+			d.pastText.Store(d.store.PastText())
+			if err := dropText(*d.config(), d.store, d.log); err != nil {
+				d.log.Error("tidy", "err", err)
+			}
 		}
 		now := time.Now()
 		regular := !now.Before(due)

@@ -314,7 +314,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	if from+tasks > most {
 		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
 	}
-	if s.bytes += tasks * specBytes(&asked.Spec); s.bytes > maxRequestBytes {
+	if s.bytes += tasks * asked.Spec.TextBytes(); s.bytes > maxRequestBytes {
 		return problem.Newf(problem.TooMuch, "put their common parts into a script", "the jobs of this request have more than %d MiB in all", maxRequestBytes>>20)
 	}
 	for range tasks {

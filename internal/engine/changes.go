@@ -26,6 +26,8 @@ type changes struct {
 
 	staged   []Batch        // new jobs, which exist once they are on disk
 	stagedOf map[string]int // how many of them each user has
+	// stagedText is how many bytes of text they have, by user.
+	stagedText map[string]int
 
 	events    []*job.Event // committed with them
 	arrivals  []job.Event  // new jobs, published once they are on disk
@@ -39,6 +41,7 @@ type changes struct {
 // Batch is jobs that are accepted together or not at all.
 type Batch struct {
 	Jobs  []*job.Job        // numbered, and otherwise as for Submit
+	Text  int               // TextOf them; all are of one user
 	Blobs map[string][]byte // shared data, by its name in the store
 	Done  func(error)       // called in the engine's goroutine
 }
@@ -52,7 +55,7 @@ type decision struct {
 }
 
 func newChanges(s Store, log *slog.Logger) *changes {
-	return &changes{store: s, log: log, rows: map[string]*job.Job{}, meta: map[string]string{}, warned: map[string]string{}, stagedOf: map[string]int{}}
+	return &changes{store: s, log: log, rows: map[string]*job.Job{}, meta: map[string]string{}, warned: map[string]string{}, stagedOf: map[string]int{}, stagedText: map[string]int{}}
 }
 
 // fact marks a job whose row on disk is out of date.
@@ -140,12 +143,16 @@ func (c *changes) stage(b Batch) {
 	for _, j := range b.Jobs {
 		c.stagedOf[j.User]++
 	}
+	if b.Text > 0 {
+		c.stagedText[b.Jobs[0].User] += b.Text
+	}
 }
 
 func (c *changes) unstage() []Batch {
 	staged := c.staged
 	c.staged = nil
 	clear(c.stagedOf)
+	clear(c.stagedText)
 	return staged
 }
 

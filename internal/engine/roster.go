@@ -14,19 +14,23 @@ import (
 type roster struct {
 	jobs  map[string]*job.Job
 	owned map[string]int // how many each user has
-	last  int64          // the highest Rank that any of them had
+	texts texts
+	last  int64 // the highest Rank that any of them had
 
 	seqs []int64
 	ids  []string // parallel; empty: gone
 	gone int
 }
 
-func newRoster() roster { return roster{jobs: map[string]*job.Job{}, owned: map[string]int{}} }
+func newRoster() roster {
+	return roster{jobs: map[string]*job.Job{}, owned: map[string]int{}, texts: newTexts()}
+}
 
 // know adds or updates a job.
 func (r *roster) know(j *job.Job) {
 	if _, known := r.jobs[j.ID]; !known {
 		r.owned[j.User]++
+		r.texts.add(j)
 		r.place(j)
 	}
 	r.jobs[j.ID], r.last = j, max(r.last, j.Rank)
@@ -38,6 +42,7 @@ func (r *roster) forget(j *job.Job) {
 		return
 	}
 	delete(r.jobs, j.ID)
+	r.texts.remove(j)
 	r.unplace(j)
 	if r.owned[j.User]--; r.owned[j.User] == 0 {
 		delete(r.owned, j.User)

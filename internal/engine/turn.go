@@ -153,6 +153,7 @@ func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 			j.VRAMMiB = spec.VRAMMiB
 		}
 		j.Spec = spec
+		t.line.texts.weigh(j)
 		t.changes.fact(j)
 	}
 	j.Rank = rank

@@ -100,6 +100,12 @@ func (s *Spec) Texts(visit func(*string)) {
 	}
 }
 
+// TextBytes is the size of all of them.
+func (s *Spec) TextBytes() (bytes int) {
+	s.Texts(func(text *string) { bytes += len(*text) })
+	return bytes
+}
+
 // ArrayShape is what each task of an array knows of the whole, as in Slurm.
 type ArrayShape struct {
 	Tasks int `json:"tasks"`

@@ -7,12 +7,21 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
-// BlobName is the name of a blob: a hash of its content.
+// BlobName is the name of a blob: a hash of its content, and its size.
 func BlobName(data []byte) string {
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:16]) + "-" + strconv.Itoa(len(data))
+}
+
+// BlobBytes is the size of the blob of that name; 0: an older berth named it.
+func BlobBytes(name string) int {
+	_, size, _ := strings.Cut(name, "-")
+	bytes, _ := strconv.Atoi(size) // 0 without a size
+	return bytes
 }
 
 // Blob is the content stored under a name, or ErrNotFound.
@@ -31,12 +40,8 @@ func (s *Store) Blob(name string) ([]byte, error) {
 // putBlobs stores blobs that are not there yet.
 func (s *Store) putBlobs(ctx context.Context, blobs map[string][]byte) error {
 	for name, data := range blobs {
-		result, err := s.statements.insertBlob.ExecContext(ctx, name, data)
-		if err != nil {
+		if _, err := s.statements.insertBlob.ExecContext(ctx, name, data); err != nil {
 			return fmt.Errorf("put blob %s: %w", name, err)
-		}
-		if inserted, err := result.RowsAffected(); err == nil && inserted > 0 {
-			s.textWritten.Add(int64(len(data)))
 		}
 	}
 	return nil
@@ -93,7 +98,11 @@ func (s *Store) unusedBlobs() (unused []unusedBlob, through int64, err error) {
 // sweepSome deletes blobs unless a job refers to them by now: a new one, or one
 // whose text was changed.
 func (s *Store) sweepSome(ctx context.Context, some []unusedBlob, through int64) (swept int64, err error) {
+	ahead := s.aheadBlobs()
 	for _, b := range some {
+		if ahead[b.name] {
+			continue
+		}
 		result, err := s.conn.ExecContext(ctx, `DELETE FROM blobs WHERE hash = ?1
 			AND NOT EXISTS (SELECT 1 FROM jobs WHERE seq > ?2 AND rest ->> '$.environ' = ?1)
 			AND NOT EXISTS (SELECT 1 FROM jobs WHERE text = ?1 AND text <> '')`, b.name, through)

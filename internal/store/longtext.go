@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"berth/internal/job"
@@ -100,10 +101,7 @@ func (s *Store) longTexts(puts []*job.Job) (longTexts, error) {
 	var found longTexts
 	for _, j := range puts {
 		before, known := s.written[j.Seq]
-		if size := longBytes(&j.Spec); size <= maxInline || j.TextGone {
-			if size > plainText && j.Seq > s.lastSeq {
-				s.textWritten.Add(int64(size))
-			}
+		if longBytes(&j.Spec) <= maxInline || j.TextGone {
 			if known {
 				found.stale = append(found.stale, before.blob)
 			}
@@ -115,6 +113,10 @@ func (s *Store) longTexts(puts []*job.Job) (longTexts, error) {
 		now := longTextOf(&j.Spec)
 		if known && now.same(&before.text) {
 			found.of[j] = before
+			continue
+		}
+		if ahead, is := s.ahead[j]; is && now.same(&ahead.text) {
+			found.of[j] = ahead
 			continue
 		}
 		blob, data, err := now.encode()
@@ -179,13 +181,82 @@ func (s *Store) dropTexts(ctx context.Context, blobs []string) error {
 	return nil
 }
 
-// remember notes what a transaction wrote: only unfinished jobs change often.
+// remember notes what a transaction wrote: only unfinished jobs change often, and
+// the others are the past.
 func (s *Store) remember(tx *Tx, long *longTexts) {
 	for _, j := range tx.Put {
+		if bytes := longBytes(&j.Spec) + BlobBytes(j.Environ); j.State.Terminal() && bytes > plainText {
+			s.pastText.Add(int64(bytes))
+		}
 		if text, is := long.of[j]; is && !j.State.Terminal() {
 			s.written[j.Seq] = text
 		} else {
 			delete(s.written, j.Seq)
 		}
 	}
+}
+
+// aheadBytes is how much text WriteText writes in one transaction.
+const aheadBytes = 1 << 20
+
+// WriteText writes the long texts of new jobs before they are committed, so that
+// their commit is small: other commits come in between. The caller calls done
+// after the commit, or if there is none.
+func (s *Store) WriteText(jobs []*job.Job) (done func(), err error) {
+	var names []string
+	blobs, bytes := map[string][]byte{}, 0
+	done = func() { s.forgetAhead(jobs, names) }
+	for i, j := range jobs {
+		if longBytes(&j.Spec) > maxInline {
+			text := longTextOf(&j.Spec)
+			name, data, err := text.encode()
+			if err != nil {
+				done()
+				return nil, err
+			}
+			s.mu.Lock()
+			s.ahead[j] = writtenText{text, name}
+			s.mu.Unlock()
+			names, blobs[name], bytes = append(names, name), data, bytes+len(data)
+		}
+		if bytes >= aheadBytes || i == len(jobs)-1 {
+			if err := s.writeBlobs(blobs); err != nil {
+				done()
+				return nil, fmt.Errorf("write text: %w", err)
+			}
+			blobs, bytes = map[string][]byte{}, 0
+		}
+	}
+	return done, nil
+}
+
+func (s *Store) writeBlobs(blobs map[string][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ballast.refill(); err != nil {
+		return err
+	}
+	return s.commit(Tx{Blobs: blobs})
+}
+
+// forgetAhead deletes those of the texts that no job has.
+func (s *Store) forgetAhead(jobs []*job.Job, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range jobs {
+		delete(s.ahead, j)
+	}
+	ahead := s.aheadBlobs()
+	names = slices.DeleteFunc(names, func(name string) bool { return ahead[name] })
+	// What cannot be deleted now is swept later.
+	_, _ = s.transact(func(ctx context.Context) (int64, error) { return 0, s.dropTexts(ctx, names) })
+}
+
+// aheadBlobs is the texts that were written for jobs that will be committed.
+func (s *Store) aheadBlobs() map[string]bool {
+	blobs := make(map[string]bool, len(s.ahead))
+	for _, text := range s.ahead {
+		blobs[text.blob] = true
+	}
+	return blobs
 }

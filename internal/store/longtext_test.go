@@ -219,3 +219,36 @@ func TestTheLogStaysSmallUnderLongTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestTextIsWrittenAheadOfTheJobs: their commit is small, and text of jobs that are
+// not committed is deleted.
+func TestTextIsWrittenAheadOfTheJobs(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	jobs := []*job.Job{fat(1), fat(2), queued(3), fat(4)}
+	refused := fat(5)
+	refused.Spec.Argv = append(refused.Spec.Argv, "more")
+	done, err := s.WriteText(jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo, err := s.WriteText([]*job.Job{refused, fat(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.SweepBlobs(); err != nil || n != 0 {
+		t.Errorf("%d texts were swept: %v", n, err)
+	}
+	before := s.logBytes(t)
+	commit(t, s, Tx{Put: jobs})
+	if grown := s.logBytes(t) - before; grown > 64<<10 {
+		t.Errorf("the commit wrote %d KiB", grown>>10)
+	}
+	undo()
+	done()
+	for _, j := range jobs {
+		mustRead(t, s, j)
+	}
+	if n := countRows(t, s, "blobs"); n != 3 || len(s.ahead) != 0 {
+		t.Errorf("%d blobs, %d ahead", n, len(s.ahead))
+	}
+}

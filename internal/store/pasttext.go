@@ -27,8 +27,9 @@ const textSQL = "SELECT id, ended_at, user, " + live + ", coalesce(text, ''), co
 
 const inlineSQL = "iif(text IS NULL, octet_length(spec) + coalesce(octet_length(command), 0), 0)"
 
-// TextWritten is how many bytes of text were stored since the store was opened.
-func (s *Store) TextWritten() int64 { return s.textWritten.Load() }
+// PastText is how many bytes of text the jobs had that ended since the store was
+// opened.
+func (s *Store) PastText() int64 { return s.pastText.Load() }
 
 // DropText drops the text of ended jobs of users who have more than most bytes of
 // it. Jobs that never ran lose theirs first, then those that ended first. What

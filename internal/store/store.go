@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"berth/internal/job"
 )
 
 // Bounds on the cost of an open store.
@@ -41,13 +43,14 @@ type Store struct {
 
 	mu           sync.Mutex // held by a commit
 	statements   statements
-	written      map[int64]writtenText // the long texts of unfinished jobs that are known to be on disk, by number
-	textWritten  atomic.Int64          // bytes of text in new jobs
-	lastSeq      int64                 // the highest number of any job, ever
-	lastEvent    int64                 // the highest number of any event, ever
-	sinceFlushed int                   // rows written since the log was last folded into the file
-	broken       error                 // why no more commits are accepted
-	unwritten    bool                  // the disk failed, and no commit has succeeded since
+	written      map[int64]writtenText    // the long texts of unfinished jobs that are known to be on disk, by number
+	ahead        map[*job.Job]writtenText // the long texts of jobs that are about to be committed
+	pastText     atomic.Int64             // bytes of text in jobs that ended
+	lastSeq      int64                    // the highest number of any job, ever
+	lastEvent    int64                    // the highest number of any event, ever
+	sinceFlushed int                      // rows written since the log was last folded into the file
+	broken       error                    // why no more commits are accepted
+	unwritten    bool                     // the disk failed, and no commit has succeeded since
 	closed       bool
 }
 
@@ -75,7 +78,7 @@ func open(dir string, steps []string) (*Store, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, path: Path(dir), written: map[int64]writtenText{}}
+	s := &Store{dir: dir, path: Path(dir), written: map[int64]writtenText{}, ahead: map[*job.Job]writtenText{}}
 	if s.lock, err = takeLock(dir); err != nil {
 		return nil, err
 	}
