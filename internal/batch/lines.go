@@ -114,7 +114,7 @@ func colourOf(ev job.Event) text.Paint {
 // isWarning reports whether an event's line begins with WARN.
 func isWarning(ev job.Event) bool {
 	switch ev.Kind {
-	case job.EventExceeds, job.EventWarning, job.EventIdle, job.EventGPUsLost:
+	case job.EventExceeds, job.EventOveruse, job.EventWarning, job.EventIdle, job.EventGPUsLost:
 		return true
 	case job.EventCard:
 		return ev.Job != nil || ev.Card != nil && ev.Card.Bad
@@ -174,7 +174,7 @@ func (n narrator) plain(ev job.Event, dispatched, total int) string {
 		return fmt.Sprintf("%s uses %s", label(j), ev.Text)
 	case job.EventNotice:
 		return text.Line(ev.Text)
-	case job.EventWarning:
+	case job.EventWarning, job.EventOveruse:
 		if j != nil {
 			return fmt.Sprintf("%s: %s", label(j), text.Line(ev.Text))
 		}

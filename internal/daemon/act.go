@@ -51,7 +51,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
 	}
 	cfg := d.config()
-	if err := cfg.checkGrace(r.GraceS); err != nil {
+	if err := cmp.Or(cfg.checkGrace(r.GraceS), cfg.checkParked(r.Until)); err != nil {
 		return api.ActReply{}, err
 	}
 	ch, err := d.choose(ctx, c, r.Select)
@@ -212,10 +212,23 @@ func (a *action) park(t *engine.Turn, j *job.Job, live bool) (string, bool) {
 	if why := t.Park(j.ID, a.caller.Name, until); why != "" {
 		return "cannot be parked: " + why, false
 	}
+	what := "is being parked"
 	if was == job.Parked {
-		return "stays parked", true
+		what = "stays parked"
 	}
-	return "is being parked", true
+	if longest := a.cfg.ParkedTime; longest > 0 && a.request.Until == nil {
+		what += fmt.Sprintf("; it comes back by itself after %s at most (limits.parked_time)", text.Brief(longest))
+	}
+	return what, true
+}
+
+// checkParked refuses to have a job parked for longer than allowed.
+func (c *Config) checkParked(until *time.Time) error {
+	if until == nil || c.ParkedTime <= 0 || time.Until(*until) <= c.ParkedTime {
+		return nil
+	}
+	return problem.Newf(problem.Invalid, "limits.parked_time of the config is the maximum; unpark the job and park it again for longer",
+		"until: expected at most %s from now, found %s", text.Brief(c.ParkedTime), until.Local().Format(time.DateTime))
 }
 
 func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) (string, bool) {

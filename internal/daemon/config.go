@@ -31,7 +31,7 @@ type Config struct {
 	Preempt   string        // how preemptible jobs are preempted: one of machine.Preempts
 
 	Parking     string  // which jobs are parked for others: one of machine.Parkings
-	ParkMemory  Portion // host memory for parked jobs: in all in MiB, or a part of what is free
+	ParkMemory  Portion // host memory for parked jobs in all, in MiB
 	ParkTimeout time.Duration
 
 	Limits          Limits
@@ -49,6 +49,8 @@ type Config struct {
 	MaxLog          int64          // bytes of one log; 0: no limit
 	LogFree         int64          // bytes that growing logs leave free on their disk; 0: none
 	Memory          Portion        // the most host memory of one job, in MiB; none: no limit
+	ParkedMemory    Portion        // the most host memory of one user's parked jobs, in MiB; none: no limit
+	ParkedTime      time.Duration  // how long a person may have a job parked; 0: no limit
 
 	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
 	IdlePark   time.Duration // park it after this long; 0: never
@@ -97,11 +99,15 @@ const (
 // PolicyFair is a name for sched.Backfill with fair share.
 const PolicyFair sched.Policy = "fair"
 
-// parking is how jobs are parked under this configuration.
-func (c *Config) parking() engine.Parking {
+// parking is how jobs are parked under this configuration, on this machine.
+func (c *Config) parking(m *machine.Machine) engine.Parking {
 	p := machine.ParkingFor(c.Preempt, c.Parking)
-	p.Patience, p.Idle = c.ParkTimeout, c.IdlePark
-	p.MemoryMiB, p.Memory = int64(c.ParkMemory.Amount), c.ParkMemory.Percent/100
+	host := float64(m.ParkHostMiB())
+	p.MemoryMiB, p.UserMiB = int64(c.ParkMemory.of(host)), int64(c.ParkedMemory.of(host))
+	if c.ParkMemory == (Portion{}) {
+		p.MemoryMiB = -1 // none, and not the default
+	}
+	p.Patience, p.Idle, p.Longest = c.ParkTimeout, c.IdlePark, c.ParkedTime
 	p.Strict = c.JobTime > 0 || c.InteractiveTime > 0
 	return p
 }
@@ -116,7 +122,7 @@ func DefaultConfig(shared bool) Config {
 		HalfLife:     7 * day,
 		Preempt:      machine.PreemptRequeue,
 		Parking:      machine.ParkPreemptible,
-		ParkMemory:   Portion{Percent: 100 * engine.DefaultParking.Memory},
+		ParkMemory:   Portion{Percent: 100 * machine.ParkPart},
 		ParkTimeout:  engine.DefaultParking.Patience,
 		MaxQueue:     200_000,
 		MaxArray:     10_000,
@@ -146,14 +152,17 @@ func DefaultConfig(shared bool) Config {
 		c.QueuedJobs, c.MaxPriority = 10_000, 0
 		c.Limits.Default = UserLimit{Jobs: 64, GPUs: Portion{Percent: 50}}
 		c.Grace, c.MaxLog, c.Memory = 5*time.Minute, 1<<30, Portion{Percent: 50}
+		c.ParkedMemory, c.ParkedTime = Portion{Percent: 100 * machine.ParkPart / 2}, day
+		c.OveruseCancel = 10 * time.Minute
 	}
 	return c
 }
 
 const day = 24 * time.Hour
 
-func (c *Config) overuse() engine.Overuse {
-	return engine.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel}
+// overuse is when jobs are ended for it. A private daemon has nobody else to suffer.
+func (c *Config) overuse(shared bool) engine.Overuse {
+	return engine.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel, Harmful: shared}
 }
 
 // queuedJobsFor is how many unfinished jobs the user may have; 0: no limit.

@@ -117,6 +117,8 @@ var limitKeys = []configKey{
 	}),
 	keyFor("limits.text", func(c *Config) *int64 { return &c.MaxText }, readBytes(1, maxTextMiB, true)),
 	keyFor("limits.memory", func(c *Config) *Portion { return &c.Memory }, readPortion(readMiB)),
+	keyFor("limits.parked_memory", func(c *Config) *Portion { return &c.ParkedMemory }, readPortion(readMiB)),
+	keyFor("limits.parked_time", func(c *Config) *time.Duration { return &c.ParkedTime }, readDuration(time.Second, "no limit")),
 	keyFor("limits.log_free", func(c *Config) *int64 { return &c.LogFree }, readBytes(1, maxLogMiB, true)),
 	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,10 @@ import (
 )
 
 // cannotPark is why no job can be parked here now; empty: jobs can be.
-func (d *Daemon) cannotPark() string { return d.machine.Parking(d.config().parking()).Cannot }
+func (d *Daemon) cannotPark() string {
+	cfg := d.config()
+	return cmp.Or(machine.ParkingFor(cfg.Preempt, cfg.Parking).Cannot, d.machine.CannotPark)
+}
 
 // notesOn lists where a job that is accepted as requested does less than it may
 // seem to.

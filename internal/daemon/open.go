@@ -251,7 +251,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	}
 	d.engine = d.machine.Engine(engine.Config{
 		Rules: cfg.Rules, Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
-		Limits: cfg.Limits.on(len(d.machine.Devices)), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == machine.PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(), Parking: cfg.parking(), MaxGrace: cfg.Grace, LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
+		Limits: d.limits(cfg), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == machine.PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(d.opt.Places.Shared), Parking: cfg.parking(d.machine), MaxGrace: cfg.Grace, LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Watch: d.metrics, After: d.parted, Away: d.wakeCluster,
 	}, lastSeq)

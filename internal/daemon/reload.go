@@ -62,11 +62,11 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	d.cfg.Store(&cfg)
 	d.machine.Samples.SetKeep(cfg.Samples)
 	err = d.do(ctx, func(t *engine.Turn) {
-		t.SetRules(cfg.Rules, cfg.Limits.on(len(d.machine.Devices)))
+		t.SetRules(cfg.Rules, d.limits(&cfg))
 		t.SetKeepAll(cfg.Preempt == machine.PreemptNever)
 		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
-		t.SetOveruse(cfg.overuse())
-		t.SetParking(d.machine.Parking(cfg.parking()))
+		t.SetOveruse(cfg.overuse(d.opt.Places.Shared))
+		t.SetParking(d.machine.Parking(cfg.parking(d.machine)))
 		t.SetMaxGrace(cfg.Grace)
 	})
 	select {
@@ -75,6 +75,14 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	}
 	d.log.Info("config read again", "changed", reply.Changed, "after_a_restart", reply.Restart, "warnings", reply.Warnings, "err", err)
 	return reply, err
+}
+
+// limits are those of users on this machine. Where several share it, what they
+// declare is measured before it counts.
+func (d *Daemon) limits(cfg *Config) engine.Limits {
+	limits := cfg.Limits.on(len(d.machine.Devices))
+	limits.Measured = d.opt.Places.Shared
+	return limits
 }
 
 // compare says what a config changes: at once against the one in force, and

@@ -19,6 +19,8 @@ func told(ev job.Event) []notify.On {
 		return []notify.On{notify.OnStart}
 	case job.EventIdle:
 		return []notify.On{notify.OnIdle}
+	case job.EventOveruse:
+		return []notify.On{notify.OnFail}
 	case job.EventRetry:
 		if strings.HasPrefix(ev.Text, job.OutOfMemory) {
 			return []notify.On{notify.OnOOM}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -53,7 +54,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		case job.Running:
 			why.Expected = g.end(t.Now, j)
 			if d.maySee(c, j) {
-				hindrance = t.Hindrance(j.ID)
+				hindrance = cmp.Or(t.Hindrance(j.ID), t.EndsForOveruse(j.ID))
 			}
 		}
 		why.Queued, _ = t.Live()

@@ -29,11 +29,7 @@ func (t *Turn) State() sched.State {
 		Cards: t.cards.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
 	}
 	t.shares(&s)
-	if room, known := t.attempts.parkRoom(); known {
-		if s.ParkMiB = room; room == 0 {
-			s.ParkMiB = -1
-		}
-	}
+	t.parkedIn(&s)
 	switch {
 	case t.cards.err != nil:
 		s.Unreadable = t.cards.err.Error()
@@ -41,6 +37,27 @@ func (t *Turn) State() sched.State {
 		s.Unreadable = "they have not been read yet"
 	}
 	return s
+}
+
+// parkedIn fills in what parked jobs leave of the host's memory, and where they come
+// back to.
+func (t *Turn) parkedIn(s *sched.State) {
+	if room, known := t.attempts.parkRoom(); known {
+		if s.ParkMiB = room.allMiB; s.ParkMiB == 0 {
+			s.ParkMiB = -1
+		}
+		if room.userMiB > 0 {
+			s.ParkOfMiB = map[string]int64{}
+			for _, a := range t.attempts.active {
+				s.ParkOfMiB[a.job.User] = room.of(a.job.User)
+			}
+		}
+	}
+	for _, a := range t.attempts.parked {
+		for i := range s.Cards {
+			s.Cards[i].ParkedMiB += a.job.Parking.CardMiB[s.Cards[i].Index]
+		}
+	}
 }
 
 // shares fills in users, arrays and groups.
@@ -59,10 +76,19 @@ func (t *Turn) shares(s *sched.State) {
 		use.Jobs++
 		held := holding(j)
 		use.GPUs += held.CountedGPUs()
+		if a.unmeasured {
+			use.Unmeasured += max(0, float64(len(held.Cards))-held.CountedGPUs())
+		}
 		s.InUse[j.User] = use
 		if t.cfg.Rules.Fair {
 			s.Usage[j.User] += gpuSeconds(j, t.Now) + sched.FairQuantum*held.FairWeight()
 		}
+	}
+	for _, a := range t.attempts.parked {
+		use := s.InUse[a.job.User]
+		use.Jobs++
+		use.Parked++
+		s.InUse[a.job.User] = use
 	}
 }
 
@@ -357,9 +383,17 @@ func (s *attempts) Copy(j *job.Job) job.Job {
 		c.IdleSince = since
 	}
 	if c.Detail = cmp.Or(a.hindrance.String(), c.Detail, a.trouble); c.IdleSince.IsZero() {
-		c.Detail = cmp.Or(c.Detail, a.exceeds)
+		c.Detail = cmp.Or(c.Detail, join(a.exceeds, s.EndsForOveruse(j.ID)))
 	}
 	return c
+}
+
+// join puts a second remark behind a first, where there are both.
+func join(first, second string) string {
+	if first == "" || second == "" {
+		return cmp.Or(first, second)
+	}
+	return first + "; " + second
 }
 
 // Supervises is the running job whose supervisor the process is.

@@ -62,6 +62,9 @@ type attempt struct {
 	idleSince time.Time // since when it has not used its cards; zero: it uses them
 	idleTold  bool
 	overSince time.Time // since when it has used far more than it declared; zero: it does not
+	overTold  bool      // that it will be ended
+	// unmeasured is a share that counts as whole GPUs until it was measured.
+	unmeasured bool
 	hindrance
 }
 

@@ -101,6 +101,7 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 	for _, j := range over {
 		if p, ok := past(j); ok {
 			l.expect.book.Add(p)
+			l.vouched.note(j, predict.Normalise(p.Command), p.Ran)
 		}
 	}
 }
@@ -199,6 +200,7 @@ func (l *line) learn(now time.Time, ended *job.Job) (kind string) {
 	}
 	p.Key = predict.Normalise(p.Command)
 	l.expect.book.Add(p)
+	l.vouch(ended, p.Key, p.Ran)
 	l.learnPeak(now, p)
 	l.learnSpan(p.Key)
 	return p.Key
@@ -241,7 +243,16 @@ func (l *line) learnSpan(kind string) {
 		return
 	}
 	x.learnt[kind]++
-	if n := x.learnt[kind]; n&(n-1) != 0 || len(x.review) > len(l.inLine) {
+	if n := x.learnt[kind]; n&(n-1) == 0 {
+		l.reviewKind(kind)
+	}
+}
+
+// reviewKind schedules new estimates for the queued jobs of a kind, unless more
+// than all jobs are scheduled already.
+func (l *line) reviewKind(kind string) {
+	x := l.expect
+	if len(x.review) > len(l.inLine) {
 		return
 	}
 	x.review = slices.AppendSeq(x.review, maps.Keys(x.alike[kind]))

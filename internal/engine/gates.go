@@ -76,11 +76,14 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		if t.Sub(now) > 12*time.Hour {
 			format = "2006-01-02 15:04:05"
 		}
-		text := "not before " + t.Local().Format(format)
-		if j := jobs[id]; j != nil && j.Detail != "" {
-			text += ": " + j.Detail // why it was requeued
+		at, j := t.Local().Format(format), jobs[id]
+		switch {
+		case j != nil && j.Detail != "":
+			return "not before " + at + ": " + j.Detail // why it was requeued
+		case j != nil && j.State == job.Parked && j.Parking.By != "":
+			return "parked by " + j.Parking.By + " until " + at
 		}
-		return text
+		return "not before " + at
 	}
 	pending := g.waiting[id]
 	if len(pending) == 0 {

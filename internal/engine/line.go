@@ -31,6 +31,7 @@ type line struct {
 	outcomes map[string]verdict
 	expect   *expectations
 	usage    usage
+	vouched  vouched
 
 	moved bool // something changed since the last decision that could change it
 }
@@ -45,7 +46,7 @@ func newLine(cfg *Config, c *changes) *line {
 	l := &line{
 		roster: newRoster(), cfg: cfg, rules: cfg.Rules, changes: c, log: cfg.Log,
 		queue: sched.NewQueue(), inLine: map[string]place{}, adopted: map[string]bool{},
-		gates: newGates(), away: newAway(), groups: map[sched.GroupName]setting{}, outcomes: map[string]verdict{}, expect: newExpectations(),
+		gates: newGates(), away: newAway(), groups: map[sched.GroupName]setting{}, outcomes: map[string]verdict{}, expect: newExpectations(), vouched: vouched{},
 	}
 	l.queue.SetRules(l.rules)
 	return l
@@ -154,8 +155,10 @@ func (l *line) pending(j *job.Job) sched.Pending {
 		p.Preempt = l.parking(max(j.VRAMMiB, j.Parking.HostMiB()))
 	}
 	if j.State == job.Parked {
-		p.Request = parkedRequest(j, l.rules)
+		p.Request, p.Parked = parkedRequest(j, l.rules), true
+		return p
 	}
+	p.Unproven = l.unproven(j, l.inLine[j.ID].kind, p.Request.Share)
 	return p
 }
 

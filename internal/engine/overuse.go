@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/sched"
 	"berth/internal/text"
 )
 
@@ -14,6 +15,9 @@ import (
 type Overuse struct {
 	Above float64       // by how much it must exceed the declaration, as a fraction of it
 	After time.Duration // for how long; 0: no job is ended
+	// Harmful means that only the time counts during which others suffer: the user is
+	// over the limit on GPUs, or somebody else's job waits for room on the job's GPUs.
+	Harmful bool
 }
 
 // excess is memory beyond a job's declaration on one card.
@@ -64,13 +68,15 @@ func (s *attempts) exceeds(j *job.Job, usedMiB map[int]int64, above float64) (wo
 
 // watchOveruse reports a job that was seen to use more than it declared, once for
 // each attempt, and ends one that uses far more now and has for long. The peak is
-// for the report: a short one harms neighbours, but ends nothing.
-func (s *attempts) watchOveruse(now time.Time) {
+// for the report: a short one harms neighbours, but ends nothing. It returns the
+// jobs that it reported.
+func (s *attempts) watchOveruse(now time.Time, harms func(*attempt) bool) (reported []*attempt) {
 	for _, id := range s.ids() {
 		a := s.active[id]
 		if e, over := s.exceeds(a.job, s.cards.meter.Peak(id), s.cfg.Tolerance); over && a.exceeds == "" {
 			a.exceeds = e.String()
 			s.changes.tell(now, job.EventExceeds, a.job, a.exceeds)
+			reported = append(reported, a)
 		}
 		usedMiB := s.cards.meter.Now(id)
 		if usedMiB == nil {
@@ -78,15 +84,66 @@ func (s *attempts) watchOveruse(now time.Time) {
 		}
 		e, over := s.exceeds(a.job, usedMiB, s.cfg.Overuse.Above)
 		switch {
-		case !over:
-			a.overSince = time.Time{}
+		case !over || s.cfg.Overuse.Harmful && s.cfg.Overuse.After > 0 && !harms(a):
+			a.overSince, a.overTold = time.Time{}, false
 			continue
 		case a.overSince.IsZero() || a.overSince.After(now):
 			a.overSince = now
 		}
-		after := s.cfg.Overuse.After
-		if after > 0 && now.Sub(a.overSince) >= after && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
-			s.stop(now, a.job, job.StopOveruse, a.job.Spec.Grace, fmt.Sprintf("%s, for %s; ended by the administrator's policy", e, text.Brief(after)))
-		}
+		s.endOveruse(now, a, e)
+	}
+	return reported
+}
+
+// endOveruse ends a job that has used far too much for long enough. Halfway, its
+// user is told.
+func (s *attempts) endOveruse(now time.Time, a *attempt, e excess) {
+	after, spent := s.cfg.Overuse.After, now.Sub(a.overSince)
+	switch {
+	case after <= 0 || a.job.Stop != job.NoStop || a.job.Spec.Adopt != nil:
+	case spent >= after:
+		s.stop(now, a.job, job.StopOveruse, a.job.Spec.Grace, fmt.Sprintf("%s, for %s; ended by the administrator's policy", e, text.Brief(after)))
+	case spent >= after/2 && !a.overTold:
+		a.overTold = true
+		s.changes.tell(now, job.EventOveruse, a.job, fmt.Sprintf("%s; %s", e, s.EndsForOveruse(a.job.ID)))
 	}
 }
+
+// EndsForOveruse says when a running job will be ended for using far more memory
+// than it declared; empty: it will not.
+func (s *attempts) EndsForOveruse(id string) string {
+	a := s.active[id]
+	if a == nil || a.overSince.IsZero() || s.cfg.Overuse.After <= 0 || a.job.Stop != job.NoStop || a.job.Spec.Adopt != nil {
+		return ""
+	}
+	until := ""
+	if s.cfg.Overuse.Harmful {
+		until = ", or nobody suffers from it any more"
+	}
+	return fmt.Sprintf("it will be ended at %s unless it goes back to what it declared%s", a.overSince.Add(s.cfg.Overuse.After).Local().Format(time.DateTime), until)
+}
+
+// harms reports whether others suffer from what a job takes. What that depends on is
+// worked out when it is asked for the first time.
+func (t *Turn) harms() func(*attempt) bool {
+	var state *sched.State
+	var contended map[int]sched.Contenders
+	return func(a *attempt) bool {
+		if state == nil {
+			s := t.State()
+			state, contended = &s, sched.Contended(s)
+		}
+		if limit := t.cfg.Limits.of(a.job.User).GPUs; limit > 0 && state.InUse[a.job.User].GPUs > limit+overTolerance {
+			return true
+		}
+		for card, usedMiB := range t.cards.meter.Now(a.job.ID) {
+			if usedMiB > 0 && contended[card].Besides(a.job.User) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// overTolerance keeps the last bit of a sum from putting a user over a limit.
+const overTolerance = 1e-6

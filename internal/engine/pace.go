@@ -82,7 +82,7 @@ func (t *Turn) ParkState() ParkState {
 		s.HeldMiB += a.job.Parking.HostMiB()
 	}
 	if room, known := t.attempts.parkRoom(); known {
-		s.RoomMiB = room
+		s.RoomMiB = room.allMiB
 	}
 	return s
 }

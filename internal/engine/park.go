@@ -26,13 +26,14 @@ type Parking struct {
 	First bool
 	// Patience is how long a running kernel is waited for, if the job does not say.
 	Patience time.Duration
-	// MemoryMiB is how much host memory parked jobs may take in all; 0: Memory, as
-	// a part of what is free.
-	MemoryMiB int64
-	Memory    float64
-	// FreeMiB is how much host memory is free now. Nil: it is not known, and not
-	// checked.
-	FreeMiB func() int64
+	// MemoryMiB is how much host memory parked jobs may take in all, and UserMiB how
+	// much those of one user may; 0: as much as is free, below 0: none.
+	MemoryMiB, UserMiB int64
+	// FreeMiB is how much host memory is free now, while parked jobs have that much.
+	// Nil: it is not known, and nothing is checked.
+	FreeMiB func(parkedMiB int64) int64
+	// Longest is how long a person may have a job parked; 0: as long as they like.
+	Longest time.Duration
 	// Idle is how long a job may leave its cards unused before it is parked; 0: it
 	// stays.
 	Idle time.Duration
@@ -41,8 +42,8 @@ type Parking struct {
 }
 
 // DefaultParking is how jobs are parked without any setting: those that asked for
-// it, into half of the memory that is free.
-var DefaultParking = Parking{Patience: time.Minute, Memory: 0.5}
+// it.
+var DefaultParking = Parking{Patience: time.Minute}
 
 // parkFloorMiB of the host's memory is never given to parked jobs.
 const parkFloorMiB = 1 << 10
@@ -110,47 +111,73 @@ func (s *attempts) parkMiB(a *attempt) map[int]int64 {
 	return list
 }
 
-// parkRoom is how much host memory is left for parked jobs. Those that are just
-// leaving their cards will need some of what is free.
-func (s *attempts) parkRoom() (mib int64, known bool) {
+// parkRoom is how much host memory is left for parked jobs.
+type parkRoom struct {
+	allMiB  int64
+	userMiB int64            // what one user's jobs may take; 0: all of it
+	heldMiB map[string]int64 // by user
+}
+
+// of is what is left for a user's jobs.
+func (r *parkRoom) of(user string) int64 {
+	if r.userMiB <= 0 {
+		return r.allMiB
+	}
+	return max(0, min(r.allMiB, r.userMiB-r.heldMiB[user]))
+}
+
+// parkRoom counts what parked jobs have. Those that are just leaving their cards
+// will need some of what is free.
+func (s *attempts) parkRoom() (room parkRoom, known bool) {
 	p := &s.cfg.Parking
 	if p.FreeMiB == nil {
-		return 0, false
+		return parkRoom{}, false
 	}
-	free, held := p.FreeMiB(), int64(0)
+	room = parkRoom{userMiB: p.UserMiB, heldMiB: map[string]int64{}}
+	var parkedMiB, leavingMiB int64
+	for _, a := range s.parked {
+		parkedMiB += a.job.Parking.HostMiB()
+		room.heldMiB[a.job.User] += a.job.Parking.HostMiB()
+	}
 	for _, a := range s.active {
 		if a.job.Parking.Phase == job.ParkOut {
-			free -= a.job.Parking.HostMiB()
-			held += a.job.Parking.HostMiB()
+			leavingMiB += a.job.Parking.HostMiB()
+			room.heldMiB[a.job.User] += a.job.Parking.HostMiB()
 		}
 	}
-	for _, a := range s.parked {
-		held += a.job.Parking.HostMiB()
+	room.allMiB = p.FreeMiB(parkedMiB) - leavingMiB - parkFloorMiB
+	if p.MemoryMiB != 0 {
+		room.allMiB = min(room.allMiB, p.MemoryMiB-parkedMiB-leavingMiB)
 	}
-	mib = int64(float64(free) * p.Memory)
-	if p.MemoryMiB > 0 {
-		mib = p.MemoryMiB - held
-	}
-	return max(0, min(mib, free-parkFloorMiB)), true
+	room.allMiB = max(0, room.allMiB)
+	return room, true
 }
 
 // noParkRoom says how much host memory is missing to park a job; empty: none.
 func (s *attempts) noParkRoom(a *attempt) string {
 	moves := job.Parking{CardMiB: s.parkMiB(a)}
 	room, known := s.parkRoom()
-	if !known || moves.HostMiB() <= room {
+	needs, own := moves.HostMiB(), room.of(a.job.User)
+	switch {
+	case !known || needs <= own:
 		return ""
+	case needs <= room.allMiB:
+		return fmt.Sprintf("it uses %s on its GPUs, and parked jobs of %s may take %s more of the host's memory (limits.parked_memory)", gib(needs), a.job.User, gib(own))
 	}
-	return fmt.Sprintf("it uses %s on its GPUs, and the host has room for %s", gib(moves.HostMiB()), gib(room))
+	return fmt.Sprintf("it uses %s on its GPUs, and the host has room for %s of parked jobs (scheduling.park_memory)", gib(needs), gib(room.allMiB))
 }
 
-// Park has a job parked for a user, until it is unparked or that time comes. It
-// returns why it is not.
+// Park has a job parked for a user, until it is unparked or that time comes, or it
+// has been parked for as long as a person may have it parked. It returns why it is
+// not.
 func (t *Turn) Park(id, by string, until time.Time) (why string) {
 	a := t.attempts.active[id]
 	switch {
 	case a == nil && t.attempts.parked[id] != nil:
 		a = t.attempts.parked[id]
+		if until = t.cfg.Parking.until(a.job.Parking.Since, until); !until.IsZero() && !until.After(t.Now) {
+			return fmt.Sprintf("it has been parked for %s already (limits.parked_time)", text.Span(t.Now.Sub(a.job.Parking.Since)))
+		}
 		a.job.Held, a.job.NotBefore = until.IsZero(), until
 		t.changes.fact(a.job)
 		t.enqueue(a.job)
@@ -159,7 +186,9 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 		return "it runs on Slurm"
 	case a == nil:
 		return "it is not running"
-	case a.job.Parking.Phase == job.ParkOut:
+	}
+	until = t.cfg.Parking.until(t.Now, until)
+	if a.job.Parking.Phase == job.ParkOut {
 		a.job.Held, a.job.NotBefore = until.IsZero(), until
 		t.changes.fact(a.job)
 		return ""
@@ -171,6 +200,31 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 	t.attempts.sendOut(a, by)
 	t.tell(job.EventNotice, a.job, fmt.Sprintf("job %s is being parked by %s", id, by))
 	return ""
+}
+
+// until is when a job comes back by itself that a person has parked; zero: not.
+func (p *Parking) until(since, wanted time.Time) time.Time {
+	latest := since.Add(p.Longest)
+	if p.Longest <= 0 || !wanted.IsZero() && wanted.Before(latest) {
+		return wanted
+	}
+	return latest
+}
+
+// boundParked makes a job come back in time that a person parked without a bound,
+// or under a longer one.
+func (t *Turn) boundParked(j *job.Job) {
+	if j.State != job.Parked || j.Parking.By == job.ParkedByIdling || !j.Held && j.NotBefore.IsZero() {
+		return
+	}
+	wanted := j.NotBefore
+	if j.Held {
+		wanted = time.Time{}
+	}
+	if until := t.cfg.Parking.until(j.Parking.Since, wanted); !until.Equal(wanted) {
+		j.Held, j.NotBefore = false, until
+		t.changes.fact(j)
+	}
 }
 
 // mostOn is how much a job could use on these cards. Its memory limit is raised by
@@ -427,6 +481,7 @@ func (t *Turn) restoreParked(f fate) {
 	switch f.Kind {
 	case fateRunning:
 		t.attempts.takeOver(t.Now, j)
+		t.boundParked(j)
 		if j.Stop == job.NoStop {
 			t.enqueue(j)
 		}

@@ -31,6 +31,9 @@ var (
 	foundAwake  = keep.ParkNews{}
 )
 
+// freeMiB is a host with this much free memory, whatever is parked.
+func freeMiB(mib int64) func(int64) int64 { return func(int64) int64 { return mib } }
+
 // parkedRig has job 1 running on a card with 5000 MiB for ten seconds.
 func parkedRig(t *testing.T, change ...func(*Config)) *rig {
 	r := newRig(t, 1, change...)
@@ -126,8 +129,11 @@ func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Config){
 		"the driver is too old": func(c *Config) { c.Parking.Cannot = "the driver is too old" },
-		"it uses 4.9 GiB on its GPUs, and the host has room for 2.0 GiB": func(c *Config) {
-			c.Parking.FreeMiB, c.Parking.Memory = func() int64 { return 4096 }, 0.5
+		"it uses 4.9 GiB on its GPUs, and the host has room for 2.0 GiB of parked jobs (scheduling.park_memory)": func(c *Config) {
+			c.Parking.FreeMiB, c.Parking.MemoryMiB = freeMiB(100_000), 2048
+		},
+		"it uses 4.9 GiB on its GPUs, and parked jobs of ann may take 1.0 GiB more of the host's memory (limits.parked_memory)": func(c *Config) {
+			c.Parking.FreeMiB, c.Parking.MemoryMiB, c.Parking.UserMiB = freeMiB(100_000), 50_000, 1024
 		},
 	} {
 		r := parkedRig(t, change)
@@ -301,7 +307,7 @@ func TestAJobThatRefusedToBeParkedIsNotAskedAgain(t *testing.T) {
 
 func TestAJobIsNotParkedWithoutRoomOnTheHost(t *testing.T) {
 	for room, want := range map[int64]string{4000: "", 6000: "park t1 24576"} {
-		r := newRig(t, 1, func(c *Config) { c.Parking.FreeMiB, c.Parking.MemoryMiB = func() int64 { return 100_000 }, room })
+		r := newRig(t, 1, func(c *Config) { c.Parking.FreeMiB, c.Parking.MemoryMiB = freeMiB(100_000), room })
 		r.submit(parkable(0))
 		r.uses("1", 0, 5000)
 		r.pass(time.Hour)

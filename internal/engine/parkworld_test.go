@@ -13,6 +13,7 @@ import (
 
 // Park takes a job off its cards, or refuses.
 func (w *world) Park(token string, _ time.Duration, _ int64) error {
+	w.checkHost()
 	return w.moves(token, job.ParkOut, func(k *fakeKeep, x *execution) {
 		if !x.parked && w.rng.IntN(4) == 0 {
 			w.reportParking(k, "not supported", time.Second)
@@ -62,6 +63,20 @@ func (w *world) moves(token string, phase job.ParkPhase, outcome func(*fakeKeep,
 		}
 	})
 	return nil
+}
+
+// checkHost: parked jobs take no more of the host's memory than they may, together
+// with those that are told to leave.
+func (w *world) checkHost() {
+	var mib int64
+	for _, row := range w.rows {
+		if row.State == job.Parked || row.State == job.Running && row.Parking.Phase == job.ParkOut {
+			mib += row.Parking.HostMiB()
+		}
+	}
+	if mib > w.total {
+		w.wrong("parked jobs take %d MiB of the host, and may take %d", mib, w.total)
+	}
 }
 
 // checkBack: a job never comes back to a card without room.

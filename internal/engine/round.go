@@ -262,7 +262,8 @@ func (t *Turn) launch(starts []*job.Job) {
 			t.attempts.occupy(a, j)
 			continue
 		}
-		t.attempts.begin(t.Now, j, t.line.span(j))
+		a := t.attempts.begin(t.Now, j, t.line.span(j))
+		a.unmeasured = t.line.unproven(j, a.kind, j.Grant.Share)
 	}
 	for _, j := range starts {
 		if j.Parking.Phase == job.ParkBack {

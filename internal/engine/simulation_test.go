@@ -143,6 +143,7 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 		Rules: w.rules(), Devices: w.devices(), Xids: w.kernelLog(), Poll: time.Second, Tolerance: 0.1, User: "ann",
 		Order:   w.order,
 		LogPath: func(j *job.Job) string { return j.ID },
+		Parking: Parking{MemoryMiB: w.total, FreeMiB: freeMiB(1 << 20), Longest: 15 * time.Second},
 	}, w, w, nil, w, w, last)
 	meta := func(key string) (string, error) { return w.people.meta[key], nil }
 	if err := errors.Join(e.at(w.now).RestorePauses(meta), e.at(w.now).RestoreHealth(meta)); err != nil {

@@ -86,7 +86,7 @@ func TestATimeSliceThatCannotEndInParking(t *testing.T) {
 		{"refused", func(*Config) {}, true, ""},
 		{"refused where times are limited", func(c *Config) { c.Parking.Strict = true }, true, "stop t1 timeout"},
 		{"no room on the host", func(c *Config) {
-			c.Parking.FreeMiB, c.Parking.Memory, c.Parking.Strict = func() int64 { return 4096 }, 0.5, true
+			c.Parking.FreeMiB, c.Parking.MemoryMiB, c.Parking.Strict = freeMiB(4096), 2048, true
 		}, false, ""},
 		{"a machine that cannot", func(c *Config) { c.Parking.Cannot = "the driver is too old" }, false, "stop t1 timeout"},
 	} {
@@ -148,24 +148,30 @@ func TestATimeSliceIsWorthItsCost(t *testing.T) {
 // TestHostMemoryForParkedJobs: what is parked and what is on its way count, and
 // some is never given away.
 func TestHostMemoryForParkedJobs(t *testing.T) {
-	with := func(phase job.ParkPhase, mib int64) *attempt {
-		return &attempt{job: &job.Job{Attempt: job.Attempt{Parking: job.Parking{Phase: phase, CardMiB: map[int]int64{0: mib}}}}}
+	with := func(user string, phase job.ParkPhase, mib int64) *attempt {
+		return &attempt{job: &job.Job{User: user, Attempt: job.Attempt{Parking: job.Parking{Phase: phase, CardMiB: map[int]int64{0: mib}}}}}
 	}
+	host := func(parkedMiB int64) int64 { return 16_000 - parkedMiB }
 	for _, test := range []struct {
 		name    string
 		parking Parking
 		want    int64
+		bobs    int64
 	}{
-		{"half of what is free, without the job that is leaving", Parking{Memory: 0.5, FreeMiB: func() int64 { return 21_000 }}, 10_000},
-		{"an amount for all", Parking{MemoryMiB: 9000, FreeMiB: func() int64 { return 100_000 }}, 4000},
-		{"an amount that is not there", Parking{MemoryMiB: 90_000, FreeMiB: func() int64 { return 4096 }}, 4096 - 1000 - 1024},
-		{"all of it is taken", Parking{MemoryMiB: 3000, FreeMiB: func() int64 { return 100_000 }}, 0},
+		{"all that is free", Parking{FreeMiB: freeMiB(21_000)}, 21_000 - 1000 - 1024, 21_000 - 1000 - 1024},
+		{"an amount for all", Parking{MemoryMiB: 9000, FreeMiB: freeMiB(100_000)}, 4000, 4000},
+		{"an amount that is not there", Parking{MemoryMiB: 90_000, FreeMiB: freeMiB(4096)}, 4096 - 1000 - 1024, 4096 - 1000 - 1024},
+		{"all of it is taken", Parking{MemoryMiB: 3000, FreeMiB: freeMiB(100_000)}, 0, 0},
+		{"none may be taken", Parking{MemoryMiB: -1, FreeMiB: freeMiB(100_000)}, 0, 0},
+		{"a part for each user", Parking{MemoryMiB: 90_000, UserMiB: 6000, FreeMiB: freeMiB(100_000)}, 85_000, 2000},
+		{"a part for each user, of what is left", Parking{MemoryMiB: 6000, UserMiB: 5500, FreeMiB: freeMiB(100_000)}, 1000, 1000},
+		{"a host that shows nothing of what is parked", Parking{MemoryMiB: 90_000, FreeMiB: host}, 16_000 - 4000 - 1000 - 1024, 16_000 - 4000 - 1000 - 1024},
 	} {
 		r := newRig(t, 1, func(c *Config) { c.Parking = test.parking })
 		s := r.at().attempts
-		s.active["1"], s.parked["2"] = with(job.ParkOut, 1000), with(job.ParkNone, 4000)
-		if got, known := s.parkRoom(); got != test.want || !known {
-			t.Errorf("%s: %d MiB, want %d", test.name, got, test.want)
+		s.active["1"], s.parked["2"] = with("ann", job.ParkOut, 1000), with("bob", job.ParkNone, 4000)
+		if got, known := s.parkRoom(); got.allMiB != test.want || got.of("bob") != test.bobs || !known {
+			t.Errorf("%s: %d MiB, %d of them for bob; want %d and %d", test.name, got.allMiB, got.of("bob"), test.want, test.bobs)
 		}
 	}
 }
@@ -250,7 +256,7 @@ func TestAnIdleJobIsParkedUntilAPersonAsks(t *testing.T) {
 // TestWhichJobsAreParkedForOthers, by what they and the config say.
 func TestWhichJobsAreParkedForOthers(t *testing.T) {
 	all := func(c *Config) { c.Parking.All = true }
-	full := func(c *Config) { c.Parking.FreeMiB, c.Parking.Memory = func() int64 { return 4096 }, 0.5 }
+	full := func(c *Config) { c.Parking.FreeMiB, c.Parking.MemoryMiB = freeMiB(4096), 2048 }
 	for _, test := range []struct {
 		name   string
 		spec   job.Spec

@@ -384,6 +384,11 @@ func (t *Turn) SetKeepAll(keep bool) {
 // SetParking changes how jobs are parked from now on. What is parked stays so.
 func (t *Turn) SetParking(p Parking) {
 	t.cfg.Parking, t.moved = p, true
+	for _, a := range t.attempts.parked {
+		if t.boundParked(a.job); a.job.Stop == job.NoStop {
+			t.enqueue(a.job)
+		}
+	}
 	t.line.estimateAgain(t.Now)
 }
 
@@ -434,7 +439,7 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	}
 	t.cards.measure(t.attempts.holdings())
 	t.attempts.compare(t.Now)
-	t.attempts.watchOveruse(t.Now)
+	t.vouch(append(t.attempts.settle(t.Now), t.attempts.watchOveruse(t.Now, t.harms())...))
 	t.cards.checkLeft(t.Now)
 	t.attempts.watchIdle(t.Now)
 	t.record()

@@ -13,6 +13,17 @@ import (
 type Limits struct {
 	Default sched.Limit
 	Users   map[string]sched.Limit
+	// Measured means that a share of a GPU counts as a whole one until it was
+	// measured.
+	Measured bool
+}
+
+// of is the limit of one user.
+func (l *Limits) of(user string) sched.Limit {
+	if own, some := l.Users[user]; some {
+		return own
+	}
+	return l.Default
 }
 
 // usage is the GPU seconds of each user, halved after each half-life: the basis

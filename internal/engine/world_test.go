@@ -196,7 +196,8 @@ func (w *world) checkAside(was, is *job.Job) {
 		}
 	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt.Number == was.Attempt.Number:
 		w.leftAlone++
-		if other := w.rows[was.PreemptedFor]; (other.State == job.Queued || other.State == job.Parked) && !other.Held && !other.NotBefore.After(w.now) {
+		// A parked job that is being stopped does not wait any more.
+		if other := w.rows[was.PreemptedFor]; (other.State == job.Queued || other.State == job.Parked && other.Stop == job.NoStop) && !other.Held && !other.NotBefore.After(w.now) {
 			w.wrong("job %s is left alone, though job %s waits", is.ID, other.ID)
 		}
 	case is.Preemptions > was.Preemptions:

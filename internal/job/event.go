@@ -12,6 +12,7 @@ const (
 	EventStarted   EventKind = "started"
 	EventAdopted   EventKind = "adopted" // found running after berth itself was restarted
 	EventExceeds   EventKind = "exceeds" // uses more memory than it declared
+	EventOveruse   EventKind = "overuse" // uses far more, and will be ended
 	EventUsage     EventKind = "usage"
 	EventRetry     EventKind = "retry"
 	EventRequeued  EventKind = "requeued"

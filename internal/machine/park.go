@@ -35,14 +35,35 @@ func ParkingFor(preempt, parking string) engine.Parking {
 	return p
 }
 
+// ParkPart is the part of the host's memory that parked jobs may take, if nobody
+// says otherwise.
+const ParkPart = 0.5
+
 // Parking adds what this machine can do to how its owner wants jobs to be parked.
-// Simulated cards have no memory to move.
 func (m *Machine) Parking(p engine.Parking) engine.Parking {
 	if p.Cannot == "" {
 		p.Cannot = m.CannotPark
 	}
-	if m.SimDir == "" {
-		p.FreeMiB = func() int64 { return site.FreeMiB(m.Runner.Cgroup()) }
+	if p.MemoryMiB == 0 {
+		p.MemoryMiB = int64(ParkPart * float64(m.ParkHostMiB()))
+	}
+	p.FreeMiB = func(int64) int64 { return site.FreeMiB(m.Runner.Cgroup()) }
+	if m.SimDir != "" {
+		p.FreeMiB = func(parkedMiB int64) int64 { return m.ParkHostMiB() - parkedMiB }
 	}
 	return p
+}
+
+// ParkHostMiB is the host memory of which parked jobs may take a part. Simulated
+// cards move none, so they come with a simulated host that has twice as much as
+// they have: it is the same on every machine.
+func (m *Machine) ParkHostMiB() int64 {
+	if m.SimDir == "" {
+		return m.setup.host().MemMiB
+	}
+	var mib int64
+	for _, d := range m.Devices {
+		mib += 2 * d.TotalMiB
+	}
+	return mib
 }

@@ -163,8 +163,11 @@ func did(on On, outcome string) string {
 	case OnIdle:
 		return "does not use its GPUs"
 	}
-	if outcome == "ok" {
+	switch outcome {
+	case "ok":
 		return "finished"
+	case "": // it runs, and fails unless something changes
+		return "is about to be ended"
 	}
 	return cmp.Or(map[string]string{
 		"timeout": "reached its time limit", "oom": "ran out of GPU memory", "cancelled": "was cancelled",

@@ -103,7 +103,7 @@ func (a *account) gpusSpent(g *group, asked *amounts) bool {
 
 // adds is what the job would add to the user's GPUs. An unproven share adds whole
 // GPUs while another one is not measured. The first may always start, so that no
-// job waits for others to end only because nothing is known about it.
+// job waits for others to end only because no job like it was measured.
 func (a *account) adds(g *group, asked *amounts) float64 {
 	if g.unproven && a.use.Unmeasured > 0 {
 		return float64(asked.gpus)

@@ -29,8 +29,8 @@ type Pending struct {
 	Limit     time.Duration // time limit of an attempt; 0: none
 	Preempt   Preempt       // whether and how it can be preempted once it runs
 
-	// Unproven is a share of a GPU of which nothing is known but what it asks for:
-	// no job like it was measured, or one took more.
+	// Unproven is a share of a GPU for which no job like it vouches: none was
+	// measured, or one took more than it asked for.
 	Unproven bool
 	Parked   bool // it was parked, and counts as one of its user's jobs already
 }

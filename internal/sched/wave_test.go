@@ -23,8 +23,8 @@ func changed(change func(*Pending), then ...func(*State)) func(*State) {
 
 func unproven(p *Pending) { p.Unproven = p.Request.Share > 0 }
 
-// TestAFirstWaveOfSmallShares: nothing is known about a share but what it asks for,
-// so it counts as a whole GPU until it is measured.
+// TestAFirstWaveOfSmallShares: a share that no job vouches for counts as a whole GPU
+// until it is measured.
 func TestAFirstWaveOfSmallShares(t *testing.T) {
 	limit := func(gpus float64, use Use) func(*State) {
 		return func(s *State) {

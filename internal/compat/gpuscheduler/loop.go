@@ -210,7 +210,7 @@ func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 	case job.EventRequeued, job.EventRetry, job.EventPreempted:
 		delete(s.retries, v.ID)
 		s.afterOutput(v.ID, func() { s.log.info("job %s is requeued: %s", id, ev.Text) })
-	case job.EventWarning, job.EventExceeds, job.EventIdle:
+	case job.EventWarning, job.EventExceeds, job.EventOveruse, job.EventIdle:
 		s.log.warn("job %s: %s", id, ev.Text)
 	}
 }
