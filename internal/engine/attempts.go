@@ -26,6 +26,7 @@ type attempts struct {
 	cfg      *Config
 	changes  *changes
 	limits   memoryLimits
+	cpu      cpuWatch
 
 	acks  []string // supervisors whose exit record may be deleted
 	stops []stopOrder
@@ -59,7 +60,8 @@ type attempt struct {
 	grewAt    time.Time // when that was
 	trouble   string    // what happened to one of its cards
 	remarks   string    // notes of its supervisor that were published
-	idleSince time.Time // since when it has not used its cards; zero: it uses them
+	cpu       cpuUse
+	idleSince time.Time // since when it has not used its cards, or its CPUs; zero: it uses them
 	idleTold  bool
 	overSince time.Time // since when it has used far more than it declared; zero: it does not
 	overTold  bool      // that it will be ended

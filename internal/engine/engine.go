@@ -78,10 +78,13 @@ type Config struct {
 	HalfLife  time.Duration // of usage, under Rules.Fair
 	KeepAll   bool          // preempt no job, not even a preemptible one
 	Outer     string        // the booking of the job this berth itself runs in
-	// IdleAfter is how long a job may hold memory without using its cards before
-	// that is reported, IdleCancel before the job is cancelled; 0: never.
+	// IdleAfter is how long a job may hold its cards, or CPUs, without using them
+	// before that is reported, IdleCancel before the job is cancelled; 0: never.
 	IdleAfter, IdleCancel time.Duration
-	Overuse               Overuse
+	// CPUTimes is the CPU time that jobs have used, by token. It runs beside the
+	// loop. Nil: no job is idle for using no CPU time.
+	CPUTimes func(jobs []run.Identity) map[string]time.Duration
+	Overuse  Overuse
 	// MaxGrace bounds the time between TERM and KILL, and how long a warning signal
 	// may delay a preemption; 0: the job decides.
 	MaxGrace time.Duration

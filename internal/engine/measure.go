@@ -96,11 +96,12 @@ func (s *attempts) IdleSince(id string) (time.Time, bool) {
 	return a.idleSince, true
 }
 
-// watchIdle records which jobs used their cards in the last sample.
+// watchIdle records which jobs used their cards in the last sample, or any CPU time.
 func (s *attempts) watchIdle(now time.Time) {
+	s.readCPUTimes(now)
 	for _, id := range s.ids() {
 		a := s.active[id]
-		idle, what := s.idle(a.job)
+		idle, what := s.idle(a)
 		switch {
 		case !idle:
 			a.idleSince, a.idleTold = time.Time{}, false
@@ -122,10 +123,14 @@ func (s *attempts) watchIdle(now time.Time) {
 	}
 }
 
-// idle reports whether a job leaves its cards unused while others cannot have
-// them, and in words what it does. A job with a small part of a card is idle only
-// if it holds memory there.
-func (s *attempts) idle(j *job.Job) (idle bool, what string) {
+// idle reports whether a job leaves its cards, or its CPUs, unused while others
+// cannot have them, and in words what it does. A job with a small part of a card is
+// idle only if it holds memory there.
+func (s *attempts) idle(a *attempt) (idle bool, what string) {
+	j := a.job
+	if a.withoutGPUs() {
+		return a.idleOnCPUs()
+	}
 	card, heldMiB, unused := s.cards.meter.Unused(j.ID, j.Grant.GPUs)
 	switch {
 	case !unused:

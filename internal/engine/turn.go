@@ -392,8 +392,8 @@ func (t *Turn) SetParking(p Parking) {
 	t.line.estimateAgain(t.Now)
 }
 
-// SetIdle changes when a job that leaves its cards unused is reported
-// and cancelled; 0: never.
+// SetIdle changes when a job that leaves its cards, or its CPUs, unused is
+// reported and cancelled; 0: never.
 func (t *Turn) SetIdle(after, cancel time.Duration) {
 	t.cfg.IdleAfter, t.cfg.IdleCancel = after, cancel
 }

@@ -76,8 +76,8 @@ type Attempt struct {
 	// GPUs.
 	OverGPUs float64
 	Log      string
-	// IdleSince is since when it has held its cards without using them,
-	// once that is long. Each berth measures it anew; it is not stored.
+	// IdleSince is since when it has held its cards, or its CPUs, without using
+	// them, once that is long. Each berth measures it anew; it is not stored.
 	IdleSince time.Time
 	// LogDropped is how many bytes were dropped from the middle of the log
 	// because it grew beyond its limit.
@@ -152,9 +152,19 @@ func CountedGPUs(gpus int, share float64) float64 {
 }
 
 // ChargedGPUs is what the attempt counts as, against limits, in fair share and in
-// GPU-hours: what was allocated to it, and the memory it took beyond that.
+// GPU-hours: what was allocated to it, and the memory it took beyond that. In fair
+// share it counts as more if it has a larger part of the host.
 func (a *Attempt) ChargedGPUs() float64 {
 	return CountedGPUs(len(a.Grant.GPUs), a.Grant.Share) + a.OverGPUs
+}
+
+// ChargedCPUs is what the attempt counts as against limits and in CPU-hours. A job
+// without GPUs that asks for no CPU has one.
+func (j *Job) ChargedCPUs() int {
+	if len(j.Grant.GPUs) == 0 {
+		return max(1, j.Spec.CPUs)
+	}
+	return j.Spec.CPUs
 }
 
 // Stop is why berth stops a running job.

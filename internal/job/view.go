@@ -31,7 +31,7 @@ type View struct {
 	AvgUtil     *float64         `json:"avg_util"`
 	ChargedGPUs *float64         `json:"charged_gpus"` // null: it has not started
 	Log         *string          `json:"log"`
-	IdleSince   *time.Time       `json:"idle_since"`   // null: it uses its GPUs, or that is not known
+	IdleSince   *time.Time       `json:"idle_since"`   // null: it uses its GPUs or CPUs, or that is not known
 	Preemptions int              `json:"preemptions"`  // how often it was preempted
 	Held        bool             `json:"held"`         // it waits for berth release
 	Group       *string          `json:"group"`        // null: none

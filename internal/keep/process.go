@@ -20,6 +20,7 @@ type Process struct {
 	State                       byte   // of its first thread, as in /proc: R, S, D, T, Z…
 	Threads                     int    // without dead ones, if the first thread has exited
 	Start                       uint64 // clock ticks since boot
+	CPUTicks                    int    // that it used, and the children that it waited for
 }
 
 // id identifies the process until the next boot.
@@ -128,6 +129,7 @@ func parseStat(stat []byte) (Process, error) {
 	p.PID = number(bytes.TrimSpace(stat[:open]))
 	p.State = fields[0][0]
 	p.Parent, p.Group, p.Session = number(fields[1]), number(fields[2]), number(fields[3])
+	p.CPUTicks = number(fields[11]) + number(fields[12]) + number(fields[13]) + number(fields[14])
 	p.Threads = number(fields[17])
 	start, startErr := strconv.ParseUint(string(fields[19]), 10, 64)
 	if startErr != nil {

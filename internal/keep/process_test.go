@@ -25,11 +25,11 @@ func TestTheProcessTableKnowsUs(t *testing.T) {
 }
 
 func TestACommandNameCannotForgeFields(t *testing.T) {
-	p, err := parseStat([]byte("42 (a) R 1 (x) ) S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0\n"))
+	p, err := parseStat([]byte("42 (a) R 1 (x) ) S 7 8 9 0 -1 0 0 0 0 0 5 6 70 800 20 0 1 0 12345 0 0\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p != (Process{PID: 42, Parent: 7, Group: 8, Session: 9, State: 'S', Threads: 1, Start: 12345}) {
+	if p != (Process{PID: 42, Parent: 7, Group: 8, Session: 9, State: 'S', Threads: 1, Start: 12345, CPUTicks: 881}) {
 		t.Errorf("read %+v", p)
 	}
 	for _, text := range []string{"", "42", "42 (a", "42 (a) S 1 2", "x (a) S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 12345"} {

@@ -270,20 +270,20 @@ func (m *Machine) openSamples(context.Context) error {
 // Engine makes the engine for this machine. cfg has the caller's part; last is
 // the highest number any job ever had.
 func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
-	cfg.Host = m.setup.host()
+	cfg.Host = m.Host()
 	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
-	cfg.Parking, cfg.Measured = m.Parking(cfg.Parking), m.Samples.Record
+	cfg.Parking, cfg.Measured, cfg.CPUTimes = m.Parking(cfg.Parking), m.Samples.Record, run.CPUTimes
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 
-// host is what jobs may use of this machine.
-func (s *Setup) host() sched.Host {
+// Host is what jobs may use of this machine besides its GPUs.
+func (m *Machine) Host() sched.Host {
 	cpus, memMiB := site.Host()
-	if s.Within.CPUs > 0 {
-		cpus = min(cpus, s.Within.CPUs)
+	if within := m.setup.Within.CPUs; within > 0 {
+		cpus = min(cpus, within)
 	}
-	if s.Within.MemMiB > 0 {
-		memMiB = min(memMiB, s.Within.MemMiB)
+	if within := m.setup.Within.MemMiB; within > 0 {
+		memMiB = min(memMiB, within)
 	}
 	return sched.Host{CPUs: cpus, MemMiB: memMiB}
 }

@@ -53,7 +53,7 @@ func Rehearse(ctx context.Context, setup Setup, config func() engine.Config, sto
 	l.SimDir = m.SimDir
 	l.UseMPS(setup.MPSDir)
 	cfg := config() // it may depend on the cards
-	cfg.Host = m.setup.host()
+	cfg.Host = m.Host()
 	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
 	return m, engine.New(cfg, nothing{}, nothing{}, nothing{}, nothing{}, run.NewAttribution(), 0), nil
 }
