@@ -52,7 +52,7 @@ type Config struct {
 	ParkedMemory    Portion        // the most host memory of one user's parked jobs, in MiB; none: no limit
 	ParkedTime      time.Duration  // how long a person may have a job parked; 0: no limit
 
-	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
+	IdleReport time.Duration // report a job whose GPUs, or CPUs, are idle for this long; 0: never
 	IdlePark   time.Duration // park it after this long; 0: never
 	IdleCancel time.Duration // cancel it after this long; 0: never
 
@@ -150,7 +150,7 @@ func DefaultConfig(shared bool) Config {
 	if shared {
 		c.Rules.Fair = true
 		c.QueuedJobs, c.MaxPriority = 10_000, 0
-		c.Limits.Default = UserLimit{Jobs: 64, GPUs: Portion{Percent: 50}}
+		c.Limits.Default = UserLimit{Jobs: 64, GPUs: Portion{Percent: 50}, CPUs: Portion{Percent: 50}, Memory: Portion{Percent: 50}}
 		c.Grace, c.MaxLog, c.Memory = 5*time.Minute, 1<<30, Portion{Percent: 50}
 		c.ParkedMemory, c.ParkedTime = Portion{Percent: 100 * machine.ParkPart / 2}, day
 		c.OveruseCancel = 10 * time.Minute

@@ -65,14 +65,22 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
 		{"dotted keys", "access.show_commands = \"all\"\nlimits.users.ann.gpus = 0.5", func(c *Config) {
 			c.ShowCommands = showAllCommands
-			c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 64, GPUs: Portion{Amount: 0.5}}}
+			c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 64, GPUs: Portion{Amount: 0.5}, CPUs: Portion{Percent: 50}, Memory: Portion{Percent: 50}}}
 		}},
 		{"what a user's table leaves out is as for all, wherever it stands",
 			"[limits.users.ann]\ngpus = 8\n[limits.users.\"j.doe\"]\nqueued_jobs = 0\n[limits]\ngpus = 2\nrunning_jobs = 5\nqueued_jobs = 7", func(c *Config) {
-				c.Limits.Default = UserLimit{Jobs: 5, GPUs: Portion{Amount: 2}}
-				c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 5, GPUs: Portion{Amount: 8}}}
+				c.Limits.Default.Jobs, c.Limits.Default.GPUs = 5, Portion{Amount: 2}
+				ann := c.Limits.Default
+				ann.GPUs = Portion{Amount: 8}
+				c.Limits.Users = map[string]UserLimit{"ann": ann}
 				c.QueuedJobs, c.QueuedJobsOf = 7, map[string]int{"j.doe": 0}
 			}},
+		{"CPUs and memory, of all and of one", "[limits]\ncpus = 12\nmemory_total = \"25%\"\n[limits.users.ann]\ncpus = \"75%\"\n[limits.users.bob]\nmemory_total = \"64G\"", func(c *Config) {
+			c.Limits.Default.CPUs, c.Limits.Default.Memory = Portion{Amount: 12}, Portion{Percent: 25}
+			ann, bob := c.Limits.Default, c.Limits.Default
+			ann.CPUs, bob.Memory = Portion{Percent: 75}, Portion{Amount: 64 << 10}
+			c.Limits.Users = map[string]UserLimit{"ann": ann, "bob": bob}
+		}},
 		{"who is told, and how mail is sent", "[notify]\nadmin = [\"mailto:a@b.c\", \"ntfy:box\"]\nsmtp = \"mail.example.org:465\"\nsmtp_tls = \"tls\"\nmail_from = \"gpus@b.c\"\nsendmail = \"/bin/mail\"", func(c *Config) {
 			c.NotifyAdmin = []string{"mailto:a@b.c", "ntfy:https://ntfy.sh/box"}
 			c.Mail = send.Mail{Server: "mail.example.org:465", TLS: send.FullTLS, From: "gpus@b.c", Sendmail: "/bin/mail"}
@@ -428,7 +436,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.GPUs = []int{0, 1, 2, 3, 5}
-	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}}}, map[string]int{"ann": 500}
+	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}, CPUs: Portion{Amount: 16}, Memory: Portion{Amount: 128 << 10}}}, map[string]int{"ann": 500}
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	want.MetricsListen = "127.0.0.1:9778"
 	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
@@ -527,15 +535,22 @@ func TestFairIsNotUnfair(t *testing.T) {
 
 func TestLimitsByDefault(t *testing.T) {
 	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {
-		if got := DefaultConfig(true).Limits.on(gpus).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
+		if got := DefaultConfig(true).Limits.on(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
 			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
+		}
+	}
+	// A user can always run a job with one CPU.
+	for cpus, want := range map[int]int{1: 1, 2: 1, 3: 2, 64: 32} {
+		host := sched.Host{CPUs: cpus, MemMiB: int64(cpus) * 1000}
+		if got := DefaultConfig(true).Limits.on(1, host).Default; got != (sched.Limit{Jobs: 64, CPUs: want, MemMiB: host.MemMiB / 2}) {
+			t.Errorf("of %+v a user may have %+v", host, got)
 		}
 	}
 	shared, private := DefaultConfig(true), DefaultConfig(false)
 	if _, total := site.Host(); shared.memoryMiB() != (total+1)/2 || private.memoryMiB() != 0 {
 		t.Errorf("of %d MiB a job may have %d, or on its own %d", total, shared.memoryMiB(), private.memoryMiB())
 	}
-	if got := private.Limits.on(8); got.Default != (sched.Limit{}) || private.MaxLog != 0 || private.Grace != 0 || private.MaxPriority < 1000 {
+	if got := private.Limits.on(8, sched.Host{CPUs: 8, MemMiB: 8000}); got.Default != (sched.Limit{}) || private.MaxLog != 0 || private.Grace != 0 || private.MaxPriority < 1000 {
 		t.Errorf("a private daemon limits its user: %+v", private)
 	}
 	var c Config

@@ -187,9 +187,10 @@ func (f *configFile) user(c *Config, user string, value toml.Primitive) {
 	if _, said := keys["queued_jobs"]; said {
 		putIn(&c.QueuedJobsOf, user, own.QueuedJobs)
 	}
-	_, jobs := keys["running_jobs"]
-	if _, gpus := keys["gpus"]; jobs || gpus {
-		putIn(&c.Limits.Users, user, own.Limits.Default)
+	for _, key := range []string{"running_jobs", "gpus", "cpus", "memory_total"} {
+		if _, said := keys[key]; said {
+			putIn(&c.Limits.Users, user, own.Limits.Default)
+		}
 	}
 }
 

@@ -66,6 +66,7 @@ const (
 	maxTextMiB      = 1 << 20
 	maxLogMiB       = 1 << 30
 	maxMetricsUsers = 1000
+	maxCPUs         = 1 << 16 // as many as a job may ask for
 	shortestPoll    = 10 * time.Millisecond
 	shortestHistory = time.Minute
 	shortestIdle    = time.Second
@@ -103,6 +104,8 @@ var schedulingKeys = []configKey{
 var limitKeys = []configKey{
 	keyFor("limits.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
+	keyFor("limits.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
+	keyFor("limits.memory_total", func(c *Config) *Portion { return &c.Limits.Default.Memory }, readPortion(readMiB)),
 	keyFor("limits.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
 	keyFor("limits.max_priority", func(c *Config) *int { return &c.MaxPriority }, readCount(math.MinInt32, math.MaxInt32)),
 	keyFor("limits.job_time", func(c *Config) *time.Duration { return &c.JobTime }, readDuration(time.Second, "no limit")),
@@ -181,6 +184,8 @@ const usersTable = "limits.users"
 var userKeys = []configKey{
 	keyFor("limits.users.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.users.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
+	keyFor("limits.users.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
+	keyFor("limits.users.memory_total", func(c *Config) *Portion { return &c.Limits.Default.Memory }, readPortion(readMiB)),
 	keyFor("limits.users.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
 }
 

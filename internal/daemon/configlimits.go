@@ -27,8 +27,9 @@ func (p Portion) of(total float64) float64 {
 
 // UserLimit bounds one user's running jobs; a part that is 0 is not limited.
 type UserLimit struct {
-	Jobs int
-	GPUs Portion
+	Jobs       int
+	GPUs, CPUs Portion
+	Memory     Portion // of the host, in MiB
 }
 
 // Limits bounds all users, and single ones differently.
@@ -37,15 +38,16 @@ type Limits struct {
 	Users   map[string]UserLimit
 }
 
-// on is the limits on a machine with that many GPUs. A part of a single GPU is no
-// limit: jobs that declare their memory count as one GPU each, so it would keep
-// them from sharing it.
-func (l Limits) on(gpus int) engine.Limits {
+// on is the limits on such a machine. A part of a single GPU is no limit: jobs that
+// declare their memory count as one GPU each, so it would keep them from sharing it.
+// A part of the CPUs is at least one, which is what a job without GPUs needs.
+func (l Limits) on(gpus int, host sched.Host) engine.Limits {
 	limit := func(u UserLimit) sched.Limit {
-		if u.GPUs.Percent > 0 && gpus <= 1 {
-			return sched.Limit{Jobs: u.Jobs}
+		found := sched.Limit{Jobs: u.Jobs, CPUs: int(u.CPUs.of(float64(host.CPUs))), MemMiB: int64(u.Memory.of(float64(host.MemMiB)))}
+		if u.GPUs.Percent == 0 || gpus > 1 {
+			found.GPUs = u.GPUs.of(float64(gpus))
 		}
-		return sched.Limit{Jobs: u.Jobs, GPUs: u.GPUs.of(float64(gpus))}
+		return found
 	}
 	found := engine.Limits{Default: limit(l.Default)}
 	for user, own := range l.Users {
@@ -77,6 +79,11 @@ func readPortion(read func(any) (float64, error)) func(any) (Portion, error) {
 func readMiB(value any) (float64, error) {
 	mib, err := readSize(value)
 	return float64(mib), err
+}
+
+func readCPUs(value any) (float64, error) {
+	cpus, err := readCount(0, maxCPUs)(value)
+	return float64(cpus), err
 }
 
 // memoryMiB is the most host memory of one job; 0: no limit.

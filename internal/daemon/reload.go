@@ -80,7 +80,7 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 // limits are those of users on this machine. Where several share it, what they
 // declare is measured before it counts.
 func (d *Daemon) limits(cfg *Config) engine.Limits {
-	limits := cfg.Limits.on(len(d.machine.Devices))
+	limits := cfg.Limits.on(len(d.machine.Devices), d.machine.Host())
 	limits.Measured = d.opt.Places.Shared
 	return limits
 }

@@ -15,6 +15,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/site"
 )
 
 // person is a user of a shared daemon. What is asked in their name goes the
@@ -281,6 +282,40 @@ func TestLimitsOfUsers(t *testing.T) {
 	l.untilState(his[0], job.Running)
 	if _, err := l.d.Submit(l.ctx, root.Caller, request(5, "hold", "yes")); err != nil {
 		t.Errorf("an administrator is held to it: %v", err)
+	}
+}
+
+// TestLimitsOnTheHost: one user's jobs leave CPUs and memory to others, also if they
+// never end.
+func TestLimitsOnTheHost(t *testing.T) {
+	l := newSharedLab(t, with(func(c *Config) {
+		c.Limits.Default.CPUs, c.Limits.Default.Memory = Portion{Amount: 1}, Portion{Amount: 100}
+		c.Limits.Users = map[string]UserLimit{"nobody": {Memory: Portion{Amount: 50}}}
+	}))
+	ann, bob := l.as("daemon"), l.as("nobody")
+	asleep := func(pairs ...string) api.Spec {
+		return sh("sleep 1000", append([]string{"gpus", "0", "grace", "1s"}, pairs...)...)
+	}
+	ids := ann.submit(asleep("mem", "60"), asleep(), asleep("gpus", "1", "mem", "50"))
+	l.untilState(ids[0], job.Running)
+	l.wantReasons(map[string]string{
+		ids[1]: "daemon holds 1 CPU and this job needs 1 more; the limit per user is 1 (limits.cpus)",
+		ids[2]: "daemon holds 60 MiB of memory and this job needs 50 more; the limit per user is 100 (limits.memory_total)",
+	})
+	for _, c := range []struct {
+		from   person
+		asks   api.Spec
+		reason string
+	}{
+		{ann, asleep("cpus", "2"), "asks for 2 CPUs; the limit per user is 1 (limits.cpus)"},
+		{ann, asleep("mem", "101"), "asks for 101 MiB of memory; the limit per user is 100 (limits.memory_total)"},
+		{bob, asleep("mem", "51"), "asks for 51 MiB of memory; the limit for nobody is 50 (limits.users.nobody.memory_total)"},
+	} {
+		_, err := l.d.Submit(l.ctx, c.from.Caller, api.SubmitRequest{Dir: "/", Jobs: []api.Spec{c.asks}})
+		wantProblem(t, err, problem.Refused, c.reason)
+	}
+	if cpus, _ := site.Host(); cpus > 1 {
+		l.untilState(bob.submit(asleep())[0], job.Running)
 	}
 }
 

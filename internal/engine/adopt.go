@@ -52,8 +52,7 @@ func (t *Turn) OverLimit(user string, cards int) string {
 	var use sched.Use
 	count := func(j *job.Job) {
 		if j.User == user {
-			use.Jobs++
-			use.GPUs += holding(j).CountedGPUs()
+			use.Add(holding(j))
 		}
 	}
 	for _, a := range t.attempts.active {

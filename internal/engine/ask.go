@@ -67,21 +67,20 @@ func (t *Turn) shares(s *sched.State) {
 	if t.cfg.Rules.Fair {
 		s.Usage, s.FairQuantum = t.line.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
 	}
+	scale := t.scale()
 	for _, a := range t.attempts.active {
 		j := t.attempts.charged(a)
 		if j.Spec.ArrayLimit > 0 {
 			s.Pools[j.Array()]++
 		}
-		use := s.InUse[j.User]
-		use.Jobs++
-		held := holding(j)
-		use.GPUs += held.CountedGPUs()
+		use, held := s.InUse[j.User], holding(j)
+		use.Add(held)
 		if a.unmeasured {
 			use.Unmeasured += max(0, float64(len(held.Cards))-held.CountedGPUs())
 		}
 		s.InUse[j.User] = use
 		if t.cfg.Rules.Fair {
-			s.Usage[j.User] += gpuSeconds(j, t.Now) + sched.FairQuantum*held.FairWeight()
+			s.Usage[j.User] += gpuSeconds(j, t.Now, scale) + sched.FairQuantum*held.FairWeight(scale)
 		}
 	}
 	for _, a := range t.attempts.parked {
@@ -91,6 +90,9 @@ func (t *Turn) shares(s *sched.State) {
 		s.InUse[a.job.User] = use
 	}
 }
+
+// scale is what CPUs and host memory count as in usage.
+func (t *Turn) scale() sched.Scale { return t.cfg.Host.Scale(len(t.cards.known)) }
 
 // capMiB is the most memory that a request may declare and still be placed; 0:
 // not known.

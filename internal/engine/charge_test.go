@@ -35,6 +35,41 @@ func wantGPUs(t *testing.T, what string, got, want float64) {
 	}
 }
 
+// TestAJobIsChargedForItsPartOfTheHost: CPUs and host memory count in fair share and
+// against limits.
+func TestAJobIsChargedForItsPartOfTheHost(t *testing.T) {
+	r := newRig(t, 2, fairShare, func(c *Config) {
+		c.Host, c.Limits.Default = sched.Host{CPUs: 8, MemMiB: 1000}, sched.Limit{CPUs: 6, MemMiB: 600}
+	})
+	memory := func(mib int64) func(*job.Spec) { return func(s *job.Spec) { s.MemMiB = mib } }
+	r.submit(spec(gpus(0), fourCPUs), spec(gpus(1), memory(250)), spec(gpus(0)), spec(gpus(0), fourCPUs), spec(memory(400)))
+	r.pass(time.Second)
+	if got, want := r.at().State().InUse["ann"], (sched.Use{Jobs: 3, GPUs: 1, CPUs: 5, MemMiB: 250}); got != want {
+		t.Errorf("in use: %+v, want %+v", got, want)
+	}
+	r.wantRow("4", job.Queued, "")
+	r.wantRow("5", job.Queued, "")
+	for id, want := range map[string]string{
+		"4": "ann holds 5 CPUs and this job needs 4 more; the limit per user is 6 (limits.cpus)",
+		"5": "ann holds 250 MiB of memory and this job needs 400 more; the limit per user is 600 (limits.memory_total)",
+	} {
+		if why := r.at().Why(id); why != want {
+			t.Errorf("job %s: %s", id, why)
+		}
+	}
+	// Half of the CPUs is one of the two GPUs; a quarter of the memory is less than
+	// the GPU that comes with it.
+	before := r.at().State().Usage["ann"]
+	r.pass(100 * time.Second)
+	if got, want := r.at().State().Usage["ann"]-before, 100*(1+1+0.25); math.Abs(got-want) > 1 {
+		t.Errorf("100 seconds are %g GPU-seconds, want %g", got, want)
+	}
+	r.end("1", keep.Record{}, false)
+	if got := r.e.line.usage.Seconds["ann"]; math.Abs(got-101) > 2 {
+		t.Errorf("usage of the job that ended: %g", got)
+	}
+}
+
 func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
 	r := newRig(t, 2, fairShare, func(c *Config) { c.Limits.Default.GPUs = 1 })
 	r.submit(spec(share(0.01)), spec(share(0.01)))

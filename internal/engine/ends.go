@@ -234,7 +234,7 @@ func (t *Turn) release(a *attempt) { t.releaseAt(a, t.Now) }
 // time.
 func (t *Turn) releaseAt(a *attempt, at time.Time) {
 	if t.cfg.Rules.Fair {
-		t.line.usage.charge(t.Now, a.job, at, t.cfg.HalfLife)
+		t.line.usage.charge(t.Now, a.job, at, t.scale(), t.cfg.HalfLife)
 	}
 	t.attempts.release(t.Now, a)
 }

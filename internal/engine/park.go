@@ -332,7 +332,7 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 	j.Parking.Saved(n.MiB)
 	t.attempts.measured(a)
 	if t.cfg.Rules.Fair {
-		t.line.usage.charge(t.Now, j, t.Now, t.cfg.HalfLife)
+		t.line.usage.charge(t.Now, j, t.Now, t.scale(), t.cfg.HalfLife)
 	}
 	j.Parking.Served = j.Worked(t.Now)
 	t.sliced(j)

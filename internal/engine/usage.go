@@ -27,7 +27,7 @@ func (l *Limits) of(user string) sched.Limit {
 }
 
 // usage is the GPU seconds of each user, halved after each half-life: the basis
-// of fair share.
+// of fair share. CPUs and host memory count as GPUs, where a job has more of those.
 type usage struct {
 	At      time.Time          `json:"at"`
 	Seconds map[string]float64 `json:"gpu_seconds"`
@@ -47,12 +47,12 @@ func (u *usage) decayed(now time.Time, halfLife time.Duration) map[string]float6
 }
 
 // charge adds an attempt's GPU time to its user's usage.
-func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time.Duration) {
+func (u *usage) charge(now time.Time, j *job.Job, until time.Time, scale sched.Scale, halfLife time.Duration) {
 	if j.StartedAt.IsZero() {
 		return
 	}
 	u.At, u.Seconds = now, u.decayed(now, halfLife)
-	u.Seconds[j.User] += gpuSeconds(j, until)
+	u.Seconds[j.User] += gpuSeconds(j, until, scale)
 	if u.since.IsZero() {
 		u.since = now
 	}
@@ -60,17 +60,13 @@ func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time
 
 // gpuSeconds is the time on cards; a share counts as that part of a card, or as
 // the memory the job took there.
-func gpuSeconds(j *job.Job, until time.Time) float64 {
-	return holding(j).FairWeight() * max(0, until.Sub(j.RunsSince()).Seconds())
+func gpuSeconds(j *job.Job, until time.Time, scale sched.Scale) float64 {
+	return holding(j).FairWeight(scale) * max(0, until.Sub(j.RunsSince()).Seconds())
 }
 
 // holding is what a running job counts as, by its last measurement.
 func holding(j *job.Job) *sched.Held {
-	h := &sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share, OverGPUs: j.OverGPUs, CPUs: j.Spec.CPUs}
-	if len(h.Cards) == 0 {
-		h.CPUs = max(1, h.CPUs)
-	}
-	return h
+	return &sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share, OverGPUs: j.OverGPUs, CPUs: j.ChargedCPUs(), MemMiB: j.Spec.MemMiB}
 }
 
 // save returns the value to store, once it is old enough or at once.

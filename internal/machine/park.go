@@ -59,7 +59,7 @@ func (m *Machine) Parking(p engine.Parking) engine.Parking {
 // they have: it is the same on every machine.
 func (m *Machine) ParkHostMiB() int64 {
 	if m.SimDir == "" {
-		return m.setup.host().MemMiB
+		return m.Host().MemMiB
 	}
 	var mib int64
 	for _, d := range m.Devices {

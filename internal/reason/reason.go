@@ -14,7 +14,7 @@ const (
 	WaitsForArray    Kind = "array"      // its array is at its limit of running tasks
 	WaitsForGroup    Kind = "group"      // its group is at its limit of running jobs
 	WaitsForResume   Kind = "group_paused"
-	WaitsForLimit    Kind = "user_limit" // its user is at a limit on jobs or GPUs
+	WaitsForLimit    Kind = "user_limit" // its user is at a limit on jobs, GPUs, CPUs or memory
 	StartsNow        Kind = "starts"     // it starts next
 	NotQueued        Kind = "not_queued"
 )
@@ -28,7 +28,18 @@ const (
 	TooMuchVRAM   Kind = "too_much_vram"
 	TooManyCPUs   Kind = "too_many_cpus"
 	TooMuchMemory Kind = "too_much_memory"
-	OverUserLimit Kind = "over_user_limit" // more GPUs than its user may ever hold
+	OverUserLimit Kind = "over_user_limit" // more GPUs, CPUs or memory than its user may ever hold
+)
+
+// Resource is what a user's limit bounds, by its key in the config.
+type Resource string
+
+// The resources of which a user may hold a limited amount.
+const (
+	NoResource Resource = ""
+	GPUs       Resource = "gpus"
+	CPUs       Resource = "cpus"
+	Memory     Resource = "memory_total"
 )
 
 // Infeasible reports whether the job can never run on this machine.
@@ -64,14 +75,17 @@ type Reason struct {
 	Free     int64  `json:"free,omitempty"`
 	Total    int64  `json:"total,omitempty"`
 
-	// A user's limit. A share counts as that part of a GPU. Where the limit is
-	// on jobs, Amount jobs are running of the Total allowed.
-	User      string  `json:"user,omitempty"` // for WaitsForResume: who paused the group
-	Own       bool    `json:"own,omitempty"`  // the limit is for this user, not for every user
-	Flag      string  `json:"flag,omitempty"` // the flag that sets the limit; empty: the config does
-	HeldGPUs  float64 `json:"held_gpus,omitempty"`
-	MoreGPUs  float64 `json:"more_gpus,omitempty"` // what the job would add
-	LimitGPUs float64 `json:"limit_gpus,omitempty"`
+	// A user's limit. A share counts as that part of a GPU. Where the limit is on
+	// CPUs or memory, the user's jobs have Held of the Total allowed and the job
+	// needs Amount. Where it is on jobs, Amount jobs are running of the Total.
+	Resource  Resource `json:"resource,omitempty"` // CPUs or Memory; empty: GPUs or jobs
+	Held      int64    `json:"held,omitempty"`
+	User      string   `json:"user,omitempty"` // for WaitsForResume: who paused the group
+	Own       bool     `json:"own,omitempty"`  // the limit is for this user, not for every user
+	Flag      string   `json:"flag,omitempty"` // the flag that sets the limit; empty: the config does
+	HeldGPUs  float64  `json:"held_gpus,omitempty"`
+	MoreGPUs  float64  `json:"more_gpus,omitempty"` // what the job would add
+	LimitGPUs float64  `json:"limit_gpus,omitempty"`
 	// Unmeasured means that shares count as whole GPUs in HeldGPUs and MoreGPUs,
 	// until their memory is measured. Parked jobs are part of Amount.
 	Unmeasured bool  `json:"unmeasured,omitempty"`

@@ -76,6 +76,9 @@ func (r Reason) never() string {
 	case TooMuchMemory:
 		return fmt.Sprintf("asks for %d MiB of memory; this machine has %d", r.Amount, r.Total)
 	case OverUserLimit:
+		if r.Resource != NoResource {
+			return fmt.Sprintf("asks for %s; the limit %s is %d (%s)", r.amount(r.Amount), r.whose(), r.Total, r.key(string(r.Resource)))
+		}
 		return fmt.Sprintf("asks for %s; the limit %s is %s (%s)", countGPUs(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
 	return ""
@@ -102,6 +105,10 @@ func (r Reason) userLimit() string {
 		}
 		return words
 	}
+	if r.Resource != NoResource {
+		return fmt.Sprintf("%s holds %s and this job needs %d more; the limit %s is %d (%s)",
+			user, r.amount(r.Held), r.Amount, r.whose(), r.Total, r.key(string(r.Resource)))
+	}
 	if r.Flag != "" {
 		return fmt.Sprintf("%s already %s; the limit is %d at a time (%s)", text.Count(r.Amount, "job"), text.Verb(r.Amount, "run"), r.Total, r.Flag)
 	}
@@ -109,6 +116,14 @@ func (r Reason) userLimit() string {
 		return fmt.Sprintf("%s already has %s, %d of them parked; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.Parked, r.whose(), r.Total, r.key("running_jobs"))
 	}
 	return fmt.Sprintf("%s already runs %s; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.whose(), r.Total, r.key("running_jobs"))
+}
+
+// amount is an amount of the resource that is limited.
+func (r Reason) amount(n int64) string {
+	if r.Resource == Memory {
+		return fmt.Sprintf("%d MiB of memory", n)
+	}
+	return text.Count(n, "CPU")
 }
 
 // key is where the config sets the limit.

@@ -146,7 +146,7 @@ func (d *decision) assertLimits() {
 	for _, start := range d.plan.Starts {
 		p, _ := d.state.Queue.Get(start.Job)
 		use := added[p.User]
-		if use.GPUs += p.Request.CountedGPUs(); !p.Parked {
+		if use.add(p.Request.CountedGPUs(), p.Request.CPUs, p.Request.MemMiB); !p.Parked {
 			use.Jobs++
 		}
 		added[p.User] = use
@@ -168,6 +168,10 @@ func (d *decision) assertLimits() {
 		assert(a.limit.Jobs <= 0 || more.Jobs == 0 || jobs <= a.limit.Jobs, "%s runs %d jobs, the limit is %d", user, jobs, a.limit.Jobs)
 		assert(a.limit.GPUs <= 0 || more.GPUs == 0 || gpus <= a.limit.GPUs+2*limitTolerance,
 			"%s holds %g GPUs, the limit is %g", user, gpus, a.limit.GPUs)
+		assert(a.limit.CPUs <= 0 || more.CPUs == 0 || a.use.CPUs+more.CPUs <= a.limit.CPUs,
+			"%s holds %d CPUs, the limit is %d", user, a.use.CPUs+more.CPUs, a.limit.CPUs)
+		assert(a.limit.MemMiB <= 0 || more.MemMiB == 0 || a.use.MemMiB+more.MemMiB <= a.limit.MemMiB,
+			"%s holds %d MiB of host memory, the limit is %d", user, a.use.MemMiB+more.MemMiB, a.limit.MemMiB)
 	}
 }
 

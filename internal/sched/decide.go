@@ -39,7 +39,7 @@ func (d *decision) run(until *member) {
 		d.considerOverdue(&late)
 	}
 	// 3. All other jobs, one of each group at a time.
-	if !limitsGPUs(d.state) {
+	if !limitsAmounts(d.state) {
 		d.walk.passes = d.closed.has
 	}
 	for next := d.walk.next(); next != nil; next = d.walk.next() {
@@ -169,20 +169,22 @@ func (d *decision) over() bool {
 
 // mayRefuse reports that some job in the queue may have to be refused.
 func (d *decision) mayRefuse() bool {
-	return limitsGPUs(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
+	return limitsAmounts(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
 		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
 	})
 }
 
-// limitsGPUs reports that a user's limit may refuse a job of any class: then the
+// limitsAmounts reports that a user's limit may refuse a job of any class: then the
 // walk skips none.
-func limitsGPUs(s *State) bool {
-	limited := s.DefaultLimit.GPUs > 0
+func limitsAmounts(s *State) bool {
+	limited := s.DefaultLimit.onAmounts()
 	for _, limit := range s.Limits {
-		limited = limited || limit.GPUs > 0
+		limited = limited || limit.onAmounts()
 	}
 	return limited
 }
+
+func (l *Limit) onAmounts() bool { return l.GPUs > 0 || l.CPUs > 0 || l.MemMiB > 0 }
 
 // refuse refuses the job that came up last, and with it its whole group.
 func (d *decision) refuse(why func() reason.Reason) {

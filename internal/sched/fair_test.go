@@ -115,7 +115,7 @@ func TestOrderTakesTurns(t *testing.T) {
 		for left := s.Queue.First(s.Queue.Len()); len(left) > 0; {
 			next := slices.MinFunc(left, model.order)
 			left = slices.DeleteFunc(left, func(p Pending) bool { return p.Job == next.Job })
-			model.turn[next.User] += s.FairQuantum * next.Request.FairWeight()
+			model.turn[next.User] += s.FairQuantum * next.Request.FairWeight(s.Host.Scale(len(s.Cards)))
 			want = append(want, next.Job)
 		}
 		n := rapid.IntRange(-1, len(want)+1).Draw(t, "n")

@@ -16,7 +16,7 @@ func Feasible(s State, r Request) (reason.Reason, bool) {
 	return m.impossible(&k, &r), false
 }
 
-// FeasibleFor is Feasible for a job of this user, whose GPU limit may be less than
+// FeasibleFor is Feasible for a job of this user, whose limit may be less than
 // the machine has.
 func FeasibleFor(s State, user string, r Request) (reason.Reason, bool) {
 	if why, ok := Feasible(s, r); !ok {

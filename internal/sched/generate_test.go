@@ -75,7 +75,7 @@ func drawSpec(t *rapid.T, cards int) job.Spec {
 		s.Type = rapid.SampledFrom([]string{"test", "other"}).Draw(t, "type")
 	}
 	s.CPUs = rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "cpus")
-	s.MemMiB = rapid.SampledFrom([]int64{0, 0, 0, 40, 200}).Draw(t, "mem")
+	s.MemMiB = rapid.SampledFrom([]int64{0, 0, 0, 40, 60, 200}).Draw(t, "mem")
 	s.Priority = rapid.SampledFrom([]int{0, 0, 0, 1, -1}).Draw(t, "priority")
 	return s
 }
@@ -106,6 +106,7 @@ func drawLab(t *rapid.T, s *State) {
 		return Limit{
 			Jobs: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "most jobs"),
 			GPUs: rapid.SampledFrom([]float64{0, 0, 0.5, 1, 2, 3}).Draw(t, "most GPUs"),
+			CPUs: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "most CPUs"), MemMiB: rapid.SampledFrom([]int64{0, 0, 50, 90}).Draw(t, "most memory"),
 		}
 	})
 	s.DefaultLimit = limit.Draw(t, "limit")
@@ -118,6 +119,7 @@ func drawLab(t *rapid.T, s *State) {
 				Jobs:       rapid.IntRange(0, 3).Draw(t, "runs"),
 				GPUs:       rapid.SampledFrom([]float64{0, 0.5, 1.0 / 3, 1, 2}).Draw(t, "holds"),
 				Unmeasured: rapid.SampledFrom([]float64{0, 0, 0.75, 1.5}).Draw(t, "not measured"),
+				CPUs:       rapid.IntRange(0, 3).Draw(t, "holds CPUs"), MemMiB: rapid.SampledFrom([]int64{0, 40, 100}).Draw(t, "holds memory"),
 			}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "own") == 0 {
@@ -233,15 +235,14 @@ func commit(s State, p Plan) State {
 		pending, _ := s.Queue.Get(start.Job)
 		gone[start.Job] = true
 		use := next.InUse[pending.User]
-		if !pending.Parked {
+		if use.add(pending.Request.CountedGPUs(), pending.Request.CPUs, pending.Request.MemMiB); !pending.Parked {
 			use.Jobs++
 		}
-		use.GPUs += pending.Request.CountedGPUs()
 		if pending.Unproven {
 			use.Unmeasured += float64(pending.Request.GPUs) - pending.Request.CountedGPUs()
 		}
 		next.InUse[pending.User] = use
-		next.Usage[pending.User] += s.FairQuantum * pending.Request.FairWeight()
+		next.Usage[pending.User] += s.FairQuantum * pending.Request.FairWeight(s.Host.Scale(len(s.Cards)))
 		if pending.PoolLimit > 0 {
 			next.Pools[pending.Pool]++
 		}

@@ -48,6 +48,7 @@ func vrams(gpus int, mib int64) job.Spec     { return job.Spec{GPUs: gpus, VRAMM
 func share(f float64) job.Spec               { return job.Spec{GPUs: 1, Share: f} }
 func idle(gpus int) job.Spec                 { return job.Spec{GPUs: gpus} }
 func cpus(n int) job.Spec                    { return job.Spec{CPUs: n} }
+func mem(mib int64) job.Spec                 { return job.Spec{MemMiB: mib} }
 func ids(mib int64, indices ...int) job.Spec { return job.Spec{GPUs: 1, VRAMMiB: mib, IDs: indices} }
 
 func also(spec job.Spec, change func(*job.Spec)) job.Spec {

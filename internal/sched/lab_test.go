@@ -67,6 +67,7 @@ func TestLimitsOfUsers(t *testing.T) {
 		return func(s *State) { s.DefaultLimit, s.Limits = Limit{Jobs: 1, GPUs: 1}, map[string]Limit{"ann": l} }
 	}
 	one, two, third := idle(1), idle(2), share(1.0/3)
+	fourCPUs := func(s *job.Spec) { s.CPUs = 4 }
 	checkRows(t, []row{
 		{says: "no user runs more jobs than the limit", cards: eight(), jobs: asks(one, one, one), users: "ann ann ann", lab: limit(Limit{Jobs: 2}, Use{}), want: "1@0 2@1"},
 		{says: "what runs already counts", cards: eight(), jobs: asks(one, one), users: "ann ann", lab: limit(Limit{Jobs: 4}, Use{Jobs: 3}), want: "1@0"},
@@ -85,12 +86,24 @@ func TestLimitsOfUsers(t *testing.T) {
 		{says: "it is refused even behind a block", rules: fifo, cards: eight(), held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(idle(8), idle(4)), users: "bob ann", lab: func(s *State) { s.Limits = map[string]Limit{"ann": {GPUs: 3}} }, want: "!2"},
 		{says: "a user's own limit is instead of everybody's", cards: eight(), jobs: asks(two, two, one, one), users: "ann ann bob bob", lab: own(Limit{GPUs: 4}), want: "1@0,1 2@2,3 3@4"},
 		{says: "an empty limit of one's own is none", cards: eight(), jobs: asks(two, two), users: "ann ann", lab: own(Limit{}), want: "1@0,1 2@2,3"},
+		{says: "no user holds more CPUs than the limit", host: Host{CPUs: 64}, jobs: asks(cpus(2), cpus(2), cpus(1)), users: "ann ann ann", lab: limit(Limit{CPUs: 3}, Use{}), want: "1@ 3@"},
+		{says: "CPUs held already count", host: Host{CPUs: 64}, jobs: asks(cpus(2)), users: "ann", lab: limit(Limit{CPUs: 3}, Use{CPUs: 2}), want: ""},
+		{says: "another user has the other CPUs", host: Host{CPUs: 4}, held: []Held{{Job: "9", User: "ann", CPUs: 2}}, jobs: asks(cpus(2), cpus(2)), users: "ann bob", lab: limit(Limit{CPUs: 2}, Use{CPUs: 2}), want: "2@"},
+		{says: "CPUs of a job with GPUs count", cards: eight(), host: Host{CPUs: 64}, jobs: asks(also(one, fourCPUs), one), users: "ann ann", lab: limit(Limit{CPUs: 3}, Use{}), want: "2@0 !1"},
+		{says: "a job with GPUs that asks for no CPU needs none of the limit", cards: eight(), host: Host{CPUs: 64}, jobs: asks(one), users: "ann", lab: limit(Limit{CPUs: 1}, Use{CPUs: 5}), want: "1@0"},
+		{says: "more CPUs than a user may ever hold is infeasible", host: Host{CPUs: 64}, jobs: asks(cpus(5), cpus(4)), users: "ann ann", lab: limit(Limit{CPUs: 4}, Use{}), want: "2@ !1"},
+		{says: "no user holds more host memory than the limit", host: Host{CPUs: 64, MemMiB: 1000}, jobs: asks(mem(300), mem(300), mem(200)), users: "ann ann ann", lab: limit(Limit{MemMiB: 500}, Use{}), want: "1@ 3@"},
+		{says: "memory held already counts, and a job that asks for none needs none", host: Host{CPUs: 64, MemMiB: 1000}, jobs: asks(mem(300), cpus(1)), users: "ann ann", lab: limit(Limit{MemMiB: 500}, Use{MemMiB: 400}), want: "2@"},
+		{says: "more host memory than a user may ever hold is infeasible", host: Host{CPUs: 64, MemMiB: 1000}, jobs: asks(mem(501), mem(500)), users: "ann ann", lab: limit(Limit{MemMiB: 500}, Use{}), want: "2@ !1"},
+		{says: "under fifo others pass a user at the limit on CPUs", rules: fifo, host: Host{CPUs: 4}, held: []Held{{Job: "9", User: "ann", CPUs: 3}}, jobs: asks(cpus(2), cpus(1)), users: "ann bob", lab: limit(Limit{CPUs: 3}, Use{CPUs: 3}), want: "2@"},
+		{says: "no CPU is reserved for a user at the limit on CPUs", cards: eight(), host: Host{CPUs: 4}, held: []Held{{Job: "9", User: "ann", CPUs: 1}}, jobs: asks(cpus(4), cpus(2)), users: "ann bob", lab: limit(Limit{CPUs: 4}, Use{CPUs: 1}), want: "2@"},
 		{says: "both limits count", cards: eight(), jobs: asks(two, one, one), users: "ann ann ann", lab: limit(Limit{Jobs: 2, GPUs: 9}, Use{}), want: "1@0,1 2@2"},
 	})
 }
 
 // TestWhatAJobCountsAs is the same for a request and for what is held on it.
 func TestWhatAJobCountsAs(t *testing.T) {
+	scale := Host{CPUs: 16, MemMiB: 1000}.Scale(8)
 	for _, c := range []struct {
 		says         string
 		request      Request
@@ -101,13 +114,17 @@ func TestWhatAJobCountsAs(t *testing.T) {
 		{"a card of which some memory is declared is one", Request{GPUs: 1, VRAMMiB: 10}, Held{Cards: []int{0}, BudgetMiB: []int64{10}}, 1, 1},
 		{"a share is a part", Request{GPUs: 1, Share: 0.25}, Held{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
 		{"a share of two cards counts on both", Request{GPUs: 2, Share: 0.25}, Held{Cards: []int{0, 1}, Share: 0.25}, 0.5, 0.5},
-		{"a CPU job is no GPU, and has a little weight", Request{CPUs: 3}, Held{CPUs: 3}, 0, 0.03},
+		{"a CPU job is no GPU, and its part of the CPUs", Request{CPUs: 3}, Held{CPUs: 3}, 0, 1.5},
+		{"a job with GPUs is its part of the CPUs if that is larger", Request{GPUs: 1, CPUs: 8}, Held{Cards: []int{0}, CPUs: 8}, 1, 4},
+		{"memory of the host counts if that part is the largest", Request{GPUs: 1, CPUs: 1, MemMiB: 750}, Held{Cards: []int{0}, CPUs: 1, MemMiB: 750}, 1, 6},
+		{"a CPU job with little memory is its CPUs", Request{CPUs: 1, MemMiB: 10}, Held{CPUs: 1, MemMiB: 10}, 0, 0.5},
+		{"all CPUs are all GPUs", Request{CPUs: 16}, Held{CPUs: 16}, 0, 8},
 		{"a card of which memory is declared with a share is that share until it runs", Request{GPUs: 1, Share: 0.25, VRAMMiB: 900}, Held{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
 		{"nothing is nothing", Request{}, Held{}, 0, 0},
 	} {
 		for _, n := range []struct{ got, want float64 }{
 			{c.request.CountedGPUs(), c.gpus}, {c.held.CountedGPUs(), c.gpus},
-			{c.request.FairWeight(), c.weight}, {c.held.FairWeight(), c.weight},
+			{c.request.FairWeight(scale), c.weight}, {c.held.FairWeight(scale), c.weight},
 		} {
 			if n.got != n.want {
 				t.Errorf("%s: %g, want %g", c.says, n.got, n.want)
@@ -142,13 +159,23 @@ func TestMemoryBeyondTheDeclarationCounts(t *testing.T) {
 		if got := h.CountedGPUs(); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %g GPUs, want %g", c.says, got, c.want)
 		}
-		if got := h.FairWeight(); math.Abs(got-c.want) > 1e-9 {
+		if got := h.FairWeight(Host{}.Scale(3)); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: a weight of %g, want %g", c.says, got, c.want)
 		}
 	}
 	busy := Held{CPUs: 64, OverGPUs: 0.01}
-	if got := busy.FairWeight(); math.Abs(got-0.65) > 1e-9 {
-		t.Errorf("64 CPUs and a little memory weigh %g", got)
+	for says, c := range map[string]struct {
+		host Host
+		gpus int
+		want float64
+	}{
+		"half the CPUs of a machine with two GPUs": {Host{CPUs: 128}, 2, 1},
+		"half the CPUs of a machine without GPUs":  {Host{CPUs: 128}, 0, 0.5},
+		"CPUs of a host that is not known":         {Host{}, 8, 0.64},
+	} {
+		if got := busy.FairWeight(c.host.Scale(c.gpus)); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: a weight of %g, want %g", says, got, c.want)
+		}
 	}
 }
 
@@ -191,6 +218,7 @@ func TestFairShare(t *testing.T) {
 		{says: "two GPUs count twice", rules: fair, cards: cards(4), jobs: asks(two, one, one, one), users: "ann ann bob bob", lab: lab(3600, nil), want: "1@0,1 3@2 4@3"},
 		{says: "half a GPU counts half", rules: fair, cards: cards(3), jobs: asks(share(0.5), share(0.5), one, one), users: "ann ann bob bob", lab: lab(3600, nil), want: "1@0 3@1 2@0 4@2"},
 		{says: "CPU jobs take turns too", rules: fair, host: Host{CPUs: 4}, jobs: asks(cpus(1), cpus(1), cpus(1), cpus(1), cpus(1)), users: "ann ann ann bob bob", lab: lab(3600, nil), want: "1@ 4@ 2@ 5@"},
+		{says: "a user who holds the CPUs goes behind one who holds a GPU", rules: fair, cards: cards(2), host: Host{CPUs: 8}, jobs: asks(cpus(6), one, one, one), users: "ann ann bob bob", lab: lab(3600, nil), want: "1@ 3@0 4@1"},
 		{says: "a job that does not fit costs no turn", rules: fair, cards: cards(2), held: []Held{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(two, one, one), users: "bob bob ann", lab: lab(3600, annHadMore), want: "2@0"},
 		{says: "whoever is behind takes what the first cannot use", rules: fair, cards: cards(2), held: []Held{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(two, one), users: "bob ann", lab: lab(3600, annHadMore), want: "2@0"},
 		{says: "under fifo the first in fair order blocks", rules: fairFIFO, cards: cards(2), held: []Held{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(one, two), users: "ann bob", lab: lab(3600, annHadMore), want: ""},

@@ -28,6 +28,7 @@ type layout struct {
 	cards []*lane // ascending by index
 	host  *lane
 	users map[string]*lane
+	hosts map[string]*lane // what users' limits leave of the host
 	pools map[string]*lane
 	named map[GroupName]*lane
 	soon  []offer // reused
@@ -63,7 +64,7 @@ type offer struct {
 const gapBound = 1024
 
 func (k *known) layout(s *State, front []*ahead, self *ask, left Estimate, b bent) laidOut {
-	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, pools: map[string]*lane{}, named: map[GroupName]*lane{}, gaps: true}
+	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, hosts: map[string]*lane{}, pools: map[string]*lane{}, named: map[GroupName]*lane{}, gaps: true}
 	l.last.binds = nobody
 	l.open()
 	for i, a := range front {
@@ -102,6 +103,9 @@ func (l *layout) open() {
 		if n := l.user(h.User); n != nil && !h.Other {
 			n.add(stay{end: end, use: [2]float64{1, h.CountedGPUs()}, who: who}, l)
 		}
+		if n := l.userHost(h.User); n != nil && !h.Other {
+			n.add(stay{end: end, use: [2]float64{float64(h.CPUs), float64(h.MemMiB)}, who: who}, l)
+		}
 	}
 }
 
@@ -131,25 +135,38 @@ func (l *layout) length(left Estimate) int64 {
 	return int64(d)
 }
 
-// user is what a user's limit leaves; nil without a limit.
+// user is what a user's limit leaves of jobs and GPUs; nil without a limit.
 func (l *layout) user(name string) *lane {
-	limit := l.state.DefaultLimit
-	if own, found := l.state.Limits[name]; found {
-		limit = own
-	}
-	if limit == (Limit{}) {
+	limit, _ := l.state.limitOf(name)
+	if limit.Jobs <= 0 && limit.GPUs <= 0 {
 		return nil
 	}
-	n, found := l.users[name]
-	if !found {
-		n = newLane([2]float64{boundless(float64(limit.Jobs)), boundless(limit.GPUs)}, [2]float64{1, 0})
-		if parked := l.state.InUse[name].Parked; parked > 0 {
-			n.least = [2]float64{} // they come back whatever the limit on jobs leaves
-			n.add(stay{end: l.length(Estimate{}), use: [2]float64{float64(parked), 0}, who: nobody}, l)
-		}
-		l.users[name] = n
+	n, found := laneOf(l.users, name, [2]float64{boundless(float64(limit.Jobs)), boundless(limit.GPUs)}, [2]float64{1, 0})
+	if parked := l.state.InUse[name].Parked; parked > 0 && !found {
+		n.least = [2]float64{} // they come back whatever the limit on jobs leaves
+		n.add(stay{end: l.length(Estimate{}), use: [2]float64{float64(parked), 0}, who: nobody}, l)
 	}
 	return n
+}
+
+// userHost is what a user's limit leaves of the host; nil without a limit.
+func (l *layout) userHost(name string) *lane {
+	limit, _ := l.state.limitOf(name)
+	if limit.CPUs <= 0 && limit.MemMiB <= 0 {
+		return nil
+	}
+	n, _ := laneOf(l.hosts, name, [2]float64{boundless(float64(limit.CPUs)), boundless(float64(limit.MemMiB))}, [2]float64{})
+	return n
+}
+
+// laneOf is the user's lane, which is made when it is first needed.
+func laneOf(lanes map[string]*lane, user string, room, least [2]float64) (n *lane, found bool) {
+	n, found = lanes[user]
+	if !found {
+		n = newLane(room, least)
+		lanes[user] = n
+	}
+	return n, found
 }
 
 // pool is what an array's limit leaves. The ends of its running tasks are not known
@@ -199,6 +216,9 @@ const maxRounds = 8
 // start nowhere is left out: it holds up no other.
 func (l *layout) place(a *ask, length int64, who binding) laidOut {
 	w := want{ask: a, length: length, user: l.user(a.group.user), pool: l.pool(a.group), named: l.group(a.group)}
+	if a.host.use != ([2]float64{}) {
+		w.userHost = l.userHost(a.group.user)
+	}
 	out := laidOut{binds: nobody}
 	if l.state.Rules.Policy == FIFO {
 		out = l.last
@@ -218,6 +238,9 @@ func (l *layout) place(a *ask, length int64, who binding) laidOut {
 	s := stay{begin: out.start, end: later(out.start, length), who: who}
 	if w.user != nil {
 		w.user.add(s.with(&a.user), l)
+	}
+	if w.userHost != nil {
+		w.userHost.add(s.with(&a.host), l)
 	}
 	if w.pool != nil {
 		w.pool.add(s.with(&oneOfPool), l)
@@ -247,7 +270,7 @@ type want struct {
 	from    int64 // no earlier
 	limited int64 // until then a limit holds it back
 
-	user, pool, named *lane // nil: no limit
+	user, userHost, pool, named *lane // nil: no limit
 }
 
 // limits puts a start off until the limits of the user, the array and the JobGroup
@@ -255,6 +278,9 @@ type want struct {
 func (l *layout) limits(w *want, out laidOut, gaps bool) laidOut {
 	if w.user != nil {
 		out.wait(w.user.soonest(&w.ask.user, out.start, w.length, gaps))
+	}
+	if w.userHost != nil {
+		out.wait(w.userHost.soonest(&w.ask.host, out.start, w.length, gaps))
 	}
 	if w.pool != nil {
 		out.wait(w.pool.soonest(&oneOfPool, out.start, w.length, gaps))

@@ -10,19 +10,35 @@ import (
 
 // Limit bounds one user's running jobs; a part that is 0 is not limited.
 type Limit struct {
-	Jobs int
-	GPUs float64 // counted as CountedGPUs does
-	Flag string  // the flag that sets it; empty: the config does
+	Jobs   int
+	GPUs   float64 // counted as CountedGPUs does
+	CPUs   int
+	MemMiB int64  // of the host
+	Flag   string // the flag that sets it; empty: the config does
 }
 
 // Use is what one user's running jobs hold.
 type Use struct {
 	Jobs   int // parked ones included
 	GPUs   float64
+	CPUs   int
+	MemMiB int64
 	Parked int // of the jobs
 	// Unmeasured is what shares add that were not measured yet: each counts as whole
 	// GPUs until then.
 	Unmeasured float64
+}
+
+// Add counts one more running job.
+func (u *Use) Add(h *Held) {
+	u.Jobs++
+	u.add(h.CountedGPUs(), h.CPUs, h.MemMiB)
+}
+
+func (u *Use) add(gpus float64, cpus int, memMiB int64) {
+	u.GPUs += gpus
+	u.CPUs += cpus
+	u.MemMiB += memMiB
 }
 
 // limitTolerance lets three thirds be one, in whatever order they were added.
@@ -69,24 +85,47 @@ type account struct {
 	limit Limit
 	own   bool // the limit is set for this user
 	use   Use
+	scale Scale
 	turn  float64 // usage; under fair share the user with less goes first
 }
 
 func newAccount(s *State, user string) account {
-	a := account{rules: &s.Rules, user: user, limit: s.DefaultLimit, use: s.InUse[user]}
-	if limit, own := s.Limits[user]; own {
-		a.limit, a.own = limit, true
-	}
+	a := account{rules: &s.Rules, user: user, use: s.InUse[user]}
+	a.limit, a.own = s.limitOf(user)
 	if s.Rules.Fair {
-		a.turn = s.Usage[user]
+		a.turn, a.scale = s.Usage[user], s.Host.Scale(len(s.Cards))
 	}
 	return a
+}
+
+// limitOf is the user's limit, and whether it is set for this user.
+func (s *State) limitOf(user string) (limit Limit, own bool) {
+	if limit, own = s.Limits[user]; own {
+		return limit, true
+	}
+	return s.DefaultLimit, false
+}
+
+// exceeded is the part of the user's limit that the job would exceed beside what
+// the user holds; gpus is what it adds to them. A job that needs none of something
+// is never limited by it.
+func (a *account) exceeded(gpus float64, asked *amounts, held *Use) reason.Resource {
+	l := &a.limit
+	switch {
+	case l.GPUs > 0 && asked.gpus > 0 && held.GPUs+held.Unmeasured+gpus > l.GPUs+limitTolerance:
+		return reason.GPUs
+	case l.CPUs > 0 && asked.cpus > 0 && held.CPUs+asked.cpus > l.CPUs:
+		return reason.CPUs
+	case l.MemMiB > 0 && asked.memMiB > 0 && held.MemMiB+asked.memMiB > l.MemMiB:
+		return reason.Memory
+	}
+	return reason.NoResource
 }
 
 // allows reports whether the limit admits such a job when the user runs nothing
 // else. It is asked of every request class.
 func (a *account) allows(asked *amounts) bool {
-	return a.limit.GPUs <= 0 || asked.gpus == 0 || asked.countedGPUs() <= a.limit.GPUs+limitTolerance
+	return a.exceeded(asked.countedGPUs(), asked, &Use{}) == reason.NoResource
 }
 
 // jobsSpent reports that the user's limit on jobs is reached. A parked job counts
@@ -95,10 +134,10 @@ func (a *account) jobsSpent(g *group) bool {
 	return a.limit.Jobs > 0 && a.use.Jobs >= a.limit.Jobs && !g.parked
 }
 
-// gpusSpent reports that the job's GPUs would exceed the user's limit. A job
-// without GPUs is never affected.
-func (a *account) gpusSpent(g *group, asked *amounts) bool {
-	return a.limit.GPUs > 0 && asked.gpus > 0 && a.use.GPUs+a.use.Unmeasured+a.adds(g, asked) > a.limit.GPUs+limitTolerance
+// amountSpent reports that the job would exceed the user's limit on GPUs, CPUs or
+// memory.
+func (a *account) amountSpent(g *group, asked *amounts) bool {
+	return a.exceeded(a.adds(g, asked), asked, &a.use) != reason.NoResource
 }
 
 // adds is what the job would add to the user's GPUs. An unproven share adds whole
@@ -113,10 +152,25 @@ func (a *account) adds(g *group, asked *amounts) float64 {
 
 // overLimit is the reason for a job that exceeds its user's limit by itself.
 func (a *account) overLimit(asked *amounts) reason.Reason {
-	return reason.Reason{
-		Kind: reason.OverUserLimit, Needs: asked.gpus, Share: asked.share,
-		User: a.user, Own: a.own, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
+	why := a.whyExceeded(reason.OverUserLimit, asked.countedGPUs(), asked, &Use{})
+	if why.Resource == reason.NoResource {
+		why.Needs, why.Share = asked.gpus, asked.share
 	}
+	return why
+}
+
+// whyExceeded is the part of the limit that the job would exceed, in numbers.
+func (a *account) whyExceeded(kind reason.Kind, gpus float64, asked *amounts, held *Use) reason.Reason {
+	why := reason.Reason{Kind: kind, User: a.user, Own: a.own}
+	switch resource := a.exceeded(gpus, asked, held); resource {
+	case reason.CPUs:
+		why.Resource, why.Held, why.Amount, why.Total = resource, int64(held.CPUs), int64(asked.cpus), int64(a.limit.CPUs)
+	case reason.Memory:
+		why.Resource, why.Held, why.Amount, why.Total = resource, held.MemMiB, asked.memMiB, a.limit.MemMiB
+	default:
+		why.HeldGPUs, why.MoreGPUs, why.LimitGPUs, why.Unmeasured = held.GPUs+held.Unmeasured, gpus, a.limit.GPUs, held.Unmeasured > 0
+	}
+	return why
 }
 
 // compareNames orders ids as people count: job 9 before job 10.

@@ -10,7 +10,7 @@ import (
 // job back, however much room there is. Such a job holds up no other. Within a
 // decision usage only grows, so a group that is limited once stays limited.
 func (d *decision) limited(g *group, asked *amounts, a *account) bool {
-	return d.poolSpent(g) || d.groupShut(g) || a.jobsSpent(g) || a.gpusSpent(g, asked)
+	return d.poolSpent(g) || d.groupShut(g) || a.jobsSpent(g) || a.amountSpent(g, asked)
 }
 
 // groupShut reports that the group is paused, or has all the running jobs it may
@@ -39,10 +39,7 @@ func (d *decision) whyLimited(g *group, asked *amounts, a *account) reason.Reaso
 	case a.jobsSpent(g):
 		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Flag: a.limit.Flag, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs), Parked: int64(a.use.Parked)}
 	}
-	return reason.Reason{
-		Kind: reason.WaitsForLimit, User: a.user, Own: a.own,
-		HeldGPUs: a.use.GPUs + a.use.Unmeasured, MoreGPUs: a.adds(g, asked), LimitGPUs: a.limit.GPUs, Unmeasured: a.use.Unmeasured > 0,
-	}
+	return a.whyExceeded(reason.WaitsForLimit, a.adds(g, asked), asked, &a.use)
 }
 
 // whyGroup says whether the group is paused or full.
@@ -59,10 +56,9 @@ func (d *decision) whyGroup(g *group) reason.Reason {
 // charge adds a start to its user, its pool and its JobGroup.
 func (d *decision) charge(h *head, a *account) {
 	g, asked := h.group, &h.amounts
-	if !g.parked {
+	if a.use.add(asked.countedGPUs(), asked.cpus, asked.memMiB); !g.parked {
 		a.use.Jobs++
 	}
-	a.use.GPUs += asked.countedGPUs()
 	if g.unproven {
 		a.use.Unmeasured += float64(asked.gpus) - asked.countedGPUs()
 	}

@@ -180,6 +180,20 @@ func oracleWeight(gpus int, share float64, cpus int) float64 {
 	return float64(gpus)
 }
 
+// fairWeight is the largest part of the machine that the job takes, in GPUs.
+func (o *oracle) fairWeight(r *Request) float64 {
+	gpus, parts := float64(max(1, len(o.s.Cards))), []float64{o.counted(r)}
+	if o.s.Host.CPUs > 0 {
+		parts = append(parts, gpus/float64(o.s.Host.CPUs)*float64(r.CPUs))
+	} else {
+		parts = append(parts, cpuWeight*float64(r.CPUs))
+	}
+	if o.s.Host.MemMiB > 0 {
+		parts = append(parts, gpus/float64(o.s.Host.MemMiB)*float64(r.MemMiB))
+	}
+	return slices.Max(parts)
+}
+
 // promised are the queued jobs that running ones leave for.
 func (o *oracle) promised() (list []Pending) {
 	for _, p := range o.waiting {
@@ -275,6 +289,8 @@ func (o *oracle) refused(p *Pending) bool {
 		return true
 	case limit.GPUs > 0 && o.counted(r) > limit.GPUs+limitTolerance:
 		return true
+	case limit.CPUs > 0 && r.CPUs > limit.CPUs, limit.MemMiB > 0 && r.MemMiB > limit.MemMiB:
+		return true
 	case r.GPUs == 0 || o.s.Unreadable != "" && len(o.s.Cards) == 0:
 		return false
 	}
@@ -352,7 +368,9 @@ func (o *oracle) limited(p *Pending) bool {
 	}
 	return p.PoolLimit > 0 && o.pools[p.Pool] >= p.PoolLimit ||
 		limit.Jobs > 0 && use.Jobs >= limit.Jobs && !p.Parked ||
-		limit.GPUs > 0 && p.Request.GPUs > 0 && use.GPUs+use.Unmeasured+more > limit.GPUs+limitTolerance
+		limit.GPUs > 0 && p.Request.GPUs > 0 && use.GPUs+use.Unmeasured+more > limit.GPUs+limitTolerance ||
+		limit.CPUs > 0 && p.Request.CPUs > 0 && use.CPUs+p.Request.CPUs > limit.CPUs ||
+		limit.MemMiB > 0 && p.Request.MemMiB > 0 && use.MemMiB+p.Request.MemMiB > limit.MemMiB
 }
 
 func (o *oracle) full() bool { return o.s.MaxStarts > 0 && len(o.plan.Starts) >= o.s.MaxStarts }
@@ -364,12 +382,14 @@ func (o *oracle) charge(p *Pending) {
 		use.Jobs++
 	}
 	use.GPUs += o.counted(&p.Request)
+	use.CPUs += p.Request.CPUs
+	use.MemMiB += p.Request.MemMiB
 	if p.Unproven {
 		use.Unmeasured += float64(p.Request.GPUs) - o.counted(&p.Request)
 	}
 	o.use[p.User] = use
 	if o.s.Rules.Fair {
-		o.turn[p.User] += o.s.FairQuantum * oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)
+		o.turn[p.User] += o.s.FairQuantum * o.fairWeight(&p.Request)
 	}
 	if p.PoolLimit > 0 {
 		o.pools[p.Pool]++

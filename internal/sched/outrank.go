@@ -47,7 +47,7 @@ func (h *Held) protectedUntil(r *Rules) time.Time {
 
 // mayLeave is when a running job can be preempted for the waiting one.
 func (d *decision) mayLeave(held *Held, h *head) time.Time {
-	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
+	return held.Started.Add(held.minRun(&d.state.Rules, gpuWeight(h.countedGPUs(), h.cpus)))
 }
 
 // parkingFits reports whether the host has memory for all jobs to be parked, and

@@ -78,6 +78,9 @@ func reasonRows() []row {
 		{says: "limit on one job", cards: eight(), jobs: asks(idle(1), idle(1)), users: "ann ann", lab: limited(Limit{Jobs: 1}, Use{})},
 		{says: "limit on GPUs", cards: eight(), jobs: asks(idle(4)), users: "ann", lab: limited(Limit{GPUs: 8}, Use{Jobs: 4, GPUs: 6})},
 		{says: "limit on GPUs, in shares", cards: eight(), jobs: asks(share(0.75)), users: "ann", lab: limited(Limit{GPUs: 1.5}, Use{GPUs: 1})},
+		{says: "limit on CPUs", host: host, jobs: asks(cpus(2)), users: "ann", lab: limited(Limit{CPUs: 8}, Use{Jobs: 4, CPUs: 7})},
+		{says: "limit on CPUs of one's own", host: host, jobs: asks(cpus(1)), users: "ann", lab: own(Limit{CPUs: 1}, Use{CPUs: 1})},
+		{says: "limit on host memory", host: host, jobs: asks(mem(8000)), users: "ann", lab: limited(Limit{MemMiB: 32000}, Use{MemMiB: 30000})},
 		{says: "limits of one's own", cards: eight(), jobs: asks(idle(2)), users: "ann", lab: own(Limit{GPUs: 2}, Use{GPUs: 1.0 / 3})},
 		{says: "limit of one's own on jobs", cards: eight(), jobs: asks(idle(1)), users: "ann", lab: own(Limit{Jobs: 2}, Use{Jobs: 3})},
 		{says: "limit without a user's name", cards: eight(), jobs: asks(idle(1), idle(1)), lab: limited(Limit{Jobs: 1}, Use{})},
@@ -95,6 +98,8 @@ func reasonRows() []row {
 		{says: "more cpus than there are", host: host, jobs: asks(cpus(64))},
 		{says: "more GPUs than a user may hold", cards: eight(), jobs: asks(idle(6)), users: "ann", lab: limited(Limit{GPUs: 4}, Use{})},
 		{says: "more GPUs than this user may hold", cards: eight(), jobs: asks(share(0.75)), users: "ann", lab: own(Limit{GPUs: 0.5}, Use{})},
+		{says: "more CPUs than a user may hold", host: host, jobs: asks(cpus(9)), users: "ann", lab: limited(Limit{CPUs: 8}, Use{})},
+		{says: "more host memory than this user may hold", host: host, jobs: asks(mem(8000)), users: "ann", lab: own(Limit{MemMiB: 4000}, Use{})},
 		{says: "more memory than there is", host: host, jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 500000 }))},
 	}
 }

@@ -32,7 +32,7 @@ func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 	case r.Policy == Shortest:
 		return classFresh, p.need()
 	case r.Policy == LAS:
-		return lasClass(p.Served, p.Request.FairWeight()), 0
+		return lasClass(p.Served, p.Request.weight()), 0
 	case r.slices():
 		return sliceClass(p.Served), 0
 	}
@@ -49,7 +49,7 @@ func (p *Pending) need() float64 {
 			left = p.Limit
 		}
 	}
-	return math.Max(0, left.Seconds()) * math.Max(cpuWeight, p.Request.FairWeight())
+	return math.Max(0, left.Seconds()) * math.Max(cpuWeight, p.Request.weight())
 }
 
 func sliceClass(served time.Duration) serviceClass {

@@ -176,14 +176,18 @@ type writtenPreempt struct {
 }
 
 type userLimit struct {
-	Jobs int     `json:"jobs,omitempty"`
-	GPUs float64 `json:"gpus,omitempty"`
-	Flag string  `json:"flag,omitempty"`
+	Jobs   int     `json:"jobs,omitempty"`
+	GPUs   float64 `json:"gpus,omitempty"`
+	CPUs   int     `json:"cpus,omitempty"`
+	MemMiB int64   `json:"mem_mib,omitempty"`
+	Flag   string  `json:"flag,omitempty"`
 }
 
 type userUse struct {
 	Jobs       int     `json:"jobs"`
 	GPUs       float64 `json:"gpus"`
+	CPUs       int     `json:"cpus,omitempty"`
+	MemMiB     int64   `json:"mem_mib,omitempty"`
 	Parked     int     `json:"parked,omitempty"`
 	Unmeasured float64 `json:"unmeasured,omitempty"`
 }

@@ -73,7 +73,7 @@ func (w *truth) play(t *testing.T) map[string]time.Time {
 			s.Queue.Remove(start.Job)
 			began[start.Job] = s.Now
 			s.Held = append(s.Held, begun(&s, &p, start.Grant))
-			s.Usage[p.User] += FairQuantum * p.Request.FairWeight()
+			s.Usage[p.User] += FairQuantum * p.Request.FairWeight(s.Host.Scale(len(s.Cards)))
 		}
 		if s.Queue.Len() > 0 && len(s.Held) == 0 {
 			t.Fatal("nothing runs, and nothing starts")

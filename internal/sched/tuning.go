@@ -90,8 +90,9 @@ const (
 	// as an hour at once, so that waiting users get their turns before any usage
 	// was measured. A larger value makes users alternate, whatever their usage.
 	FairQuantum = 3600.0
-	// cpuWeight is what each CPU of a CPU job counts as in fair share: little
-	// beside a GPU, and enough that users who run only CPU jobs take turns too.
+	// cpuWeight is what each CPU of a CPU job counts as beside jobs with GPUs, for
+	// service and preemption: little beside a GPU, and enough that the sizes of CPU
+	// jobs differ. In fair share it counts only where the host's CPUs are not known.
 	cpuWeight = 0.01
 	// forgettable is usage too small to decide anything. Short jobs add little
 	// each, and many of them much.

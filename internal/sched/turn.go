@@ -22,19 +22,45 @@ func Decayed(seconds map[string]float64, age, halfLife time.Duration) map[string
 	return left
 }
 
-// FairWeight is how many GPUs the request counts as in fair share: as many as
-// against a limit, or for a CPU job a little for each CPU.
-func (r *Request) FairWeight() float64 { return fairWeight(r.CountedGPUs(), r.CPUs) }
+// Scale is what a CPU and a MiB of host memory count as in fair share, in GPUs: all
+// CPUs of a machine, or all of its memory, count as all of its GPUs.
+type Scale struct{ perCPU, perMiB float64 }
+
+// Scale is that of a machine with this host and that many GPUs. Where nothing is
+// known of the host, a CPU counts little.
+func (h Host) Scale(gpus int) Scale {
+	whole := float64(max(1, gpus))
+	s := Scale{perCPU: cpuWeight}
+	if h.CPUs > 0 {
+		s.perCPU = whole / float64(h.CPUs)
+	}
+	if h.MemMiB > 0 {
+		s.perMiB = whole / float64(h.MemMiB)
+	}
+	return s
+}
+
+// weight is the largest of a job's parts of the machine, in GPUs: other jobs can use
+// the rest of what it leaves, but not what it has most of.
+func (s Scale) weight(gpus float64, cpus int, memMiB int64) float64 {
+	return max(gpus, s.perCPU*float64(cpus), s.perMiB*float64(memMiB))
+}
+
+// FairWeight is how many GPUs the request counts as in fair share.
+func (r *Request) FairWeight(s Scale) float64 { return s.weight(r.CountedGPUs(), r.CPUs, r.MemMiB) }
 
 // FairWeight is how many GPUs a running job counts as. Usage is this times the
 // seconds it runs.
-func (h *Held) FairWeight() float64 { return h.weight() + h.OverGPUs }
+func (h *Held) FairWeight(s Scale) float64 { return s.weight(h.CountedGPUs(), h.CPUs, h.MemMiB) }
 
-// weight is the same by what was allocated alone: a job that takes more than it
-// asked for is not harder to preempt.
-func (h *Held) weight() float64 { return fairWeight(h.declaredGPUs(), h.CPUs) }
+// weight is how large the request is beside others, whatever the machine.
+func (r *Request) weight() float64 { return gpuWeight(r.CountedGPUs(), r.CPUs) }
 
-func fairWeight(gpus float64, cpus int) float64 {
+// weight is the same by what was allocated: a job that takes more than it asked for
+// is not harder to preempt.
+func (h *Held) weight() float64 { return gpuWeight(h.declaredGPUs(), h.CPUs) }
+
+func gpuWeight(gpus float64, cpus int) float64 {
 	if gpus > 0 {
 		return gpus
 	}
@@ -45,7 +71,7 @@ func fairWeight(gpus float64, cpus int) float64 {
 // users only moving back.
 func (a *account) charge(s *State, g *group) {
 	if s.Rules.Fair && s.FairQuantum > 0 {
-		a.turn += s.FairQuantum * max(0, g.request.FairWeight())
+		a.turn += s.FairQuantum * max(0, g.request.FairWeight(a.scale))
 	}
 }
 

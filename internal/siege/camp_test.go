@@ -110,7 +110,7 @@ func newCamp(t *testing.T) *camp {
 	testkit.Accounts(t, "groupadd", account(adminGroup))
 	t.Cleanup(func() { testkit.Accounts(t, "groupdel", account(adminGroup)) })
 	tcp, scrapes := freePort(t), freePort(t)
-	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\ngpus = 0\nrunning_jobs = 0\nmax_priority = 100\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[metrics]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
+	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\ngpus = 0\ncpus = 0\nmemory_total = 0\nrunning_jobs = 0\nmax_priority = 100\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[metrics]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
 		queuedJobs, account(adminGroup), tcp, scrapes))
 	c.tcp, c.scrapes = tcp, scrapes
 	c.mails = c.postbox(t, "mails")

@@ -1,6 +1,7 @@
 package siege
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
@@ -8,10 +9,11 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/site"
 	"berth/internal/testkit"
 )
 
-// hoard is the group whose attacks keep GPUs from others. They need a machine of
+// hoard is the group whose attacks keep GPUs and CPUs from others. They need a machine of
 // their own, where nothing else runs.
 const hoard = "hoard"
 
@@ -122,6 +124,54 @@ var hoardAttacks = []attack{
 			t.Errorf("a job with a small part of a GPU is %s: %s", v.State, text(v.Reason))
 		}
 		c.bob.cancel(t, small)
+	}},
+	{"take every CPU and all memory, and wait for ever", func(t *testing.T, c *camp) {
+		c.configure(t, "")
+		cpus, memMiB := site.Host()
+		if cpus < 2 {
+			t.Skip("a machine with one CPU cannot be shared")
+		}
+		asleep := func() spec { return spec{"command": "sleep 1000000", "gpus": 0} }
+		refused := func(s spec, key string) {
+			t.Helper()
+			if r := c.bob.mustAsk(t, "POST", "/v1/jobs", spec{"jobs": []spec{s}}); r.status < 400 || !strings.Contains(r.body, key) {
+				t.Errorf("%v: status %d: %.300s", s, r.status, r.body)
+			}
+		}
+		refused(asleep().with("cpus", cpus), "limits.cpus")
+		refused(asleep().with("mem", fmt.Sprint(memMiB*3/4, "M")), "limits.memory")
+		var sleepers []spec
+		for range cpus {
+			sleepers = append(sleepers, asleep())
+		}
+		greedy := c.bob.submit(t, sleepers...)
+		c.bob.running(t, greedy[0])
+		c.ann.mustEnd(t, c.ann.submit(t, spec{"command": "true", "gpus": 0})[0], job.OK)
+		if v := c.bob.show(t, greedy[cpus-1]); v.State != job.Queued || !strings.Contains(text(v.Reason), "limits.cpus") {
+			t.Errorf("the last of %d jobs is %s: %s", cpus, v.State, text(v.Reason))
+		}
+		c.bob.cancel(t, greedy...)
+		third := fmt.Sprint(memMiB/3, "M") // of jobs that take no CPU beside their GPU
+		large := c.bob.submit(t, shell("sleep 1000000").with("mem", third), shell("sleep 1000000").with("mem", third))
+		c.bob.running(t, large[0])
+		c.ann.mustEnd(t, c.ann.submit(t, shell("true").with("mem", third))[0], job.OK)
+		if v := c.bob.show(t, large[1]); v.State != job.Queued || !strings.Contains(text(v.Reason), "limits.memory_total") {
+			t.Errorf("the second job is %s: %s", v.State, text(v.Reason))
+		}
+		c.bob.cancel(t, large...)
+	}},
+	{"sleep on CPUs", func(t *testing.T, c *camp) {
+		c.configure(t, "\n[idle]\nreport_after = \"1s\"\ncancel_after = \"4s\"\n")
+		busy := c.ann.submit(t, spec{"command": "while :; do :; done", "gpus": 0})[0]
+		c.ann.running(t, busy)
+		v := c.bob.ended(t, c.bob.submit(t, spec{"command": "sleep 1000000", "gpus": 0})[0])
+		if text(v.Outcome) != string(job.WasCancelled) || !strings.Contains(text(v.Reason), "it holds 1 CPU and has used almost no CPU time") {
+			t.Errorf("it ended %s: %s", text(v.Outcome), text(v.Reason))
+		}
+		if v := c.ann.show(t, busy); v.State != job.Running {
+			t.Errorf("a job that computes is %s: %s", v.State, text(v.Reason))
+		}
+		c.ann.cancel(t, busy)
 	}},
 	{"outlive a limit, a cancel and a preemption with an older grace period", func(t *testing.T, c *camp) {
 		c.configure(t, "grace = 0\n")

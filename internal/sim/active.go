@@ -45,7 +45,7 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 	}
 	a.held = sched.Held{
 		Job: key(place), Cards: grant.GPUs, BudgetMiB: r.budgets(a),
-		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
+		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive, CPUs: j.CPUs, MemMiB: j.MemMiB,
 		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards[card].TotalMiB }),
 		User:     j.User, Priority: j.Priority, Seq: int64(place), Pool: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), Served: c.done.duration(), Waited: (r.now - c.since).duration(),
@@ -89,7 +89,7 @@ func (r *replay) vacate(a *active) {
 	r.running = r.running[:last]
 	r.active[a.place] = nil
 	if r.in.Policy.Rules.Fair {
-		r.shares.charge(a.job.User, r.now, a.gpuSeconds(r.now))
+		r.shares.charge(a.job.User, r.now, a.gpuSeconds(r.now, r.scale))
 	}
 	did, fate := a.did(r.now), r.fateAt(a.place)
 	fate.End = r.now

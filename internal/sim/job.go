@@ -53,6 +53,8 @@ type Job struct {
 	Share    float64 // of each of its GPUs; 0: whole cards, or what VRAMMiB says
 	VRAMMiB  int64   // per GPU; 0: undeclared
 	UsedMiB  int64   // what it really uses on each; 0: what it declared
+	CPUs     int     // of the host
+	MemMiB   int64   // likewise
 	Priority int
 	Array    string // the array it is a task of, if that has a limit
 	AtOnce   int    // how many tasks of its array run at a time; 0: all
@@ -81,7 +83,7 @@ func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
 
 // request is what the job asks of sched.
 func (j *Job) request(rules sched.Rules) sched.Request {
-	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share, IDs: j.IDs, Allow: j.Allow}, j.VRAMMiB, rules)
+	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share, IDs: j.IDs, Allow: j.Allow, CPUs: j.CPUs, MemMiB: j.MemMiB}, j.VRAMMiB, rules)
 }
 
 // declaring is a copy of the job with another declared memory.

@@ -32,6 +32,7 @@ type replay struct {
 	result Result
 
 	shares    ledger
+	scale     sched.Scale
 	occupancy occupancy
 	loads     []load   // of each card
 	changes   []change // of cards, in their order
@@ -57,6 +58,7 @@ func newReplay(in *input) *replay {
 		in: in, order: bySubmission(in.Jobs), cards: in.Machine.cards(), queue: sched.NewQueue(),
 		courses: make([]course, len(in.Jobs)), active: make([]*active, len(in.Jobs)), again: never,
 		shares:    ledger{halfLife: in.Policy.HalfLife, seconds: map[string]float64{}},
+		scale:     in.Host.Scale(in.Machine.GPUs),
 		occupancy: newOccupancy(in.Machine.GPUs), loads: make([]load, in.Machine.GPUs),
 		estimator: newEstimator(in.Estimates), changes: changesOf(in),
 		alike: map[string]map[int]bool{}, learnt: map[string]int{},

@@ -11,6 +11,7 @@ import (
 type input struct {
 	Jobs    []Job
 	Machine Machine
+	Host    sched.Host // what the machine has besides its cards; zero: not known
 	Policy  Policy
 
 	Park      *Parking  // the cost of parking; nil: no job can be parked
@@ -170,7 +171,7 @@ func (r *replay) timed(decide func() sched.Plan) sched.Plan {
 // state is the state that sched decides on.
 func (r *replay) state() sched.State {
 	s := sched.State{
-		Now: r.now.at(), Rules: r.in.Policy.Rules, Cards: r.cards,
+		Now: r.now.at(), Rules: r.in.Policy.Rules, Host: r.in.Host, Cards: r.cards,
 		Queue: r.queue, MaxStarts: maxStarts, Held: make([]sched.Held, len(r.running)),
 		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, Pools: map[string]int{},
 	}
@@ -213,8 +214,7 @@ func (r *replay) inUse() map[string]sched.Use {
 	uses := map[string]sched.Use{}
 	for _, a := range r.running {
 		use := uses[a.job.User]
-		use.Jobs++
-		use.GPUs += a.held.CountedGPUs()
+		use.Add(&a.held)
 		uses[a.job.User] = use
 	}
 	return uses

@@ -28,7 +28,7 @@ type snapshotReader struct {
 func FromSnapshot(source string, s *sched.State) (*Workload, error) {
 	r := &snapshotReader{
 		state: s, places: map[int]int{}, atOnce: map[string]int{}, member: map[string]string{},
-		work: &Workload{Source: source, Origin: OfSnapshot, TakenAt: s.Now, Rules: &s.Rules, Limits: s.Limits, DefaultLimit: s.DefaultLimit, GroupLimits: map[sched.GroupName]int{}},
+		work: &Workload{Source: source, Origin: OfSnapshot, TakenAt: s.Now, Host: s.Host, Rules: &s.Rules, Limits: s.Limits, DefaultLimit: s.DefaultLimit, GroupLimits: map[sched.GroupName]int{}},
 	}
 	if err := r.cards(); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (r *snapshotReader) held(h *sched.Held) {
 	}
 	left := less(h.Run, h.Served).Left(ran, h.Limit).Mid
 	j := Job{
-		ID: h.Job, User: h.User, Priority: h.Priority, GPUs: len(cards), Share: h.Share,
+		ID: h.Job, User: h.User, Priority: h.Priority, GPUs: len(cards), Share: h.Share, CPUs: h.CPUs, MemMiB: h.MemMiB,
 		Submit: r.millis(h.Started.Add(-h.Waited)), Duration: lasting(ran + left),
 	}
 	if !h.Alone && h.Share == 0 && len(h.BudgetMiB) > 0 {
@@ -217,7 +217,7 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 		r.work.Unknown++
 	}
 	r.work.add(Job{
-		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB,
+		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB, CPUs: p.Request.CPUs, MemMiB: p.Request.MemMiB,
 		IDs: ids, Allow: allow, Array: p.Pool, AtOnce: p.PoolLimit, Group: p.Group, Submit: r.millis(p.Since), Duration: lasting(run),
 	}, "job "+p.Job)
 }
@@ -253,11 +253,12 @@ func (r *snapshotReader) usage() {
 	for user, seconds := range r.state.Usage {
 		r.work.Usage[user] = seconds
 	}
+	scale := r.state.Host.Scale(len(r.state.Cards))
 	for i := range r.state.Held {
 		h := &r.state.Held[i]
 		if seconds, counted := r.work.Usage[h.User]; counted && !h.Other {
 			ran := max(0, r.state.Now.Sub(h.Started).Seconds())
-			r.work.Usage[h.User] = max(0, seconds-h.FairWeight()*(ran+r.state.FairQuantum))
+			r.work.Usage[h.User] = max(0, seconds-h.FairWeight(scale)*(ran+r.state.FairQuantum))
 		}
 	}
 }

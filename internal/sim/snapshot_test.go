@@ -242,3 +242,36 @@ func TestASnapshotKeepsTheDaemonsRulesButForTheOrder(t *testing.T) {
 		t.Error("a perturbed copy equals the original")
 	}
 }
+
+// TestASnapshotKeepsTheHost: a replay counts CPUs and host memory as the daemon does,
+// in fair share and against limits.
+func TestASnapshotKeepsTheHost(t *testing.T) {
+	s := sched.State{
+		Now: noon, Rules: sched.DefaultRules(), Host: sched.Host{CPUs: 8, MemMiB: 1000}, Queue: sched.NewQueue(),
+		Usage: map[string]float64{"ann": 20_000}, FairQuantum: 3600, DefaultLimit: sched.Limit{CPUs: 6},
+		Cards: []sched.Card{{Index: 0, TotalMiB: 24576}, {Index: 1, TotalMiB: 24576}},
+		Held: []sched.Held{{
+			Job: "1", User: "ann", Cards: []int{0}, Alone: true, CPUs: 6, MemMiB: 100, Started: noon.Add(-time.Hour),
+			Run: sched.Estimate{Low: 2 * time.Hour, Mid: 2 * time.Hour, High: 2 * time.Hour},
+		}},
+	}
+	for i, p := range []sched.Pending{
+		{Job: "2", User: "ann", Request: sched.Request{GPUs: 1, CPUs: 2}, Since: noon},
+		{Job: "3", User: "bob", Request: sched.Request{GPUs: 1, CPUs: 2, MemMiB: 50}, Since: noon},
+	} {
+		p.Seq, p.Run = int64(i), sched.Estimate{Low: 5 * time.Hour, Mid: 5 * time.Hour, High: 5 * time.Hour}
+		s.Queue.Add(p)
+	}
+	w := readState(t, s)
+	// Six of eight CPUs are one and a half of the two GPUs.
+	if got, want := w.Usage["ann"], 20_000-1.5*(3600+3600); got != want {
+		t.Errorf("usage of %v, want %v", got, want)
+	}
+	r := compared(t, w, Policies()[:1], Choices{}, 1)[0]
+	hour := Millis(3600_000)
+	for i, want := range map[int]Millis{1: w.Begin + hour, 2: w.Begin} {
+		if got := r.Result.Fates[i].Start; got != want {
+			t.Errorf("job %s starts at %v, want %v", w.Jobs[i].ID, got, want)
+		}
+	}
+}

@@ -30,8 +30,8 @@ func (l *ledger) charge(user string, now Millis, gpuSeconds float64) {
 }
 
 // gpuSeconds is the usage of a running job until now.
-func (a *active) gpuSeconds(now Millis) float64 {
-	return a.held.FairWeight() * (now - a.start).Seconds()
+func (a *active) gpuSeconds(now Millis, scale sched.Scale) float64 {
+	return a.held.FairWeight(scale) * (now - a.start).Seconds()
 }
 
 // usage is each user's usage, running jobs included. The quantum for each held
@@ -39,7 +39,7 @@ func (a *active) gpuSeconds(now Millis) float64 {
 func (r *replay) usage() map[string]float64 {
 	usage := r.shares.decayed(r.now)
 	for _, a := range r.running {
-		usage[a.job.User] += a.gpuSeconds(r.now) + sched.FairQuantum*a.held.FairWeight()
+		usage[a.job.User] += a.gpuSeconds(r.now, r.scale) + sched.FairQuantum*a.held.FairWeight(r.scale)
 	}
 	return usage
 }

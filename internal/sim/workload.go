@@ -30,6 +30,7 @@ type Workload struct {
 	Begin        Millis
 	Running      []Running
 	Usage        map[string]float64 // of each user until then
+	Host         sched.Host
 	Limits       map[string]sched.Limit
 	DefaultLimit sched.Limit // of users without their own
 	GroupLimits  map[sched.GroupName]int
@@ -72,7 +73,7 @@ type Choices struct {
 // rules of a daemon.
 func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
 	in := input{
-		Jobs: jobs, Machine: w.Machine, Policy: policy, Park: c.Park, Estimates: c.Estimates,
+		Jobs: jobs, Machine: w.Machine, Host: w.Host, Policy: policy, Park: c.Park, Estimates: c.Estimates,
 		Begin: w.Begin, Running: w.Running, Usage: w.Usage, Foreign: w.Foreign,
 		Limits: w.Limits, DefaultLimit: w.DefaultLimit, GroupLimits: w.GroupLimits,
 	}
