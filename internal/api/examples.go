@@ -88,9 +88,9 @@ var (
 	exampleDrain    = DrainRequest{Park: true}
 	exampleRelease  = ReleaseRequest{ForS: 600}
 	exampleReleased = Released{Until: pointer(exampleTime.Add(10 * time.Minute))}
-	exampleLine     = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
+	exampleLine     = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5, CPUHours: 126,
 		WaitMeanS: pointer(12.0), WaitP50S: pointer(2.0), WaitP95S: pointer(61.0), WaitMaxS: pointer(70.0), RunMeanS: pointer(8723.0), AvgUtil: pointer(91.0)}
-	exampleStats = Stats{Since: exampleTime.AddDate(0, 0, -7), Until: exampleTime, GPUs: 2, GPUHours: 31.5,
+	exampleStats = Stats{Since: exampleTime.AddDate(0, 0, -7), Until: exampleTime, GPUs: 2, GPUHours: 31.5, CPUHours: 126,
 		Util: pointer(0.09), AvgUtil: pointer(91.0), All: exampleLine, Users: []StatsLine{exampleLine}, Days: []StatsLine{exampleLine}}
 
 	exampleGroup = Group{Name: "io", User: "ann", Limit: pointer(2), Running: 2, Queued: 5}

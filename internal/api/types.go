@@ -291,6 +291,7 @@ type Stats struct {
 	Until    time.Time `json:"until"`
 	GPUs     int       `json:"gpus"`
 	GPUHours float64   `json:"gpu_hours"`
+	CPUHours float64   `json:"cpu_hours" doc:"CPUs that jobs held, times the time they ran"`
 	Util     *float64  `json:"utilisation" doc:"GPU allocation: the share of the GPUs' time that was allocated, 0 to 1"`
 	// UtilSince is where utilisation is counted from, if not from Since.
 	UtilSince *time.Time  `json:"utilisation_since,omitempty" doc:"the first submission, if that is after since: utilisation is counted from there"`
@@ -309,6 +310,7 @@ type StatsLine struct {
 	Failed    int      `json:"failed"`
 	Cancelled int      `json:"cancelled"`
 	GPUHours  float64  `json:"gpu_hours"`
+	CPUHours  float64  `json:"cpu_hours"`
 	WaitMeanS *float64 `json:"wait_mean_s"`
 	WaitP50S  *float64 `json:"wait_p50_s"`
 	WaitP95S  *float64 `json:"wait_p95_s"`

@@ -24,7 +24,7 @@ func newStats() *cobra.Command {
 		Use:   "stats",
 		Short: "Summarise waits, GPU allocation and GPU-hours",
 		Long: `Summarise the jobs that ended in a period: how long they waited and ran, and how
-much GPU time was allocated, in all and by user and day.`,
+much GPU and CPU time was allocated, in all and by user and day.`,
 		Example: `  berth stats
   berth stats --since 30d --user ann
   berth stats --since 2026-03-01 --until 2026-04-01 --json
@@ -78,6 +78,9 @@ func drawStats(s screen, stats api.Stats) error {
 	f := &facts{}
 	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", text.Grouped(stats.All.Jobs), text.Grouped(stats.All.Finished), text.Grouped(stats.All.Failed), text.Grouped(stats.All.Cancelled)))
 	f.add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
+	if stats.CPUHours > 0 {
+		f.add("CPU-hours", fmt.Sprintf("%.1f", stats.CPUHours))
+	}
 	if stats.Util != nil {
 		counted := "of the time"
 		if stats.UtilSince != nil {
@@ -116,10 +119,10 @@ func statsTable(title string, lines []api.StatsLine) *text.Table {
 	t := &text.Table{
 		Columns: []text.Column{
 			{Title: title}, {Title: "JOBS", Right: true}, {Title: "FAILED", Right: true}, {Title: "CANCELLED", Right: true},
-			{Title: "GPU-H", Right: true}, {Title: "WAIT P50", Right: true}, {Title: "P95", Right: true}, {Title: "MAX", Right: true},
+			{Title: "GPU-H", Right: true}, {Title: "CPU-H", Right: true}, {Title: "WAIT P50", Right: true}, {Title: "P95", Right: true}, {Title: "MAX", Right: true},
 			{Title: "RUN MEAN", Right: true}, {Title: "UTIL", Right: true},
 		},
-		Concessions: []text.Concession{{Title: title, To: 10}, {Title: "CANCELLED", To: 0}, {Title: "MAX", To: 0}, {Title: "RUN MEAN", To: 0}, {Title: "UTIL", To: 0}, {Title: "FAILED", To: 0}},
+		Concessions: []text.Concession{{Title: title, To: 10}, {Title: "CANCELLED", To: 0}, {Title: "MAX", To: 0}, {Title: "CPU-H", To: 0}, {Title: "RUN MEAN", To: 0}, {Title: "UTIL", To: 0}, {Title: "FAILED", To: 0}},
 	}
 	for _, l := range lines {
 		util := "-"
@@ -127,7 +130,7 @@ func statsTable(title string, lines []api.StatsLine) *text.Table {
 			util = fmt.Sprintf("%.0f%%", *l.AvgUtil)
 		}
 		t.Add(text.Cell{Text: l.Key}, text.Cell{Text: text.Grouped(l.Jobs)}, text.Cell{Text: text.Grouped(l.Failed)}, text.Cell{Text: text.Grouped(l.Cancelled)},
-			text.Cell{Text: fmt.Sprintf("%.1f", l.GPUHours)}, text.Cell{Text: spanS(l.WaitP50S)}, text.Cell{Text: spanS(l.WaitP95S)},
+			text.Cell{Text: fmt.Sprintf("%.1f", l.GPUHours)}, text.Cell{Text: fmt.Sprintf("%.1f", l.CPUHours)}, text.Cell{Text: spanS(l.WaitP50S)}, text.Cell{Text: spanS(l.WaitP95S)},
 			text.Cell{Text: spanS(l.WaitMaxS)}, text.Cell{Text: spanS(l.RunMeanS)}, text.Cell{Text: util})
 	}
 	return t

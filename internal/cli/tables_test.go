@@ -85,10 +85,10 @@ func someGPUs() []api.GPU {
 
 func someStats() api.Stats {
 	line := func(key string, jobs int) api.StatsLine {
-		return api.StatsLine{Key: key, Jobs: jobs, Finished: jobs - 2, Failed: 1, Cancelled: 1, GPUHours: float64(jobs) * 1.5,
+		return api.StatsLine{Key: key, Jobs: jobs, Finished: jobs - 2, Failed: 1, Cancelled: 1, GPUHours: float64(jobs) * 1.5, CPUHours: float64(jobs) * 6,
 			WaitMeanS: to(80.0), WaitP50S: to(12.0), WaitP95S: to(400.0), WaitMaxS: to(5000.0), RunMeanS: to(5400.0), AvgUtil: to(81.5)}
 	}
-	return api.Stats{Since: noon.Add(-7 * 24 * time.Hour), Until: noon, GPUs: 8, GPUHours: 1834.25, Util: to(0.73), UtilSince: ago(50 * time.Hour), AvgUtil: to(81.5),
+	return api.Stats{Since: noon.Add(-7 * 24 * time.Hour), Until: noon, GPUs: 8, GPUHours: 1834.25, CPUHours: 7337, Util: to(0.73), UtilSince: ago(50 * time.Hour), AvgUtil: to(81.5),
 		All: line("all", 1220), Users: []api.StatsLine{line("ann", 1200), {Key: "bob", Jobs: 20}}, Days: []api.StatsLine{line("2026-02-28", 1220)}}
 }
 

@@ -21,7 +21,8 @@ const maxStatsWindow = 3660 * day
 //     period.
 //   - GPU-hours are the time that cards were held within the period, on the day
 //     they were held; a share counts as that part of a card. Only the last
-//     attempt of a job is known, so earlier attempts are not included.
+//     attempt of a job is known, so earlier attempts are not included. CPU-hours
+//     are the same for the CPUs that jobs asked for.
 //   - A wait lasts from submission to the start of the last attempt, so it
 //     includes the time of earlier attempts.
 //   - Utilisation is the part of the cards' time that was allocated, counted
@@ -71,10 +72,10 @@ func (s *statsSum) add(j *job.Job) {
 	s.held(j, user)
 }
 
-// held counts GPU time within the period, day by day.
+// held counts GPU and CPU time within the period, day by day.
 func (s *statsSum) held(j *job.Job, user *statsLine) {
-	charged := j.ChargedGPUs()
-	if j.StartedAt.IsZero() || charged == 0 {
+	gpus, cpus := j.ChargedGPUs(), float64(j.ChargedCPUs())
+	if j.StartedAt.IsZero() || gpus == 0 && cpus == 0 {
 		return
 	}
 	end := s.until
@@ -82,8 +83,9 @@ func (s *statsSum) held(j *job.Job, user *statsLine) {
 		end = j.EndedAt
 	}
 	if span := end.Sub(j.StartedAt); j.Parking.Times > 0 && span > 0 {
-		// Parked, it held no card. When exactly it did is not recorded.
-		charged *= min(1, j.Worked(end).Seconds()/span.Seconds())
+		// Parked, it held neither cards nor CPUs. When exactly it did is not recorded.
+		part := min(1, j.Worked(end).Seconds()/span.Seconds())
+		gpus, cpus = gpus*part, cpus*part
 	}
 	from := later(j.StartedAt, s.since)
 	if !from.Before(end) {
@@ -99,9 +101,9 @@ func (s *statsSum) held(j *job.Job, user *statsLine) {
 		if end.Before(next) {
 			next = end
 		}
-		seconds := charged * next.Sub(from).Seconds()
+		seconds := next.Sub(from).Seconds()
 		for _, line := range []*statsLine{&s.all, user, lineOf(s.days, s.dayOf(from))} {
-			line.used(seconds, j.AvgUtil)
+			line.used(gpus*seconds, cpus*seconds, j.AvgUtil)
 		}
 		from = next
 	}
@@ -136,23 +138,23 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// result is the sum: users by GPU time, days in order.
+// result is the sum: users by GPU time, then by CPU time; days in order.
 func (s *statsSum) result() api.Stats {
 	stats := api.Stats{
 		Since: s.since, Until: s.until, GPUs: s.cards,
-		GPUHours: s.all.gpuSeconds / 3600, Util: s.utilisation(), AvgUtil: s.all.avgUtil(),
+		GPUHours: s.all.gpuSeconds / 3600, CPUHours: s.all.cpuSeconds / 3600, Util: s.utilisation(), AvgUtil: s.all.avgUtil(),
 		All: s.all.public("all"), Users: []api.StatsLine{}, Days: []api.StatsLine{},
 	}
 	if stats.Util != nil && s.first.After(s.since) {
 		stats.UtilSince = &s.first
 	}
 	for user, line := range s.users {
-		if line.jobs > 0 || line.gpuSeconds > 0 {
+		if line.jobs > 0 || line.gpuSeconds > 0 || line.cpuSeconds > 0 {
 			stats.Users = append(stats.Users, line.public(user))
 		}
 	}
 	slices.SortFunc(stats.Users, func(a, b api.StatsLine) int {
-		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(b.CPUHours, a.CPUHours), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Key, b.Key))
 	})
 	for _, date := range slices.Sorted(maps.Keys(s.days)) {
 		stats.Days = append(stats.Days, s.days[date].public(date))

@@ -89,6 +89,45 @@ func TestGPUHoursAreWhatWasHeldInTheWindow(t *testing.T) {
 	}
 }
 
+// TestCPUHoursAreWhatWasAskedFor: they count beside GPU-hours, and for jobs without a
+// GPU.
+func TestCPUHoursAreWhatWasAskedFor(t *testing.T) {
+	cpus := func(user string, gpus []int, cpus int) func(*job.Job) {
+		return func(j *job.Job) { j.User, j.Grant.GPUs, j.Spec.CPUs = user, gpus, cpus }
+	}
+	overMidnight := noon.Add(14 * time.Hour)
+	got := sumOf(
+		ran(noon, noon.Add(time.Hour), cpus("ann", []int{0}, 8)),
+		ran(noon, noon.Add(time.Hour), cpus("ann", []int{0}, 0)),
+		ran(noon, noon.Add(2*time.Hour), cpus("bob", nil, 0)), // which has one CPU
+		ran(noon.Add(10*time.Hour), overMidnight, cpus("cay", nil, 3)),
+		ran(noon, noon.Add(4*time.Hour), func(j *job.Job) {
+			cpus("dan", []int{1}, 4)(j)
+			j.Parking.Times, j.Parking.Served, j.Parking.Since = 1, time.Hour, noon.Add(time.Hour)
+		}),
+		ran(time.Time{}, noon, cpus("eve", nil, 4)),
+	)
+	users, days := map[string]float64{}, map[string]float64{}
+	for _, line := range got.Users {
+		users[line.Key] = line.CPUHours
+	}
+	for _, line := range got.Days {
+		days[line.Key] = line.CPUHours
+	}
+	if diff := cmp.Diff(map[string]float64{"ann": 8, "bob": 2, "cay": 12, "dan": 4, "eve": 0}, users, closely); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]float64{"2026-03-10": 8 + 2 + 6 + 4, "2026-03-11": 6}, days, closely); diff != "" {
+		t.Error(diff)
+	}
+	if math.Abs(got.CPUHours-26) > 1e-6 || math.Abs(got.GPUHours-3) > 1e-6 {
+		t.Errorf("%v CPU-hours and %v GPU-hours in all", got.CPUHours, got.GPUHours)
+	}
+	if order := []string{got.Users[0].Key, got.Users[1].Key, got.Users[2].Key, got.Users[3].Key}; !slices.Equal(order, []string{"ann", "dan", "cay", "bob"}) {
+		t.Errorf("in the order %v", order)
+	}
+}
+
 func TestDaysAreThoseOfThePlace(t *testing.T) {
 	for _, c := range []struct {
 		place    string

@@ -13,6 +13,7 @@ type statsLine struct {
 	jobs, finished, failed, cancelled int
 
 	gpuSeconds float64
+	cpuSeconds float64
 	utilSum    float64 // percent times GPU-seconds
 	utilTime   float64 // GPU-seconds with a measurement
 
@@ -48,9 +49,10 @@ func (l *statsLine) ended(j *job.Job) {
 	}
 }
 
-// used counts GPU time.
-func (l *statsLine) used(gpuSeconds float64, util *float64) {
+// used counts GPU and CPU time.
+func (l *statsLine) used(gpuSeconds, cpuSeconds float64, util *float64) {
 	l.gpuSeconds += gpuSeconds
+	l.cpuSeconds += cpuSeconds
 	if util != nil {
 		l.utilSum += *util * gpuSeconds
 		l.utilTime += gpuSeconds
@@ -70,7 +72,7 @@ func ratio(sum, over float64) *float64 {
 func (l *statsLine) public(key string) api.StatsLine {
 	line := api.StatsLine{
 		Key: key, Jobs: l.jobs, Finished: l.finished, Failed: l.failed, Cancelled: l.cancelled,
-		GPUHours: l.gpuSeconds / 3600, AvgUtil: l.avgUtil(), RunMeanS: ratio(l.runTime, float64(l.ran)),
+		GPUHours: l.gpuSeconds / 3600, CPUHours: l.cpuSeconds / 3600, AvgUtil: l.avgUtil(), RunMeanS: ratio(l.runTime, float64(l.ran)),
 		Parkings: l.parkings, ParkedS: l.parked,
 	}
 	if l.waits.count > 0 {
