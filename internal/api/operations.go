@@ -181,7 +181,7 @@ func queryParams() []param {
 		{name: "after", in: "query", kind: "string", about: "the cursor of the previous page"},
 		{name: "reasons", in: "query", kind: "boolean", about: "say why each queued job waits"},
 		{name: "order", in: "query", kind: "boolean", about: "include the order of the queue on the last page"},
-		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold GPUs and have not used them for long"},
+		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold GPUs or CPUs and have not used them for long"},
 		{name: "queue", in: "query", kind: "boolean", about: "the first jobs in the order of the queue: running ones, queued ones, those that ended, the latest first; there is no next page"},
 		{name: "arrays", in: "query", kind: "boolean", about: "sum up each array of the page; with queue, an array is its first task"},
 	}

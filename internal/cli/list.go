@@ -81,7 +81,7 @@ seconds. Any other format is a Go template over the fields of a job's JSON
   berth list --format '{{.id}} {{.name}} {{.state}}'
   berth list --all --format csv > jobs.csv
   berth list --user ann --name train
-  berth list --idle              jobs that hold GPUs and leave them idle
+  berth list --idle              jobs that hold GPUs or CPUs and leave them idle
   berth list --strays            running jobs that the store does not know
   berth list --json | jq '.[].id'
 
@@ -100,7 +100,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	o.register(cmd)
 	o.registerGroup(cmd)
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many rows, 0 for all (default a screenful on a terminal)")
-	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for a long time")
+	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs or CPUs idle for a long time")
 	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array, not one row for all of them")
 	flags.StringSliceVar(&o.sort, "sort", nil, "sort by these, as in user,-started (default the order of the queue)")
 	flags.BoolVar(&o.reverse, "reverse", false, "sort the other way round")

@@ -60,7 +60,7 @@ var (
 	jobs       = newGauge("berth_jobs", "Unfinished jobs by state.", "state")
 	waiting    = newGauge("berth_waiting_jobs", "Queued and parked jobs by what they wait for.", "reason")
 	oldestWait = newGauge("berth_queue_oldest_wait_seconds", "How long the oldest job that waits for room has waited; 0 if none waits.")
-	idleJobs   = newGauge("berth_idle_jobs", "Running jobs that have not used their GPUs for idle.report_after.")
+	idleJobs   = newGauge("berth_idle_jobs", "Running jobs that have not used their GPUs or CPUs for idle.report_after.")
 	blocked    = newGauge("berth_starts_blocked", "1 if no job can start at all, otherwise 0.")
 	strays     = newGauge("berth_unknown_supervisors", "Supervisors that the store does not know.")
 	requests   = newGauge("berth_loop_waiting_requests", "Requests that wait for their turn in the scheduling loop.")

@@ -17,7 +17,7 @@ const (
 	OnEnd   On = "end"
 	OnFail  On = "fail" // it ended, and not well
 	OnOOM   On = "oom"  // an attempt ran out of GPU memory
-	OnIdle  On = "idle" // it holds GPUs and does not use them
+	OnIdle  On = "idle" // it holds GPUs or CPUs and does not use them
 )
 
 var events = []On{OnStart, OnEnd, OnFail, OnOOM, OnIdle}
