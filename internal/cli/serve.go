@@ -61,7 +61,7 @@ config.`,
 	flags.BoolVar(&f.private, "private", false, "serve only yourself, even as root")
 	flags.StringVar(&f.idleExit, "idle-exit", "", "exit after this long without jobs or clients (default: never)")
 	flags.StringVar(&f.listen, "http", "", "also listen for HTTP on this address, e.g. 127.0.0.1:7878; clients need a token (default off)")
-	flags.BoolVar(&f.acceptEmpty, "accept-empty-store", false, "start with an empty store although jobs of an earlier daemon still run")
+	flags.BoolVar(&f.acceptEmpty, "accept-empty-store", false, "start with an empty store although an earlier daemon had jobs there")
 	flags.StringVar(&f.logLevel, "log-level", "", "log level: debug, info, warn or error")
 	f.ruleFlags.register(cmd, " (default all)", "")
 	return cmd

@@ -39,6 +39,9 @@ type entry struct {
 	Requests int `json:"requests,omitempty"`
 }
 
+// auditName is the file of the audit log in the state directory.
+const auditName = "audit.jsonl"
+
 // auditOK is the result of an action that was not refused.
 const auditOK = "ok"
 

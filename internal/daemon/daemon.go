@@ -48,8 +48,7 @@ type Options struct {
 	LimitedLast bool
 	// NotHTTP is the reply, as JSON, to a caller that sends JSON instead of HTTP.
 	NotHTTP string
-	// AcceptEmptyStore starts with a new store although jobs of an earlier one
-	// run.
+	// AcceptEmptyStore starts with a new store although an earlier one had jobs.
 	AcceptEmptyStore bool
 	Ready            func() // called once the daemon can be reached; may be nil
 

@@ -178,7 +178,7 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 		return d.notOpened(err)
 	}
 	d.machine, d.store, d.log = m, m.Store, m.Log
-	if d.audit, err = openAudit(filepath.Join(dir, "audit.jsonl")); err != nil {
+	if d.audit, err = openAudit(filepath.Join(dir, auditName)); err != nil {
 		return stateProblem(err)
 	}
 	return nil

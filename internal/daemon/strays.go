@@ -12,24 +12,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/problem"
 	"berth/internal/run"
-	"berth/internal/text"
 )
-
-// refuseEmpty refuses a new store beside running jobs. It is not their store: the
-// disk is not mounted, or someone removed it.
-func (d *Daemon) refuseEmpty(found []run.Found) error {
-	last, err := d.store.LastSeq()
-	if err != nil || d.opt.AcceptEmptyStore {
-		return err
-	}
-	if ids := engine.Beside(last, found); len(ids) > 0 {
-		return problem.Newf(problem.Refused,
-			"restore it (berth help back-up), or start with --accept-empty-store: the jobs keep running, and berth adopt --strays takes them back",
-			"the store in %s is empty, but %s of an earlier daemon still %s: %s", d.opt.Places.StateDir,
-			text.Count(len(ids), "job"), map[bool]string{true: "runs", false: "run"}[len(ids) == 1], listed(ids))
-	}
-	return nil
-}
 
 // listed is the first few of many ids.
 func listed(ids []string) string {

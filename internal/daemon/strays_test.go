@@ -68,6 +68,63 @@ func TestAnEmptyStoreBesideRunningJobs(t *testing.T) {
 	}
 }
 
+// TestAnEmptyStoreWhereJobsWere: it is refused although nothing runs, whichever
+// trace the jobs left, until somebody accepts it.
+func TestAnEmptyStoreWhereJobsWere(t *testing.T) {
+	tests := []struct {
+		name string
+		lose func(t *testing.T, dir string)
+		want string
+	}{
+		{"removed", func(t *testing.T, dir string) {
+			testkit.Must(t, os.RemoveAll(filepath.Join(dir, "store")))
+		}, "is empty, but an earlier queue left jobs/1"},
+		{"emptied", func(t *testing.T, dir string) {
+			testkit.Must(t, os.Truncate(filepath.Join(dir, "store", "berth.db"), 0))
+		}, "is empty, but an earlier queue left jobs/1"},
+		{"removed with all logs", func(t *testing.T, dir string) {
+			testkit.Must(t, os.RemoveAll(filepath.Join(dir, "store")))
+			testkit.Must(t, os.RemoveAll(filepath.Join(dir, "jobs")))
+		}, "is empty, but audit.jsonl names jobs of an earlier queue: 1"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLab(t)
+			l.end(l.one(sh("true", "gpus", "0")))
+			l.one(sh("true", "gpus", "0", "hold", "yes")) // this is what would be forgotten
+			l.stop()
+			test.lose(t, l.opt.Places.StateDir)
+			for range 2 { // the first start has made a new file
+				if err := Serve(l.ctx, l.opt); err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Fatalf("it is served: %v", err)
+				}
+			}
+			l.opt.AcceptEmptyStore = true
+			l.start()
+			l.stop()
+			l.opt.AcceptEmptyStore = false // once is enough
+			l.start()
+			if jobs, err := l.Jobs(l.ctx, api.Query{Over: true, Select: api.Select{All: true}}); err != nil || len(jobs.Jobs) != 0 {
+				t.Errorf("the new queue has %+v, %v", jobs, err)
+			}
+		})
+	}
+}
+
+// TestAQueueThatNeverHadAJob starts again and again, whatever else was done.
+func TestAQueueThatNeverHadAJob(t *testing.T) {
+	l := newLab(t)
+	if _, err := l.PauseGPU(l.ctx, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	l.act(api.ActCancel, "7") // there is none, which the audit log says, too
+	l.stop()
+	l.start()
+	l.stop()
+	testkit.Must(t, os.RemoveAll(filepath.Join(l.opt.Places.StateDir, "store")))
+	l.start()
+}
+
 // TestAnOlderStoreBesideRunningJobs: a job that the backup has queued runs now,
 // and one that it does not know.
 func TestAnOlderStoreBesideRunningJobs(t *testing.T) {

@@ -48,6 +48,38 @@ func TestStoreEmptied(t *testing.T) {
 	h.mustBeClean()
 }
 
+// TestStoreForgotten takes the store away while no job runs. No daemon begins a
+// new queue there until somebody wants that.
+func TestStoreForgotten(t *testing.T) {
+	h := newHost(t, 1)
+	b := h.up()
+	h.submit(line{number: 1, block: "gpus=0", kind: "plain"})
+	h.drain()
+	h.submit(line{number: 2, block: "gpus=0 hold", kind: "plain"})
+	b.kill()
+	store, aside := filepath.Join(h.logDir, "store"), filepath.Join(h.dir, "aside")
+	testkit.Must(t, os.Rename(store, aside))
+	b = h.serve()
+	b.mustEnd(1)
+	if said := b.stderr.String(); !strings.Contains(said, "is empty, but an earlier queue left jobs/1\n") || !strings.Contains(said, "berth help back-up") || !strings.Contains(said, "--accept-empty-store") {
+		t.Errorf("the daemon said %s", said)
+	}
+	testkit.Must(t, os.RemoveAll(store)) // the daemon made a new one, with nothing in it
+	testkit.Must(t, os.Rename(aside, store))
+	b = h.up()
+	if jobs := h.all(); len(jobs) != 2 || jobs["2"].State != "queued" {
+		t.Errorf("the daemon has %v", jobs)
+	}
+	b.kill()
+	testkit.Must(t, os.RemoveAll(store))
+	b = h.up("--accept-empty-store")
+	if jobs := h.all(); len(jobs) != 0 {
+		t.Errorf("the new queue has %v", jobs)
+	}
+	h.down(b)
+	h.down(h.up()) // once is enough
+}
+
 // TestStoreRestored replaces the store with an older one under running jobs:
 // some are queued in it, and some it does not know.
 func TestStoreRestored(t *testing.T) {
