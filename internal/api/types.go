@@ -323,25 +323,26 @@ type StatsLine struct {
 
 // Status is the daemon's state.
 type Status struct {
-	Version  string         `json:"version"`
-	PID      int            `json:"pid"`
-	Since    time.Time      `json:"since"`
-	Shared   bool           `json:"shared"`
-	User     string         `json:"user" doc:"the user the daemon runs as"`
-	StateDir string         `json:"state_dir"`
-	Config   string         `json:"config,omitempty"`
-	SimDir   string         `json:"sim_dir,omitempty"`
-	Source   string         `json:"source,omitempty" doc:"how the GPUs are read: NVML, nvidia-smi, simulated GPUs"`
-	Counts   map[string]int `json:"counts"`
-	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
-	HTTP     string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
-	Metrics  string         `json:"metrics,omitempty" doc:"the address for metrics, if it listens there"`
-	Warnings []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
-	Strays   int            `json:"strays,omitempty" doc:"supervisors that the store does not know"`
-	Snapshot bool           `json:"snapshot,omitempty" doc:"jobs run a snapshot of their code unless they ask for none"`
-	You      Caller         `json:"you"`
-	Enforced *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
-	Parking  *Parking       `json:"parking,omitempty" doc:"whether and how fast jobs are parked"`
+	Version    string         `json:"version"`
+	PID        int            `json:"pid"`
+	Since      time.Time      `json:"since"`
+	Shared     bool           `json:"shared"`
+	User       string         `json:"user" doc:"the user the daemon runs as"`
+	StateDir   string         `json:"state_dir"`
+	Config     string         `json:"config,omitempty"`
+	AdminGroup *string        `json:"admin_group,omitempty" doc:"of a shared daemon: the group whose members administer it beside root; empty: only root does"`
+	SimDir     string         `json:"sim_dir,omitempty"`
+	Source     string         `json:"source,omitempty" doc:"how the GPUs are read: NVML, nvidia-smi, simulated GPUs"`
+	Counts     map[string]int `json:"counts"`
+	Blocked    string         `json:"blocked,omitempty" doc:"why nothing starts"`
+	HTTP       string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
+	Metrics    string         `json:"metrics,omitempty" doc:"the address for metrics, if it listens there"`
+	Warnings   []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
+	Strays     int            `json:"strays,omitempty" doc:"supervisors that the store does not know"`
+	Snapshot   bool           `json:"snapshot,omitempty" doc:"jobs run a snapshot of their code unless they ask for none"`
+	You        Caller         `json:"you"`
+	Enforced   *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
+	Parking    *Parking       `json:"parking,omitempty" doc:"whether and how fast jobs are parked"`
 }
 
 // Parking is how a daemon parks jobs.

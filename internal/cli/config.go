@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -83,6 +84,7 @@ type configChecked struct {
 	Missing  bool            `json:"missing"` // no such file: the defaults apply
 	Valid    bool            `json:"valid"`
 	Mistakes []configMistake `json:"mistakes"`
+	Warnings []string        `json:"warnings"` // that no daemon was asked for
 	// Compared with a running daemon; null: none was asked.
 	Daemon *api.Reloaded `json:"daemon"`
 }
@@ -109,8 +111,8 @@ func (o *configCheckOptions) run(ctx context.Context, s *session, file string) e
 		}
 	}
 	shared := !o.private && (os.Geteuid() == 0 || path == site.SharedPlaces().Config)
-	found := configChecked{File: path, Shared: shared, Mistakes: []configMistake{}}
-	_, err := daemon.LoadConfig(path, shared, true)
+	found := configChecked{File: path, Shared: shared, Mistakes: []configMistake{}, Warnings: []string{}}
+	cfg, err := daemon.LoadConfig(path, shared, true)
 	if errors.Is(err, fs.ErrNotExist) && file == "" {
 		found.Missing, err = true, nil
 	}
@@ -129,7 +131,9 @@ func (o *configCheckOptions) run(ctx context.Context, s *session, file string) e
 		found.Mistakes = append(found.Mistakes, configMistake{0, err.Error()})
 	default:
 		found.Valid = true
-		found.Daemon = asksDaemon(ctx, s, path, &found)
+		if found.Daemon = asksDaemon(ctx, s, path, &found); found.Daemon == nil {
+			found.Warnings = append(found.Warnings, cfg.UnknownUsers(ctx, site.NewUsers(time.Minute))...)
+		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -181,6 +185,9 @@ func (c *configChecked) draw(s *session) error {
 	what := fmt.Sprintf("%s is valid for a %s daemon", text.Line(c.File), kind)
 	if c.Missing {
 		what = fmt.Sprintf("there is no %s; the defaults of a %s daemon apply", text.Line(c.File), kind)
+	}
+	for _, warning := range c.Warnings {
+		what += "\nwarning: " + text.Line(warning)
 	}
 	if _, err := fmt.Fprintln(s.out, what); err != nil || c.Daemon == nil {
 		return err

@@ -68,16 +68,19 @@ func examine(ctx context.Context, s *session) []site.Finding {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
 	daemon, err := s.client.Status(asking)
-	places := sharedPlaces()
+	places, adminGroup := sharedPlaces(), site.AdminGroup
 	if s.target.private || s.target.explicit {
 		if own, err := site.PrivatePlaces(os.Getenv); err == nil {
 			places = own
 		}
 	}
 	if err == nil {
+		if daemon.AdminGroup != nil { // an older daemon does not say
+			adminGroup = *daemon.AdminGroup
+		}
 		places = site.Places{StateDir: daemon.StateDir, Socket: s.target.socket, Config: daemon.Config, Shared: daemon.Shared}
 	}
-	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places, gpu.HelperProtocol)...)
+	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
 	if err == nil && daemon.Enforced != nil {
 		applyDaemon(findings, *daemon.Enforced)
 	}

@@ -17,6 +17,7 @@ import (
 	"berth/internal/sched"
 	"berth/internal/send"
 	"berth/internal/series"
+	"berth/internal/site"
 )
 
 // Config is the daemon's configuration beyond its flags.
@@ -138,7 +139,7 @@ func DefaultConfig(shared bool) Config {
 		Logs:         30 * day,
 		Events:       100_000,
 		Samples:      series.Keep,
-		AdminGroup:   "berth-admin",
+		AdminGroup:   site.AdminGroup,
 		Mail:         send.Mail{TLS: send.StartTLS, Sendmail: "/usr/sbin/sendmail"},
 		ShowCommands: showOwnCommands,
 		MetricsUsers: 50,

@@ -1,10 +1,15 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"berth/internal/engine"
 	"berth/internal/job"
@@ -54,6 +59,29 @@ func (l Limits) on(gpus int, host sched.Host) engine.Limits {
 		putIn(&found.Users, user, limit(own))
 	}
 	return found
+}
+
+// namesPatience is how long all names of a config may take to look up.
+const namesPatience = 5 * time.Second
+
+// UnknownUsers says which users that the config names do not exist. One that cannot
+// be looked up counts as known.
+func (c *Config) UnknownUsers(ctx context.Context, users *site.Users) (warnings []string) {
+	names := map[string]bool{}
+	for name := range c.Limits.Users {
+		names[name] = true
+	}
+	for name := range c.QueuedJobsOf {
+		names[name] = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, namesPatience)
+	defer cancel()
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if _, err := users.ByName(ctx, name); errors.Is(err, site.ErrUnknownUser) {
+			warnings = append(warnings, fmt.Sprintf("%s.%s: there is no user %s, so these limits apply to nobody", usersTable, name, name))
+		}
+	}
+	return warnings
 }
 
 // readPortion reads a percentage, or what read reads.

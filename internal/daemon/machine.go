@@ -23,6 +23,9 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.machine.SimDir,
 		Snapshot: d.config().Snapshot, You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
 	}
+	if d.opt.Places.Shared {
+		s.AdminGroup = &d.config().AdminGroup
+	}
 	s.HTTP, s.Warnings = d.http.state()
 	scraped, troubles := d.scrapes.state()
 	s.Metrics, s.Warnings = scraped, append(s.Warnings, troubles...)

@@ -26,7 +26,7 @@ func (d *Daemon) Reload(ctx context.Context, c api.Caller, r api.ReloadRequest) 
 		if err != nil {
 			return api.Reloaded{}, err
 		}
-		return d.compare(&cfg), nil
+		return d.compare(ctx, &cfg), nil
 	}
 	if r.Text != nil {
 		return api.Reloaded{}, problem.Newf(problem.Invalid, "the daemon reads its own file", "text: expected only with dry_run")
@@ -58,7 +58,7 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 		d.log.Error("the new config is invalid; the old one stays in force", "err", err)
 		return api.Reloaded{}, err
 	}
-	reply := d.compare(&cfg)
+	reply := d.compare(ctx, &cfg)
 	d.cfg.Store(&cfg)
 	d.machine.Samples.SetKeep(cfg.Samples)
 	err = d.do(ctx, func(t *engine.Turn) {
@@ -87,10 +87,10 @@ func (d *Daemon) limits(cfg *Config) engine.Limits {
 
 // compare says what a config changes: at once against the one in force, and
 // after a restart against the one that the daemon started with.
-func (d *Daemon) compare(cfg *Config) api.Reloaded {
+func (d *Daemon) compare(ctx context.Context, cfg *Config) api.Reloaded {
 	live, _ := cfg.Changed(*d.config())
 	_, restart := cfg.Changed(d.begun)
-	return api.Reloaded{Config: d.opt.Places.Config, Changed: live, Restart: restart, Warnings: missingGPUs(cfg.GPUs, d.there)}
+	return api.Reloaded{Config: d.opt.Places.Config, Changed: live, Restart: restart, Warnings: append(missingGPUs(cfg.GPUs, d.there), cfg.UnknownUsers(ctx, d.users)...)}
 }
 
 // missingGPUs says which of the GPUs a config names do not exist here.

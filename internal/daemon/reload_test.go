@@ -38,6 +38,25 @@ func TestOnlyAnAdministratorReloads(t *testing.T) {
 	}
 }
 
+// TestAUserWhoDoesNotExistIsSaidSo: at the start, and whenever a config is read
+// again or tried. It is no mistake.
+func TestAUserWhoDoesNotExistIsSaidSo(t *testing.T) {
+	var said bytes.Buffer
+	l := newLab(t, with(func(c *Config) {
+		c.Limits.Users = map[string]UserLimit{"nosuchuser": {Jobs: 1}, "root": {Jobs: 1}}
+	}), func(o *Options) { o.Out = &said })
+	const want = "limits.users.nosuchuser: there is no user nosuchuser, so these limits apply to nobody"
+	text := "[limits.users.nosuchuser]\ngpus = 1\n[limits.users.root]\nqueued_jobs = 1\n"
+	reply, err := l.d.Reload(l.ctx, api.Caller{Admin: true}, api.ReloadRequest{DryRun: true, Text: &text})
+	if err != nil || !slices.Equal(reply.Warnings, []string{want}) {
+		t.Errorf("tried: %q, %v", reply.Warnings, err)
+	}
+	l.stop()
+	if !strings.Contains(said.String(), "warning: "+want+"\n") || !strings.Contains(testkit.Read(t, l.opt.Places.StateDir+"/berth.log"), want) {
+		t.Errorf("it says %q", said.String())
+	}
+}
+
 // TestAGPUThatDoesNotExistIsSaidSo: at the start, in the status and so by doctor.
 func TestAGPUThatDoesNotExistIsSaidSo(t *testing.T) {
 	var said bytes.Buffer

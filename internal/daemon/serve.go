@@ -97,7 +97,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 		l := p.listen()
 		d.wait.Go(func() { p.keep(ctx, d.server, l) })
 	}
-	d.greet(listeners)
+	d.greet(ctx, listeners)
 	_ = site.Notify("READY=1") // there may be no service manager
 	if d.opt.serving != nil {
 		d.opt.serving(d)
@@ -162,7 +162,7 @@ func (d *Daemon) listen() (all []listening, own bool, err error) {
 }
 
 // greet tells a person who started the daemon by hand where it is.
-func (d *Daemon) greet(listeners []listening) {
+func (d *Daemon) greet(ctx context.Context, listeners []listening) {
 	names := make([]string, len(listeners))
 	for i, l := range listeners {
 		names[i] = l.name
@@ -178,6 +178,10 @@ func (d *Daemon) greet(listeners []listening) {
 		kind = "shared by all users"
 	}
 	d.log.Info("serving", "on", names, "state", d.opt.Places.StateDir, "shared", d.opt.Places.Shared, "gpus", len(d.machine.Devices), "version", d.opt.Version)
+	unknown := d.config().UnknownUsers(ctx, d.users)
+	for _, warning := range unknown {
+		d.log.Warn(warning)
+	}
 	if d.opt.Out == nil {
 		return
 	}
@@ -193,7 +197,7 @@ func (d *Daemon) greet(listeners []listening) {
 	for _, warning := range warnings {
 		fmt.Fprintf(d.opt.Out, "berth: %s\n", warning)
 	}
-	for _, warning := range missingGPUs(d.config().GPUs, d.there) {
+	for _, warning := range append(missingGPUs(d.config().GPUs, d.there), unknown...) {
 		fmt.Fprintf(d.opt.Out, "warning: %s\n", warning)
 	}
 	if d.machine.SimDir != "" {

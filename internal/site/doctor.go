@@ -30,11 +30,12 @@ const (
 const examineDeadline = 20 * time.Second
 
 // Examine checks everything on this host that berth depends on, for a daemon
-// with these directories and this version of the helper's protocol. It changes
-// nothing.
-func Examine(ctx context.Context, places Places, protocol int) []Finding {
+// with these directories, this group of administrators and this version of the
+// helper's protocol. It changes nothing.
+func Examine(ctx context.Context, places Places, adminGroup string, protocol int) []Finding {
 	return exam{
-		machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline,
+		adminGroup: adminGroup,
+		machine:    here(), kernel: thisKernel(), places: places, deadline: examineDeadline,
 		helper: findHelper(os.Getenv, SelfDir()), protocol: protocol, arch: runtime.GOARCH, getenv: os.Getenv,
 	}.all(ctx)
 }
@@ -42,13 +43,14 @@ func Examine(ctx context.Context, places Places, protocol int) []Finding {
 // exam is one examination of a host. Tests examine made-up hosts.
 type exam struct {
 	machine
-	kernel   kernel
-	places   Places
-	deadline time.Duration
-	helper   helper
-	protocol int // the version the helper has to speak
-	arch     string
-	getenv   func(string) string
+	kernel     kernel
+	places     Places
+	adminGroup string
+	deadline   time.Duration
+	helper     helper
+	protocol   int // the version the helper has to speak
+	arch       string
+	getenv     func(string) string
 }
 
 // check is one question about the host.

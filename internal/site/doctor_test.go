@@ -42,7 +42,7 @@ func labServer(t *testing.T) (*fake, exam) {
 		chmod(t, f.path(name), 0o666)
 	}
 	chmod(t, f.path("/dev/shm"), 0o777|os.ModeSticky)
-	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), deadline: testkit.Patience,
+	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), adminGroup: AdminGroup, deadline: testkit.Patience,
 		helper: helper{path: f.path("/opt/berth/berth-gpu")}, protocol: 7, arch: "amd64"}
 }
 
@@ -143,6 +143,8 @@ func TestFindings(t *testing.T) {
 		{"a user of no database", "users", func(_ *fake, e *exam) { e.uid = 4242 }, Fail, "not in the user database"},
 		{"a database that does not answer", "users", func(f *fake, _ *exam) { f.breaks("getent passwd 1000", errNoAnswer) }, Fail, "does not answer"},
 		{"no group of administrators", "admins", func(f *fake, _ *exam) { f.exits("getent group berth-admin", getentNotFound, "") }, OK, "only root"},
+		{"another group of administrators", "admins", func(f *fake, e *exam) { e.adminGroup = "wheel"; f.exits("getent group wheel", 0, "wheel:x:10:ann") }, OK, "group wheel (10)"},
+		{"a config without administrators", "admins", func(_ *fake, e *exam) { e.adminGroup = "" }, OK, "names no group"},
 		{"groups that cannot be looked up", "admins", func(f *fake, _ *exam) { f.breaks("getent group berth-admin", errNoAnswer) }, Warn, "only root"},
 		{"few open files", "limits", func(f *fake, _ *exam) { f.file("/etc/security/limits.conf", "* - nofile 1000\n") }, Warn, "1000 open files"},
 		{"root that may not raise limits", "limits", func(f *fake, e *exam) {
@@ -442,7 +444,7 @@ func TestAnExaminationEnds(t *testing.T) {
 
 func TestThisMachineIsExamined(t *testing.T) {
 	places := Places{StateDir: t.TempDir()}
-	findings := Examine(context.Background(), places, 1)
+	findings := Examine(context.Background(), places, AdminGroup, 1)
 	names := make(map[string]bool)
 	for _, f := range findings {
 		t.Logf("%-12s %-4s %s", f.Name, f.Status, f.What)

@@ -67,21 +67,25 @@ func (e exam) users(ctx context.Context) Finding {
 	return ok("the user database answers: %s, %s", text.Said(user.Name), text.Count(len(user.Groups), "group"))
 }
 
-// adminGroup is the group whose members administer a shared daemon, beside root.
-const adminGroup = "berth-admin"
+// AdminGroup is the group whose members administer a shared daemon beside root,
+// unless its config names another one.
+const AdminGroup = "berth-admin"
 
 func (e exam) admins(ctx context.Context) Finding {
 	if !e.places.Shared {
 		return ok("a private daemon has one user")
 	}
-	gid, known, err := e.groupNumber(ctx, adminGroup)
+	if e.adminGroup == "" {
+		return ok("only root is an administrator; the daemon's config names no group (access.admin_group)")
+	}
+	gid, known, err := e.groupNumber(ctx, e.adminGroup)
 	switch {
 	case err != nil:
 		return warn("check that the services named in /etc/nsswitch.conf are running", "the group database does not answer, so only root is an administrator: %v", err)
 	case !known:
-		return ok("only root is an administrator; to add more, create the group %s (`groupadd --system %s`)", adminGroup, adminGroup)
+		return ok("only root is an administrator; to add more, create the group %s (`groupadd --system %s`)", e.adminGroup, e.adminGroup)
 	}
-	return ok("administrators: root and the members of group %s (%d)", adminGroup, gid)
+	return ok("administrators: root and the members of group %s (%d)", e.adminGroup, gid)
 }
 
 const (

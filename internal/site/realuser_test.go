@@ -43,7 +43,7 @@ func TestARealUserComesAndGoes(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command("userdel", name).Run() })
 
 	users := NewUsers(time.Nanosecond)
-	user, err := users.byName(t.Context(), name)
+	user, err := users.ByName(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,8 +84,8 @@ func (u *Users) Within(ctx context.Context, uid int, maxAge time.Duration) (User
 	return l.user.clone(), nil
 }
 
-// byName is the user with this name.
-func (u *Users) byName(ctx context.Context, name string) (User, error) {
+// ByName is the user with this name.
+func (u *Users) ByName(ctx context.Context, name string) (User, error) {
 	known := func(l *lookup) (ok bool) {
 		if uid, named := u.uids[name]; named {
 			l.user, ok = u.current(uid, u.ttl)

@@ -35,7 +35,7 @@ func TestAUserHasAllGroups(t *testing.T) {
 			users := newUsers(test.machine(t).machine, 0, time.Now)
 			for name, ask := range map[string]func() (User, error){
 				"by number": func() (User, error) { return users.ByUID(t.Context(), 1000) },
-				"by name":   func() (User, error) { return users.byName(t.Context(), "ann") },
+				"by name":   func() (User, error) { return users.ByName(t.Context(), "ann") },
 			} {
 				user, err := ask()
 				user.At, user.as = time.Time{}, Edition{}
@@ -133,7 +133,7 @@ func TestNamesThatMeanSomethingElse(t *testing.T) {
 	f := withAnn(t)
 	users := newUsers(f.machine, 0, time.Now)
 	for _, name := range []string{"", "-s", "+1000", " 1000", "a:b", "a\nb", "../x", strings.Repeat("x", 300)} {
-		if _, err := users.byName(t.Context(), name); !errors.Is(err, ErrUnknownUser) {
+		if _, err := users.ByName(t.Context(), name); !errors.Is(err, ErrUnknownUser) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestNamesThatMeanSomethingElse(t *testing.T) {
 		t.Errorf("programs were asked: %q", f.calls)
 	}
 	// getent takes a name of digits for a number.
-	if user, err := users.byName(t.Context(), "1000"); !errors.Is(err, ErrUnknownUser) {
+	if user, err := users.ByName(t.Context(), "1000"); !errors.Is(err, ErrUnknownUser) {
 		t.Errorf("the user named 1000: %+v, %v", user, err)
 	}
 	f.says("getent group 27", "sudo:x:27:\n")
@@ -165,7 +165,7 @@ func TestAnAnswerIsGoodForATime(t *testing.T) {
 		if _, err := users.ByUID(t.Context(), 1000); err != nil {
 			t.Error(err)
 		}
-		if _, err := users.byName(t.Context(), "ann"); err != nil {
+		if _, err := users.ByName(t.Context(), "ann"); err != nil {
 			t.Error(err)
 		}
 		if n := f.count("getent initgroups ann"); n != want {
@@ -304,7 +304,7 @@ func TestTheUserWhoRunsThis(t *testing.T) {
 		t.Errorf("%+v", user)
 	}
 	t.Logf("%+v, this process has %v", user, groups)
-	if _, err := users.byName(t.Context(), "no-such-user-"+strconv.Itoa(os.Getpid())); !errors.Is(err, ErrUnknownUser) {
+	if _, err := users.ByName(t.Context(), "no-such-user-"+strconv.Itoa(os.Getpid())); !errors.Is(err, ErrUnknownUser) {
 		t.Errorf("a user that does not exist: %v", err)
 	}
 }
