@@ -210,6 +210,50 @@ var floodAttacks = []attack{
 		}
 		c.cat.cancel(t, id)
 	}},
+	{"hold and release of many large jobs, without end", func(t *testing.T, c *camp) {
+		all := map[string]any{"all": true}
+		defer c.cat.act(t, "cancel", all)
+		bytes := 0
+		for i := range 60 { // as many as the daemon takes
+			r := c.cat.mustAsk(t, "POST", "/v1/jobs", spec{"jobs": []spec{large(i)}, "dir": "/"})
+			if r.status == http.StatusTooManyRequests {
+				break
+			}
+			if bytes += largeBytes; r.status != http.StatusOK {
+				t.Fatalf("status %d: %.200s", r.status, r.body)
+			}
+		}
+		if bytes < 16<<20 || bytes > 32<<20 {
+			t.Errorf("%d MiB of text were taken", bytes>>20)
+		}
+		before := c.stored(t)
+		var acts atomic.Int64
+		var group sync.WaitGroup
+		over := make(chan struct{})
+		group.Go(func() {
+			for {
+				for _, action := range []string{"release", "hold"} {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					c.cat.act(t, action, all)
+					acts.Add(1)
+				}
+			}
+		})
+		c.othersAreServed(t)
+		testkit.Eventually(t, "all jobs were changed twenty times", func() bool { return acts.Load() >= 20 })
+		c.othersAreServed(t)
+		close(over)
+		group.Wait()
+		grown := c.stored(t) - before
+		t.Logf("%d changes of %d MiB: the store grew by %d KiB", acts.Load(), bytes>>20, grown>>10)
+		if grown > 32<<20 {
+			t.Errorf("%d changes of %d MiB made the store grow by %d MiB", acts.Load(), bytes>>20, grown>>20)
+		}
+	}},
 	{"connections that vanish in the middle", func(t *testing.T, c *camp) {
 		for i := range 300 {
 			conn, err := c.cat.dial()
@@ -259,6 +303,17 @@ func (p *person) listsWithoutEnd(t *testing.T, path string) (lists *atomic.Int64
 	testkit.Eventually(t, "every connection lists", func() bool { return lists.Load() >= 16 })
 	return lists, func() { close(over); group.Wait() }
 }
+
+// large is a held job with as much text as one may have, unlike any other.
+func large(n int) spec {
+	words := []string{"/bin/true", fmt.Sprint(n)}
+	for range 7 {
+		words = append(words, strings.Repeat("a", largeBytes/7))
+	}
+	return spec{"command": words, "gpus": "0", "hold": "yes"}
+}
+
+const largeBytes = 7 * 124_000
 
 // begins submits jobs that need no card, one after another, and returns how long
 // each took to start, the shortest first.

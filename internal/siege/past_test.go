@@ -75,6 +75,49 @@ func TestNobodyErasesThePastOfOthers(t *testing.T) {
 	}
 }
 
+// TestNobodyFillsTheDiskWithTheirPast submits large jobs held and cancels them,
+// again and again. The store stays small, the text of others' jobs is all there,
+// and so is every job.
+func TestNobodyFillsTheDiskWithTheirPast(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	c := pitch(t, "[retention]\nhistory_text = \"4M\"\n[limits]\ntext = \"16M\"\n[scheduling]\npoll = \"0.2s\"\n")
+	lea, moe := c.enlist("lea"), c.enlist("moe")
+	c.up()
+	long := "true " + strings.Repeat("x", 100_000)
+	own := []string{lea.submit(t, shell(long))[0], lea.submit(t, shell(long+"y").with("hold", "yes"))[0]}
+	lea.cancel(t, own[1])
+	lea.ended(t, own[0])
+	const jobs, rounds = 16, 10
+	var flood []string
+	for round := range rounds {
+		for i := range jobs {
+			flood = append(flood, moe.submit(t, large(round*jobs+i))[0])
+		}
+		moe.act(t, "cancel", map[string]any{"all": true})
+	}
+	kept := func() (bytes int) {
+		for _, id := range flood {
+			if v := moe.show(t, id); v.Command != nil {
+				bytes += len(*v.Command)
+			}
+		}
+		return bytes
+	}
+	testkit.Eventually(t, "what is too much is dropped", func() bool { return kept() <= 4<<20+jobs*rounds*2<<10 })
+	if size := c.stored(t); size > 80<<20 {
+		t.Errorf("%d MiB of text made a store of %d MiB", jobs*rounds*largeBytes>>20, size>>20)
+	}
+	if info, err := os.Stat(filepath.Join(c.stateDir, "store", "berth.db-wal")); err != nil || info.Size() > 32<<20 {
+		t.Errorf("the store's log has %d MiB: %v", info.Size()>>20, err)
+	}
+	for i, id := range own {
+		if v := lea.show(t, id); v.TextDropped || v.Command == nil || len(*v.Command) != len(long)+i {
+			t.Errorf("lea's job %s lost its text", id)
+		}
+	}
+}
+
 // TestNobodyCrowdsTheAudit asks for what is refused, and does what is allowed,
 // thousands of times. The audit has a line of what others did, and counts the
 // rest.
