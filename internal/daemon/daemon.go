@@ -94,6 +94,7 @@ type Daemon struct {
 	gone      error         // why its store is not its own any more; only for the engine's goroutine
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns
+	tests     *fair.Gate    // where test messages do
 	replays   *fair.Gate    // where replays of the history take turns
 	slice     int           // how many jobs are copied or explained in one turn
 	wantUser  chan int      // uids needed to start a job and not looked up recently

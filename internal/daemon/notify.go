@@ -186,6 +186,12 @@ func (d *Daemon) test(ctx context.Context, c api.Caller, targets []notify.Target
 	for i, target := range targets {
 		results[i].Target = target.Shown()
 		all.Go(func() {
+			leave, err := d.tests.Enter(ctx)
+			if err != nil {
+				results[i].Error = "other test messages of yours were still on their way"
+				return
+			}
+			defer leave()
 			now := time.Now()
 			var b notify.Batch
 			b.Add(notify.Fact{At: now, Detail: "a test message from berth, sent for " + c.Name})

@@ -116,7 +116,7 @@ func (q *RunQueue) daemon() *Daemon {
 	d := &Daemon{
 		opt: Options{Places: site.Places{StateDir: q.StateDir, Socket: RunSocket(q.StateDir)}, Version: q.Version, Env: q.Env},
 		uid: os.Getuid(), started: time.Now(), hub: newHub(), ended: make(chan struct{}),
-		gate: newGate(runtime.GOMAXPROCS(0)), slice: sliceJobs,
+		gate: newGate(runtime.GOMAXPROCS(0)), tests: newTests(), slice: sliceJobs,
 		machine: q.Machine, store: q.Machine.Store, log: q.Machine.Log, engine: q.Engine, users: site.NewUsers(userTTL),
 		http: &port{}, scrapes: &port{}, happened: make(chan struct{}, 1),
 	}

@@ -41,7 +41,7 @@ func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		metrics: metrics.New(opt.Version),
-		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), replays: fair.NewGate(1, 1), slice: sliceJobs,
+		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), tests: newTests(), replays: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancelCause(ctx)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/notify"
 	"berth/internal/send"
@@ -26,13 +27,16 @@ const (
 	tellBehind  = 500              // events without a message that a restart may read again
 	tellAgain   = 5 * time.Second  // between tries to write
 	tellIdle    = time.Minute      // the longest pause: the disk is looked at
-	tellSending = 8                // messages on their way at a time
-	tellOfUser  = 2                // of them one user's
+	tellSending = 8                // messages on their way at a time, without slow ones
+	tellOfUser  = 2                // of all of them one user's
 	tellLimit   = 45 * time.Second // of one delivery, which has a shorter limit of its own
 
 	lowDiskShare = 20      // a disk with less than 1/20 free
 	lowDiskBytes = 5 << 30 // and less than this is nearly full
 )
+
+// newTests is the gate of test messages, which are sent beside the outbox.
+func newTests() *fair.Gate { return fair.NewGate(4*tellSending, tellOfUser) }
 
 // letters is the part of the store that a teller uses.
 type letters interface {
@@ -64,11 +68,11 @@ type teller struct {
 
 	unwritten map[int64]store.Letter // changes not yet on disk
 	marks     map[string]string      // likewise
-	sending   map[int64]bool
-	ending    map[string]bool // arrays of which a task ended
-	closedAt  time.Time       // when all open arrays were looked at
-	asks      chan func()     // questions of others, answered between two steps
-	hurried   chan struct{}   // closed once every message was tried; nil: there is no hurry
+	sending   map[int64]time.Time    // since when
+	ending    map[string]bool        // arrays of which a task ended
+	closedAt  time.Time              // when all open arrays were looked at
+	asks      chan func()            // questions of others, answered between two steps
+	hurried   chan struct{}          // closed once every message was tried; nil: there is no hurry
 	diskLow   bool
 	stuck     bool // the last write failed, and the log says so
 }
@@ -77,7 +81,7 @@ type teller struct {
 // that knows of messages are nobody's.
 func newTeller(t teller, now time.Time) (*teller, error) {
 	t.ending, t.asks = map[string]bool{}, make(chan func())
-	t.unwritten, t.sending, t.marks = map[int64]store.Letter{}, map[int64]bool{}, map[string]string{runningKey: "yes"}
+	t.unwritten, t.sending, t.marks = map[int64]store.Letter{}, map[int64]time.Time{}, map[string]string{runningKey: "yes"}
 	stored, last, err := t.store.Outbox()
 	if err != nil {
 		return nil, err
@@ -173,7 +177,7 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 	t.stuck = false
 	ready = t.box.Ready(now, t.sending, tellSending, tellOfUser)
 	for _, e := range ready {
-		t.sending[e.ID] = true
+		t.sending[e.ID] = now
 	}
 	again = now.Add(tellIdle)
 	if due, any := t.box.Due(t.sending); any && due.Before(again) {

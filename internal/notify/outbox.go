@@ -264,19 +264,27 @@ func (o *Outbox) Tick(now time.Time) (changes []Change) {
 }
 
 // Ready lists the sealed messages to send now, in order, of every user one before
-// any user's second; sending are those on their way.
-func (o *Outbox) Ready(now time.Time, sending map[int64]bool, most, perUser int) []Entry {
+// any user's second; sending are those on their way, since when. Of them at most
+// most are quick ones: a slow receiver keeps its own user's next messages waiting,
+// and after slowAfter nobody else's.
+func (o *Outbox) Ready(now time.Time, sending map[int64]time.Time, most, perUser int) []Entry {
 	busy := map[int]int{}
+	room := slowShare*most - len(sending)
 	for _, e := range o.entries {
-		if sending[e.ID] {
+		since, under := sending[e.ID]
+		if under {
 			busy[e.UID]++
+		}
+		if under && now.Sub(since) < slowAfter {
 			most--
 		}
 	}
+	most = min(most, room)
 	var ready []Entry
 	for turn := 0; turn < perUser; turn++ {
 		for _, e := range o.entries {
-			due := e.Stage == Sealed && !e.Next.After(now) && !sending[e.ID]
+			_, under := sending[e.ID]
+			due := e.Stage == Sealed && !e.Next.After(now) && !under
 			chosen := slices.ContainsFunc(ready, func(r Entry) bool { return r.ID == e.ID })
 			if len(ready) < most && due && !chosen && busy[e.UID] == turn {
 				ready = append(ready, e.copied())
@@ -286,6 +294,13 @@ func (o *Outbox) Ready(now time.Time, sending map[int64]bool, most, perUser int)
 	}
 	return ready
 }
+
+// A message that has been on its way for slowAfter no longer counts among those
+// sent at a time, of which there may be slowShare times as many with the slow ones.
+const (
+	slowAfter = 5 * time.Second
+	slowShare = 4
+)
 
 // Delivered removes a message that was sent.
 func (o *Outbox) Delivered(id int64, now time.Time) []Change {
@@ -337,9 +352,9 @@ func (o *Outbox) All() (list []Entry) {
 }
 
 // Due is when Tick or Ready next has something to do; false: never.
-func (o *Outbox) Due(sending map[int64]bool) (at time.Time, any bool) {
+func (o *Outbox) Due(sending map[int64]time.Time) (at time.Time, any bool) {
 	for _, e := range o.entries {
-		if !sending[e.ID] && !e.Open && (!any || e.Next.Before(at)) && !(e.Stage == Gathering && o.blocked(e)) {
+		if _, under := sending[e.ID]; !under && !e.Open && (!any || e.Next.Before(at)) && !(e.Stage == Gathering && o.blocked(e)) {
 			at, any = e.Next, true
 		}
 	}

@@ -68,7 +68,7 @@ func TestAMessageGathersIsSentAndGone(t *testing.T) {
 		t.Fatalf("%+v", ready)
 	}
 	o.Add(1000, "ann", "exec:a", ended("3", "", "ok"), at)
-	if got := o.Ready(at, map[int64]bool{8: true}, 8, 2); len(got) != 0 {
+	if got := o.Ready(at, map[int64]time.Time{8: at}, 8, 2); len(got) != 0 {
 		t.Errorf("it was sent twice at once: %+v", got)
 	}
 	if changes := o.Delivered(8, at); len(changes) != 1 || !changes[0].Delete {
@@ -243,7 +243,7 @@ func TestUsersTakeTurns(t *testing.T) {
 	now := noon.Add(time.Minute)
 	o.Tick(now)
 	var users []string
-	for _, e := range o.Ready(now, map[int64]bool{1: true}, 4, 3) {
+	for _, e := range o.Ready(now, map[int64]time.Time{1: now}, 4, 3) {
 		users = append(users, e.User)
 	}
 	if diff := cmp.Diff([]string{"bob", "ann", "ann"}, users); diff != "" {
@@ -363,5 +363,52 @@ func TestAnEndThatHurries(t *testing.T) {
 	o.Tick(now)
 	if o.Pending(now) || len(o.Ready(now, nil, 8, 8)) != 0 {
 		t.Errorf("still pending: %+v", o.All())
+	}
+}
+
+// TestSlowReceiversDelayOnlyTheirOwnUsers: four users take every place with receivers
+// that do not answer, and a fifth is told all the same.
+func TestSlowReceiversDelayOnlyTheirOwnUsers(t *testing.T) {
+	o, sending, now := Restore(nil, 0), map[int64]time.Time{}, noon
+	add := func(uid int, target string) {
+		o.Add(uid, "user", target, ended("1", "", "ok"), now)
+	}
+	for uid := range 4 {
+		for i := range 20 {
+			add(1000+uid, fmt.Sprintf("exec:sleep %d", i))
+		}
+	}
+	take := func() (fifth bool) {
+		o.Tick(now)
+		for _, e := range o.Ready(now, sending, 8, 2) {
+			sending[e.ID] = now
+			fifth = fifth || e.UID == 2000
+		}
+		return fifth
+	}
+	now = now.Add(firstWindow)
+	take()
+	if len(sending) != 8 {
+		t.Fatalf("%d are sent at a time", len(sending))
+	}
+	add(2000, "exec:true")
+	now = now.Add(firstWindow)
+	if take() || len(sending) != 8 {
+		t.Errorf("%d are sent at a time", len(sending))
+	}
+	now = now.Add(slowAfter)
+	if !take() || len(sending) != 9 {
+		t.Errorf("the fifth user waits behind slow receivers; %d are sent", len(sending))
+	}
+	// However many users there are, what is sent at a time is bounded.
+	for uid := range 100 {
+		add(3000+uid, "exec:sleep 1")
+	}
+	for range 20 {
+		now = now.Add(slowAfter)
+		take()
+	}
+	if len(sending) != 8*slowShare {
+		t.Errorf("%d are sent at a time", len(sending))
 	}
 }
