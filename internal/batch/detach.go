@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/problem"
+	"berth/internal/run"
 	"berth/internal/store"
 	"berth/internal/text"
 )
@@ -36,6 +38,10 @@ type Successor interface {
 	// Took returns nil when it has the queue, or why it has not.
 	Took(ctx context.Context) error
 }
+
+// StartApart starts a successor in a session of its own. The caller gets its end
+// from wait, and must not call cmd.Wait.
+func StartApart(cmd *exec.Cmd) (wait func() error, err error) { return run.StartApart(cmd) }
 
 // How long a berth waits for the queue of another that leaves it.
 const (

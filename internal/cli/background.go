@@ -74,13 +74,13 @@ func (f *runFlags) startBackground(ctx context.Context, cmd *cobra.Command, file
 	defer tells.Close()
 	child := exec.Command(self, append(args, "--", file)...)
 	child.Stdout, child.Stderr, child.ExtraFiles = out, out, []*os.File{tells}
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := child.Start(); err != nil {
+	wait, err := batch.StartApart(child)
+	if err != nil {
 		told.Close()
 		return nil, err
 	}
 	b.pid = child.Process.Pid
-	go func() { b.over <- child.Wait() }()
+	go func() { b.over <- wait() }()
 	go func() {
 		defer told.Close()
 		defer close(b.progress)

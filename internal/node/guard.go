@@ -15,6 +15,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/handover"
 	"berth/internal/job"
+	"berth/internal/run"
 	"berth/internal/store"
 )
 
@@ -36,17 +37,17 @@ func (n *node) startGuard() (*guard, error) {
 	}
 	cmd := exec.Command(self, Word, guardWord, n.dir, strconv.Itoa(n.index), n.state)
 	cmd.Env, cmd.Stderr = append(n.environ, "GOGC=25", "GOMAXPROCS=1"), os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := cmd.StdinPipe()
+	var wait func() error
 	if err == nil {
-		err = cmd.Start()
+		wait, err = run.StartApart(cmd)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
 	g := &guard{pipe: pipe, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // it has nothing to say
+		_ = wait() // it has nothing to say
 		close(g.done)
 	}()
 	return g, nil

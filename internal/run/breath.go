@@ -27,7 +27,7 @@ type breath struct {
 	over   bool // it is being killed
 }
 
-// pulse checks the supervisors with a job until berth closes.
+// pulse checks the supervisors with a job, and reaps orphans, until berth closes.
 func (r *Runner) pulse() {
 	ticker := time.NewTicker(pingEvery)
 	defer ticker.Stop()
@@ -35,6 +35,7 @@ func (r *Runner) pulse() {
 		select {
 		case <-ticker.C:
 			r.feel()
+			spawned.reap()
 		case <-r.quit:
 			return
 		}

@@ -58,7 +58,7 @@ func ownZombies() map[keep.Process]bool {
 	zombies := make(map[keep.Process]bool)
 	table, _ := keep.Processes()
 	for _, p := range table {
-		if p.Parent == os.Getpid() && p.Dead() && !spawned.pids[p.PID] {
+		if p.Parent == os.Getpid() && p.Dead() && spawned.known[p.PID] == nil {
 			zombies[p] = true
 		}
 	}

@@ -120,7 +120,7 @@ func (q quarry) find() ([]keep.Process, error) {
 	all := keep.Descendants(table, func(p keep.Process) bool { return p.PID != self && roots[p.PID] })
 	living := all[:0]
 	for _, p := range all {
-		if !p.Dead() && p.PID != self && !spawned.pids[p.PID] {
+		if !p.Dead() && p.PID != self && spawned.known[p.PID] == nil {
 			living = append(living, p)
 		}
 	}

@@ -4,20 +4,23 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"berth/internal/keep"
 )
 
-// registry knows which of this process's children are supervisors. The others
-// outside its session are orphans that were reparented to it.
+// registry knows which of this process's children with a session of their own it
+// started: supervisors, and what StartApart starts. The others outside its session
+// are orphans that were reparented to it. No orphan can be inside, because every
+// job and every helper has a session of its own.
 type registry struct {
-	mu   sync.Mutex // held while a child is started, and while orphans are listed
-	pids map[int]bool
+	mu    sync.Mutex // held while a child is started, and while orphans are looked for
+	known map[int]*os.Process
 }
 
-func newRegistry() *registry { return &registry{pids: make(map[int]bool)} }
+func newRegistry() *registry { return &registry{known: make(map[int]*os.Process)} }
 
 // start starts the command and records its process before it can be taken for
 // an orphan.
@@ -27,7 +30,7 @@ func (g *registry) start(cmd *exec.Cmd) (startTicks uint64, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	g.pids[cmd.Process.Pid] = true
+	g.known[cmd.Process.Pid] = cmd.Process
 	startTicks, _ = keep.StartTicks(cmd.Process.Pid)
 	return startTicks, nil
 }
@@ -35,15 +38,36 @@ func (g *registry) start(cmd *exec.Cmd) (startTicks uint64, err error) {
 // wait reaps a supervisor that has exited or is about to.
 func (g *registry) wait(p *os.Process) {
 	_, _ = p.Wait()
-	g.mu.Lock()
-	delete(g.pids, p.Pid)
-	g.mu.Unlock()
+	g.forget(p)
 }
 
-// orphans are the children that this process did not start: they are outside
-// its session, because a job always has one of its own. Dead ones are reaped
-// here one by one, since the statuses of berth's own children are collected
-// elsewhere.
+// forget is for a child that was reaped. Its number may already be another's.
+func (g *registry) forget(p *os.Process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.known[p.Pid] == p {
+		delete(g.known, p.Pid)
+	}
+}
+
+// StartApart starts a command in a session of its own. The caller gets its end
+// from wait, and must not call cmd.Wait.
+func StartApart(cmd *exec.Cmd) (wait func() error, err error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if _, err := spawned.start(cmd); err != nil {
+		return nil, err
+	}
+	return func() error {
+		err := cmd.Wait()
+		spawned.forget(cmd.Process)
+		return err
+	}, nil
+}
+
+// orphans are the children that this process did not start. Dead ones are reaped
+// here one by one: the statuses of berth's own children are collected elsewhere.
+// The mutex was held since before the table was read, so no orphan in it was
+// reaped meanwhile, and its number is still its own.
 func (g *registry) orphans(table []keep.Process) (living []keep.Process) {
 	self := os.Getpid()
 	session, err := unix.Getsid(0)
@@ -51,7 +75,7 @@ func (g *registry) orphans(table []keep.Process) (living []keep.Process) {
 		return nil
 	}
 	for _, p := range table {
-		if p.Parent != self || p.Session == session || g.pids[p.PID] {
+		if p.Parent != self || p.Session == session || g.known[p.PID] != nil {
 			continue
 		}
 		if p.Dead() {
@@ -61,4 +85,18 @@ func (g *registry) orphans(table []keep.Process) (living []keep.Process) {
 		living = append(living, p)
 	}
 	return living
+}
+
+// reap reaps all orphans that have ended. If no child has, that is one system call.
+func (g *registry) reap() {
+	var first unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &first, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err != nil || first.Signo == 0 {
+		return // EINTR cannot come, and would only mean later
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if table, err := keep.Processes(); err == nil {
+		g.orphans(table)
+	}
 }

@@ -70,7 +70,7 @@ func (e exam) checks() []check {
 		}
 	}
 	return []check{
-		{"kernel", e.release}, {"pidfd", e.pidfd}, {"boot id", e.bootID}, {"clock", e.clock}, {"proc", e.proc},
+		{"kernel", e.release}, {"pidfd", e.pidfd}, {"boot id", e.bootID}, {"clock", e.clock}, {"proc", e.proc}, {"zombies", e.zombies},
 		{"cgroup", e.cgroup}, {"controllers", e.controllers}, {"systemd", e.systemd}, {"logout", e.logout},
 		{"getent", e.getentFinding}, {"users", e.users}, {"admins", e.admins}, {"limits", e.limits},
 		{"state", e.state}, {"disk", e.disk}, {"ledger", e.ledger}, {"swap", e.swap},

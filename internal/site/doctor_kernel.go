@@ -116,11 +116,13 @@ func (e exam) cgroup(context.Context) Finding {
 // controllers reports which limits on host resources can be enforced.
 func (e exam) controllers(context.Context) Finding {
 	have := make(map[string]int)
+	pids := false
 	for _, h := range e.hierarchies(e.pid) {
 		names := h.controllers
 		if h.version == 2 {
 			names = strings.Fields(e.read(filepath.Join(h.dir, "cgroup.controllers")))
 		}
+		pids = pids || slices.Contains(names, "pids")
 		for _, name := range names {
 			if name == "cpu" || name == "memory" {
 				have[name] = h.version
@@ -128,6 +130,8 @@ func (e exam) controllers(context.Context) Finding {
 		}
 	}
 	switch {
+	case len(have) == 2 && e.isRoot() && !pids:
+		return warn("let systemd delegate the pids controller (Delegate=yes)", "cpus and mem can be enforced, but the number of processes of a user's command for messages cannot: the cgroup has no pids controller")
 	case len(have) == 2 && (e.isRoot() || have["cpu"] == 2 && have["memory"] == 2):
 		return ok("cpus and mem can be enforced (cpu version %d, memory version %d)", have["cpu"], have["memory"])
 	case len(have) == 0:
@@ -141,4 +145,29 @@ func (e exam) controllers(context.Context) Finding {
 		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are counted, not enforced: only root may use the controllers")
 	}
 	return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "%s: the cgroup has no %s controller", which, other)
+}
+
+// manyZombies is how many ended processes of its own a healthy berth never has.
+const manyZombies = 100
+
+// zombies looks for a berth that does not reap its children. Each takes a number
+// that other processes need.
+func (e exam) zombies(context.Context) Finding {
+	ended := map[int]int{}                                 // by parent
+	stats, _ := filepath.Glob(e.path("/proc/[0-9]*/stat")) // the pattern is ours
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path)
+		var parent int
+		// The name before the last parenthesis may contain anything.
+		if _, err := fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z %d", &parent); err == nil {
+			ended[parent]++
+		}
+	}
+	for parent, n := range ended {
+		if name := strings.TrimSpace(e.read(fmt.Sprintf("/proc/%d/comm", parent))); n >= manyZombies && strings.HasPrefix(name, "berth") {
+			return warn("restart the daemon (systemctl restart berth), which leaves its jobs running, and please report this",
+				"process %d (%s) has %d ended children that it does not reap", parent, text.Said(name), n)
+		}
+	}
+	return ok("no berth leaves ended processes behind")
 }

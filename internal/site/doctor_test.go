@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,9 +115,26 @@ func TestFindings(t *testing.T) {
 			f.file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "memory pids\n")
 		}, Warn, "mem is enforced"},
 		{"old controllers do for root", "controllers", func(f *fake, e *exam) {
-			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n3:cpu,cpuacct:/\n")
+			f.file("/proc/self/mountinfo", legacyMounts+"39 1 0:39 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n")
+			f.file("/proc/4711/cgroup", "5:pids:/\n4:memory:/\n3:cpu,cpuacct:/\n")
 			e.uid = 0
 		}, OK, "memory version 1"},
+		{"no controller for the number of processes", "controllers", func(f *fake, e *exam) {
+			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n3:cpu,cpuacct:/\n")
+			e.uid = 0
+		}, Warn, "no pids controller"},
+		{"a berth that reaps nobody", "zombies", func(f *fake, _ *exam) {
+			f.file("/proc/4711/comm", "berth\n")
+			for pid := range manyZombies {
+				f.file(fmt.Sprintf("/proc/%d/stat", 5000+pid), fmt.Sprintf("%d (a) S 1 () Z 4711 1 1\n", 5000+pid))
+			}
+		}, Warn, "process 4711 (berth) has 100 ended children"},
+		{"a program of somebody's that reaps nobody", "zombies", func(f *fake, _ *exam) {
+			f.file("/proc/4711/comm", "sh\n")
+			for pid := range manyZombies {
+				f.file(fmt.Sprintf("/proc/%d/stat", 5000+pid), fmt.Sprintf("%d (a) Z 4711 1 1\n", 5000+pid))
+			}
+		}, OK, "no berth"},
 		{"no systemd", "systemd", func(f *fake, _ *exam) { os.RemoveAll(f.path("/run/systemd")) }, Warn, "after a reboot"},
 		{"no systemd, and a private daemon", "systemd", func(f *fake, e *exam) {
 			e.places.Shared = false
