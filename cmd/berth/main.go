@@ -26,8 +26,6 @@ func route(args []string) int {
 		switch args[0] {
 		case "__keep": // a supervisor, if berth-keep is not installed
 			return keep.Main(args[1:])
-		case site.OpenWord: // opens a file as the current user
-			return site.OpenMain(args[1:])
 		case site.HoldWord: // keeps a systemd scope alive
 			return site.Hold()
 		case send.Word: // delivers a message as the current user

@@ -8,11 +8,14 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/cluster"
 	"berth/internal/job"
+	"berth/internal/keep"
 	"berth/internal/problem"
+	"berth/internal/run"
 	"berth/internal/site"
 	"berth/internal/slurm"
 )
@@ -75,6 +78,10 @@ func (d *Daemon) runsAs(ctx context.Context, uid int, name string) (site.User, e
 	return found, err
 }
 
+// clusterTime bounds one request to Slurm, which may run several of its programs
+// with a deadline each.
+const clusterTime = 15 * time.Minute
+
 // askCluster carries out a request with the user's rights. A shared daemon is root,
 // and a user controls the files and what Slurm's programs read.
 func (d *Daemon) askCluster(ctx context.Context, uid int, r cluster.Request) (cluster.Reply, error) {
@@ -91,7 +98,7 @@ func (d *Daemon) askCluster(ctx context.Context, uid int, r cluster.Request) (cl
 	if err != nil {
 		return cluster.Reply{}, err
 	}
-	out, err := site.AskAs(ctx, user, cluster.Word, input)
+	out, err := d.ask(ctx, user, clusterTime, cluster.Word, input)
 	var reply cluster.Reply
 	if err == nil {
 		err = json.Unmarshal(out, &reply)
@@ -129,9 +136,15 @@ func (d *Daemon) attachAway(ctx context.Context, c api.Caller, j *job.Job) (io.R
 		return nil, stopping()
 	}
 	user, err := d.runsAs(ctx, j.UID, j.User)
+	var as *keep.Credential
+	if err == nil {
+		as, err = d.credential(user)
+	}
 	var conn io.ReadWriteCloser
 	if err == nil {
-		conn, err = site.ConnectAs(user, cluster.Word, cluster.Attachment(j.Handover), slices.Concat(hand.Vars, []string{"HOME=" + user.Home}))
+		conn, err = d.machine.Runner.Connect(run.Helper{
+			As: as, Args: append([]string{cluster.Word}, cluster.Attachment(j.Handover)...), Env: slices.Concat(hand.Vars, []string{"HOME=" + user.Home}),
+		})
 	}
 	if err != nil {
 		return nil, problem.Newf(problem.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)

@@ -32,8 +32,6 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "__keep":
 			os.Exit(keep.Main(os.Args[2:]))
-		case site.OpenWord:
-			os.Exit(site.OpenMain(os.Args[2:]))
 		case send.Word:
 			os.Exit(send.Main(os.Args[2:], os.Stdin, os.Stdout))
 		case run.WatchWord:

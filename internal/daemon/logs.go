@@ -16,7 +16,6 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
-	"berth/internal/site"
 	"berth/internal/text"
 )
 
@@ -169,7 +168,11 @@ func (d *Daemon) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.
 	if err != nil {
 		return nil, fmt.Errorf("look up user %s: %w", j.User, err)
 	}
-	return site.OpenAs(ctx, user, path)
+	as, err := d.credential(user)
+	if err != nil {
+		return nil, err
+	}
+	return d.machine.Runner.OpenAs(ctx, as, path)
 }
 
 // Read returns the data so far and waits for more while the job writes. Where a

@@ -17,6 +17,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/problem"
+	"berth/internal/run"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -144,14 +145,33 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 	if j.UID == 0 {
 		return o, nil // root's own jobs keep root's identity
 	}
+	if o.Credential, err = d.credential(user); err != nil {
+		return engine.Owner{}, fmt.Errorf("%w: %w", err, engine.ErrNotNow)
+	}
+	o.Credential.Umask = j.Umask
+	return o, nil
+}
+
+// credential is what a process needs to become a user, with the limits of a login.
+// In a private daemon no process becomes anybody.
+func (d *Daemon) credential(user site.User) (*keep.Credential, error) {
+	if !d.opt.Places.Shared {
+		return nil, nil
+	}
 	limits, err := d.loginLimits(user)
 	if err != nil {
-		return engine.Owner{}, fmt.Errorf("limits of user %s: %w: %w", user.Name, err, engine.ErrNotNow)
+		return nil, fmt.Errorf("limits of user %s: %w", user.Name, err)
 	}
-	o.Credential = &keep.Credential{
-		UID: user.UID, GID: user.GID, Groups: user.Groups, Rlimits: limits, Umask: j.Umask, Home: user.Home,
+	return &keep.Credential{UID: user.UID, GID: user.GID, Groups: user.Groups, Rlimits: limits, Umask: -1, Home: user.Home}, nil
+}
+
+// ask runs one of berth's own commands as a user.
+func (d *Daemon) ask(ctx context.Context, user site.User, life time.Duration, word string, input []byte) ([]byte, error) {
+	as, err := d.credential(user)
+	if err != nil {
+		return nil, err
 	}
-	return o, nil
+	return d.machine.Runner.Ask(ctx, run.Helper{As: as, Args: []string{word}, Life: life}, input)
 }
 
 // ownerHere is the one user of a private daemon.

@@ -118,7 +118,7 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 			}
 		}
 	}
-	return deliverAs(ctx, sender, r)
+	return d.deliverAs(ctx, sender, r)
 }
 
 // sender is whom a user's messages are sent as: that user, and never root.
@@ -173,12 +173,12 @@ func readSecret(path string, uid int) (string, error) {
 }
 
 // deliverAs sends a message with a user's rights.
-func deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
+func (d *Daemon) deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
 	input, err := json.Marshal(r)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	out, err := site.AskAs(ctx, u, send.Word, input)
+	out, err := d.ask(ctx, u, tellLimit, send.Word, input)
 	if err == nil {
 		err = json.Unmarshal(out, &result)
 	}

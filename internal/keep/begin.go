@@ -67,21 +67,15 @@ type beginning struct {
 // then the drop, then what needs the user, then the command.
 func (b *beginning) become(o Order, join []string) error {
 	b.join(join)
-	if err := resetPriority(o.Credential != nil); err != nil {
+	b.note = note(b.note, pin(o.Affinity))
+	if err := b.shed(o.Credential); err != nil {
 		return err
 	}
-	b.note = note(b.note, pin(o.Affinity))
-	if c := o.Credential; c != nil {
-		undumpable()
-		remark, err := drop(c)
-		if err != nil {
-			return fmt.Errorf("become user %d: %w", c.UID, err)
-		}
-		b.note = note(b.note, remark)
-		undumpable() // a change of user can undo it
-		if c.Home != "" && !hasVariable(o.Env, "HOME") {
-			o.Env = append(o.Env, "HOME="+c.Home)
-		}
+	if o.Helper {
+		return b.help(o)
+	}
+	if c := o.Credential; c != nil && c.Home != "" && !hasVariable(o.Env, "HOME") {
+		o.Env = append(o.Env, "HOME="+c.Home)
 	}
 	if o.LogAlone {
 		setAside(o.Log) // an old log is not this job's
@@ -101,6 +95,22 @@ func (b *beginning) become(o Order, join []string) error {
 	return err
 }
 
+// shed gives up what was berth's: its priority and, with a credential, its user.
+// Every process that acts as a user goes through here.
+func (b *beginning) shed(c *Credential) error {
+	if err := resetPriority(c != nil); err != nil || c == nil {
+		return err
+	}
+	undumpable()
+	remark, err := drop(c)
+	if err != nil {
+		return fmt.Errorf("become user %d: %w", c.UID, err)
+	}
+	b.note = note(b.note, remark)
+	undumpable() // a change of user can undo it
+	return nil
+}
+
 // perform becomes the command. It returns only on failure.
 func (b *beginning) perform(o Order, log *logFile) error {
 	path, err := lookPath(o.Argv[0], o.Dir, o.Env)
@@ -110,12 +120,19 @@ func (b *beginning) perform(o Order, log *logFile) error {
 	if err := b.arrange(o, log); err != nil {
 		return err
 	}
-	if o.Credential != nil {
-		if err := lowerLimits(o.Credential.Rlimits); err != nil {
-			return err
-		}
+	return o.execute(path)
+}
+
+// help becomes a helper's command, whose descriptors are in place. It returns
+// only on failure.
+func (b *beginning) help(o Order) error {
+	if err := os.Chdir(o.Dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
 	}
-	return execute(path, o.Argv, o.Env)
+	if err := closeOnExecFrom(fdStage); err != nil {
+		return err
+	}
+	return o.execute(o.Argv[0])
 }
 
 // join enters the cgroups that enforce the job's limits.
@@ -220,11 +237,17 @@ func closeOnExecFrom(first int) error {
 	return nil
 }
 
-// execute replaces the stage by the command. It returns only on failure.
-func execute(path string, argv, env []string) error {
-	err := syscall.Exec(path, argv, env)
+// execute replaces the stage by the command, under the limits that would have
+// broken the stage. It returns only on failure.
+func (o Order) execute(path string) error {
+	if o.Credential != nil {
+		if err := lowerLimits(o.Credential.Rlimits); err != nil {
+			return err
+		}
+	}
+	err := syscall.Exec(path, o.Argv, o.Env)
 	if errors.Is(err, syscall.ENOEXEC) {
-		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, argv[1:]...), env)
+		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, o.Argv[1:]...), o.Env)
 	}
 	return fmt.Errorf("exec %s: %w", path, err)
 }

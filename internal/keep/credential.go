@@ -61,7 +61,7 @@ func isID(n int) bool { return n >= 0 && n <= maxID }
 
 // checkFiles refuses paths that would depend on the supervisor's directory.
 func (o Order) checkFiles() error {
-	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.Log) {
+	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.Log) && !o.Helper {
 		return fmt.Errorf("expected absolute paths, found directory %q and log %q", o.Dir, o.Log)
 	}
 	return nil

@@ -39,6 +39,11 @@ func inherit() error {
 		// anyway, and that user's berth has to read it.
 		undumpable()
 	}
+	return becomeSubreaper()
+}
+
+// becomeSubreaper makes this process the parent of its descendants' orphans.
+func becomeSubreaper() error {
 	const prSetChildSubreaper = 36
 	if _, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
 		return fmt.Errorf("become subreaper: %w", errno)

@@ -28,7 +28,9 @@ type started struct {
 // its jobs must not inherit.
 func launch(o Order, token string, privileged bool) (s started, err error) {
 	s.setup = -1
-	o.Env = jobEnv(o, token)
+	if !o.Helper {
+		o.Env = jobEnv(o, token)
+	}
 	dir, cgroupFD := s.prepareCgroup(o, token)
 	defer func() {
 		if err != nil {
@@ -47,7 +49,7 @@ func launch(o Order, token string, privileged bool) (s started, err error) {
 	}
 	c := child{dir: "/", env: os.Environ(), argv: selfArgv(stageWord), path: "/proc/self/exe", cgroupFD: cgroupFD}
 	defer c.close()
-	if o.Credential != nil || privileged || len(s.limits.join) > 0 || o.Affinity != "" {
+	if o.Credential != nil || privileged || o.Helper || len(s.limits.join) > 0 || o.Affinity != "" {
 		err = s.prepareStage(o, &c)
 	} else {
 		err = s.prepareDirect(o, &c)
@@ -136,7 +138,7 @@ func (s *started) prepareStage(o Order, c *child) error {
 }
 
 // standard are the descriptors 0, 1 and 2: a terminal; or /dev/null and the
-// log; or nothing.
+// log; or nothing; or a helper's, which are the door's own.
 func (s *started) standard(o Order, c *child, logFD int) error {
 	if o.Pty {
 		master, slave, err := openPty()
@@ -156,12 +158,18 @@ func (s *started) standard(o Order, c *child, logFD int) error {
 	if logFD >= 0 {
 		c.files[1], c.files[2] = logFD, logFD
 	}
+	if o.Helper {
+		c.files[0], c.files[1] = 0, 1
+	}
 	return nil
 }
 
 // addSetup adds the pipe through which a wrapper reports that its set-up is
-// done.
+// done. In its place a helper has its program.
 func (s *started) addSetup(o Order, c *child) error {
+	if o.Helper {
+		c.files = append(c.files, fdProgram)
+	}
 	if !o.Setup {
 		return nil
 	}

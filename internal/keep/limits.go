@@ -32,6 +32,11 @@ func enforce(o Order, token, cgroup string) limits {
 			l.note = note(l.note, fmt.Sprintf("limit of %d CPUs not enforced: %v", o.CPUs, err))
 		}
 	}
+	if o.Pids > 0 {
+		if err := l.limitPids(o, token, cgroup); err != nil {
+			l.note = note(l.note, fmt.Sprintf("limit of %d processes not enforced: %v", o.Pids, err))
+		}
+	}
 	return l
 }
 
@@ -79,6 +84,24 @@ func (l *limits) limitCPUs(o Order, token, cgroup string) error {
 	}
 	_ = setting(dir, "cpu.cfs_period_us", strconv.Itoa(period)) // it is the default
 	if err := setting(dir, "cpu.cfs_quota_us", quota); err != nil {
+		os.Remove(dir)
+		return err
+	}
+	l.join = append(l.join, dir)
+	return nil
+}
+
+func (l *limits) limitPids(o Order, token, cgroup string) error {
+	most := strconv.Itoa(o.Pids)
+	if cgroup != "" && setting(cgroup, "pids.max", most) == nil {
+		l.own = cgroup
+		return nil
+	}
+	dir, err := makeV1(o.PidsParent, token)
+	if err != nil {
+		return err
+	}
+	if err := setting(dir, "pids.max", most); err != nil {
 		os.Remove(dir)
 		return err
 	}

@@ -21,6 +21,8 @@ func Main(args []string) int {
 		return begin()
 	case hostWord:
 		return host()
+	case DoorWord:
+		return door()
 	}
 	if err := inherit(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-keep:", err)

@@ -71,6 +71,15 @@ type Order struct {
 	// Affinity is the CPUs that the job may run on, "0-7,16-23"; "": all.
 	Affinity string
 
+	// Helper means that the command is one of berth's own, run by a door: it has
+	// the door's input and output, and no log. No supervisor gets such an order.
+	Helper bool
+
+	// Pids bounds the processes and threads of a helper, if the host allows it;
+	// 0: no limit. PidsParent is the version 1 directory for that.
+	Pids       int
+	PidsParent string
+
 	// MPS gives the job an MPS server of its own, which the supervisor starts
 	// before the job and stops after it.
 	MPS *MPS
@@ -127,7 +136,7 @@ const (
 // protocol, and as another kind of frame, which the first protocol ignores.
 func (o Order) Careful() bool {
 	return o.Credential != nil || o.Mask != "" || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0 ||
-		o.Affinity != "" || o.MPS != nil
+		o.Affinity != "" || o.MPS != nil || o.Helper
 }
 
 // Check refuses an order that no supervisor could carry out or report on.
@@ -224,6 +233,11 @@ func (o Order) Frame() Frame {
 	add("memory_parent", o.MemoryParent)
 	add("cpu_parent", o.CPUParent)
 	add("affinity", o.Affinity)
+	if o.Helper {
+		add("helper", "true")
+		add("pids", strconv.Itoa(o.Pids))
+		add("pids_parent", o.PidsParent)
+	}
 	f.Fields = append(f.Fields, o.MPS.fields()...)
 	f.Fields = append(f.Fields, o.Credential.fields()...)
 	return f
@@ -244,7 +258,7 @@ func orderOf(f Frame) (Order, error) {
 		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Driver: cloneAll(f.all("driver")), Dir: own("dir"), Code: own("code"), Log: own("log"),
 		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", LeaveRest: f.Get("leave_rest") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
-		Affinity: own("affinity"),
+		Affinity: own("affinity"), Helper: f.Get("helper") == "true", PidsParent: own("pids_parent"),
 	}
 	var err error
 	if o.Credential, err = credentialOf(f); err != nil {
@@ -270,7 +284,7 @@ func orderOf(f Frame) (Order, error) {
 	o.WarnBefore = time.Duration(number("warn_before_ns"))
 	o.WarnSignal = int(number("warn_signal"))
 	o.LogFreeBytes = number("log_free_bytes")
-	o.LogMaxBytes, o.MemMiB, o.CPUs = number("log_max_bytes"), number("mem_mib"), int(number("cpus"))
+	o.LogMaxBytes, o.MemMiB, o.CPUs, o.Pids = number("log_max_bytes"), number("mem_mib"), int(number("cpus")), int(number("pids"))
 	if err != nil {
 		return Order{}, err
 	}

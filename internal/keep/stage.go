@@ -64,6 +64,18 @@ func (s *stage) give(order []byte, to chan<- report) {
 	to <- s.hear()
 }
 
+// refusal gives a helper's order, and returns why it was not carried out; "": its
+// command has begun.
+func (s *stage) refusal(order []byte) string {
+	defer s.file.Close()
+	_, _ = s.file.Write(order)
+	frame, err := ReadFrame(s)
+	if err != nil {
+		return ""
+	}
+	return frame.Get("why")
+}
+
 func (s *stage) hear() report {
 	r := report{err: errStageDied}
 	for {

@@ -13,10 +13,11 @@ import (
 	"berth/internal/keep"
 )
 
-// The controllers that enforce a job's limits.
+// The controllers that enforce limits.
 const (
 	memoryController = "memory"
 	cpuController    = "cpu"
+	pidsController   = "pids" // of helper processes alone
 )
 
 // detectV1 makes a directory for jobs' limits in the version 1 hierarchy of
@@ -67,43 +68,48 @@ func mountV1(controller string) (mount, root string) {
 }
 
 // limitPlaces are the version 1 directories for limits that version 2 cannot
-// enforce. They are looked up when the first job needs one.
+// enforce, by controller. Each is looked up when it is first needed; "" means
+// that there is none.
 type limitPlaces struct {
-	mu          sync.Mutex
-	looked      bool
-	memory, cpu string
+	mu   sync.Mutex
+	dirs map[string]string
 }
 
-func (p *limitPlaces) find(turnedOff bool) (memory, cpu string) {
+func (p *limitPlaces) find(controller string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.looked && !turnedOff {
-		p.memory, _ = detectV1(memoryController)
-		p.cpu, _ = detectV1(cpuController)
+	dir, looked := p.dirs[controller]
+	if !looked {
+		dir, _ = detectV1(controller)
+		if p.dirs == nil {
+			p.dirs = map[string]string{}
+		}
+		p.dirs[controller] = dir
 	}
-	p.looked = true
-	return p.memory, p.cpu
+	return dir
 }
 
 // forget removes the directories of a dead supervisor's job.
 func (p *limitPlaces) forget(token string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, dir := range []string{p.memory, p.cpu} {
-		if dir != "" && token != "" {
+	p.each(func(dir string) {
+		if token != "" {
 			_ = keep.RemoveCgroup(filepath.Join(dir, token))
 		}
-	}
+	})
 }
 
 // drop removes the directories. The kernel keeps those in use, and a later
 // berth removes them.
 func (p *limitPlaces) drop() {
+	p.each(func(dir string) { unix.Rmdir(dir) })
+}
+
+func (p *limitPlaces) each(do func(dir string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, dir := range []string{p.memory, p.cpu} {
+	for _, dir := range p.dirs {
 		if dir != "" {
-			unix.Rmdir(dir)
+			do(dir)
 		}
 	}
 }

@@ -18,6 +18,7 @@ type Facts struct {
 	Path    string   // parent of the jobs' cgroups; "": jobs have none
 	CPU     string   // the version that enforces CPU limits: "v2", "v1" or ""
 	Memory  string   // likewise for memory limits
+	Pids    string   // likewise for the number of a helper's processes
 	Kill    bool     // a whole cgroup can be killed at once
 	Freeze  bool     // and frozen
 	Devices bool     // a job can be kept from opening GPUs that were not allocated to it
@@ -52,10 +53,13 @@ func factsOf(dir string) Facts {
 		f.probe(dir)
 	}
 	if f.Memory == "" {
-		f.Memory = f.olderPlace(memoryController, "memory.limit_in_bytes", "host memory limits are not enforced")
+		f.Memory = f.older(memoryController, "memory.limit_in_bytes", "host memory limits are not enforced")
 	}
 	if f.CPU == "" {
-		f.CPU = f.olderPlace(cpuController, "cpu.cfs_quota_us", "CPU limits are not enforced")
+		f.CPU = f.older(cpuController, "cpu.cfs_quota_us", "CPU limits are not enforced")
+	}
+	if f.Pids == "" {
+		f.Pids, _ = olderPlace(pidsController, "pids.max") // doctor says what is missing
 	}
 	return f
 }
@@ -75,6 +79,9 @@ func (f *Facts) probe(dir string) {
 	if has("cpu.max") {
 		f.CPU = "v2"
 	}
+	if has("pids.max") {
+		f.Pids = "v2"
+	}
 	if f.Kill = has("cgroup.kill"); !f.Kill {
 		f.Why = append(f.Why, "a cgroup cannot be killed in one step, which needs Linux 5.14")
 	}
@@ -83,9 +90,17 @@ func (f *Facts) probe(dir string) {
 	}
 }
 
-// olderPlace looks for the limit in version 1, and reports why if there is
-// none at all.
-func (f *Facts) olderPlace(controller, file, without string) string {
+// older looks for the limit in version 1, and reports why if there is none at
+// all.
+func (f *Facts) older(controller, file, without string) string {
+	version, err := olderPlace(controller, file)
+	if err != nil {
+		f.Why = append(f.Why, fmt.Sprintf("%s: %s; version 1: %v", without, whyNot(f.Path, controller), err))
+	}
+	return version
+}
+
+func olderPlace(controller, file string) (version string, err error) {
 	older, err := ownV1(controller)
 	if err == nil {
 		if err = unix.Access(older, unix.W_OK); err == nil {
@@ -94,11 +109,10 @@ func (f *Facts) olderPlace(controller, file, without string) string {
 			err = probeV1(older, file)
 		}
 	}
-	if err == nil {
-		return "v1"
+	if err != nil {
+		return "", err
 	}
-	f.Why = append(f.Why, fmt.Sprintf("%s: %s; version 1: %v", without, whyNot(f.Path, controller), err))
-	return ""
+	return "v1", nil
 }
 
 func probeV1(dir, file string) error {
@@ -154,7 +168,7 @@ func hostVersion() string {
 // and those of its parent if that belongs to berth, too. Facts report what is
 // missing, and it is noted with the jobs that ask for it.
 func enableControllers(dir string, parentToo bool) {
-	for _, controller := range []string{cpuController, memoryController, "pids"} {
+	for _, controller := range []string{cpuController, memoryController, pidsController} {
 		if parentToo {
 			_ = handOn(filepath.Dir(dir), controller)
 		}

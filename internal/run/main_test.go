@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "__keep" {
 		os.Exit(keep.Main(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && helperWords[os.Args[1]] != nil {
+		helperWords[os.Args[1]]()
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == "__driver" {
 		fakeDriver(os.Args[2])
 		return

@@ -36,8 +36,11 @@ type Runner struct {
 	greetsIn   time.Duration // how long a supervisor that is found may take to greet
 	log        *slog.Logger
 
-	places limitPlaces
-	walls  walls
+	places  limitPlaces
+	walls   walls
+	helpers helpers
+
+	doorProgram *os.File // that of the first command; nil: it is found by its path
 
 	events chan Event
 	quit   chan struct{}
@@ -114,6 +117,10 @@ func Open(o Options) (*Runner, error) {
 		}
 		enableControllers(r.cgroup, true)
 	}
+	r.doorProgram, err = openProgram(o.KeepCommand[0])
+	if err != nil {
+		o.Log.Warn("helper processes may be of another version after an upgrade", "error", err)
+	}
 	r.group.Go(r.pulse)
 	return r, nil
 }
@@ -137,8 +144,11 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	if o.CgroupParent == "" {
 		o.CgroupParent = r.cgroup
 	}
-	if o.MemMiB > 0 || o.CPUs > 0 {
-		o.MemoryParent, o.CPUParent = r.places.find(r.noCgroup)
+	if o.MemMiB > 0 && !r.noCgroup {
+		o.MemoryParent = r.places.find(memoryController)
+	}
+	if o.CPUs > 0 && !r.noCgroup {
+		o.CPUParent = r.places.find(cpuController)
 	}
 	if err := o.Check(); err != nil {
 		return err
@@ -323,6 +333,9 @@ func (r *Runner) Close() error {
 		if s.dead && s.empty {
 			r.forget(s) // an empty directory carries no information
 		}
+	}
+	if r.cgroup != "" {
+		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, helperWalls+keep.FilteredSuffix))
 	}
 	if r.ownsIt {
 		// The kernel refuses while a job is in it; a later berth removes it.

@@ -1,11 +1,14 @@
 package siege
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
 	"berth/internal/testkit"
@@ -68,6 +71,53 @@ var messageAttacks = []attack{
 		if len(results) != 1 || !strings.Contains(results[0].Error, "denied") {
 			t.Errorf("%+v", results)
 		}
+	}},
+	{"have a command for messages that is limited less than a job", func(t *testing.T, c *camp) {
+		// Under a service manager the daemon is limited in another way than its users.
+		pid, was := c.daemon.cmd.Process.Pid, unix.Rlimit{}
+		adjust := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
+		testkit.Must(t, unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, nil, &was))
+		testkit.Must(t, unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, &unix.Rlimit{Cur: 12345, Max: was.Max}, nil), os.WriteFile(adjust, []byte("123"), 0))
+		defer os.WriteFile(adjust, []byte("0"), 0)               //nolint:errcheck // it may be gone
+		defer unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, &was, nil) //nolint:errcheck // likewise
+		const look = "grep -v files /proc/self/limits; cat /proc/self/oom_score_adj; nice"
+		want := c.bob.does(t, look)
+		for _, p := range []*person{c.bob, c.root} {
+			box := c.postbox(t, "limits-"+p.name)
+			if _, results := p.send(t, spec{"target": "exec:(" + look + ") >" + box + "; cat /proc/self/cgroup >" + box + ".cgroup"}); len(results) != 1 || results[0].Error != "" {
+				t.Fatalf("%+v", results)
+			}
+			if said := testkit.Read(t, box); said != want {
+				t.Errorf("%s: a message's command has\n%s\na job has\n%s", p.name, said, want)
+			}
+			ours, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+			if theirs := testkit.Read(t, box+".cgroup"); theirs == string(ours) {
+				t.Errorf("%s: it is in the daemon's cgroups: %s", p.name, theirs)
+			}
+		}
+	}},
+	{"live on after a command for messages", func(t *testing.T, c *camp) {
+		for _, p := range []*person{c.bob, c.root} {
+			mark := newMark()
+			_, results := p.send(t, spec{"target": "exec:setsid sleep " + mark + " & (setsid sh -c 'setsid sleep " + mark + " & sleep " + mark + "' &); while [ $(pgrep -cf 'sleep " + mark + "') -lt 3 ]; do sleep 0.1; done"})
+			if len(results) != 1 || results[0].Error != "" {
+				t.Errorf("%+v", results)
+			}
+			noneLeft(t, "sleep\x00"+mark)
+		}
+	}},
+	{"leave the daemon thousands of ended processes", func(t *testing.T, c *camp) {
+		// Whether the command comes to its end in time does not matter.
+		c.bob.send(t, spec{"target": "exec:i=0; while [ $i -lt 3000 ]; do (setsid /bin/true &); i=$((i+1)); done"})
+		testkit.Eventually(t, "none is left", func() bool {
+			zombies := 0
+			for _, pid := range processes() {
+				if strings.Contains(procFile(pid, "stat"), fmt.Sprintf(") Z %d ", c.daemon.cmd.Process.Pid)) {
+					zombies++
+				}
+			}
+			return zombies < 50 // other attacks have theirs, for a moment
+		})
 	}},
 	{"learn where another's messages go", func(t *testing.T, c *camp) {
 		const canary = "canary-of-messages"

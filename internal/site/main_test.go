@@ -18,8 +18,6 @@ import (
 // The test binary is also the processes it tests with.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == OpenWord:
-		os.Exit(OpenMain(os.Args[2:]))
 	case slices.Contains(os.Args, "__hold"):
 		at := slices.Index(os.Args, "__hold")
 		held := here()
@@ -27,7 +25,6 @@ func TestMain(m *testing.M) {
 			held.root = os.Args[at+1]
 		}
 		os.Exit(held.hold(os.Stdout))
-	case askedWord():
 	case os.Getenv("SITE_TEST_HELPER") == "service":
 		helperService()
 	default:

@@ -15,6 +15,10 @@ import (
 	"time"
 )
 
+// HoldWord is the hidden command under which berth keeps a scope alive; main
+// calls Hold for it.
+const HoldWord = "__hold"
+
 // Jobs must not be in the daemon's own cgroup: systemd could not restart the
 // daemon into a cgroup that has children, and would remove theirs. So berth
 // asks systemd once for a scope with delegation.
