@@ -68,7 +68,7 @@ type beginning struct {
 func (b *beginning) become(o Order, join []string) error {
 	b.join(join)
 	b.note = note(b.note, pin(o.Affinity))
-	if err := b.shed(o.Credential); err != nil {
+	if err := b.shed(o.Credential, wholeProcess); err != nil {
 		return err
 	}
 	if o.Helper {
@@ -97,12 +97,12 @@ func (b *beginning) become(o Order, join []string) error {
 
 // shed gives up what was berth's: its priority and, with a credential, its user.
 // Every process that acts as a user goes through here.
-func (b *beginning) shed(c *Credential) error {
+func (b *beginning) shed(c *Credential, of scope) error {
 	if err := resetPriority(c != nil); err != nil || c == nil {
 		return err
 	}
 	undumpable()
-	remark, err := drop(c)
+	remark, err := drop(c, of)
 	if err != nil {
 		return fmt.Errorf("become user %d: %w", c.UID, err)
 	}

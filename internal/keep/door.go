@@ -63,12 +63,13 @@ func door() int {
 // openFor opens the file. No code of the user runs in this process, which nobody
 // can trace, so limits that would break it do not apply.
 func openFor(f Frame) int {
-	ReserveThreads(spareThreads) // the user may have no process left
+	// Only this thread becomes the user. Should the runtime need another thread, one
+	// of root's starts it, and the user may have no process left.
 	runtime.LockOSThread()
 	b := beginning{socket: fdStage}
 	c, err := credentialOf(f)
 	if err == nil {
-		err = b.shed(c)
+		err = b.shed(c, oneThread)
 	}
 	if err != nil {
 		b.say(Frame{FrameOpened, []Field{{"why", err.Error()}}}, -1)

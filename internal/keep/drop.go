@@ -11,10 +11,50 @@ import (
 	"syscall"
 )
 
-// drop changes the process to the user, in all its threads, and verifies it.
+// scope is how much of a process changes to a user. Everything that executes a
+// program changes whole. Opening a file takes one thread, which costs much less:
+// the runtime has to stop all others for a change of the whole process.
+type scope struct {
+	setgroups            func(gids []int) error
+	setresgid, setresuid func(real, effective, saved int) error
+	threads              func() ([]string, error) // those that have to be the user's
+}
+
+var (
+	wholeProcess = scope{
+		setgroups: syscall.Setgroups, setresgid: syscall.Setresgid, setresuid: syscall.Setresuid,
+		threads: func() ([]string, error) { return readNames("/proc/self/task") },
+	}
+	oneThread = scope{
+		setgroups: setThreadGroups,
+		setresgid: func(r, e, s int) error { return setThreadIDs(syscall.SYS_SETRESGID, r, e, s) },
+		setresuid: func(r, e, s int) error { return setThreadIDs(syscall.SYS_SETRESUID, r, e, s) },
+		threads:   func() ([]string, error) { return []string{strconv.Itoa(syscall.Gettid())}, nil },
+	}
+)
+
+func setThreadGroups(gids []int) error {
+	list := make([]uint32, len(gids)+1) // never empty, so that it has an address
+	for i, gid := range gids {
+		list[i] = uint32(gid)
+	}
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(gids)), sized(&list[0]), 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func setThreadIDs(call uintptr, r, e, s int) error {
+	if _, _, errno := syscall.RawSyscall(call, uintptr(r), uintptr(e), uintptr(s)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// drop changes the process, or the calling thread, to the user, and verifies it.
 // Any failure ends the stage: a job never runs as the wrong user. remark is
 // what could not be done.
-func drop(c *Credential) (remark string, err error) {
+func drop(c *Credential, of scope) (remark string, err error) {
 	remark, err = raiseLimits(c.Rlimits)
 	if err != nil {
 		return "", err
@@ -26,9 +66,9 @@ func drop(c *Credential) (remark string, err error) {
 		name string
 		do   func() error
 	}{
-		{"setgroups", func() error { return syscall.Setgroups(c.Groups) }},
-		{"setresgid", func() error { return syscall.Setresgid(c.GID, c.GID, c.GID) }},
-		{"setresuid", func() error { return syscall.Setresuid(c.UID, c.UID, c.UID) }},
+		{"setgroups", func() error { return of.setgroups(c.Groups) }},
+		{"setresgid", func() error { return of.setresgid(c.GID, c.GID, c.GID) }},
+		{"setresuid", func() error { return of.setresuid(c.UID, c.UID, c.UID) }},
 	}
 	if skips("clear capabilities") {
 		keepCapabilities()
@@ -45,11 +85,11 @@ func drop(c *Credential) (remark string, err error) {
 		forgetInheritable()
 	}
 	leaveKeyring()
-	return remark, verify(c)
+	return remark, verify(c, of)
 }
 
-// verify asks the kernel for the user of this process in every possible way.
-func verify(c *Credential) error {
+// verify asks the kernel for the user in every possible way.
+func verify(c *Credential, of scope) error {
 	if err := verifyIDs(syscall.SYS_GETRESUID, "user", c.UID); err != nil {
 		return err
 	}
@@ -63,7 +103,7 @@ func verify(c *Credential) error {
 	if want := sortedSet(c.Groups); !slices.Equal(sortedSet(groups), want) {
 		return fmt.Errorf("expected groups %v, found %v", want, groups)
 	}
-	tasks, err := readNames("/proc/self/task")
+	tasks, err := of.threads()
 	if err != nil || len(tasks) == 0 {
 		return fmt.Errorf("list threads: %w", err)
 	}

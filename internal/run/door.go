@@ -148,7 +148,9 @@ func (r *Runner) help(cmd *exec.Cmd, h Helper) (*net.UnixConn, error) {
 	name := make([]byte, 8)
 	rand.Read(name)
 	o := keep.Order{
-		Helper: true, Job: "helper-" + hex.EncodeToString(name), Credential: h.As, Argv: append([]string{keep.HelperProgram}, h.Args...), Env: h.Env, Dir: "/",
+		Helper: true, Job: "helper-" + hex.EncodeToString(name), Credential: h.As, Argv: append([]string{keep.HelperProgram}, h.Args...), Dir: "/",
+		// With the threads of a large machine it would reach its limit by itself.
+		Env:          append(h.Env[:len(h.Env):len(h.Env)], "GOMAXPROCS=2"),
 		CgroupParent: r.helperCgroups(), MemMiB: helperMemMiB + h.MoreMiB, Pids: helperPids, Limit: h.Life,
 	}
 	if !r.noCgroup {

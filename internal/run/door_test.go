@@ -77,10 +77,13 @@ func TestAHelperHasTheUsersRightsAlone(t *testing.T) {
 	testkit.Must(t, err)
 	defer file.Close()
 	leakOnExec(t)
-	for _, host := range cgroupHosts(t) {
+	self, err := os.Executable()
+	testkit.Must(t, err)
+	large := cgroupHost{"where berth-keep is missing", false, func(o *Options) { o.KeepCommand = []string{self, keepWord} }}
+	for _, host := range append(cgroupHosts(t), large) {
 		b := newLab(t, host.option)
 		out, err := b.Ask(t.Context(), Helper{As: other(), Args: []string{"__test-who"}, Env: []string{"A=1"}}, []byte("hello"))
-		if want := "hello 12345 12345 [4711 12345] / [A=1] 0"; err != nil || string(out) != want {
+		if want := "hello 12345 12345 [4711 12345] / [A=1 GOMAXPROCS=2] 0"; err != nil || string(out) != want {
 			t.Errorf("%s: %q, %v; expected %q", host.name, out, err, want)
 		}
 	}
