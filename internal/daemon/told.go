@@ -36,7 +36,7 @@ const (
 )
 
 // newTests is the gate of test messages, which are sent beside the outbox.
-func newTests() *fair.Gate { return fair.NewGate(4*tellSending, tellOfUser) }
+func newTests() *fair.Gate { return fair.NewGate(4*tellSending, 2*tellOfUser) }
 
 // letters is the part of the store that a teller uses.
 type letters interface {
