@@ -163,7 +163,7 @@ func helperStatus(o Order, main reaped, refusal string, late, killed bool) int {
 // Between looks at what a helper left.
 const (
 	firstRestPause = 2 * time.Millisecond
-	lastRestPause  = 500 * time.Millisecond
+	lastRestPause  = 100 * time.Millisecond
 )
 
 // endRest kills all that is left of a helper, and returns how its main process
