@@ -227,7 +227,7 @@ func (c *Config) checkParked(until *time.Time) error {
 	if until == nil || c.ParkedTime <= 0 || time.Until(*until) <= c.ParkedTime {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, "limits.parked_time of the config is the maximum; unpark the job and park it again for longer",
+	return problem.Newf(problem.Invalid, "limits.parked_time of the config is the maximum",
 		"until: expected at most %s from now, found %s", text.Brief(c.ParkedTime), until.Local().Format(time.DateTime))
 }
 

@@ -101,7 +101,7 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 	for _, j := range over {
 		if p, ok := past(j); ok {
 			l.expect.book.Add(p)
-			l.vouched.note(j, predict.Normalise(p.Command), p.Ran)
+			l.vouch(j, kindOf(j), p.Ran)
 		}
 	}
 }

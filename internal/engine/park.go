@@ -212,19 +212,22 @@ func (p *Parking) until(since, wanted time.Time) time.Time {
 }
 
 // boundParked makes a job come back in time that a person parked without a bound,
-// or under a longer one.
-func (t *Turn) boundParked(j *job.Job) {
-	if j.State != job.Parked || j.Parking.By == job.ParkedByIdling || !j.Held && j.NotBefore.IsZero() {
-		return
+// or under a longer one. It reports whether that changed anything.
+func (t *Turn) boundParked(j *job.Job) bool {
+	if j.State != job.Parked || j.Stop != job.NoStop || j.Parking.By == job.ParkedByIdling || !j.Held && j.NotBefore.IsZero() {
+		return false
 	}
 	wanted := j.NotBefore
 	if j.Held {
 		wanted = time.Time{}
 	}
-	if until := t.cfg.Parking.until(j.Parking.Since, wanted); !until.Equal(wanted) {
-		j.Held, j.NotBefore = false, until
-		t.changes.fact(j)
+	until := t.cfg.Parking.until(j.Parking.Since, wanted)
+	if until.Equal(wanted) {
+		return false
 	}
+	j.Held, j.NotBefore = false, until
+	t.changes.fact(j)
+	return true
 }
 
 // mostOn is how much a job could use on these cards. Its memory limit is raised by

@@ -385,7 +385,7 @@ func (t *Turn) SetKeepAll(keep bool) {
 func (t *Turn) SetParking(p Parking) {
 	t.cfg.Parking, t.moved = p, true
 	for _, a := range t.attempts.parked {
-		if t.boundParked(a.job); a.job.Stop == job.NoStop {
+		if t.boundParked(a.job) {
 			t.enqueue(a.job)
 		}
 	}

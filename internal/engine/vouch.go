@@ -50,7 +50,7 @@ func (l *line) unproven(j *job.Job, kind string, share float64) bool {
 
 // vouch lets a measured job speak for the queued jobs like it.
 func (l *line) vouch(j *job.Job, kind string, ran time.Duration) {
-	if l.vouched.note(j, kind, ran) && l.cfg.Limits.Measured {
+	if l.cfg.Limits.Measured && l.vouched.note(j, kind, ran) {
 		l.reviewKind(kind)
 	}
 }
