@@ -51,6 +51,7 @@ func TestWhichEventsAreTold(t *testing.T) {
 		{"a launch that may name files", happened(job.EventEnded, "17", job.Launch, "/home/ann/s3cret: no such file", "fail:exec:a"), "could not be started"},
 		{"a retry without memory", happened(job.EventRetry, "17", "", job.OutOfMemory+"; retry 1 of 3", "oom:exec:a"), "ran out of GPU memory"},
 		{"another retry", happened(job.EventRetry, "17", "", "exit:1; retry 1 of 3", "oom,fail,end:exec:a"), ""},
+		{"a job that will be ended", happened(job.EventOveruse, "17", "", "it will be ended", "fail:exec:a"), "is about to be ended"},
 		{"an idle job", happened(job.EventIdle, "17", "", "no use for 2h", "idle:exec:a"), "does not use its GPUs"},
 		{"a park", happened(job.EventParked, "17", "", "", "start,end,fail,oom,idle:exec:a"), ""},
 		{"none", happened(job.EventEnded, "17", job.Exited(1), "", "none"), ""},

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/run"
 )
 
 // shared is a daemon of several users with a limit on GPUs.
@@ -313,8 +314,8 @@ func TestAJobIsParkedByHandForABoundedTime(t *testing.T) {
 	r = parked(time.Time{})
 	r.pass(48 * time.Hour)
 	r.wantRow("1", job.Parked, "")
-	r.e.cfg.Parking.Longest = day
-	r.at().SetParking(r.e.cfg.Parking)
+	r.boot([]*job.Job{r.row("1").Clone()}, []run.Found{{Token: "t1", Job: "1", Attempt: 1, Kind: run.FoundRunning}}, bound)
+	r.says("1", foundParked)
 	r.pass(time.Second)
 	r.wantRow("1", job.Running, "")
 }

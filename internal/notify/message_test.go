@@ -38,6 +38,7 @@ func TestWhatAMessageSays(t *testing.T) {
 		{[]Fact{whole}, "[box] train (17) failed with exit code 3",
 			"train (17) failed with exit code 3, ran 2h05m, GPU 0,1, peak 17910 MiB, attempt 2: see the log", true},
 		{[]Fact{{On: OnStart, Job: "4"}}, "[box] job 4 started", "job 4 started", false},
+		{[]Fact{{On: OnFail, Job: "4", State: "running"}}, "[box] job 4 is about to be ended", "job 4 is about to be ended", true},
 		{[]Fact{{On: OnIdle, Job: "4"}}, "[box] job 4 does not use its GPUs", "job 4 does not use its GPUs", true},
 		{[]Fact{{At: noon, Detail: "gpu3 was quarantined"}}, "[box] gpu3 was quarantined", "2026-03-01T12:00:00Z gpu3 was quarantined", true},
 		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array 17: 2 finished, 1 reached its time limit",
