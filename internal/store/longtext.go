@@ -171,9 +171,16 @@ func (l *longTexts) has(j *job.Job) bool {
 	return is
 }
 
-// dropTexts deletes blobs of long text unless a job refers to them.
+// dropTexts deletes blobs of long text unless a job refers to them, or is about to.
 func (s *Store) dropTexts(ctx context.Context, blobs []string) error {
+	if len(blobs) == 0 {
+		return nil
+	}
+	ahead := s.aheadBlobs()
 	for _, blob := range blobs {
+		if ahead[blob] {
+			continue
+		}
 		if _, err := s.statements.dropText.ExecContext(ctx, blob); err != nil {
 			return err
 		}
@@ -246,8 +253,6 @@ func (s *Store) forgetAhead(jobs []*job.Job, names []string) {
 	for _, j := range jobs {
 		delete(s.ahead, j)
 	}
-	ahead := s.aheadBlobs()
-	names = slices.DeleteFunc(names, func(name string) bool { return ahead[name] })
 	// What cannot be deleted now is swept later.
 	_, _ = s.transact(func(ctx context.Context) (int64, error) { return 0, s.dropTexts(ctx, names) })
 }

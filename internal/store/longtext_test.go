@@ -238,6 +238,14 @@ func TestTextIsWrittenAheadOfTheJobs(t *testing.T) {
 	if n, err := s.SweepBlobs(); err != nil || n != 0 {
 		t.Errorf("%d texts were swept: %v", n, err)
 	}
+	other := fat(1) // the last job that has the text of one that is about to be committed
+	other.ID, other.Spec = "other", jobs[0].Spec
+	commit(t, s, Tx{Put: []*job.Job{other}})
+	other.Spec = queued(1).Spec
+	commit(t, s, Tx{Put: []*job.Job{other}})
+	for i, j := range jobs {
+		j.Seq = int64(i + 2)
+	}
 	before := s.logBytes(t)
 	commit(t, s, Tx{Put: jobs})
 	if grown := s.logBytes(t) - before; grown > 64<<10 {
