@@ -172,6 +172,7 @@ func BenchmarkRead100k(b *testing.B) {
 		read func(func(*job.Job) error) error
 	}{{"all", s.Each}} {
 		b.Run(row.name, func(b *testing.B) {
+			defer cpu(b)()
 			for b.Loop() {
 				if err := row.read(func(*job.Job) error { return nil }); err != nil {
 					b.Fatal(err)
