@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/site"
 	"berth/internal/text"
@@ -81,6 +82,7 @@ func examine(ctx context.Context, s *session) []site.Finding {
 		places = site.Places{StateDir: daemon.StateDir, Socket: s.target.socket, Config: daemon.Config, Shared: daemon.Shared}
 	}
 	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
+	findings = append(findings, checkStore(ctx, places))
 	if err == nil && daemon.Enforced != nil {
 		applyDaemon(findings, *daemon.Enforced)
 	}
@@ -139,6 +141,11 @@ func applySource(findings []site.Finding, source string) {
 			f.Fix = "put the berth-gpu of the same version beside the daemon's program and restart it; its log says why it is not used now"
 		}
 	}
+}
+
+// checkStore looks for damage in the store itself.
+func checkStore(ctx context.Context, places site.Places) site.Finding {
+	return daemon.CheckStore(ctx, places)
 }
 
 // strayFinding reports jobs that the daemon's store does not know.

@@ -87,6 +87,17 @@ func (s *Store) classify(err error) error {
 			return fmt.Errorf("%w: %w: %w", ErrUnwritable, reason, err)
 		}
 		return fmt.Errorf("%w: %w", ErrUnwritable, err)
+	}
+	return classifyDamage(err)
+}
+
+// classifyDamage is classify for a store that is only read: it writes no probe.
+func classifyDamage(err error) error {
+	var driver *sqlite.Error
+	if !errors.As(err, &driver) {
+		return err
+	}
+	switch driver.Code() & 0xff {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}
