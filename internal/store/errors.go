@@ -24,7 +24,7 @@ var (
 	// does not count, and the same one may succeed later: SQLite then writes
 	// everything again that did not reach the disk. If the process dies before
 	// another commit succeeds, the failed one may turn out to be there.
-	ErrUnwritable = errors.New("the file system of the store cannot be written")
+	ErrUnwritable = errors.New("the file system of the store is read-only or fails")
 	// errBroken: the file is damaged. The store takes no more commits.
 	errBroken = errors.New("store is broken")
 	// ErrNotFound: no job has that id.
