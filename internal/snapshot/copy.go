@@ -72,7 +72,7 @@ func (l *listing) read(ctx context.Context) error {
 	}
 	err := l.each(ctx, func(e *entry) (err error) {
 		if e.mode.IsRegular() {
-			e.sum, err = l.readFile(e, nil)
+			e.sum, err = l.readFile(ctx, e, nil)
 		}
 		return err
 	})
@@ -94,7 +94,7 @@ func (l *listing) read(ctx context.Context) error {
 
 // readFile is the checksum of a file's content, which is also written to a copy
 // if there is one.
-func (l *listing) readFile(e *entry, to io.Writer) (string, error) {
+func (l *listing) readFile(ctx context.Context, e *entry, to io.Writer) (string, error) {
 	path := filepath.Join(l.root, e.name)
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
@@ -111,10 +111,24 @@ func (l *listing) readFile(e *entry, to io.Writer) (string, error) {
 	if to == nil {
 		to = io.Discard
 	}
-	if _, err := io.Copy(io.MultiWriter(sum, to), io.LimitReader(file, e.bytes+1)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(sum, to), io.LimitReader(untilDone{ctx, file}, e.bytes+1)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// untilDone ends a read with its context: a sparse file may be longer than anybody
+// waits for.
+type untilDone struct {
+	ctx  context.Context
+	file io.Reader
+}
+
+func (r untilDone) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.file.Read(p)
 }
 
 // readLink decides where a link of the copy leads: to the copy if its target is

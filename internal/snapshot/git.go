@@ -69,6 +69,9 @@ func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofOtherRepository), "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0")
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		said := strings.TrimSpace(complaint.String())
 		if said == "" {
 			said = err.Error()
@@ -108,7 +111,7 @@ func (l *listing) gitFiles(ctx context.Context, in string) error {
 				continue
 			}
 			name = filepath.Join(in, name)
-			if !tracked && l.standard.ignores(name) {
+			if !tracked && l.standard.ignores(ctx, name) {
 				continue
 			}
 			if err := l.gitFile(ctx, name, tracked); err != nil {
@@ -122,7 +125,11 @@ func (l *listing) gitFiles(ctx context.Context, in string) error {
 // gitFile adds one name that git listed. A directory is a submodule or a
 // repository inside this one; git lists its files only there.
 func (l *listing) gitFile(ctx context.Context, name string, tracked bool) error {
-	if l.own.ignores(name) || !l.inRealDirs(name) {
+	ignored := l.own.ignores(ctx, name)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if ignored || !l.inRealDirs(name) {
 		return nil
 	}
 	info, err := os.Lstat(filepath.Join(l.root, name))

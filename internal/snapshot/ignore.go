@@ -1,10 +1,15 @@
 package snapshot
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // ignoreFile has a tree's own ignore rules, in the syntax of .gitignore.
@@ -26,12 +31,20 @@ node_modules/
 berth_logs/
 `
 
+// Bounds of a tree's own rules.
+const (
+	maxRulesBytes   = 1 << 20
+	maxRules        = 10_000
+	maxPatternBytes = 1024
+)
+
 // rules are ignore patterns; the last one that matches decides.
 type rules []rule
 
 type rule struct {
-	pattern  string
-	negated  bool // it includes what an earlier rule ignored
+	plain    string  // the text that the pattern begins with
+	rest     pattern // what follows
+	negated  bool    // it includes what an earlier rule ignored
 	dirOnly  bool
 	anchored bool // it matches the whole path, not the last element
 }
@@ -48,9 +61,15 @@ func parseRules(text string) rules {
 		line, r.negated = strings.CutPrefix(line, "!")
 		line, r.dirOnly = strings.CutSuffix(line, "/")
 		r.anchored = strings.Contains(line, "/")
-		if r.pattern = strings.TrimPrefix(line, "/"); r.pattern != "" {
-			all = append(all, r)
+		if line = strings.TrimPrefix(line, "/"); line == "" {
+			continue
 		}
+		plain := strings.IndexAny(line, `*?[\`)
+		if plain < 0 {
+			plain = len(line)
+		}
+		r.plain, r.rest = line[:plain], parsePattern(line[plain:])
+		all = append(all, r)
 	}
 	return all
 }
@@ -72,16 +91,42 @@ func trimSpaces(line string) string {
 
 // readRules are the rules of a tree; none without its file.
 func readRules(root string) (rules, error) {
-	text, err := os.ReadFile(filepath.Join(root, ignoreFile))
+	path := filepath.Join(root, ignoreFile)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
-	return parseRules(string(text)), err
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, fmt.Errorf("%s: expected a file", path))
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxRulesBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxRulesBytes {
+		return nil, fmt.Errorf("%s: expected at most %d bytes, found more", path, maxRulesBytes)
+	}
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		if number++; len(line) > maxPatternBytes {
+			return nil, fmt.Errorf("%s:%d: expected a pattern of at most %d bytes, found %d", path, number, maxPatternBytes, len(line))
+		}
+	}
+	all := parseRules(string(text))
+	if len(all) > maxRules {
+		return nil, fmt.Errorf("%s: expected at most %d patterns, found %d", path, maxRules, len(all))
+	}
+	return all, nil
 }
 
-// judge says whether the rules ignore an entry, if any of them matches it.
-func (all rules) judge(name string, isDir bool) (ignored, decided bool) {
-	for i := len(all) - 1; i >= 0; i-- {
+// judge says whether the rules ignore an entry, if any of them matches it. Many
+// rules take some time: once ctx has ended, the answer means nothing.
+func (all rules) judge(ctx context.Context, name string, isDir bool) (ignored, decided bool) {
+	for i := len(all) - 1; i >= 0 && ctx.Err() == nil; i-- {
 		r := &all[i]
 		if r.dirOnly && !isDir {
 			continue
@@ -97,25 +142,21 @@ func (all rules) judge(name string, isDir bool) (ignored, decided bool) {
 // pattern begins with, so that two stars behind that are special.
 func (r *rule) matches(name string) bool {
 	if !r.anchored {
-		return wildMatch(r.pattern, path.Base(name))
+		name = path.Base(name)
 	}
-	plain := strings.IndexAny(r.pattern, `*?[\`)
-	if plain < 0 {
-		return name == r.pattern
-	}
-	rest, begins := strings.CutPrefix(name, r.pattern[:plain])
-	return begins && wildMatch(r.pattern[plain:], rest)
+	rest, begins := strings.CutPrefix(name, r.plain)
+	return begins && r.rest.match(rest)
 }
 
 // ignores reports whether the rules ignore a file or a directory above it.
-func (all rules) ignores(name string) bool {
+func (all rules) ignores(ctx context.Context, name string) bool {
 	for i := range len(name) {
 		if name[i] == '/' {
-			if ignored, _ := all.judge(name[:i], true); ignored {
+			if ignored, _ := all.judge(ctx, name[:i], true); ignored {
 				return true
 			}
 		}
 	}
-	ignored, _ := all.judge(name, false)
+	ignored, _ := all.judge(ctx, name, false)
 	return ignored
 }

@@ -118,13 +118,13 @@ func (l *listing) plainFiles(ctx context.Context, in string) error {
 	if err != nil {
 		return err
 	}
-	if in != "" && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	rules := slices.Concat(l.standard, l.own)
 	for _, item := range found {
 		name := filepath.Join(in, item.Name())
-		ignored, decided := rules.judge(name, item.IsDir())
+		ignored, decided := rules.judge(ctx, name, item.IsDir())
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if ignored || !decided && item.IsDir() && isEnvironment(filepath.Join(l.root, name)) {
 			continue
 		}

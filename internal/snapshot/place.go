@@ -300,7 +300,7 @@ func (p Place) fill(ctx context.Context, l *listing, to string) error {
 		case fs.ModeSymlink:
 			return os.Symlink(e.link, path)
 		case 0:
-			return p.place(l, e, path)
+			return p.place(ctx, l, e, path)
 		}
 		return nil
 	})
@@ -317,14 +317,14 @@ func (p Place) fill(ctx context.Context, l *listing, to string) error {
 
 // place puts a file into the snapshot: a link to its blob, which is made if it is
 // missing. Where a file cannot have another name it is a copy.
-func (p Place) place(l *listing, e *entry, path string) error {
+func (p Place) place(ctx context.Context, l *listing, e *entry, path string) error {
 	name, mode := e.sum, fs.FileMode(fileMode)
 	if e.mode&0o111 != 0 {
 		name, mode = name+"x", execMode
 	}
 	blob := filepath.Join(p.Dir, blobsDir, name)
 	if !intact(blob, e.bytes) {
-		if err := p.store(l, e, blob, mode); err != nil {
+		if err := p.store(ctx, l, e, blob, mode); err != nil {
 			return err
 		}
 	}
@@ -332,7 +332,7 @@ func (p Place) place(l *listing, e *entry, path string) error {
 		return nil
 	}
 	// The blob has too many links, or the file system knows none.
-	return write(l, e, path, mode)
+	return write(ctx, l, e, path, mode)
 }
 
 // storedAt is the time of every stored file. A file with another one was changed
@@ -346,14 +346,14 @@ func intact(blob string, bytes int64) bool {
 
 // store makes a blob, in place of one that was changed. Another file with the
 // same content may be stored at the same time: the first one stays.
-func (p Place) store(l *listing, e *entry, blob string, mode fs.FileMode) error {
+func (p Place) store(ctx context.Context, l *listing, e *entry, blob string, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(p.Dir, tmpName)
 	if err != nil {
 		return err
 	}
 	tmp.Close()
 	defer os.Remove(tmp.Name())
-	if err := write(l, e, tmp.Name(), mode); err != nil {
+	if err := write(ctx, l, e, tmp.Name(), mode); err != nil {
 		return err
 	}
 	if os.Link(tmp.Name(), blob) == nil || intact(blob, e.bytes) {
@@ -364,13 +364,13 @@ func (p Place) store(l *listing, e *entry, blob string, mode fs.FileMode) error 
 
 // write copies a file to disk. It fails if the content is no longer the one that
 // the snapshot is named after.
-func write(l *listing, e *entry, path string, mode fs.FileMode) error {
+func write(ctx context.Context, l *listing, e *entry, path string, mode fs.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	sum, err := l.readFile(e, file)
+	sum, err := l.readFile(ctx, e, file)
 	if err == nil && sum != e.sum {
 		err = &changedError{filepath.Join(l.root, e.name)}
 	}

@@ -2,66 +2,122 @@ package snapshot
 
 import "strings"
 
-// wildMatch matches a path as git does: byte by byte, * and ? never match a
-// slash, and ** between slashes matches any number of directories.
-func wildMatch(pattern, text string) bool {
-	for at := 0; at < len(pattern); {
-		c := pattern[at]
-		if c == '*' {
-			return matchStar(pattern, at, text)
-		}
-		if text == "" {
-			return false
-		}
-		switch c {
-		case '?':
-			if text[0] == '/' {
-				return false
-			}
-			at++
-		case '[':
-			next, ok := matchClass(pattern[at:], text[0])
-			if !ok {
-				return false
-			}
-			at += next
-		case '\\':
-			if at++; at == len(pattern) || pattern[at] != text[0] {
-				return false
-			}
-			at++
-		default:
-			if c != text[0] {
-				return false
-			}
-			at++
-		}
-		text = text[1:]
-	}
-	return text == ""
+// pattern is a pattern as steps, each of which matches one byte, or any number of
+// them if it is a star.
+type pattern []step
+
+type step struct {
+	kind  byte   // one of those below
+	class string // of inClass: the class, and whatever follows it
+	byte  byte   // of plainByte
 }
 
-// matchStar matches the rest of a pattern from a star on.
-func matchStar(pattern string, at int, text string) bool {
-	rest := strings.TrimLeft(pattern[at:], "*")
-	double := len(pattern)-at-len(rest) > 1
-	// Two stars are special only as a whole element of the path.
-	double = double && (at == 0 || pattern[at-1] == '/') && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, `\/`))
-	if rest == "" {
-		return double || strings.IndexByte(text, '/') < 0
-	}
-	if double && rest[0] == '/' && wildMatch(rest[1:], text) {
-		return true // no directory at all
-	}
-	for {
-		if wildMatch(rest, text) {
-			return true
+const (
+	plainByte  = 'b'
+	anyByte    = '?' // but no slash
+	inClass    = '['
+	star       = '*' // without a slash
+	doubleStar = 'D' // with slashes
+	noByte     = '!' // nothing matches from here on
+)
+
+// parsePattern reads a pattern of git's: byte by byte, * and ? never match a slash,
+// and ** between slashes matches any number of directories.
+func parsePattern(text string) (p pattern) {
+	for at := 0; at < len(text); {
+		switch c := text[at]; c {
+		case '*':
+			rest := strings.TrimLeft(text[at:], "*")
+			end := len(text) - len(rest)
+			kind := byte(star)
+			// Two stars are special only as a whole element of the path.
+			if end-at > 1 && (at == 0 || text[at-1] == '/') && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, `\/`)) {
+				kind = doubleStar
+			}
+			p, at = append(p, step{kind: kind}), end
+		case '?':
+			p, at = append(p, step{kind: anyByte}), at+1
+		case '[':
+			length, _ := matchClass(text[at:], 0)
+			if length == 0 {
+				return append(p, step{kind: noByte})
+			}
+			p, at = append(p, step{kind: inClass, class: text[at : at+length]}), at+length
+		case '\\':
+			if at+1 == len(text) {
+				return append(p, step{kind: noByte})
+			}
+			p, at = append(p, step{kind: plainByte, byte: text[at+1], class: `\`}), at+2
+		default:
+			p, at = append(p, step{kind: plainByte, byte: c}), at+1
 		}
-		if text == "" || text[0] == '/' && !double {
+	}
+	return p
+}
+
+// match follows all ways through the pattern at once, so that the time it takes is
+// bounded by the length of the pattern times that of the text.
+func (p pattern) match(text string) bool {
+	now, next := make([]mark, len(p)+1), make([]mark, len(p)+1)
+	p.enter(now, 0)
+	for i := range len(text) {
+		alive := false
+		for at := range p {
+			if now[at] == absent || !p[at].takes(text[i]) {
+				continue
+			}
+			alive = true
+			if kind := p[at].kind; kind == star || kind == doubleStar {
+				next[at] = max(next[at], amid)
+			}
+			p.enter(next, at+1)
+		}
+		if !alive {
 			return false
 		}
-		text = text[1:]
+		now, next = next, now
+		clear(next)
 	}
+	return now[len(p)] != absent
+}
+
+// mark says whether a step is reached: not, in the middle of a star, or at its
+// beginning too.
+type mark byte
+
+const (
+	absent mark = iota
+	amid
+	entered
+)
+
+// enter marks a step as entered, and those behind it that need no byte before them.
+func (p pattern) enter(reached []mark, at int) {
+	for ; reached[at] != entered; at++ {
+		reached[at] = entered
+		if at == len(p) || p[at].kind != star && p[at].kind != doubleStar {
+			return
+		}
+		if next := at + 1; p[at].kind == doubleStar && next < len(p) && p[next] == (step{kind: plainByte, byte: '/'}) {
+			p.enter(reached, next+1) // no directory at all
+		}
+	}
+}
+
+// takes reports whether a step matches a byte.
+func (s *step) takes(c byte) bool {
+	switch s.kind {
+	case plainByte:
+		return c == s.byte
+	case anyByte, star:
+		return c != '/'
+	case inClass:
+		_, ok := matchClass(s.class, c)
+		return ok
+	case doubleStar:
+		return true
+	}
+	return false
 }
 
 // classes are the named classes of bytes.
