@@ -84,7 +84,7 @@ type configChecked struct {
 	Missing  bool            `json:"missing"` // no such file: the defaults apply
 	Valid    bool            `json:"valid"`
 	Mistakes []configMistake `json:"mistakes"`
-	Warnings []string        `json:"warnings"` // that no daemon was asked for
+	Warnings []string        `json:"warnings"` // empty if the daemon has them
 	// Compared with a running daemon; null: none was asked.
 	Daemon *api.Reloaded `json:"daemon"`
 }
