@@ -22,7 +22,27 @@ type Caller struct {
 type Peer struct {
 	UID, GID, PID int
 	Secret        string // of a token; the ids are then meaningless
+	Way           Way
 }
+
+// Way is how a request reached the server.
+type Way struct {
+	Via      string // viaSocket, viaHTTP, viaHTTPS or viaProxy
+	From     string // the caller's address; empty on a Unix socket
+	Listener string // TCPOptions.ListenerID; empty on the daemon's own socket
+}
+
+// Values of Way.Via.
+const (
+	viaSocket = "socket" // the daemon's own, where the kernel names the caller
+	viaHTTP   = "http"   // a loopback port, where anybody may listen while the daemon does not
+	viaHTTPS  = "https"
+	viaProxy  = "proxy" // a Unix socket behind a proxy, which sees to TLS
+)
+
+// Trusted reports whether the caller could tell that it reached this server and
+// no other.
+func (w Way) Trusted() bool { return w.Via != viaHTTP }
 
 // Backend is what a daemon does. Its errors are *problem.Problem where the
 // caller can act on them.

@@ -36,13 +36,13 @@ func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
 
 // tokenCaller is the owner of a request's token. It is checked every time, so
 // that a revoked token stops working at once.
-func (s *Server) tokenCaller(ctx context.Context, r *http.Request) (Caller, error) {
+func (s *Server) tokenCaller(ctx context.Context, r *http.Request, way Way) (Caller, error) {
 	secret := secretOf(r)
 	if secret == "" || len(secret) > maxSecretBytes {
 		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: "this address needs a token",
 			Hint: "create one with `berth token create` and send it as Authorization: Bearer …; berth web opens the page", Err: errNoToken}
 	}
-	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret})
+	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret, Way: way})
 	p, ok := errors.AsType[*problem.Problem](err)
 	if ok && (p.Kind == problem.Forbidden || p.Kind == problem.NotFound || p.Kind == problem.Invalid) {
 		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: p.What, Hint: p.Hint, Err: errNoToken}

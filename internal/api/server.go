@@ -37,8 +37,9 @@ type ServerOptions struct {
 
 // TCPOptions are the options for TCP.
 type TCPOptions struct {
-	TLS   *tls.Config // nil: loopback only
-	Hosts []string    // host names that callers may use, besides its address
+	TLS        *tls.Config // nil: loopback only
+	Hosts      []string    // host names that callers may use, besides its address
+	ListenerID string      // what sessions opened here are bound to
 }
 
 // Server turns requests into calls of a Backend.
@@ -102,7 +103,7 @@ func (s *Server) ServeUnix(l net.Listener) error {
 // sees to TLS itself; whom the kernel reports there does not matter.
 func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 	if l.Addr().Network() == "unix" { // a proxy connects, and only names tell which site a request is for
-		return s.serve(tcpListener{Listener: l, unproven: &s.unproven}, s.tcpHandler(netip.Addr{}, o.Hosts))
+		return s.serve(tcpListener{Listener: l, unproven: &s.unproven}, s.tcpHandler(netip.Addr{}, o.Hosts, Way{Via: viaProxy, Listener: o.ListenerID}))
 	}
 	address, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
@@ -112,13 +113,15 @@ func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 		return fmt.Errorf("listen on %s: without TLS only a loopback address is allowed", l.Addr())
 	}
 	var counted net.Listener = tcpListener{Listener: l, unproven: &s.unproven}
+	way := Way{Via: viaHTTP, Listener: o.ListenerID}
 	if o.TLS != nil {
+		way.Via = viaHTTPS
 		config := o.TLS.Clone()
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 		config.NextProtos = []string{"http/1.1"}
 		counted = tls.NewListener(counted, config)
 	}
-	return s.serve(counted, s.tcpHandler(address.Addr().Unmap(), o.Hosts))
+	return s.serve(counted, s.tcpHandler(address.Addr().Unmap(), o.Hosts, way))
 }
 
 func (s *Server) serve(l net.Listener, h http.Handler) error {
@@ -181,9 +184,13 @@ func (s *Server) Active() int { return int(s.active.Load()) }
 func (s *Server) LastActivity() time.Time { return time.Unix(0, s.lastBusy.Load()) }
 
 // tcpHandler checks the Host header and leaves the token to the request.
-func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
+func (s *Server) tcpHandler(own netip.Addr, names []string, way Way) http.Handler {
 	answersTo := hostCheck(own, names)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		way := way
+		if way.Via != viaProxy {
+			way.From = r.RemoteAddr
+		}
 		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
 			if !answersTo(r.Host) {
 				return Caller{}, wrongHost(r.Host, "use its address, or add the name to http.hosts in the daemon's config")
@@ -191,7 +198,7 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 			if s.isOpen(r) {
 				return visitor, nil
 			}
-			caller, err := s.tokenCaller(ctx, r)
+			caller, err := s.tokenCaller(ctx, r, way)
 			if err == nil && !s.meet(connOf(ctx), caller.UID) {
 				w.Header().Set("Connection", "close")
 				err = errConnections

@@ -138,7 +138,11 @@ func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 			}
 			return net.Listen("tcp", address)
 		},
-		serve: func(s *api.Server, l net.Listener) error { return s.ServeTCP(l, options) },
+		serve: func(s *api.Server, l net.Listener) error {
+			served := options
+			served.ListenerID = listenerID(l, served.TLS != nil)
+			return s.ServeTCP(l, served)
+		},
 	}
 }
 
