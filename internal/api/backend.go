@@ -15,13 +15,16 @@ type Caller struct {
 	PID int `json:"pid,omitempty"`
 	// Token is the id of the token used instead of peer credentials.
 	Token string `json:"token,omitempty"`
+	// Way is how the request came in.
+	Way Way `json:"-"`
 }
 
 // Peer is what is known about a connection before the caller is identified: the
-// credentials that the kernel reports on a Unix socket, or a token.
+// credentials that the kernel reports on a Unix socket, a token, or a proof.
 type Peer struct {
 	UID, GID, PID int
 	Secret        string // of a token; the ids are then meaningless
+	Proof         Proof  // of a session, if it has one; likewise
 	Way           Way
 }
 
@@ -94,11 +97,12 @@ type Backend interface {
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)
 	RevokeToken(ctx context.Context, c Caller, id string) error
+	RevokeTokens(ctx context.Context, c Caller, user string) ([]string, error) // all of a user's; an empty user is the caller
 
 	// NewLogin makes a secret with which OpenSession works once. A session is a
-	// token.
-	NewLogin(ctx context.Context, c Caller) (Login, error)
-	OpenSession(ctx context.Context, secret string) (Token, error)
+	// token without a secret.
+	NewLogin(ctx context.Context, c Caller, r LoginRequest) (Login, error)
+	OpenSession(ctx context.Context, r SessionRequest, w Way) (Token, error)
 	EndSession(ctx context.Context, c Caller) error
 }
 

@@ -41,13 +41,24 @@ func (c *Client) NewToken(ctx context.Context, r TokenRequest) (Token, error) {
 }
 
 // NewLogin makes a one-time login for the page.
-func (c *Client) NewLogin(ctx context.Context) (Login, error) {
-	return call[Login](ctx, c, http.MethodPost, "/v1/logins", nil, nil)
+func (c *Client) NewLogin(ctx context.Context, r LoginRequest) (Login, error) {
+	return call[Login](ctx, c, http.MethodPost, "/v1/logins", nil, r)
 }
 
 // Tokens lists the caller's tokens, without their secrets.
 func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	return call[[]Token](ctx, c, http.MethodGet, "/v1/tokens", nil, nil)
+}
+
+// RevokeTokens revokes all tokens of a user, of the caller if it is empty, and
+// returns their ids.
+func (c *Client) RevokeTokens(ctx context.Context, user string) ([]string, error) {
+	query := url.Values{}
+	if user != "" {
+		query.Set("user", user)
+	}
+	all, err := call[revoked](ctx, c, http.MethodDelete, "/v1/tokens", query, nil)
+	return all.IDs, err
 }
 
 // RevokeToken revokes a token.

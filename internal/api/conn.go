@@ -96,6 +96,7 @@ func (l unixListener) Accept() (net.Conn, error) {
 			raw.Close()
 			continue
 		}
+		peer.Way.Via = viaSocket
 		most := l.limits.mostConnections(peer.UID)
 		if !l.tally.take(peer.UID, most+spareConnections, l.limits.Connections) {
 			raw.Close()

@@ -100,8 +100,10 @@ var (
 
 	exampleTokenRequest   = TokenRequest{Name: "laptop", TTLS: 86400}
 	exampleLogin          = Login{Secret: "login_5f3k", Expires: exampleTime.Add(5 * time.Minute), Address: "http://127.0.0.1:7878"}
-	exampleSessionRequest = sessionRequest{Secret: exampleLogin.Secret}
-	exampleSession        = Session{ID: "k8", Key: "n3w2", User: "ann", Expires: exampleTime.AddDate(0, 0, 7)}
+	exampleLoginRequest   = LoginRequest{}
+	exampleSessionRequest = SessionRequest{Secret: exampleLogin.Secret, Key: "BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}
+	exampleSession        = Session{ID: "k8", User: "ann", Expires: exampleTime.AddDate(0, 0, 7)}
+	exampleRevoked        = revoked{IDs: []string{"k7"}}
 
 	exampleToken = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
 

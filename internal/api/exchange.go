@@ -3,8 +3,10 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"hash"
 	"io"
 	"net/http"
 	"os"
@@ -27,18 +29,21 @@ type exchange struct {
 	route  *route
 	r      *http.Request
 	w      *replyWriter
+	door   *door // nil on the daemon's own socket
 	caller Caller
 
-	drained  bool   // the whole body was read
-	streamed bool   // it is a stream, which lasts as long as the caller likes
-	ready    func() // to be called before the reply is sent; may be nil
+	bodySum  *[sha256.Size]byte // of the body that was signed; nil: any will do
+	bodyHash hash.Hash          // of what was read
+	drained  bool               // the whole body was read
+	streamed bool               // it is a stream, which lasts as long as the caller likes
+	ready    func()             // to be called before the reply is sent; may be nil
 }
 
 // serveAs serves one request: the checks that every request passes, in order,
 // and the one place where errors become replies.
-func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, identify func(context.Context) (Caller, error)) {
+func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, d *door, identify func(*exchange, context.Context) (Caller, error)) {
 	begun := time.Now()
-	x := &exchange{Server: s, r: r, w: newReplyWriter(w, s.limits.StallTimeout)}
+	x := &exchange{Server: s, r: r, door: d, w: newReplyWriter(w, s.limits.StallTimeout)}
 	s.active.Add(1)
 	s.busyAt(r, begun)
 	defer func() {
@@ -84,7 +89,7 @@ func (x *exchange) operation() string {
 	return x.route.doc.id
 }
 
-func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
+func (x *exchange) serve(identify func(*exchange, context.Context) (Caller, error)) error {
 	ctx := x.r.Context()
 	if connOf(ctx).full {
 		x.w.Header().Set("Connection", "close")
@@ -99,7 +104,7 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 		return problem.Newf(problem.Invalid, "send Content-Length instead", "a body in chunks (Transfer-Encoding) is refused")
 	}
 	var err error
-	if x.caller, err = identify(ctx); err != nil {
+	if x.caller, err = identify(x, ctx); err != nil {
 		return err
 	}
 	x.w.Header().Set("Server", serverName+x.options.Version)
@@ -292,6 +297,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	b.x.w.readBy(b.began.Add(b.x.limits.StallTimeout + due))
 	n, err := b.x.r.Body.Read(p)
 	b.read += int64(n)
+	if b.x.bodySum != nil {
+		b.x.bodyHash.Write(p[:n])
+	}
 	switch {
 	case b.read > b.most:
 		return 0, &problem.Problem{Kind: problem.TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
@@ -300,6 +308,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		b.x.drained = true
 		b.x.w.readBy(time.Time{}) // from now on only the end of the connection matters
+		if sum := b.x.bodySum; sum != nil && !bytes.Equal(b.x.bodyHash.Sum(nil), sum[:]) {
+			return 0, &problem.Problem{Kind: problem.Forbidden, What: "this is not the body that was signed", Err: errNoToken}
+		}
 	}
 	return n, err
 }

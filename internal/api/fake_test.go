@@ -31,18 +31,20 @@ type fake struct {
 	waited   []WaitRequest
 	callers  []Caller
 	tokens   map[string]Token
-	group    Group // by secret
-	notify   Notify
-	paused   map[int]bool
-	log      []byte
-	logGap   LogGap // that part of it is gone
-	logOver  bool
-	logFails bool
-	logLeft  bool          // the backend stops before its server does
-	stuck    chan struct{} // Submit waits for it, where it is set
-	entered  chan struct{}
-	listing  chan struct{} // likewise Jobs
-	attached net.Conn      // the job's end of a terminal
+
+	sessionKey string // of the one session, whose secret in tokens is its listener and key
+	group      Group  // by secret
+	notify     Notify
+	paused     map[int]bool
+	log        []byte
+	logGap     LogGap // that part of it is gone
+	logOver    bool
+	logFails   bool
+	logLeft    bool          // the backend stops before its server does
+	stuck      chan struct{} // Submit waits for it, where it is set
+	entered    chan struct{}
+	listing    chan struct{} // likewise Jobs
+	attached   net.Conn      // the job's end of a terminal
 }
 
 func newFake() *fake {
@@ -85,12 +87,16 @@ func (f *fake) Identify(_ context.Context, p Peer) (Caller, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := Caller{UID: p.UID, Name: "ann", Admin: p.UID == 0, PID: p.PID}
-	if p.Secret != "" {
-		token, known := f.tokens[p.Secret]
-		if !known {
+	if p.Secret != "" || p.Proof.Session != "" {
+		secret := p.Secret
+		if secret == "" {
+			secret = "session " + p.Way.Listener + f.sessionKey
+		}
+		token, known := f.tokens[secret]
+		if !known || p.Proof.Session != "" && (token.ID != p.Proof.Session || !p.Proof.By(f.sessionKey)) {
 			return Caller{}, problem.Newf(problem.Forbidden, "", "that token is not valid")
 		}
-		c = Caller{UID: 1000, Name: token.User, Token: token.ID}
+		c = Caller{UID: 1000, Name: token.User, Token: token.ID, Way: p.Way}
 	}
 	f.callers = append(f.callers, c)
 	return c, nil
@@ -443,19 +449,24 @@ func (f *fake) NewToken(_ context.Context, c Caller, r TokenRequest) (Token, err
 	return token, nil
 }
 
-func (f *fake) NewLogin(context.Context, Caller) (Login, error) {
+func (f *fake) NewLogin(context.Context, Caller, LoginRequest) (Login, error) {
 	return exampleLogin, nil
 }
 
-func (f *fake) OpenSession(_ context.Context, secret string) (Token, error) {
-	token := Token{ID: "s1", User: "ann", Expires: time.Now().Add(time.Hour), Secret: "berth_session_halves"}
+func (f *fake) OpenSession(_ context.Context, r SessionRequest, w Way) (Token, error) {
+	token := Token{ID: "s1", User: "ann", Expires: time.Now().Add(time.Hour)}
 	err := error(problem.Newf(problem.Forbidden, "", "that login is not valid"))
 	f.change(func() {
-		if secret == exampleLogin.Secret {
-			f.tokens[token.Secret], err = token, nil
+		if r.Secret == exampleLogin.Secret {
+			f.sessionKey = r.Key
+			f.tokens["session "+w.Listener+r.Key], err = token, nil
 		}
 	})
 	return token, err
+}
+
+func (f *fake) RevokeTokens(ctx context.Context, c Caller, user string) ([]string, error) {
+	return exampleRevoked.IDs, nil
 }
 
 func (f *fake) EndSession(ctx context.Context, c Caller) error {

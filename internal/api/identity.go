@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"berth/internal/problem"
@@ -14,7 +16,7 @@ const maxSecretBytes = 512
 
 // serveUnix serves a request whose caller the kernel identified.
 func (s *Server) serveUnix(w http.ResponseWriter, r *http.Request) {
-	s.serveAs(w, r, func(ctx context.Context) (Caller, error) { return s.socketCaller(ctx, connOf(ctx)) })
+	s.serveAs(w, r, nil, func(x *exchange, ctx context.Context) (Caller, error) { return s.socketCaller(ctx, connOf(ctx)) })
 }
 
 // socketCaller is the user at the other end of a Unix socket. The answer is
@@ -34,18 +36,40 @@ func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
 	return caller, nil
 }
 
-// tokenCaller is the owner of a request's token. It is checked every time, so
-// that a revoked token stops working at once.
-func (s *Server) tokenCaller(ctx context.Context, r *http.Request, way Way) (Caller, error) {
-	secret := secretOf(r)
-	if secret == "" || len(secret) > maxSecretBytes {
+// tcpCaller is who sent a request by TCP: a session's page, or the owner of a
+// token. Each request is checked, so that what is revoked stops working at once.
+func (x *exchange) tcpCaller(ctx context.Context) (Caller, error) {
+	authorization := x.r.Header.Get("Authorization")
+	if authorization == "" && x.r.Header.Get(headerSession) != "" {
+		return x.sessionCaller(ctx)
+	}
+	scheme, secret, _ := strings.Cut(authorization, " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecretBytes {
 		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: "this address needs a token",
 			Hint: "create one with `berth token create` and send it as Authorization: Bearer …; berth web opens the page", Err: errNoToken}
 	}
-	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret, Way: way})
-	p, ok := errors.AsType[*problem.Problem](err)
-	if ok && (p.Kind == problem.Forbidden || p.Kind == problem.NotFound || p.Kind == problem.Invalid) {
-		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: p.What, Hint: p.Hint, Err: errNoToken}
+	return x.identified(ctx, Peer{UID: -1, GID: -1, Secret: secret, Way: x.way()})
+}
+
+// identified asks the backend who a peer is.
+func (x *exchange) identified(ctx context.Context, p Peer) (Caller, error) {
+	caller, err := x.backend.Identify(ctx, p)
+	refused, ok := errors.AsType[*problem.Problem](err)
+	if ok && (refused.Kind == problem.Forbidden || refused.Kind == problem.NotFound || refused.Kind == problem.Invalid) {
+		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: refused.What, Hint: refused.Hint, Err: errNoToken}
 	}
 	return caller, err
+}
+
+// way is how the request came in.
+func (x *exchange) way() Way {
+	if x.door == nil {
+		return Way{Via: viaSocket}
+	}
+	way := x.door.way
+	if from, err := netip.ParseAddrPort(x.r.RemoteAddr); err == nil && way.Via != viaProxy {
+		way.From = from.Addr().Unmap().String()
+	}
+	return way
 }

@@ -39,7 +39,7 @@ func (s *Server) ServeMetrics(l net.Listener) error {
 	}
 	answersTo := hostCheck(address.Addr().Unmap(), nil)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.serveAs(w, r, func(context.Context) (Caller, error) {
+		s.serveAs(w, r, nil, func(*exchange, context.Context) (Caller, error) {
 			if !answersTo(r.Host) {
 				return Caller{}, wrongHost(r.Host, "use its address")
 			}

@@ -151,6 +151,12 @@ func machineOperations() []route {
 			id: "tokens", tag: "tokens", summary: "List tokens",
 			about: "The caller's own tokens; for administrators, every user's.", reply: []Token{withoutSecret(exampleToken)},
 		}},
+		{method: remove, path: "/v1/tokens", handle: (*exchange).deleteTokens, doc: doc{
+			id: "revoke-tokens", tag: "tokens", summary: "Revoke all tokens of a user",
+			about:  "Sessions of browsers included, also the one that asks. Other users' tokens are for administrators.",
+			params: []param{{name: "user", in: "query", kind: "string", about: "whose; the caller's own by default"}},
+			reply:  exampleRevoked, kinds: []problem.Kind{problem.Forbidden},
+		}},
 		{method: remove, path: "/v1/tokens/{id}", handle: (*exchange).deleteToken, doc: doc{
 			id: "revoke-token", tag: "tokens", summary: "Revoke a token",
 			about:  "It stops working with the next request.",

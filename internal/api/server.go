@@ -103,7 +103,7 @@ func (s *Server) ServeUnix(l net.Listener) error {
 // sees to TLS itself; whom the kernel reports there does not matter.
 func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 	if l.Addr().Network() == "unix" { // a proxy connects, and only names tell which site a request is for
-		return s.serve(tcpListener{Listener: l, unproven: &s.unproven}, s.tcpHandler(netip.Addr{}, o.Hosts, Way{Via: viaProxy, Listener: o.ListenerID}))
+		return s.serve(tcpListener{Listener: l, unproven: &s.unproven}, s.tcpHandler(newDoor(netip.Addr{}, viaProxy, o)))
 	}
 	address, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
@@ -113,15 +113,15 @@ func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 		return fmt.Errorf("listen on %s: without TLS only a loopback address is allowed", l.Addr())
 	}
 	var counted net.Listener = tcpListener{Listener: l, unproven: &s.unproven}
-	way := Way{Via: viaHTTP, Listener: o.ListenerID}
+	via := viaHTTP
 	if o.TLS != nil {
-		way.Via = viaHTTPS
+		via = viaHTTPS
 		config := o.TLS.Clone()
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 		config.NextProtos = []string{"http/1.1"}
 		counted = tls.NewListener(counted, config)
 	}
-	return s.serve(counted, s.tcpHandler(address.Addr().Unmap(), o.Hosts, way))
+	return s.serve(counted, s.tcpHandler(newDoor(address.Addr().Unmap(), via, o)))
 }
 
 func (s *Server) serve(l net.Listener, h http.Handler) error {
@@ -184,21 +184,16 @@ func (s *Server) Active() int { return int(s.active.Load()) }
 func (s *Server) LastActivity() time.Time { return time.Unix(0, s.lastBusy.Load()) }
 
 // tcpHandler checks the Host header and leaves the token to the request.
-func (s *Server) tcpHandler(own netip.Addr, names []string, way Way) http.Handler {
-	answersTo := hostCheck(own, names)
+func (s *Server) tcpHandler(d *door) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		way := way
-		if way.Via != viaProxy {
-			way.From = r.RemoteAddr
-		}
-		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
-			if !answersTo(r.Host) {
+		s.serveAs(w, r, d, func(x *exchange, ctx context.Context) (Caller, error) {
+			if !d.answersTo(r.Host) {
 				return Caller{}, wrongHost(r.Host, "use its address, or add the name to http.hosts in the daemon's config")
 			}
 			if s.isOpen(r) {
 				return visitor, nil
 			}
-			caller, err := s.tokenCaller(ctx, r, way)
+			caller, err := x.tcpCaller(ctx)
 			if err == nil && !s.meet(connOf(ctx), caller.UID) {
 				w.Header().Set("Connection", "close")
 				err = errConnections

@@ -1,21 +1,19 @@
 package api
 
 import (
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"berth/internal/problem"
 )
 
-// headerSession carries the half of a session's secret that the page holds. The
-// other half is in a cookie, which no script can read, but which a browser sends
-// to every port of the host. Neither half is worth anything alone.
-const headerSession = "Berth-Session"
-
 // maxLoginBytes bounds a request to log in.
 const maxLoginBytes = 4096
+
+// LoginRequest makes a one-time login.
+type LoginRequest struct {
+	PlainHTTP bool `json:"plain_http,omitempty" doc:"root accepts a page without TLS; only for a private daemon"`
+}
 
 // Login is a one-time way to open the page as the caller.
 type Login struct {
@@ -24,29 +22,29 @@ type Login struct {
 	Address string    `json:"address" doc:"the page: http://127.0.0.1:7878"`
 }
 
-// sessionRequest opens a session.
-type sessionRequest struct {
+// SessionRequest opens a session.
+type SessionRequest struct {
 	Secret string `json:"secret" doc:"of a one-time login, or of a token"`
+	Key    string `json:"key" doc:"the public key that requests are signed for: ECDSA P-256, the uncompressed point in base64url"`
 }
 
 // Session is a login of a browser.
 type Session struct {
 	ID      string    `json:"id" doc:"berth token revoke ends it"`
-	Key     string    `json:"key" doc:"to be sent with each request, in the header Berth-Session, beside the cookie"`
 	User    string    `json:"user"`
 	Expires time.Time `json:"expires"`
 }
 
 func sessionOperations() []route {
 	return []route{
-		{method: post, path: "/v1/logins", handle: (*exchange).postLogin, doc: doc{
+		{method: post, path: "/v1/logins", handle: (*exchange).postLogin, body: true, doc: doc{
 			id: "new-login", tag: "tokens", summary: "Create a one-time login for the page",
-			about: "Good for 5 minutes and one session. A private daemon that listens on no address opens a loopback one. Tokens cannot create logins.",
-			reply: exampleLogin, kinds: []problem.Kind{problem.Forbidden, problem.Refused},
+			about:   "Good for 5 minutes and one session. A private daemon that listens on no address opens a loopback one. Tokens cannot create logins. Root, and administrators of a shared daemon, get one only where the page has TLS.",
+			request: exampleLoginRequest, reply: exampleLogin, kinds: []problem.Kind{problem.Forbidden, problem.Refused},
 		}},
 		{method: post, path: "/v1/session", handle: (*exchange).postSession, body: true, open: true, doc: doc{
 			id: "open-session", tag: "tokens", summary: "Open a session",
-			about:   "For browsers. The secret is that of a one-time login or of a token. The reply sets a cookie, which is one half of the session's secret; key is the other one. A session lasts a week at most, and not longer than its token.",
+			about:   "For browsers. The secret is that of a one-time login or of a token. The session has no secret: each of its requests is signed with the private key, in the header Berth-Session. A session lasts a week at most, not longer than its token, and ends when the daemon listens on another socket.",
 			request: exampleSessionRequest, reply: exampleSession, kinds: []problem.Kind{problem.Invalid, problem.Forbidden, problem.TooMuch},
 		}},
 		{method: remove, path: "/v1/session", handle: (*exchange).deleteSession, doc: doc{
@@ -76,64 +74,41 @@ func (x *exchange) getPage() error {
 	return nil
 }
 
-func (x *exchange) postLogin() error { return x.reply(x.backend.NewLogin(x.r.Context(), x.caller)) }
+func (x *exchange) postLogin() error {
+	var r LoginRequest
+	if x.r.ContentLength != 0 {
+		if err := decode(x.body(maxLoginBytes), &r); err != nil {
+			return err
+		}
+	}
+	return x.reply(x.backend.NewLogin(x.r.Context(), x.caller, r))
+}
 
 func (x *exchange) postSession() error {
-	var r sessionRequest
+	var r SessionRequest
 	if err := decode(x.body(maxLoginBytes), &r); err != nil {
 		return err
 	}
 	if r.Secret == "" || len(r.Secret) > maxSecretBytes {
 		return problem.Newf(problem.Invalid, "", "expected the secret of a login or a token")
 	}
-	token, err := x.backend.OpenSession(x.r.Context(), r.Secret)
+	if !validKey(r.Key) {
+		return problem.Newf(problem.Invalid, "", "key: expected a public key of ECDSA P-256 in base64url, found %s", quoted(r.Key))
+	}
+	token, err := x.backend.OpenSession(x.r.Context(), r, x.way())
 	if err != nil {
 		return err
 	}
-	half := len(token.Secret) / 2
-	x.setCookie(token.Secret[:half], token.Expires)
-	return x.reply(Session{ID: token.ID, Key: token.Secret[half:], User: token.User, Expires: token.Expires}, nil)
+	if x.door != nil {
+		x.w.Header().Set(headerChallenge, x.door.challenges.current(time.Now()))
+	}
+	return x.reply(Session{ID: token.ID, User: token.User, Expires: token.Expires}, nil)
 }
 
 func (x *exchange) deleteSession() error {
 	if err := x.backend.EndSession(x.r.Context(), x.caller); err != nil {
 		return err
 	}
-	x.setCookie("", time.Unix(1, 0))
 	x.w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-func (x *exchange) setCookie(value string, expires time.Time) {
-	proxied := connOf(x.r.Context()).LocalAddr().Network() == "unix"
-	http.SetCookie(x.w, &http.Cookie{
-		Name: cookieName(x.r.Host), Value: value, Path: "/", Expires: expires,
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: x.r.TLS != nil || proxied,
-	})
-}
-
-// cookieName tells daemons on different ports of one host apart.
-func cookieName(host string) string {
-	if _, port, err := net.SplitHostPort(host); err == nil && port != "" {
-		return "berth-" + port
-	}
-	return "berth"
-}
-
-// secretOf is the secret with which a request proves who sent it: of a token, or
-// of a session.
-func secretOf(r *http.Request) string {
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(secret)
-	}
-	if r.Header.Get("Authorization") != "" {
-		return ""
-	}
-	key := r.Header.Get(headerSession)
-	cookie, err := r.Cookie(cookieName(r.Host))
-	if err != nil || key == "" || cookie.Value == "" {
-		return ""
-	}
-	return cookie.Value + key
 }

@@ -8,9 +8,12 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"berth/internal/problem"
 	"berth/internal/testkit"
 )
 
@@ -36,44 +39,137 @@ func browserAsk(t *testing.T, method, url, body string, headers ...string) (*htt
 	return reply, string(text)
 }
 
-func TestABrowserNeedsBothHalvesOfItsSession(t *testing.T) {
-	f := newFake()
-	at := "http://" + serveTCP(t, f, TCPOptions{})
-	reply, text := browserAsk(t, "POST", at+"/v1/session", `{"secret":"`+exampleLogin.Secret+`"}`, "Origin", at, "Sec-Fetch-Site", "same-origin")
-	if reply.StatusCode != 200 || len(reply.Cookies()) != 1 {
-		t.Fatalf("log in: %d %s %v", reply.StatusCode, text, reply.Cookies())
-	}
-	cookie := reply.Cookies()[0]
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Domain != "" {
-		t.Errorf("cookie %v", cookie)
+// logIn opens a session as the page does.
+func logIn(t *testing.T, at string) *testkit.Page {
+	t.Helper()
+	p := testkit.NewPage(t)
+	body, err := json.Marshal(SessionRequest{Secret: exampleLogin.Secret, Key: p.Key()})
+	testkit.Must(t, err)
+	reply, text := browserAsk(t, "POST", at+"/v1/session", string(body), "Origin", at, "Sec-Fetch-Site", "same-origin")
+	if reply.StatusCode != 200 || len(reply.Cookies()) != 0 || !p.Hear(reply.Header) {
+		t.Fatalf("log in: %d %s %v", reply.StatusCode, text, reply.Header)
 	}
 	var session Session
 	testkit.Must(t, json.Unmarshal([]byte(text), &session))
-	if len(cookie.Value) < 8 || len(session.Key) < 8 || strings.Contains(text, cookie.Value) {
-		t.Errorf("halves %q and %q", cookie.Value, session.Key)
+	p.ID = session.ID
+	return p
+}
+
+func TestASessionSignsEachRequest(t *testing.T) {
+	f := newFake()
+	at := "http://" + serveTCP(t, f, TCPOptions{ListenerID: "here"})
+	p := logIn(t, at)
+	other := testkit.NewPage(t)
+	other.ID, other.Challenge = p.ID, p.Challenge
+	const act = `{"action":"cancel","select":{"ids":["17"]}}`
+	used := p.Header("GET", "/v1/status", "")
+	parts := strings.Split(p.Header("GET", "/v1/status", ""), ".")
+	changed := func(i int, to string) string {
+		all := slices.Clone(parts)
+		all[i] = to
+		return strings.Join(all, ".")
 	}
-	sent := cookie.Name + "=" + cookie.Value
 	for _, test := range []struct {
-		name, method, path string
-		headers            []string
-		status             int
+		name, method, path, body, header string
+		more                             []string
+		status                           int
 	}{
-		{"both", "GET", "/v1/status", []string{"Cookie", sent, headerSession, session.Key}, 200},
-		{"a stolen cookie", "GET", "/v1/status", []string{"Cookie", sent}, 401},
-		{"a stolen key", "GET", "/v1/status", []string{headerSession, session.Key}, 401},
-		{"a cookie of another port", "GET", "/v1/status", []string{"Cookie", "berth-1=" + cookie.Value, headerSession, session.Key}, 401},
-		{"the halves in the wrong order", "GET", "/v1/status", []string{"Cookie", cookie.Name + "=" + session.Key, headerSession, cookie.Value}, 401},
-		{"another scheme wins over the session", "GET", "/v1/status", []string{"Authorization", "Basic eA==", "Cookie", sent, headerSession, session.Key}, 401},
-		{"another site", "POST", "/v1/gpus/0/pause", []string{"Cookie", sent, headerSession, session.Key, "Sec-Fetch-Site", "cross-site"}, 403},
-		{"another port of the host", "POST", "/v1/gpus/0/pause", []string{"Cookie", sent, headerSession, session.Key, "Sec-Fetch-Site", "same-site"}, 403},
-		{"another origin", "DELETE", "/v1/session", []string{"Cookie", sent, headerSession, session.Key, "Origin", "http://127.0.0.1:1"}, 403},
-		{"the page itself", "POST", "/v1/gpus/0/pause", []string{"Cookie", sent, headerSession, session.Key, "Origin", at, "Sec-Fetch-Site", "same-origin"}, 200},
-		{"logging out", "DELETE", "/v1/session", []string{"Cookie", sent, headerSession, session.Key, "Origin", at}, 204},
-		{"after logging out", "GET", "/v1/status", []string{"Cookie", sent, headerSession, session.Key}, 401},
+		{"the page itself", "GET", "/v1/status", "", used, nil, 200},
+		{"the same again", "GET", "/v1/status", "", used, nil, 401},
+		{"another path", "GET", "/v1/gpus", "", p.Header("GET", "/v1/status", ""), nil, 401},
+		{"another query", "GET", "/v1/jobs?all=true", "", p.Header("GET", "/v1/jobs", ""), nil, 401},
+		{"another method", "DELETE", "/v1/session", "", p.Header("GET", "/v1/session", ""), nil, 401},
+		{"its body", "POST", "/v1/jobs/act", act, p.Header("POST", "/v1/jobs/act", act), nil, 200},
+		{"another body", "POST", "/v1/jobs/act", strings.Replace(act, "17", "18", 1), p.Header("POST", "/v1/jobs/act", act), nil, 401},
+		{"a longer body", "POST", "/v1/jobs/act", act + " ", p.Header("POST", "/v1/jobs/act", act), nil, 401},
+		{"a body where none was signed", "POST", "/v1/jobs/act", act, p.Header("POST", "/v1/jobs/act", ""), nil, 401},
+		{"jobs that were not signed", "POST", "/v1/jobs", `{"jobs":[{"command":"id"}]}`, p.Header("POST", "/v1/jobs", `{"jobs":[{"command":"true"}]}`), nil, 401},
+		{"another key", "GET", "/v1/status", "", other.Header("GET", "/v1/status", ""), nil, 401},
+		{"another session", "GET", "/v1/status", "", changed(0, "s2"), nil, 401},
+		{"another challenge", "GET", "/v1/status", "", changed(1, "x"), nil, 401},
+		{"no challenge", "GET", "/v1/status", "", changed(1, ""), nil, 401},
+		{"another nonce", "GET", "/v1/status", "", changed(2, "7"), nil, 401},
+		{"a nonce that is no number", "GET", "/v1/status", "", changed(2, "-1"), nil, 401},
+		{"no signature", "GET", "/v1/status", "", changed(4, ""), nil, 401},
+		{"a signature of zeros", "GET", "/v1/status", "", changed(4, strings.Repeat("A", 86)), nil, 401},
+		{"part of it", "GET", "/v1/status", "", "s1", nil, 401},
+		{"an endless one", "GET", "/v1/status", "", changed(4, strings.Repeat("A", 1000)), nil, 401},
+		{"another scheme wins over the session", "GET", "/v1/status", "", p.Header("GET", "/v1/status", ""), []string{"Authorization", "Basic eA=="}, 401},
+		{"another site", "POST", "/v1/gpus/0/pause", "", p.Header("POST", "/v1/gpus/0/pause", ""), []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"another port of the host", "POST", "/v1/gpus/0/pause", "", p.Header("POST", "/v1/gpus/0/pause", ""), []string{"Sec-Fetch-Site", "same-site"}, 403},
+		{"another origin", "DELETE", "/v1/session", "", p.Header("DELETE", "/v1/session", ""), []string{"Origin", "http://127.0.0.1:1"}, 403},
+		{"a button of the page", "POST", "/v1/gpus/0/pause", "", p.Header("POST", "/v1/gpus/0/pause", ""), []string{"Origin", at, "Sec-Fetch-Site", "same-origin"}, 200},
+		{"logging out", "DELETE", "/v1/session", "", p.Header("DELETE", "/v1/session", ""), []string{"Origin", at}, 204},
+		{"after logging out", "GET", "/v1/status", "", p.Header("GET", "/v1/status", ""), nil, 401},
 	} {
-		if reply, text := browserAsk(t, test.method, at+test.path, "", test.headers...); reply.StatusCode != test.status {
+		reply, text := browserAsk(t, test.method, at+test.path, test.body, append(test.more, headerSession, test.header)...)
+		if reply.StatusCode != test.status {
 			t.Errorf("%s: %d %s, want %d", test.name, reply.StatusCode, text, test.status)
 		}
+		if reply.Header.Get(headerChallenge) != p.Challenge && test.more == nil {
+			t.Errorf("%s: the page is not told what to sign", test.name)
+		}
+	}
+}
+
+// TestASignatureIsWorthNothingElsewhere: neither to another daemon nor to the
+// same one after a restart, though the listener is the same; the page signs
+// again and goes on.
+func TestASignatureIsWorthNothingElsewhere(t *testing.T) {
+	f := newFake()
+	first := "http://" + serveTCP(t, f, TCPOptions{ListenerID: "here"})
+	p := logIn(t, first)
+	caught := p.Header("GET", "/v1/status", "")
+	restarted := "http://" + serveTCP(t, f, TCPOptions{ListenerID: "here"})
+	reply, text := browserAsk(t, "GET", restarted+"/v1/status", "", headerSession, caught)
+	if reply.StatusCode != 401 || !p.Hear(reply.Header) {
+		t.Errorf("what was signed for the daemon before: %d %s", reply.StatusCode, text)
+	}
+	if reply, text := browserAsk(t, "GET", restarted+"/v1/status", "", headerSession, p.Header("GET", "/v1/status", "")); reply.StatusCode != 200 {
+		t.Errorf("signed again: %d %s", reply.StatusCode, text)
+	}
+	elsewhere := "http://" + serveTCP(t, f, TCPOptions{ListenerID: "there"})
+	reply, _ = browserAsk(t, "GET", elsewhere+"/v1/status", "", headerSession, "x")
+	p.Hear(reply.Header)
+	if reply, text := browserAsk(t, "GET", elsewhere+"/v1/status", "", headerSession, p.Header("GET", "/v1/status", "")); reply.StatusCode != 401 {
+		t.Errorf("a session of another listener: %d %s", reply.StatusCode, text)
+	}
+}
+
+// TestChallengesPass: each is good for two periods, and what a session may send
+// meanwhile is bounded, for itself alone.
+func TestChallengesPass(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var c challenges
+	first := c.current(now)
+	signed := func(session, challenge string, nonce int) *signedRequest {
+		return &signedRequest{proof: Proof{Session: session}, challenge: challenge, nonce: uint64(nonce)}
+	}
+	for nonce := range noncesPerChallenge {
+		testkit.Must(t, c.spend(signed("a", first, nonce), now))
+	}
+	if err := c.spend(signed("a", first, noncesPerChallenge), now); problem.KindOf(err) != problem.TooMuch {
+		t.Errorf("one too many: %v", err)
+	}
+	testkit.Must(t, c.spend(signed("b", first, 1), now))
+	now = now.Add(challengePeriod)
+	second := c.current(now)
+	if second == first || !c.good(first, now) {
+		t.Error("the challenge did not change, or the one before is worth nothing")
+	}
+	if err := c.spend(signed("b", first, 1), now); err == nil {
+		t.Error("a signature was good twice")
+	}
+	testkit.Must(t, c.spend(signed("a", second, 1), now))
+	now = now.Add(challengePeriod)
+	if c.good(first, now) || !c.good(second, now) || c.good("", now) {
+		t.Error("a challenge lasts two periods")
+	}
+	if err := c.spend(signed("b", first, 2), now); err == nil {
+		t.Error("an old challenge is good")
+	}
+	if now = now.Add(10 * challengePeriod); c.good(second, now) {
+		t.Error("a challenge outlived a pause")
 	}
 }
 
@@ -93,17 +189,21 @@ func TestAVisitorReachesThePageAndTheLoginOnly(t *testing.T) {
 		"from another site":   {"Sec-Fetch-Site", "cross-site"},
 		"from another origin": {"Origin", "https://evil.example"},
 	} {
-		reply, _ := browserAsk(t, "POST", at+"/v1/session", `{"secret":"`+exampleLogin.Secret+`"}`, headers...)
-		if reply.StatusCode != 403 || len(reply.Cookies()) > 0 {
+		reply, _ := browserAsk(t, "POST", at+"/v1/session", `{"secret":"`+exampleLogin.Secret+`","key":"`+exampleSessionRequest.Key+`"}`, headers...)
+		if reply.StatusCode != 403 {
 			t.Errorf("a login %s: %d", name, reply.StatusCode)
 		}
 	}
-	for _, body := range []string{`{"secret":""}`, `{}`, `{"secret":"` + strings.Repeat("x", 600) + `"}`} {
+	key := `","key":"` + exampleSessionRequest.Key + `"}`
+	for _, body := range []string{
+		`{"secret":"` + key, `{}`, `{"secret":"` + strings.Repeat("x", 600) + key, `{"secret":"` + exampleLogin.Secret + `"}`,
+		`{"secret":"` + exampleLogin.Secret + `","key":"BAAA"}`, `{"secret":"` + exampleLogin.Secret + `","key":"` + strings.Repeat("A", 87) + `"}`,
+	} {
 		if reply, _ := browserAsk(t, "POST", at+"/v1/session", body); reply.StatusCode != 400 {
 			t.Errorf("%.40s: %d", body, reply.StatusCode)
 		}
 	}
-	if reply, _ := browserAsk(t, "POST", at+"/v1/session", `{"secret":"login_guess"}`); reply.StatusCode != 403 {
+	if reply, _ := browserAsk(t, "POST", at+"/v1/session", `{"secret":"login_guess`+key); reply.StatusCode != 403 {
 		t.Errorf("a guess: %d", reply.StatusCode)
 	}
 }
@@ -153,9 +253,5 @@ func TestAProxyBringsNobodysIdentity(t *testing.T) {
 		if reply := ask("GET", c.host, "/v1/status", "", c.headers...); reply.StatusCode != c.status {
 			t.Errorf("%s: %d, want %d", name, reply.StatusCode, c.status)
 		}
-	}
-	reply := ask("POST", "lab.example", "/v1/session", `{"secret":"`+exampleLogin.Secret+`"}`)
-	if cookies := reply.Cookies(); len(cookies) != 1 || !cookies[0].Secure || cookies[0].Name != "berth" {
-		t.Errorf("%d, cookies %v", reply.StatusCode, cookies)
 	}
 }

@@ -22,6 +22,19 @@ func (x *exchange) getTokens() error {
 	return x.reply(tokens, err)
 }
 
+func (x *exchange) deleteTokens() error {
+	p, err := x.params()
+	if err != nil {
+		return err
+	}
+	user := p.text("user")
+	if err := p.done(); err != nil {
+		return err
+	}
+	ids, err := x.backend.RevokeTokens(x.r.Context(), x.caller, user)
+	return x.reply(revoked{IDs: list(ids)}, err)
+}
+
 func (x *exchange) deleteToken() error {
 	id, err := x.id()
 	if err != nil {

@@ -376,7 +376,15 @@ type Token struct {
 	Name    string    `json:"name,omitempty"`
 	User    string    `json:"user"`
 	Expires time.Time `json:"expires"`
-	Secret  string    `json:"secret,omitempty"`
+	// Used is the last use since the daemon started.
+	Used     *time.Time `json:"used,omitempty" doc:"when it was last used, since the daemon started"`
+	UsedFrom string     `json:"used_from,omitempty" doc:"the address of that request; none behind a proxy"`
+	Secret   string     `json:"secret,omitempty"`
+}
+
+// revoked lists the tokens that were revoked together.
+type revoked struct {
+	IDs []string `json:"ids"`
 }
 
 // ReloadRequest has the daemon read its config again.

@@ -181,7 +181,7 @@ func (h *host) submit(who *person, args ...string) string {
 // login is an address that logs a browser in once.
 func (h *host) login(who *person) string {
 	h.t.Helper()
-	address := strings.TrimSpace(h.berth(who, "web", "--no-open"))
+	address := strings.TrimSpace(h.berth(who, "web", "--no-open", "--plain-http")) // the test may run as root
 	if !strings.HasPrefix(address, h.origin()+"/#login=") {
 		h.t.Fatalf("berth web printed %q", address)
 	}

@@ -15,7 +15,7 @@ import (
 
 // TestAnotherSitesPage: a page of somebody else, opened in a browser that is
 // logged in, gets nothing of the daemon's and changes nothing: not from another
-// site, and not from another port of the same host, which gets the cookie.
+// site, and not from another port of the same host.
 func TestAnotherSitesPage(t *testing.T) {
 	h := newHost(t)
 	id := h.running(nil, "wanted")
@@ -80,20 +80,10 @@ func TestAnotherSitesPage(t *testing.T) {
 			t.Fatalf("%s: the job is %s", site, d.State)
 		}
 	}
-	// Another port of the host gets the cookie; that half is worth nothing.
+	// Browsers send cookies to every port of a host: there must be none.
 	b.open("http://127.0.0.1" + port)
-	cookie, _ := got.Load().(string)
-	if !strings.Contains(cookie, "berth-") {
-		t.Fatalf("the browser did not send its cookie to another port, and there is nothing to test: %q", cookie)
-	}
-	r, err := http.NewRequest("GET", h.origin()+"/v1/status", nil)
-	testkit.Must(t, err)
-	r.Header.Set("Cookie", cookie)
-	reply, err := http.DefaultClient.Do(r)
-	testkit.Must(t, err)
-	reply.Body.Close()
-	if reply.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the cookie alone: status %d", reply.StatusCode)
+	if cookie, _ := got.Load().(string); cookie != "" {
+		t.Errorf("another port gets the cookies %q", cookie)
 	}
 	b.open(h.origin() + "/#/job/" + id)
 	b.says("wanted has begun")

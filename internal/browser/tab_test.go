@@ -46,7 +46,13 @@ type tab struct {
 // newTab opens a tab. When the test ends, nothing in it may have gone wrong.
 func newTab(t *testing.T, origin string) *tab {
 	t.Helper()
-	ctx, closeTab := chromedp.NewContext(needsBrowser(t), chromedp.WithNewBrowserContext())
+	return tabIn(t, needsBrowser(t), origin, chromedp.WithNewBrowserContext())
+}
+
+// tabIn opens a tab beside others.
+func tabIn(t *testing.T, in context.Context, origin string, options ...chromedp.ContextOption) *tab {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(in, options...)
 	b := &tab{t: t, ctx: ctx, origin: origin, status: map[string]int64{}}
 	t.Cleanup(func() {
 		closeTab()

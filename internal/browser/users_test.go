@@ -1,16 +1,12 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/network"
-
-	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/testkit"
 )
 
 // TestUsersAndTheirJobs: on a shared daemon a user sees that another has a job,
@@ -43,7 +39,7 @@ func TestUsersAndTheirJobs(t *testing.T) {
 	b.says("Only the job's user and administrators can act on it.")
 	// What the page does not offer, its session does not get either.
 	ask := func(method, path, body string) int {
-		return eval[int](b, `fetch(`+js(path)+`, {method: `+js(method)+`, body: `+js(body)+` || undefined, headers: {"Berth-Session": localStorage.getItem("berth-session")}}).then((r) => r.status)`)
+		return eval[int](b, `test.signed(`+js(method)+`, `+js(path)+`, `+js(body)+`).then((r) => r.status)`)
 	}
 	for _, request := range [][3]string{
 		{"GET", "/v1/jobs/" + id + "/log?attempt=1&offset=0", ""},
@@ -74,59 +70,11 @@ func TestUsersAndTheirJobs(t *testing.T) {
 	h.becomes(mine, job.Cancelled)
 }
 
-// TestHalvesOfASession: neither the cookie nor the key of somebody else's session
-// is worth anything alone, and both together end with it.
-func TestHalvesOfASession(t *testing.T) {
-	h := newHost(t)
-	victim := h.enter(nil)
-	key := eval[string](victim, `localStorage.getItem("berth-session")`)
-	cookie := victim.cookies(h.origin())[0]
-	thief := newTab(t, h.origin())
-	thief.open(h.origin())
-	thief.says("Log in")
-
-	for _, stolen := range []struct {
-		what        string
-		cookie, key bool
-	}{{"the cookie", true, false}, {"the key", false, true}, {"both", true, true}} {
-		call(thief, network.ClearBrowserCookies, cdp.Empty{})
-		if stolen.cookie {
-			call(thief, network.SetCookie, network.SetCookieParams{Name: cookie.Name, Value: cookie.Value, URL: h.origin(), HTTPOnly: ptr(true), SameSite: cookie.SameSite})
-		}
-		made := "made-up"
-		if stolen.key {
-			made = key
-		}
-		thief.run(`localStorage.setItem("berth-session", ` + js(made) + `)`)
-		thief.open(h.origin())
-		if stolen.cookie && stolen.key { // that is the session
-			thief.until("both halves open it", `test.heading() === "Overview" && document.querySelector(".cards")`)
-			continue
-		}
-		thief.says("Log in")
-		if kept := eval[string](thief, `localStorage.getItem("berth-session") ?? ""`); kept != "" {
-			t.Errorf("%s: the page keeps a key that the daemon refused", stolen.what)
-		}
-	}
-
-	// The owner sees both in the list of tokens and ends the session from a terminal.
-	tokens, err := h.client.Tokens(h.ctx())
-	testkit.Must(t, err)
-	if len(tokens) != 1 {
-		t.Fatalf("%d sessions: %+v", len(tokens), tokens)
-	}
-	h.berth(nil, "token", "revoke", tokens[0].ID)
-	for _, b := range []*tab{victim, thief} {
-		b.view("/", "")
-		b.run(`location.hash = "/users"`)
-		b.says("Log in")
-	}
-}
-
 // TestASessionEndsWithItsToken: with a token somebody logs in by hand, and is
 // logged out when it expires.
 func TestASessionEndsWithItsToken(t *testing.T) {
-	h := newHost(t)
+	h := newSharedHost(t)
+	ann := somebody(t, "daemon")
 	b := newTab(t, h.origin())
 	b.open(h.origin())
 	enter := func(secret string) (entered bool) {
@@ -143,17 +91,14 @@ func TestASessionEndsWithItsToken(t *testing.T) {
 		t.Fatal("any text logs in")
 	}
 	for seconds := int64(4); ; seconds *= 2 { // on a busy machine it takes longer to log in
-		token, err := h.client.NewToken(h.ctx(), api.TokenRequest{Name: "short", TTLS: seconds})
-		testkit.Must(t, err)
-		if !enter(token.Secret) && seconds < 60 {
+		secret := strings.TrimSpace(h.berth(ann, "token", "create", "--name", "short", "--ttl", fmt.Sprintf("%ds", seconds)))
+		if !enter(secret) && seconds < 60 {
 			continue
 		}
 		b.until("it is logged out", `(location.hash = location.hash === "#/users" ? "#/history" : "#/users", !document.querySelector("header"))`)
-		if enter(token.Secret) {
+		if enter(secret) {
 			t.Error("an expired token logs in")
 		}
 		return
 	}
 }
-
-func ptr[T any](value T) *T { return &value }

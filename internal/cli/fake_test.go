@@ -625,6 +625,19 @@ func (f *fakeDaemon) SendNotify(_ context.Context, _ api.Caller, r api.NotifyTes
 	return []api.NotifyResult{{Target: r.Target}}, nil
 }
 
+func (f *fakeDaemon) RevokeTokens(_ context.Context, c api.Caller, user string) (ids []string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tokens = slices.DeleteFunc(f.tokens, func(t api.Token) bool {
+		ends := t.User == cmp.Or(user, c.Name)
+		if ends {
+			ids = append(ids, t.ID)
+		}
+		return ends
+	})
+	return ids, nil
+}
+
 func (f *fakeDaemon) RevokeToken(_ context.Context, _ api.Caller, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -80,8 +81,11 @@ func newTokenCreate() *cobra.Command {
 func newTokenList() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List tokens, without their secrets",
+		Use:   "list",
+		Short: "List tokens and sessions of browsers, with their last use",
+		Long: `List your tokens and the sessions of your browsers, without secrets; for an
+administrator, every user's. USED and FROM tell of the last request since the
+daemon started, and of the address that it came from.`,
 		Example: `  berth token list` + tokenStatuses,
 		Args:    noWords,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
@@ -103,29 +107,48 @@ func newTokenList() *cobra.Command {
 }
 
 func tokenTable(tokens []api.Token, now time.Time) *text.Table {
-	t := &text.Table{Columns: []text.Column{{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "EXPIRES"}}, Concessions: []text.Concession{{Title: "NAME", To: 8}}}
+	t := &text.Table{Columns: []text.Column{{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "EXPIRES"}, {Title: "USED"}, {Title: "FROM"}}, Concessions: []text.Concession{{Title: "NAME", To: 8}}}
 	for _, token := range tokens {
 		expires := moment(token.Expires, now)
 		if token.Expires.Before(now) {
 			expires = "expired"
 		}
-		t.Add(text.Cell{Text: token.ID}, text.Cell{Text: token.Name}, text.Cell{Text: token.User}, text.Cell{Text: expires})
+		used := "-"
+		if token.Used != nil {
+			used = moment(*token.Used, now)
+		}
+		t.Add(text.Cell{Text: token.ID}, text.Cell{Text: token.Name}, text.Cell{Text: token.User}, text.Cell{Text: expires},
+			text.Cell{Text: used}, text.Cell{Text: cmp.Or(token.UsedFrom, "-")})
 	}
 	return t
 }
 
 func newTokenRevoke() *cobra.Command {
-	return &cobra.Command{
-		Use:     "revoke ID...",
-		Short:   "Revoke tokens",
-		Example: `  berth token revoke po4bozuz` + tokenStatuses,
+	all, user := false, ""
+	cmd := &cobra.Command{
+		Use:   "revoke ID... | --all",
+		Short: "Revoke tokens, and log browsers out",
+		Long: `Revoke tokens, or end sessions of browsers, by id. With --all it revokes all
+that you have, the one that you use now included; with --user another user's, as
+an administrator.`,
+		Example: `  berth token revoke po4bozuz
+  berth token revoke --all
+  berth token revoke --all --user bob` + tokenStatuses,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			switch {
+			case all && len(args) > 0:
+				return problem.Newf(problem.Invalid, "leave out the ids, or --all", "expected ids or --all, found both")
+			case user != "" && !all:
+				return problem.Newf(problem.Invalid, "berth token revoke --all --user "+user, "--user: expected --all beside it")
+			case all || len(args) > 0:
 				return nil
 			}
 			return problem.Newf(problem.Invalid, "berth token list shows the ids; then berth token revoke po4bozuz", "expected the id of a token, found nothing")
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			if all {
+				return revokeAll(ctx, s, user)
+			}
 			for _, id := range args {
 				if err := s.client.RevokeToken(ctx, id); err != nil {
 					return err
@@ -135,4 +158,22 @@ func newTokenRevoke() *cobra.Command {
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "revoke all tokens, and end all sessions")
+	cmd.Flags().StringVarP(&user, "user", "u", "", "with --all: those of this user (administrators)")
+	return cmd
+}
+
+func revokeAll(ctx context.Context, s *session, user string) error {
+	ids, err := s.client.RevokeTokens(ctx, user)
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		_, err := fmt.Fprintln(s.out, "no tokens")
+		return err
+	}
+	for _, id := range ids {
+		fmt.Fprintln(s.out, text.Line("revoked token "+id))
+	}
+	return nil
 }

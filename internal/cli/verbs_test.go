@@ -370,6 +370,18 @@ func TestTokens(t *testing.T) {
 	berth("token", "revoke", "1").wants(t, 0, "revoked token 1\n", "")
 	berth("token", "revoke", "1").wants(t, 1, "", "there is no token 1")
 	berth("token", "revoke").wants(t, 2, "", "expected the id of a token")
+
+	used := time.Now().Add(-time.Hour)
+	own := api.Token{ID: "5", User: "ann", Expires: time.Now().Add(time.Hour), Used: &used, UsedFrom: "10.1.2.3"}
+	f.tokens = []api.Token{own, {ID: "6", User: "bob", Expires: own.Expires}}
+	berth("token", "list").wants(t, 0, "10.1.2.3", "")
+	berth("token", "list", "--json").wants(t, 0, `"used_from":"10.1.2.3"`, "")
+	berth("token", "revoke", "--all", "6").wants(t, 2, "", "expected ids or --all, found both")
+	berth("token", "revoke", "--user", "bob").wants(t, 2, "", "expected --all beside it")
+	berth("token", "revoke", "--user", "bob", "6").wants(t, 2, "", "expected --all beside it")
+	berth("token", "revoke", "--all").wants(t, 0, "revoked token 5\n", "")
+	berth("token", "revoke", "--all").wants(t, 0, "no tokens\n", "")
+	berth("token", "revoke", "--all", "--user", "bob").wants(t, 0, "revoked token 6\n", "")
 }
 
 func TestABackupIsWholeOrNotThere(t *testing.T) {

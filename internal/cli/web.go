@@ -19,7 +19,7 @@ import (
 )
 
 func newWeb() *cobra.Command {
-	noOpen := false
+	var noOpen, plainHTTP bool
 	cmd := &cobra.Command{
 		Use:   "web",
 		Short: "Open the page: GPUs, queue, jobs and their logs in a browser",
@@ -27,14 +27,20 @@ func newWeb() *cobra.Command {
 starts, and each job's story, memory and log, with buttons to act on them.
 
 The address that is printed logs you in once, within 5 minutes. The browser then
-stays logged in for a week; berth token list shows it as "browser", and berth
-token revoke logs it out. Without a desktop, and over ssh, the address is only
-printed, with the command that forwards the port.
+stays logged in for a week, or until the daemon gives up its port; berth token
+list shows it as "browser", and berth token revoke logs it out. Without a
+desktop, and over ssh, the address is only printed, with the command that
+forwards the port.
+
+Root, and administrators of a shared daemon, log in only where the page has TLS:
+any user could take a plain port while no daemon has it. Root of a private
+daemon can accept that with --plain-http, as in a container without other users.
 
 A shared daemon has the page where http.listen in its config says so. On another
 machine's daemon (--host), open its address and log in with your token.`,
 		Example: `  berth web
   berth web --no-open            only print the address
+  berth web --plain-http         as root in a container
 
 Exit status: 0 printed or opened; 1 refused, or no daemon; 2 bad usage;
 130 interrupted.`,
@@ -42,18 +48,19 @@ Exit status: 0 printed or opened; 1 refused, or no daemon; 2 bad usage;
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			s.begins = true
-			return runWeb(ctx, s, !noOpen, os.Getenv)
+			return runWeb(ctx, s, !noOpen, plainHTTP, os.Getenv)
 		}),
 	}
 	cmd.Flags().BoolVar(&noOpen, "no-open", false, "only print the address")
+	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "as root: accept a page without TLS, from a private daemon")
 	return cmd
 }
 
-func runWeb(ctx context.Context, s *session, open bool, getenv func(string) string) error {
+func runWeb(ctx context.Context, s *session, open, plainHTTP bool, getenv func(string) string) error {
 	if s.target.host != nil {
 		return problem.Newf(problem.Refused, "open the daemon's address in a browser, and log in with your token", "berth web works on the daemon's own machine")
 	}
-	login, err := s.client.NewLogin(ctx)
+	login, err := s.client.NewLogin(ctx, api.LoginRequest{PlainHTTP: plainHTTP})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ type entry struct {
 	UID    int       `json:"uid"`
 	User   string    `json:"user"`
 	PID    int       `json:"pid,omitempty"`
-	Via    string    `json:"via"` // "socket", or the id of a token
+	Via    string    `json:"via"`            // the id of a token, or how the request came in (api.Way)
+	From   string    `json:"from,omitempty"` // the address that it came from
 	Action string    `json:"action"`
 	Jobs   []string  `json:"jobs,omitempty"`  // the first hundred
 	Count  int       `json:"count,omitempty"` // the number of jobs, if there are more

@@ -57,7 +57,7 @@ func (a *audit) accountOf(e *entry) *account {
 func (acc *account) take(e entry) []byte {
 	content := ""
 	if e.Result != auditOK {
-		content = fmt.Sprintf("%q %q %q %q %d %s", e.Via, e.Action, e.Detail, e.Result, e.Count, e.Jobs)
+		content = fmt.Sprintf("%q %q %q %q %q %d %s", e.Via, e.From, e.Action, e.Detail, e.Result, e.Count, e.Jobs)
 		if said := acc.refused[content]; said != nil {
 			said.Requests++
 			said.Time, said.PID = e.Time, e.PID

@@ -34,6 +34,7 @@ const pagePort = "127.0.0.1:7878"
 type login struct {
 	hash, user string
 	uid        int
+	plain      bool // root accepts a page without TLS
 	expires    time.Time
 }
 
@@ -44,7 +45,7 @@ type logins struct {
 }
 
 // create makes a login. A user with too many loses the oldest.
-func (l *logins) create(user string, uid int, now time.Time) (secret string, expires time.Time, err error) {
+func (l *logins) create(user string, uid int, plain bool, now time.Time) (secret string, expires time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(one login) bool { return !now.Before(one.expires) })
@@ -63,7 +64,7 @@ func (l *logins) create(user string, uid int, now time.Time) (secret string, exp
 		return "", time.Time{}, problem.Newf(problem.TooMuch, "try again in a few minutes", "there are already %d logins, the most for all users", len(l.all))
 	}
 	secret, expires = "login_"+randomText(tokenSecretSize), now.Add(loginTTL)
-	l.all = append(l.all, login{hash: hashOf(secret), user: user, uid: uid, expires: expires})
+	l.all = append(l.all, login{hash: hashOf(secret), user: user, uid: uid, plain: plain, expires: expires})
 	return secret, expires, nil
 }
 
@@ -83,42 +84,75 @@ func (l *logins) take(secret string, now time.Time) (login, bool) {
 }
 
 // NewLogin makes a one-time login for the caller, and says where the page is.
-func (d *Daemon) NewLogin(_ context.Context, c api.Caller) (api.Login, error) {
+func (d *Daemon) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (api.Login, error) {
 	if c.Token != "" {
 		return api.Login{}, problem.Newf(problem.Forbidden, "open the page and log in with the token itself", "a token cannot create a login")
 	}
 	address, err := d.pageAddress()
+	if err == nil {
+		err = d.mayLogIn(c, strings.HasPrefix(address, "https:"), r.PlainHTTP)
+	}
 	if err != nil {
 		return api.Login{}, err
 	}
-	secret, expires, err := d.logins.create(c.Name, c.UID, time.Now())
+	secret, expires, err := d.logins.create(c.Name, c.UID, r.PlainHTTP, time.Now())
 	d.note(c, "login create", nil, "", err)
 	return api.Login{Secret: secret, Expires: expires.UTC().Truncate(time.Second), Address: address}, err
 }
 
+// mayLogIn refuses the page to root and administrators where its server proves
+// nothing. While no daemon listens there, any user of the machine can take a
+// plain port, and a page from that user could act with their permissions. On a
+// private daemon root can accept that (plain): in most containers there is nobody
+// else.
+func (d *Daemon) mayLogIn(c api.Caller, trusted, plain bool) error {
+	switch {
+	case trusted:
+	case d.opt.Places.Shared && c.Admin:
+		return problem.Newf(problem.Forbidden, "ask for tls_cert and tls_key in [http] of the config, or listen = \"unix:…\" behind a proxy with TLS",
+			"%s is root or an administrator, who may log in to the page only over TLS", c.Name)
+	case !d.opt.Places.Shared && c.UID == 0 && !plain:
+		return problem.Newf(problem.Forbidden, "where nobody else uses the machine: berth web --plain-http", "root may log in to the page only over TLS")
+	}
+	return nil
+}
+
 // OpenSession exchanges a one-time login or a token for a session.
-func (d *Daemon) OpenSession(ctx context.Context, secret string) (api.Token, error) {
+func (d *Daemon) OpenSession(ctx context.Context, r api.SessionRequest, w api.Way) (api.Token, error) {
+	if w.Listener == "" {
+		return api.Token{}, problem.Newf(problem.Refused, "send this to the address of the page", "the daemon's own socket has no sessions: the kernel vouches for its callers")
+	}
 	now := time.Now()
-	one, ok := d.logins.take(secret, now)
-	if ok {
-		t, err := d.tokens.open(tokenEntry{User: one.user, UID: one.uid}, now)
-		d.note(api.Caller{UID: one.uid, Name: one.user}, "session open", nil, t.ID, err)
-		return t, err
+	one, isLogin := d.logins.take(r.Secret, now)
+	parent, detail := tokenEntry{User: one.user, UID: one.uid}, ""
+	if !isLogin {
+		var ok bool
+		if parent, ok = d.tokens.check(r.Secret, now); !ok {
+			err := problem.Newf(problem.Forbidden, "berth web makes another login; if somebody else used it, berth token list shows the session and berth token revoke ends it",
+				"this login is unknown, was used already, or has expired")
+			d.note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
+			return api.Token{}, err
+		}
+		detail = " from token " + parent.ID
 	}
-	parent, ok := d.tokens.check(secret, now)
-	if !ok || parent.Session {
-		err := problem.Newf(problem.Forbidden, "berth web makes another login; if somebody else used it, berth token list shows the session and berth token revoke ends it",
-			"this login is unknown, was used already, or has expired")
-		d.note(api.Caller{UID: -1, Token: "none"}, "session open", nil, "", err)
-		return api.Token{}, err
+	c, err := d.admit(ctx, parent.UID, parent.User, 0)
+	if err == nil {
+		err = d.mayLogIn(c, w.Trusted(), one.plain)
 	}
-	c, err := d.Identify(ctx, api.Peer{UID: -1, GID: -1, Secret: secret})
-	if err != nil {
-		return api.Token{}, err
+	var t api.Token
+	if err == nil {
+		t, err = d.tokens.open(parent, r.Key, w.Listener, now)
 	}
-	t, err := d.tokens.open(parent, now)
-	d.note(c, "session open", nil, t.ID, err)
+	d.note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
 	return t, err
+}
+
+// endOtherSessions ends the sessions of every listener but the one that the
+// daemon has now: somebody else may have answered in its place.
+func (d *Daemon) endOtherSessions(listener string) {
+	if err := d.tokens.endSessions(func(of string) bool { return of != listener }); err != nil {
+		d.log.Warn("end sessions of an earlier listener", "err", err)
+	}
 }
 
 // EndSession logs a browser out. A token that is not a session's stays valid.

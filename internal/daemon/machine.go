@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"berth/internal/api"
@@ -145,6 +146,22 @@ func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (
 // Tokens lists the caller's tokens, or all for an administrator.
 func (d *Daemon) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
 	return d.tokens.list(c.UID, c.Admin, time.Now()), nil
+}
+
+// RevokeTokens revokes all tokens and sessions of a user.
+func (d *Daemon) RevokeTokens(_ context.Context, c api.Caller, user string) ([]string, error) {
+	name, uid := c.Name, c.UID
+	if user != "" && user != c.Name {
+		name, uid = user, -1
+		if !c.Admin {
+			err := problem.Newf(problem.Forbidden, "", "only administrators revoke other users' tokens")
+			d.note(c, "token revoke all", nil, name, err)
+			return nil, err
+		}
+	}
+	ids, err := d.tokens.revokeAll(name, uid)
+	d.note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
+	return ids, err
 }
 
 func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, id string) error {

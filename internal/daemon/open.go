@@ -385,16 +385,13 @@ func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string,
 	if d.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
 		return
 	}
-	via := "socket"
-	if c.Token != "" {
-		via = c.Token
-	}
+	via := cmp.Or(c.Token, c.Way.Via, "socket")
 	result := auditOK
 	if err != nil {
 		result = fmt.Sprint(err)
 	}
 	d.audit.record(entry{
-		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via,
+		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via, From: c.Way.From,
 		Action: action, Jobs: jobs, Detail: detail, Result: result,
 	})
 }

@@ -47,29 +47,51 @@ type loginLimits struct {
 	at     time.Time
 }
 
-// Identify says who the caller is: the kernel or a token vouches for the
-// identity. The user must exist; while users cannot be looked up, no one is
-// admitted.
+// Identify says who the caller is: the kernel, a token or a session vouches for
+// the identity.
 func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
-	uid, token, was := p.UID, "", ""
-	if p.Secret != "" {
-		entry, ok := d.tokens.check(p.Secret, time.Now())
-		if !ok {
-			err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
-			d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, "", err)
-			return api.Caller{}, err
-		}
-		uid, token, was = entry.UID, entry.ID, entry.User
+	if p.Secret == "" && p.Proof.Session == "" {
+		c, err := d.admit(ctx, p.UID, "", userTTL)
+		c.PID, c.Way = p.PID, p.Way
+		return c, err
 	}
+	now := time.Now()
+	var entry tokenEntry
+	var ok bool
+	err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
+	if p.Secret != "" {
+		entry, ok = d.tokens.check(p.Secret, now)
+	} else {
+		entry, ok = d.tokens.prove(p.Proof, p.Way.Listener, now)
+		err = problem.Newf(problem.Forbidden, "open another with: berth web", "the session is unknown or has ended")
+	}
+	if !ok {
+		d.note(api.Caller{UID: -1, Token: "none", Way: p.Way}, "token use", nil, "", err)
+		return api.Caller{}, err
+	}
+	c, refused := d.admit(ctx, entry.UID, entry.User, tokenUserTTL)
+	c.Token, c.Way = entry.ID, p.Way
+	if refused == nil && entry.Session && d.opt.Places.Shared {
+		refused = d.mayLogIn(c, p.Way.Trusted(), false) // it may have become an administrator's
+	}
+	if refused != nil {
+		d.note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
+		return api.Caller{}, refused
+	}
+	d.tokens.note(entry.ID, p.Way.From, now)
+	return c, nil
+}
+
+// admit is a user as the caller of a request. The user must exist; while users
+// cannot be looked up, no one is admitted. was is the user's name when a token
+// or a login was made; empty: the kernel names the user. What is known of the user
+// may be that old.
+func (d *Daemon) admit(ctx context.Context, uid int, was string, maxAge time.Duration) (api.Caller, error) {
 	if !d.opt.Places.Shared && uid != d.uid && uid != 0 {
 		return api.Caller{}, problem.Newf(problem.Forbidden, "start your own with: berth submit", "this is another user's private daemon")
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	maxAge := userTTL
-	if token != "" {
-		maxAge = tokenUserTTL
-	}
 	user, err := d.users.Within(ctx, uid, maxAge)
 	switch {
 	case err != nil && !d.opt.Places.Shared:
@@ -82,14 +104,9 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		d.log.Error("look up user", "uid", uid, "err", err)
 		return api.Caller{}, problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "your user name cannot be looked up at the moment")
 	}
-	c := api.Caller{UID: uid, Name: user.Name, Token: token}
-	if token != "" && d.opt.Places.Shared && user.Name != was {
-		err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is no longer valid: %v", successor(uid, was, user.Name))
-		d.note(c, "token use", nil, "", err)
-		return api.Caller{}, err
-	}
-	if token == "" {
-		c.PID = p.PID
+	c := api.Caller{UID: uid, Name: user.Name}
+	if was != "" && d.opt.Places.Shared && user.Name != was {
+		return c, problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is no longer valid: %v", successor(uid, was, user.Name))
 	}
 	c.Admin = uid == 0 || !d.opt.Places.Shared || d.isAdmin(user)
 	return c, nil

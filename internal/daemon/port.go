@@ -121,7 +121,7 @@ func (p *port) openPage() (string, error) {
 }
 
 // httpPort is the port for everything, which needs tokens.
-func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
+func httpPort(cfg *Config, every time.Duration, log *slog.Logger, begins func(listenerID string)) *port {
 	options := api.TCPOptions{Hosts: cfg.Hosts}
 	return &port{
 		what: "for HTTP", wanted: cfg.Listen, every: every, log: log, asked: make(chan net.Listener, 1),
@@ -141,6 +141,7 @@ func httpPort(cfg *Config, every time.Duration, log *slog.Logger) *port {
 		serve: func(s *api.Server, l net.Listener) error {
 			served := options
 			served.ListenerID = listenerID(l, served.TLS != nil)
+			begins(served.ListenerID)
 			return s.ServeTCP(l, served)
 		},
 	}

@@ -154,7 +154,7 @@ func (q runQueue) over() error {
 }
 
 func (q runQueue) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
-	if p.Secret != "" {
+	if p.Secret != "" || p.Proof.Session != "" {
 		return api.Caller{}, onlyDaemon("token")
 	}
 	return q.d.Identify(ctx, p)
@@ -356,11 +356,15 @@ func (runQueue) Tokens(context.Context, api.Caller) ([]api.Token, error) {
 	return nil, onlyDaemon("token")
 }
 
-func (runQueue) NewLogin(context.Context, api.Caller) (api.Login, error) {
+func (runQueue) NewLogin(context.Context, api.Caller, api.LoginRequest) (api.Login, error) {
 	return api.Login{}, onlyDaemon("web")
 }
 
-func (runQueue) OpenSession(context.Context, string) (api.Token, error) {
+func (runQueue) RevokeTokens(context.Context, api.Caller, string) ([]string, error) {
+	return nil, onlyDaemon("token")
+}
+
+func (runQueue) OpenSession(context.Context, api.SessionRequest, api.Way) (api.Token, error) {
 	return api.Token{}, onlyDaemon("web")
 }
 

@@ -59,7 +59,7 @@ var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
 	every := cmp.Or(d.opt.portRetry, portRetry)
-	d.http, d.scrapes = httpPort(d.config(), every, d.log), metricsPort(d.config(), every, d.log)
+	d.http, d.scrapes = httpPort(d.config(), every, d.log, d.endOtherSessions), metricsPort(d.config(), every, d.log)
 	meter := meter{do: d.do, engine: d.engine, store: store.Path(machine.StoreDir(d.opt.Places.StateDir))}
 	d.server = api.NewServer(api.ServerOptions{
 		Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served, Page: web.Handler(),

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -32,26 +33,36 @@ const (
 )
 
 // tokenEntry is a stored token: the hash of its secret, never the secret. The
-// secret is long and random, so a plain hash is safe. Another field is another
-// format of the store (store/schema): an older berth would drop it.
+// secret is long and random, so a plain hash is safe. A session has no secret,
+// but the public key of a browser. Another field is another format of the store
+// (store/schema): an older berth would drop it.
 type tokenEntry struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	User    string    `json:"user"`
 	UID     int       `json:"uid"`
-	Hash    string    `json:"hash"`
+	Hash    string    `json:"hash,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 	// Session is a login of a browser, made from the token Parent; empty: from a
-	// one-time login.
-	Session bool   `json:"session,omitempty"`
-	Parent  string `json:"parent,omitempty"`
+	// one-time login. It is good at one listener only (listenerID).
+	Session  bool   `json:"session,omitempty"`
+	Parent   string `json:"parent,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Listener string `json:"listener,omitempty"`
 
 	revoked bool // but not yet on disk
 }
 
 func (t *tokenEntry) public() api.Token {
 	return api.Token{ID: t.ID, Name: t.Name, User: t.User, Expires: t.Expires}
+}
+
+// use is the last use of a token. It is kept in memory only: nothing is written
+// for a request that changes nothing.
+type use struct {
+	at   time.Time
+	from string
 }
 
 // good reports whether the token is valid.
@@ -64,11 +75,12 @@ type tokens struct {
 
 	mu      sync.RWMutex
 	entries []tokenEntry // replaced as a whole, never changed in place
+	uses    map[string]use
 }
 
 // newTokens restores the saved tokens; save makes the list durable.
 func newTokens(saved string, save func(string) error) (*tokens, error) {
-	t := &tokens{save: save}
+	t := &tokens{save: save, uses: map[string]use{}}
 	if saved == "" {
 		return t, nil
 	}
@@ -88,6 +100,9 @@ func (t *tokens) replace(entries []tokenEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = entries
+	maps.DeleteFunc(t.uses, func(id string, _ use) bool {
+		return !slices.ContainsFunc(entries, func(e tokenEntry) bool { return e.ID == id })
+	})
 }
 
 // write makes a list durable, without revoked and expired tokens, and puts it
@@ -103,6 +118,13 @@ func (t *tokens) write(list []tokenEntry, now time.Time) error {
 	}
 	t.replace(kept)
 	return nil
+}
+
+// note remembers a use.
+func (t *tokens) note(id, from string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.uses[id] = use{now.UTC().Truncate(time.Second), from}
 }
 
 // ttlOf is a number of seconds as a time. A number that no duration can hold is
@@ -137,10 +159,10 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	return t.add(list, tokenEntry{Name: name, User: user, UID: uid, Expires: now.Add(ttl)}, now)
 }
 
-// open makes a session for the user of a token; a parent without an id means
-// a one-time login. A user with too many sessions loses the
-// oldest: a forgotten browser must not keep anybody out.
-func (t *tokens) open(parent tokenEntry, now time.Time) (api.Token, error) {
+// open makes a session for the user of a token, with a browser's public key, at
+// a listener; a parent without an id means a one-time login. A user with too
+// many sessions loses the oldest: a forgotten browser must not keep anybody out.
+func (t *tokens) open(parent tokenEntry, key, listener string, now time.Time) (api.Token, error) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	list := slices.DeleteFunc(slices.Clone(t.current()), func(e tokenEntry) bool { return !e.good(now) })
@@ -158,7 +180,7 @@ func (t *tokens) open(parent tokenEntry, now time.Time) (api.Token, error) {
 	if parent.ID != "" && parent.Expires.Before(expires) {
 		expires = parent.Expires
 	}
-	return t.add(list, tokenEntry{Name: "browser", User: parent.User, UID: parent.UID, Expires: expires, Session: true, Parent: parent.ID}, now)
+	return t.add(list, tokenEntry{Name: "browser", User: parent.User, UID: parent.UID, Expires: expires, Session: true, Parent: parent.ID, Key: key, Listener: listener}, now)
 }
 
 // isSession reports whether an id is that of a session.
@@ -169,6 +191,12 @@ func (t *tokens) isSession(id string) bool {
 // sessions reports whether a browser is logged in.
 func (t *tokens) sessions(now time.Time) bool {
 	return slices.ContainsFunc(t.current(), func(e tokenEntry) bool { return e.Session && e.good(now) })
+}
+
+// endSessions ends the sessions of the listeners that are over.
+func (t *tokens) endSessions(over func(listener string) bool) error {
+	_, err := t.end(func(e *tokenEntry) bool { return e.Session && over(e.Listener) })
+	return err
 }
 
 // count counts the sessions, or the other tokens, of a user and of all.
@@ -188,8 +216,11 @@ func count(list []tokenEntry, sessions bool, uid int) (own, all int) {
 // the lock.
 func (t *tokens) add(list []tokenEntry, entry tokenEntry, now time.Time) (api.Token, error) {
 	entry.ID = freshID(list)
-	secret := "berth_" + entry.ID + "_" + randomText(tokenSecretSize)
-	entry.Hash = hashOf(secret)
+	secret := ""
+	if !entry.Session {
+		secret = "berth_" + entry.ID + "_" + randomText(tokenSecretSize)
+		entry.Hash = hashOf(secret)
+	}
 	entry.Created, entry.Expires = now.UTC().Truncate(time.Second), entry.Expires.UTC().Truncate(time.Second)
 	if err := t.write(append(list, entry), now); err != nil {
 		return api.Token{}, err
@@ -204,8 +235,18 @@ func (t *tokens) add(list []tokenEntry, entry tokenEntry, now time.Time) (api.To
 func (t *tokens) check(secret string, now time.Time) (tokenEntry, bool) {
 	hash := []byte(hashOf(secret))
 	for _, e := range t.current() {
-		if subtle.ConstantTimeCompare(hash, []byte(e.Hash)) == 1 && e.good(now) {
+		if subtle.ConstantTimeCompare(hash, []byte(e.Hash)) == 1 && e.good(now) && !e.Session {
 			return e, true
+		}
+	}
+	return tokenEntry{}, false
+}
+
+// prove finds the session whose key signed a request that came by a listener.
+func (t *tokens) prove(p api.Proof, listener string, now time.Time) (tokenEntry, bool) {
+	for _, e := range t.current() {
+		if e.ID == p.Session && e.Session && e.good(now) {
+			return e, listener != "" && e.Listener == listener && p.By(e.Key)
 		}
 	}
 	return tokenEntry{}, false
@@ -217,7 +258,11 @@ func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
 	found := []api.Token{}
 	for _, e := range t.current() {
 		if (all || e.UID == uid) && now.Before(e.Expires) {
-			found = append(found, e.public())
+			shown := e.public()
+			if last, used := t.lastUse(e.ID); used {
+				shown.Used, shown.UsedFrom = &last.at, last.from
+			}
+			found = append(found, shown)
 		}
 	}
 	slices.SortFunc(found, func(a, b api.Token) int {
@@ -226,28 +271,53 @@ func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
 	return found
 }
 
-// revoke ends a token and the sessions made from it at once, even if the disk is full: a leaked token must not
-// stay valid for that. Only administrators see other users' tokens.
+func (t *tokens) lastUse(id string) (last use, used bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	last, used = t.uses[id]
+	return last, used
+}
+
+// revoke ends a token and the sessions made from it. Only administrators see
+// other users' tokens.
 func (t *tokens) revoke(id string, uid int, admin bool) error {
+	ids, err := t.end(func(e *tokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
+	if len(ids) == 0 && err == nil {
+		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
+	}
+	return err
+}
+
+// revokeAll ends all tokens and sessions of a user, and returns their ids.
+func (t *tokens) revokeAll(user string, uid int) ([]string, error) {
+	return t.end(func(e *tokenEntry) bool { return e.User == user || e.UID == uid })
+}
+
+// end ends tokens, and the sessions made from them, at once, even if the disk is
+// full: a leaked token must not stay valid for that.
+func (t *tokens) end(which func(*tokenEntry) bool) (ids []string, err error) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	list := slices.Clone(t.current())
-	i := slices.IndexFunc(list, func(e tokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
-	if i < 0 {
-		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
-	}
-	for j := range list {
-		if j == i || list[j].Session && list[j].Parent == id {
-			list[j].revoked = true
+	for i := range list {
+		if which(&list[i]) {
+			list[i].revoked = true
+			ids = append(ids, list[i].ID)
 		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	for i := range list {
+		list[i].revoked = list[i].revoked || list[i].Parent != "" && slices.Contains(ids, list[i].Parent)
 	}
 	t.replace(list)
 	if err := t.write(list, time.Time{}); err != nil {
-		p := problem.Newf(problem.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", id, err)
+		p := problem.Newf(problem.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", strings.Join(ids, ", "), err)
 		p.Err = err
-		return p
+		return ids, p
 	}
-	return nil
+	return ids, nil
 }
 
 func hashOf(secret string) string {

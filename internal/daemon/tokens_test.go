@@ -273,7 +273,7 @@ func TestAnotherFieldOfATokenIsAnotherFormat(t *testing.T) {
 			fields = append(fields, name)
 		}
 	}
-	known := []string{"id", "name", "user", "uid", "hash", "created", "expires", "session", "parent"}
+	known := []string{"id", "name", "user", "uid", "hash", "created", "expires", "session", "parent", "key", "listener"}
 	if diff := cmp.Diff(known, fields); diff != "" {
 		t.Errorf("add a step to internal/store/schema, where a comment will do, and the field here (-known +now):\n%s", diff)
 	}

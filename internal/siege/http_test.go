@@ -117,7 +117,7 @@ var httpAttacks = []attack{
 	{"come by TCP without a token", func(t *testing.T, c *camp) {
 		for _, request := range []string{
 			"GET /v1/status", "GET /v1/jobs", "POST /v1/jobs", "GET /v1/jobs/1", "GET /v1/jobs/1/log", "POST /v1/jobs/1/attach", "GET /v1/events", "GET /v1/gpus",
-			"POST /v1/gpus/0/pause", "GET /v1/stats", "GET /v1/replay", "POST /v1/backup", "POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/x", "GET /openapi.json", "PATCH /v1/jobs/1", "POST /v1/logins", "DELETE /v1/session", "GET /index.html", "GET /assets", "POST /",
+			"POST /v1/gpus/0/pause", "GET /v1/stats", "GET /v1/replay", "POST /v1/backup", "POST /v1/tokens", "GET /v1/tokens", "DELETE /v1/tokens/x", "DELETE /v1/tokens", "GET /openapi.json", "PATCH /v1/jobs/1", "POST /v1/logins", "DELETE /v1/session", "GET /index.html", "GET /assets", "POST /",
 		} {
 			method, path, _ := strings.Cut(request, " ")
 			if r := c.remote(t, method, path, "", nil); r.status != http.StatusUnauthorized {
@@ -128,38 +128,96 @@ var httpAttacks = []attack{
 	{"log in to the page as somebody else", func(t *testing.T, c *camp) {
 		var login api.Login
 		c.ann.mustAsk(t, "POST", "/v1/logins", nil).into(t, &login)
-		ann, annKey, session := c.browse(t, login.Secret)
+		ann := c.browse(t, login.Secret)
 		c.ann.mustAsk(t, "POST", "/v1/logins", nil).into(t, &login)
-		secret := c.token(t, c.bob, 0).Secret
-		bob, bobKey, _ := c.browse(t, secret)
-		for name, try := range map[string]struct{ method, path, cookie, key, site string }{
-			"a cookie that another port received": {"GET", "/v1/status", ann, "", "same-origin"},
-			"a key without its cookie":            {"GET", "/v1/status", "", annKey, "same-origin"},
-			"ann's cookie with bob's key":         {"GET", "/v1/status", ann, bobKey, "same-origin"},
-			"bob's cookie with ann's key":         {"GET", "/v1/status", bob, annKey, "same-origin"},
-			"another site":                        {"POST", "/v1/jobs/act", ann, annKey, "cross-site"},
-			"another port of this host":           {"POST", "/v1/jobs/act", ann, annKey, "same-site"},
-			"a login made by a session":           {"POST", "/v1/logins", bob, bobKey, "same-origin"},
-			"a token made by a session":           {"POST", "/v1/tokens", bob, bobKey, "same-origin"},
-			"the end of ann's session":            {"DELETE", "/v1/tokens/" + session, bob, bobKey, "same-origin"},
+		bob := c.browse(t, c.token(t, c.bob, 0).Secret)
+		c.mustBe(t, "ann's browser", c.page(t, "GET", "/v1/status", ann, "same-origin"), c.ann)
+		for name, try := range map[string]struct {
+			method, path, site string
+			page               *testkit.Page
+		}{
+			"another site":              {"POST", "/v1/jobs/act", "cross-site", ann},
+			"another port of this host": {"POST", "/v1/jobs/act", "same-site", ann},
+			"a login made by a session": {"POST", "/v1/logins", "same-origin", bob},
+			"a token made by a session": {"POST", "/v1/tokens", "same-origin", bob},
+			"the end of ann's session":  {"DELETE", "/v1/tokens/" + ann.ID, "same-origin", bob},
+			"the end of ann's tokens":   {"DELETE", "/v1/tokens?user=" + c.ann.name, "same-origin", bob},
 		} {
-			if r := c.page(t, try.method, try.path, try.cookie, try.key, try.site); r.status < 400 {
+			if r := c.page(t, try.method, try.path, try.page, try.site); r.status < 400 {
 				t.Errorf("%s: status %d: %s", name, r.status, r.body)
 			}
 		}
+		ids := []string{ann.ID, bob.ID}
+		bob.ID = ids[0]
+		if r := c.page(t, "GET", "/v1/status", bob, "same-origin"); r.status != http.StatusUnauthorized {
+			t.Errorf("ann's session with bob's key: status %d: %s", r.status, r.body)
+		}
+		bob.ID = ids[1]
 		c.browse(t, login.Secret)
-		_, half, _ := strings.Cut(ann, "=")
-		for name, secret := range map[string]string{"a login, again": login.Secret, "a session": half + annKey, "half a session": half, "a guess": "login_guess"} {
-			r := c.remoteWith(t, http.DefaultClient, "POST", "/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, secret)), func(*http.Request) {})
-			if r.status != http.StatusForbidden || r.header.Get("Set-Cookie") != "" {
+		caught := ann.Header("GET", "/v1/status", "")
+		for name, secret := range map[string]string{"a login, again": login.Secret, "a session": ann.ID, "its key": ann.Key(), "a signature": caught, "a guess": "login_guess"} {
+			if _, r := c.logIn(t, secret); r.status != http.StatusForbidden {
 				t.Errorf("%s: status %d: %s", name, r.status, r.body)
 			}
 		}
-		c.mustBe(t, "ann's browser", c.page(t, "GET", "/v1/status", ann, annKey, "same-origin"), c.ann)
-		c.mustBe(t, "bob's browser", c.page(t, "GET", "/v1/status", bob, bobKey, "same-origin"), c.bob)
-		c.ann.mustAsk(t, "DELETE", "/v1/tokens/"+session, nil)
-		if r := c.page(t, "GET", "/v1/status", ann, annKey, "same-origin"); r.status != http.StatusUnauthorized {
+		c.mustBe(t, "ann's browser", c.page(t, "GET", "/v1/status", ann, "same-origin"), c.ann)
+		c.mustBe(t, "bob's browser", c.page(t, "GET", "/v1/status", bob, "same-origin"), c.bob)
+		c.ann.mustAsk(t, "DELETE", "/v1/tokens/"+ann.ID, nil)
+		if r := c.page(t, "GET", "/v1/status", ann, "same-origin"); r.status != http.StatusUnauthorized {
 			t.Errorf("a revoked session: status %d: %s", r.status, r.body)
+		}
+	}},
+	{"use a request of the page that was caught on its way", func(t *testing.T, c *camp) {
+		var login api.Login
+		c.ann.mustAsk(t, "POST", "/v1/logins", nil).into(t, &login)
+		ann, victim := c.browse(t, login.Secret), c.annSleeps(t)
+		before := c.signed(t, "GET", "/v1/status", "unsigned", "same-origin")
+		ann.Hear(before.header)
+		first := ann.Header("GET", "/v1/status", "")
+		c.mustBe(t, "the page itself", c.signed(t, "GET", "/v1/status", first, "same-origin"), c.ann)
+		unused := ann.Header("GET", "/v1/status", "") // the daemon has not seen it
+		for name, try := range map[string]struct{ method, path, signature string }{
+			"again":                       {"GET", "/v1/status", first},
+			"for another path":            {"GET", "/v1/jobs/" + victim + "/log", unused},
+			"for another query":           {"GET", "/v1/status?x=1", unused},
+			"for another method":          {"POST", "/v1/status", unused},
+			"for something that it wants": {"DELETE", "/v1/session", unused},
+			"with another nonce":          {"GET", "/v1/status", strings.Replace(unused, ".", ".1", 2)},
+			"as a token":                  {"GET", "/v1/status", ""},
+		} {
+			r := c.remoteWith(t, http.DefaultClient, try.method, try.path, nil, func(r *http.Request) {
+				if r.Header.Set("Berth-Session", try.signature); try.signature == "" {
+					r.Header.Set("Authorization", "Bearer "+unused)
+				}
+			})
+			if r.status != http.StatusUnauthorized {
+				t.Errorf("%s: status %d: %s", name, r.status, r.body)
+			}
+		}
+		foreign := *ann
+		foreign.Challenge = strings.Repeat("A", len(ann.Challenge)) // another server's
+		if r := c.page(t, "GET", "/v1/status", &foreign, "same-origin"); r.status != http.StatusUnauthorized {
+			t.Errorf("signed for another server: status %d: %s", r.status, r.body)
+		}
+		c.stillRuns(t, victim)
+	}},
+	{"log in to the page as an administrator at a plain port", func(t *testing.T, c *camp) {
+		for _, who := range []*person{c.root, c.dan} {
+			if r := who.mustAsk(t, "POST", "/v1/logins", spec{"plain_http": true}); r.status != http.StatusForbidden {
+				t.Errorf("%s by a login: status %d: %s", who.name, r.status, r.body)
+			}
+			if _, r := c.logIn(t, c.token(t, who, 0).Secret); r.status != http.StatusForbidden {
+				t.Errorf("%s by a token: status %d: %s", who.name, r.status, r.body)
+			}
+		}
+	}},
+	{"log in to the page as a user who is gone", func(t *testing.T, c *camp) {
+		gone := c.enlist("hal")
+		var login api.Login
+		gone.mustAsk(t, "POST", "/v1/logins", nil).into(t, &login)
+		testkit.Accounts(t, "userdel", gone.name)
+		if _, r := c.logIn(t, login.Secret); r.status != http.StatusForbidden {
+			t.Errorf("status %d: %s", r.status, r.body)
 		}
 	}},
 	{"do more than read metrics at their address", func(t *testing.T, c *camp) {

@@ -84,26 +84,36 @@ func (c *camp) remoteWith(t *testing.T, client *http.Client, method, path string
 	return reply{answer.StatusCode, answer.Header, string(data)}
 }
 
-// browse logs a browser in: its cookie, the page's key, and the session's id.
-func (c *camp) browse(t *testing.T, secret string) (cookie, key, id string) {
+// logIn sends a login as the page does.
+func (c *camp) logIn(t *testing.T, secret string) (*testkit.Page, reply) {
 	t.Helper()
-	r := c.remoteWith(t, http.DefaultClient, "POST", "/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, secret)), func(*http.Request) {})
+	page := testkit.NewPage(t)
+	body := fmt.Sprintf(`{"secret":%q,"key":%q}`, secret, page.Key())
+	return page, c.remoteWith(t, http.DefaultClient, "POST", "/v1/session", strings.NewReader(body), func(*http.Request) {})
+}
+
+// browse logs a browser in.
+func (c *camp) browse(t *testing.T, secret string) *testkit.Page {
+	t.Helper()
+	page, r := c.logIn(t, secret)
 	var session api.Session
 	r.into(t, &session)
-	cookie, _, _ = strings.Cut(r.header.Get("Set-Cookie"), ";")
-	return cookie, session.Key, session.ID
+	page.ID = session.ID
+	page.Hear(r.header)
+	return page
 }
 
 // page sends what a page at some site would.
-func (c *camp) page(t *testing.T, method, path, cookie, key, site string) reply {
+func (c *camp) page(t *testing.T, method, path string, page *testkit.Page, site string) reply {
+	t.Helper()
+	return c.signed(t, method, path, page.Header(method, path, ""), site)
+}
+
+// signed sends a request with a signature that somebody has.
+func (c *camp) signed(t *testing.T, method, path, signature, site string) reply {
 	t.Helper()
 	return c.remoteWith(t, http.DefaultClient, method, path, nil, func(r *http.Request) {
 		r.Header.Set("Sec-Fetch-Site", site)
-		if cookie != "" {
-			r.Header.Set("Cookie", cookie)
-		}
-		if key != "" {
-			r.Header.Set("Berth-Session", key)
-		}
+		r.Header.Set("Berth-Session", signature)
 	})
 }

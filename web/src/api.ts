@@ -1,4 +1,5 @@
 // The page's only way to data: the daemon's API.
+import { current, forget, keep, load, newKey, sign, type Session } from "./session";
 import { EventReader, type ServerEvent } from "./sse";
 
 export interface Job {
@@ -159,26 +160,31 @@ export class Refusal extends Error {
   }
 }
 
-// The half of the session's secret that only this origin has. The other is in a
-// cookie that no script can read.
-const keyName = "berth-session";
-export const session = {
-  get: () => localStorage.getItem(keyName) ?? "",
-  set: (key: string) => localStorage.setItem(keyName, key),
-  clear: () => localStorage.removeItem(keyName),
-};
-
 /** Is called when the daemon no longer knows the session. */
 export const onLoggedOut = { call: () => {} };
 
-async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const headers: Record<string, string> = { "Berth-Session": session.get() };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+// What the daemon wants signed. It says so in each reply, and anew after a
+// restart.
+let challenge = "";
+
+// Sends a request as a session. A reply that asks for another signature is
+// answered; twice, because the daemon may restart in between.
+async function sendAs(by: Session | null, method: string, path: string, body: string, signal?: AbortSignal): Promise<Response> {
+  const at = new URL(path, location.href);
+  const headers: Record<string, string> = body ? { "Content-Type": "application/json" } : {};
   const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", redirect: "error" };
-  if (body !== undefined) init.body = JSON.stringify(body);
+  if (body) init.body = body;
   if (signal) init.signal = signal;
-  const reply = await fetch(path, init);
-  if (reply.ok) return reply;
+  for (let tries = 0; ; tries++) {
+    const used = challenge;
+    if (by) headers["Berth-Session"] = used ? await sign(by, used, method, at.pathname + at.search, body) : "unsigned";
+    const reply = await fetch(at, init);
+    challenge = reply.headers.get("Berth-Challenge") ?? challenge;
+    if (reply.status !== 401 || !by || challenge === used || tries === 2) return reply;
+  }
+}
+
+async function refused(reply: Response): Promise<Refusal> {
   let what = `unexpected answer: HTTP ${reply.status}`;
   let hint = "";
   try {
@@ -188,8 +194,23 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
   } catch {
     // a proxy's page: the status says enough
   }
-  if (reply.status === 401) onLoggedOut.call();
-  throw new Refusal(reply.status, what, hint);
+  return new Refusal(reply.status, what, hint);
+}
+
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const text = body === undefined ? "" : JSON.stringify(body);
+  let by = current();
+  let reply = await sendAs(by, method, path, text, signal);
+  if (reply.status === 401) {
+    const now = await load(); // another tab may have logged in again
+    if (now && now.id !== by?.id) reply = await sendAs((by = now), method, path, text, signal);
+  }
+  if (reply.ok) return reply;
+  if (reply.status === 401) {
+    if (by) await forget(by);
+    if (!current()) onLoggedOut.call();
+  }
+  throw await refused(reply);
 }
 
 async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
@@ -212,13 +233,31 @@ export const mostListed = 10_000;
 const at = (id: string, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
 
 export const api = {
-  login: async (secret: string) => {
-    const opened = await ask<{ key: string }>("POST", "/v1/session", { secret });
-    session.set(opened.key);
+  /** Finds the session that this browser has; false: none. */
+  resume: async () => (await load()) !== null,
+
+  /**
+   * Logs in with a one-time login or a token. If somebody else is logged in, replaces them
+   * only if mayReplace says so; false: it did not.
+   */
+  login: async (secret: string, mayReplace: (was: string, now: string) => Promise<boolean>): Promise<boolean> => {
+    if (!globalThis.crypto?.subtle) throw new Refusal(0, "this browser signs nothing at this address", "open the page over HTTPS, or at 127.0.0.1");
+    const { key, shown } = await newKey();
+    const reply = await sendAs(null, "POST", "/v1/session", JSON.stringify({ secret, key: shown }));
+    if (!reply.ok) throw await refused(reply);
+    const opened = (await reply.json()) as { id: string; user: string };
+    const next: Session = { id: opened.id, user: opened.user, key };
+    const was = await load();
+    const stays =
+      was !== null && was.user !== next.user && (await sendAs(was, "GET", "/v1/status", "")).ok && !(await mayReplace(was.user, next.user));
+    const unused = stays ? next : await keep(next);
+    if (unused) await sendAs(unused, "DELETE", "/v1/session", "").catch(() => null); // if it has not ended already
+    return !stays;
   },
   logout: async () => {
+    const by = current();
     await send("DELETE", "/v1/session");
-    session.clear();
+    if (by) await forget(by);
   },
   status: () => ask<Status>("GET", "/v1/status"),
   gpus: () => ask<GPU[]>("GET", "/v1/gpus"),

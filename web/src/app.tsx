@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api } from "./api";
 import { Ask } from "./ask";
-import { complain, connected, follow, loggedIn, message, say, status } from "./store";
+import { complain, connected, enter, follow, loggedIn, message, say, session, status } from "./store";
 import { clean } from "./format";
 import { HistoryView } from "./views/history";
 import { JobView } from "./views/job";
@@ -20,17 +20,12 @@ async function arrive(): Promise<void> {
   const given = /^login=(.+)$/.exec(location.hash.slice(1))?.[1];
   if (!given) {
     route.value = location.hash.slice(1) || "/";
+    loggedIn.value ??= await api.resume();
     return;
   }
   history.replaceState(null, "", "/");
   route.value = "/";
-  try {
-    await api.login(given);
-    message.value = null;
-    loggedIn.value = true;
-  } catch (problem) {
-    complain(problem);
-  }
+  await enter(given);
 }
 
 const views = [
@@ -114,13 +109,16 @@ export function App() {
     const stop = new AbortController();
     void follow(stop.signal);
     return () => stop.abort();
-  }, [loggedIn.value]);
+  }, [loggedIn.value, session.value]);
   if (!loggedIn.value) {
     return (
-      <main id="main">
-        <Message />
-        <Login />
-      </main>
+      <>
+        <main id="main">
+          <Message />
+          {loggedIn.value === false && <Login />}
+        </main>
+        <Ask />
+      </>
     );
   }
   const here = route.value.split("?")[0];

@@ -1,10 +1,15 @@
 // What all views share, kept up to date by the daemon's events.
 import { signal } from "@preact/signals";
 import { apply } from "./apply";
+import { ask } from "./ask";
 import { Changes } from "./changes";
-import { api, onLoggedOut, Refusal, session, type GPU, type Happening, type Job, type Status } from "./api";
+import { clean } from "./format";
+import { api, onLoggedOut, Refusal, type GPU, type Happening, type Job, type Status } from "./api";
 
-export const loggedIn = signal(session.get() !== "");
+/** Null until it is known. */
+export const loggedIn = signal<boolean | null>(null);
+/** Counts sessions: whoever follows one starts again with the next. */
+export const session = signal(0);
 export const connected = signal(true);
 export const status = signal<Status | null>(null);
 export const gpus = signal<GPU[]>([]);
@@ -28,9 +33,26 @@ export function complain(problem: unknown): void {
 }
 
 onLoggedOut.call = () => {
-  session.clear();
   loggedIn.value = false;
 };
+
+/** Logs in; asks before it replaces somebody else's session. */
+export async function enter(secret: string): Promise<void> {
+  try {
+    const entered = await api.login(secret, (was, now) =>
+      ask(`You are logged in as ${clean(was)}. This login is for ${clean(now)}: what you do here would then be done as ${clean(now)}.`, `Log in as ${clean(now)}`),
+    );
+    if (entered) {
+      message.value = null;
+      status.value = null;
+      session.value++;
+    }
+    loggedIn.value = true; // as one or the other
+  } catch (problem) {
+    loggedIn.value = await api.resume();
+    complain(problem);
+  }
+}
 
 let due: ReturnType<typeof setTimeout> | undefined;
 let dueAt = Infinity;

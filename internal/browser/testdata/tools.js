@@ -56,4 +56,39 @@ globalThis.test = {
     list.dispatchEvent(new Event("change", { bubbles: true }));
     return true;
   },
+
+  // The session that the page keeps, as any script of this origin can have it.
+  own: () =>
+    new Promise((done, fail) => {
+      const opening = indexedDB.open("berth", 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore("session");
+      opening.onerror = () => fail(opening.error);
+      opening.onsuccess = () => {
+        const asked = opening.result.transaction("session").objectStore("session").get("own");
+        asked.onsuccess = () => {
+          opening.result.close();
+          done(asked.result);
+        };
+        asked.onerror = () => fail(asked.error);
+      };
+    }),
+
+  base64: (data) => btoa(String.fromCharCode(...new Uint8Array(data))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""),
+
+  // What proves a request to a server with a challenge.
+  sign: async (challenge, method, path, body = "") => {
+    const { id, key } = await test.own();
+    const bytes = new TextEncoder();
+    const said = [id, challenge, String(crypto.getRandomValues(new BigUint64Array(1))[0]), test.base64(await crypto.subtle.digest("SHA-256", bytes.encode(body)))];
+    const text = ["berth-session", method, path, ...said].join("\n");
+    const signature = await crypto.subtle.sign({ name: "ECDSA", hash: "SHA-256" }, key, bytes.encode(text));
+    return [...said, test.base64(signature)].join(".");
+  },
+
+  // Sends a request as the session of this origin.
+  signed: async (method, path, body = "") => {
+    const asked = await fetch("/v1/status", { headers: { "Berth-Session": "unsigned" } });
+    const header = await test.sign(asked.headers.get("Berth-Challenge"), method, path, body);
+    return fetch(path, { method, body: body || undefined, headers: { "Berth-Session": header } });
+  },
 };

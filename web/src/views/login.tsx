@@ -1,20 +1,10 @@
 import { useState } from "preact/hooks";
-import { api } from "../api";
-import { complain, loggedIn, message } from "../store";
+import { enter } from "../store";
 
 export function Login() {
   const [secret, setSecret] = useState("");
-  const enter = async () => {
-    try {
-      await api.login(secret.trim());
-      message.value = null;
-      loggedIn.value = true;
-    } catch (problem) {
-      complain(problem);
-    }
-  };
   return (
-    <form class="login" onSubmit={(e) => { e.preventDefault(); void enter(); }}>
+    <form class="login" onSubmit={(e) => { e.preventDefault(); void enter(secret.trim()); }}>
       <h1>berth</h1>
       <p>
         On the machine itself, <code>berth web</code> prints an address that logs you in. Or paste a token, from <code>berth token create</code>.
