@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+
 	"berth/internal/testkit"
 )
 
@@ -69,6 +72,7 @@ func TestLoggingInAgain(t *testing.T) {
 	tabs := []*tab{first, first.beside()}
 	for i := range 20 {
 		b := tabs[i%len(tabs)]
+		call(b, page.BringToFront, cdp.Empty{}) // timers of a hidden tab are slow
 		b.open(h.origin() + "/#/users")
 		b.until("the page is there", `test.heading() === "Users"`)
 		before := eval[string](b, `test.own().then((own) => own.id)`)
@@ -84,6 +88,7 @@ func TestLoggingInAgain(t *testing.T) {
 		})
 	}
 	for _, b := range tabs {
+		call(b, page.BringToFront, cdp.Empty{})
 		b.view("/history", "History")
 		b.view("/", "Overview")
 		b.until("it is still logged in", `document.querySelector("header") && document.querySelector(".cards")`)
@@ -94,6 +99,7 @@ func TestLoggingInAgain(t *testing.T) {
 	})
 	tabs[1].click("button", "Log out")
 	tabs[1].says("logged out")
+	call(first, page.BringToFront, cdp.Empty{})
 	first.run(`location.hash = "/users"`)
 	first.says("Log in")
 	h.sessions(0)

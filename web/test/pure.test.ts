@@ -5,6 +5,7 @@ import { apply } from "../src/apply";
 import { align } from "../src/align";
 import { between, clean, duration, memory, moment } from "../src/format";
 import { LogLines, mostLines } from "../src/loglines";
+import { newKey, sign } from "../src/session";
 import { EventReader } from "../src/sse";
 import { actions, cardRefusal, refusal } from "../src/actions";
 import { bars, ticks } from "../src/bars";
@@ -213,4 +214,21 @@ test("an event of a job is not lost behind that of another", () => {
   expect(changes.of("3")).not.toBe(before);
   expect(changes.of("4")).toBe(changes.of("4_1"));
   expect(changes.of("5")).toBe(0);
+});
+
+describe("sessions", () => {
+  test("a request is signed with a key that cannot be read", async () => {
+    const { key, shown } = await newKey();
+    await expect(crypto.subtle.exportKey("pkcs8", key)).rejects.toThrow();
+    const header = await sign({ id: "k8", user: "ann", key }, "abc", "POST", "/v1/jobs?x=%20", "{}");
+    const parts = header.split(".");
+    expect(parts.slice(0, 2)).toEqual(["k8", "abc"]);
+    expect(parts[2]).toMatch(/^\d+$/);
+    expect(parts[3]).toBe("RBNvo1WzZ4oRRq0W9-hknpT7T8If536DEMBg9hyq_4o"); // of {}
+    const bytes = (text: string) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+    const known = await crypto.subtle.importKey("raw", bytes(shown), { name: "ECDSA", namedCurve: "P-256" }, false, ["verify"]);
+    const signed = new TextEncoder().encode(["berth-session", "POST", "/v1/jobs?x=%20", ...parts.slice(0, 4)].join("\n"));
+    expect(await crypto.subtle.verify({ name: "ECDSA", hash: "SHA-256" }, known, bytes(parts[4] ?? ""), signed)).toBe(true);
+    expect(await sign({ id: "k8", user: "ann", key }, "abc", "POST", "/v1/jobs?x=%20", "{}")).not.toBe(header);
+  });
 });
