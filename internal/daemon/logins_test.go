@@ -91,6 +91,10 @@ func TestASessionEndsWithItsTokenAndNotAfterIt(t *testing.T) {
 	if proves(again, "there") || proves(again, "") {
 		t.Error("the session is good at another listener")
 	}
+	forged := api.Proof{Session: session.ID, Signed: []byte("a request"), Signature: testkit.NewPage(t).Sign("a request")}
+	if _, ok := again.prove(forged, "here", tokenTime); ok {
+		t.Error("another key is good for the session")
+	}
 	testkit.Must(t, again.revoke(token.ID, 1000, false))
 	if proves(again, "here") {
 		t.Error("the session outlived its token")
