@@ -26,8 +26,8 @@ func route(args []string) int {
 		switch args[0] {
 		case "__keep": // a supervisor, if berth-keep is not installed
 			return keep.Main(args[1:])
-		case site.HoldWord: // keeps a systemd scope alive
-			return site.Hold()
+		case site.HoldWord: // keeps a systemd scope alive, or a port
+			return site.Hold(args[1:])
 		case send.Word: // delivers a message as the current user
 			return send.Main(args[1:], os.Stdin, os.Stdout)
 		case cluster.Word: // speaks to Slurm as the current user

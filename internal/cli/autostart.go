@@ -101,11 +101,12 @@ func (s *session) launch(ctx context.Context, how command) error {
 	return nil
 }
 
+const serviceHint = "systemctl --user status berth shows more"
+
 // launchService is launch by the user's own systemd.
 func (s *session) launchService(ctx context.Context, probe *api.Client) error {
-	const hint = "systemctl --user status berth shows more"
 	if err := site.StartUserService(ctx); err != nil {
-		return problem.Newf(problem.Refused, hint, "%w", err)
+		return problem.Newf(problem.Refused, serviceHint, "%w", err)
 	}
 	for !answers(ctx, probe) {
 		if err := api.Pause(ctx, startPoll); err != nil {

@@ -23,8 +23,9 @@ func newRestart() *cobra.Command {
 		Short: "Restart your private daemon, for example after an upgrade",
 		Long: `Stop your private daemon and start it again, with the program of this command
 and the flags that the old one had. Nothing is lost: running jobs go on under
-their supervisors, and the new daemon takes them over with the queue. A daemon
-in the foreground of a terminal comes back in the background.
+their supervisors, and the new daemon takes them over with the queue. The page
+keeps its port, and browsers stay logged in. A daemon in the foreground of a
+terminal comes back in the background.
 
 Without a daemon, it starts one.`,
 		Example: `  berth restart
@@ -79,10 +80,34 @@ func (s *session) renew(ctx context.Context, was daemonState) error {
 		return problem.Newf(problem.Unable, "berth stop, then start it as before", "find out how the daemon was started: %w", err)
 	}
 	s.target.stateDir = *was.StateDir
+	if how.service {
+		return s.renewService(ctx)
+	}
+	// A daemon that is stopped frees the page's port, where another user could
+	// listen before the next one does.
+	hold, err := site.KeepPort(s.target.stateDir)
+	if err != nil {
+		s.say("warning: %v", err)
+	}
+	if hold != nil {
+		defer hold.Close()
+	}
 	if err := s.stop(ctx); err != nil {
 		return err
 	}
 	return s.launch(ctx, how)
+}
+
+// renewService is renew by the user's own systemd.
+func (s *session) renewService(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopPatience+startPatience)
+	defer cancel()
+	s.client.Close() // a daemon waits for its connections
+	if err := site.RestartUserService(ctx); err != nil {
+		return problem.Newf(problem.Refused, serviceHint, "%w", err)
+	}
+	s.say("restarted your user service berth.service")
+	return nil
 }
 
 // startedAs is how a running daemon was started.

@@ -25,7 +25,8 @@ func newStop() *cobra.Command {
 		Short: "Stop your private daemon; jobs keep running",
 		Long: `Stop your private daemon, and wait until it has ended. Running jobs go on under
 their supervisors, and their exit statuses are kept for the next daemon. Queued
-jobs wait for it. Any command that finds jobs starts it again.
+jobs wait for it. Any command that finds jobs starts it again. The port of its
+page is free then, and browsers are logged out.
 
 To stop jobs, use berth cancel.`,
 		Example: `  berth stop

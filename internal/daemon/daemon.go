@@ -72,7 +72,8 @@ type Daemon struct {
 	engine   *engine.Engine
 	server   *api.Server
 	http     *port
-	logins   logins // one-time, of the page
+	portKeep *portKeep // of http
+	logins   logins    // one-time, of the page
 	scrapes  *port
 	metrics  *metrics.Set
 	users    *site.Users

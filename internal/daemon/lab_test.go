@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "__keep":
 			os.Exit(keep.Main(os.Args[2:]))
+		case site.HoldWord:
+			os.Exit(site.Hold(os.Args[2:]))
 		case send.Word:
 			os.Exit(send.Main(os.Args[2:], os.Stdin, os.Stdout))
 		case run.WatchWord:
@@ -169,10 +171,18 @@ func (l *lab) ended() error {
 	}
 }
 
+// restart is berth restart, which keeps the page's port.
 func (l *lab) restart() {
 	l.t.Helper()
+	hold, err := site.KeepPort(l.opt.Places.StateDir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
 	l.stop()
 	l.start()
+	if hold != nil {
+		hold.Close()
+	}
 }
 
 // endAll leaves no job behind.

@@ -59,7 +59,8 @@ var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
 	every := cmp.Or(d.opt.portRetry, portRetry)
-	d.http, d.scrapes = httpPort(d.config(), every, d.log, d.endOtherSessions), metricsPort(d.config(), every, d.log)
+	d.portKeep = &portKeep{dir: d.opt.Places.StateDir, again: every, log: d.log}
+	d.http, d.scrapes = d.httpPort(ctx, every), d.metricsPort(every)
 	meter := meter{do: d.do, engine: d.engine, store: store.Path(machine.StoreDir(d.opt.Places.StateDir))}
 	d.server = api.NewServer(api.ServerOptions{
 		Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served, Page: web.Handler(),
@@ -88,10 +89,11 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
-	if !d.opt.Places.Shared && d.http.wanted == "" && d.tokens.sessions(time.Now()) {
-		if _, err := d.http.openPage(); err != nil { // browsers that are logged in find it again
-			d.log.Warn("open the page again", "err", err)
-		}
+	if !d.opt.Places.Shared && d.http.wanted == "" {
+		d.http.wanted = d.portKeep.address() // browsers that are logged in find the page again
+	}
+	if d.http.wanted == "" {
+		d.portKeep.take(nil)
 	}
 	for _, p := range []*port{d.http, d.scrapes} {
 		l := p.listen()
@@ -106,6 +108,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 		d.opt.Ready()
 	}
 	err = d.engine.Run(ctx, d.machine.Runner.Events())
+	wasStopped := err == nil || errors.Is(context.Cause(ctx), errStopped)
 	// From here on no request is accepted; pending ones are answered.
 	_ = site.Notify("STOPPING=1")
 	close(d.ended)
@@ -116,6 +119,8 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	if err := d.server.Shutdown(bounded); err != nil {
 		d.log.Warn("shut down", "err", err)
 	}
+	// Nobody can tell whether a shared daemon is stopped or restarted.
+	d.portKeep.end(wasStopped && !d.opt.Places.Shared)
 	d.wait.Wait()
 	d.log.Info("stopped", "err", context.Cause(ctx))
 	if err == nil && d.gone != nil {
@@ -143,10 +148,11 @@ type listening struct {
 // listen opens the socket, or takes the one that a service manager opened. own
 // means that the socket is the daemon's.
 func (d *Daemon) listen() (all []listening, own bool, err error) {
-	given, err := site.ActivationListeners()
+	given, page, err := site.ActivationListeners()
 	if err != nil {
 		return nil, false, problem.Newf(problem.Refused, "", "sockets passed by the service manager: %v", err)
 	}
+	d.portKeep.find(page)
 	for _, l := range given {
 		all = append(all, listening{l.Addr().String(), func() error { return d.server.ServeUnix(l) }})
 	}

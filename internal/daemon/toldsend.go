@@ -59,6 +59,16 @@ func (d *Daemon) startTelling(ctx context.Context) {
 	d.wait.Go(func() { t.run(ctx, d.happened) })
 }
 
+// alert tells the administrators.
+func (d *Daemon) alert(ctx context.Context, what string) {
+	if d.teller == nil {
+		return
+	}
+	d.wait.Go(func() {
+		_ = d.teller.do(ctx, func() { d.teller.alert(time.Now(), what) }) // fails only if the daemon stops
+	})
+}
+
 // lives reports whether an array has tasks that have not ended; true if that is
 // not known.
 func (d *Daemon) lives(ctx context.Context, array string) (some bool) {

@@ -95,11 +95,15 @@ func TestTheUserServiceIsStartedAndRecognised(t *testing.T) {
 	f := withSystemd(t)
 	f.uid = 1000
 	f.says("systemctl --user start --no-block berth.service", "")
-	if err := f.startUserService(t.Context()); err != nil {
+	if err := f.tellUserService(t.Context(), "start", "--no-block"); err != nil {
+		t.Error(err)
+	}
+	f.says("systemctl --user restart berth.service", "")
+	if err := f.tellUserService(t.Context(), "restart"); err != nil {
 		t.Error(err)
 	}
 	f.exits("systemctl --user start --no-block berth.service", 5, "Unit berth.service not found.\n")
-	if err := f.startUserService(t.Context()); err == nil || !strings.Contains(err.Error(), "Unit berth.service not found.") {
+	if err := f.tellUserService(t.Context(), "start", "--no-block"); err == nil || !strings.Contains(err.Error(), "Unit berth.service not found.") {
 		t.Errorf("it says %v", err)
 	}
 	for cgroup, want := range map[string]bool{

@@ -18,6 +18,8 @@ import (
 // The test binary is also the processes it tests with.
 func TestMain(m *testing.M) {
 	switch {
+	case len(os.Args) == 3 && os.Args[1] == HoldWord && os.Args[2] == holdPort:
+		os.Exit(Hold(os.Args[2:]))
 	case slices.Contains(os.Args, "__hold"):
 		at := slices.Index(os.Args, "__hold")
 		held := here()
@@ -25,6 +27,8 @@ func TestMain(m *testing.M) {
 			held.root = os.Args[at+1]
 		}
 		os.Exit(held.hold(os.Stdout))
+	case os.Getenv("SITE_TEST_HELPER") == "port":
+		helperPort()
 	case os.Getenv("SITE_TEST_HELPER") == "service":
 		helperService()
 	default:

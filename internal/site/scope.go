@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// HoldWord is the hidden command under which berth keeps a scope alive; main
-// calls Hold for it.
+// HoldWord is the hidden command under which berth keeps a scope alive, or with
+// an argument a port; main calls Hold for it.
 const HoldWord = "__hold"
 
 // Jobs must not be in the daemon's own cgroup: systemd could not restart the
@@ -189,9 +189,14 @@ func (m machine) scopeOf(pid int) (string, error) {
 // holdReady is what the keeper prints when it is ready.
 const holdReady = "berth: holding\n"
 
-// Hold keeps a scope alive until the process is killed. It returns an exit
-// status.
-func Hold() int { return here().hold(os.Stdout) }
+// Hold keeps a scope alive until the process is killed, or holds a port. It
+// returns an exit status.
+func Hold(args []string) int {
+	if slices.Equal(args, []string{holdPort}) {
+		return holdPortMain()
+	}
+	return here().hold(os.Stdout)
+}
 
 func (m machine) hold(out *os.File) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)

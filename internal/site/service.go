@@ -31,6 +31,7 @@ var manager struct {
 	notify   string
 	watchdog time.Duration
 	fds      int
+	names    []string // of the fds
 }
 
 func readManager() {
@@ -44,6 +45,7 @@ func readManager() {
 		}
 		if isForMe("LISTEN_PID", false) {
 			manager.fds, _ = strconv.Atoi(os.Getenv("LISTEN_FDS"))
+			manager.names = strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
 		}
 		for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID"} {
 			_ = os.Unsetenv(name) // fails only for invalid names
@@ -72,7 +74,36 @@ func Notify(state string) error {
 	return nil
 }
 
-func notify(address, state string) error {
+// Managed reports whether there is a service manager to notify.
+func Managed() bool {
+	readManager()
+	return manager.notify != ""
+}
+
+// pageFD is the name of the HTTP port's sockets at the service manager.
+const pageFD = "http"
+
+// StorePort hands the HTTP port's listeners to the service manager, which keeps
+// them over restarts and crashes (FileDescriptorStoreMax=) and passes them to
+// the next daemon.
+func StorePort(listeners []net.Listener) error {
+	readManager()
+	fds, err := descriptors(listeners)
+	if err != nil {
+		return err
+	}
+	defer closeFDs(fds)
+	if err := notify(manager.notify, "FDSTORE=1\nFDNAME="+pageFD, fds...); err != nil {
+		return fmt.Errorf("hand the port to the service manager: %w", err)
+	}
+	return nil
+}
+
+// DropPort has the service manager close the listeners that it keeps.
+func DropPort() error { return Notify("FDSTOREREMOVE=1\nFDNAME=" + pageFD) }
+
+// notify sends a message, with descriptors.
+func notify(address, state string, fds ...int) error {
 	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") {
 		return fmt.Errorf("address %q: %w", text.Said(address), errors.ErrUnsupported)
 	}
@@ -90,8 +121,20 @@ func notify(address, state string) error {
 	}
 	defer conn.Close()
 	conn.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not block the daemon
-	_, err = conn.Write([]byte(state))
-	return err
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	var sendErr error
+	err = raw.Write(func(fd uintptr) bool { // WriteMsgUnix refuses a connection that is not a stream
+		sendErr = unix.Sendmsg(int(fd), []byte(state), rights, nil, 0)
+		return !errors.Is(sendErr, unix.EAGAIN)
+	})
+	return errors.Join(err, sendErr)
 }
 
 // WatchdogInterval is how often at least the service manager expects a
@@ -108,37 +151,45 @@ const (
 )
 
 // ActivationListeners are the sockets that the service manager opened for this
-// process. Only the first call returns them.
-func ActivationListeners() ([]net.Listener, error) {
+// process or kept from an earlier one: for the API, and for HTTP by TCP. Only
+// the first call returns them.
+func ActivationListeners() (api, page []net.Listener, err error) {
 	readManager()
-	count := manager.fds
+	count, names := manager.fds, manager.names
 	manager.fds = 0
 	if count < 0 || count > maxActivationFDs {
-		return nil, fmt.Errorf("expected at most %d sockets from the service manager, found %d", maxActivationFDs, count)
+		return nil, nil, fmt.Errorf("expected at most %d sockets from the service manager, found %d", maxActivationFDs, count)
 	}
-	return listenersFrom(firstActivationFD, count)
+	listeners, err := listenersFrom(firstActivationFD, count)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, l := range listeners {
+		network, wanted, to := l.Addr().Network(), "unix", &api
+		if len(names) == count && names[i] == pageFD {
+			wanted, to = "tcp", &page
+		}
+		if network != wanted {
+			closeListeners(listeners)
+			return nil, nil, fmt.Errorf("expected a %s socket from the service manager, found %s (%s)", wanted, network, l.Addr())
+		}
+		*to = append(*to, l)
+	}
+	return api, page, nil
 }
 
-func listenersFrom(first, count int) (listeners []net.Listener, err error) {
+func listenersFrom(first, count int) ([]net.Listener, error) {
+	var fds []int
 	for fd := first; fd < first+count; fd++ {
 		unix.CloseOnExec(fd)
 		// Clients ask the kernel which process listens, and it names the last
 		// one that said so. If this fails, they only see the service manager.
 		_ = unix.Listen(fd, activationBacklog)
-		file := os.NewFile(uintptr(fd), "activation")
-		listener, listenErr := net.FileListener(file) // duplicates the descriptor
-		file.Close()
-		if listenErr != nil {
-			err = errors.Join(err, fmt.Errorf("descriptor %d from the service manager: %w", fd, listenErr))
-			continue
-		}
-		listeners = append(listeners, listener)
+		fds = append(fds, fd)
 	}
+	listeners, err := listenersOf(fds)
 	if err != nil {
-		for _, listener := range listeners {
-			listener.Close()
-		}
-		return nil, err
+		return nil, fmt.Errorf("from the service manager: %w", err)
 	}
 	return listeners, nil
 }

@@ -58,8 +58,8 @@ func TestNotify(t *testing.T) {
 
 // helperService does what a daemon does, and tells.
 func helperService() {
-	listeners, err := ActivationListeners()
-	fmt.Println(len(listeners), err)
+	listeners, page, err := ActivationListeners()
+	fmt.Println(len(listeners), len(page), err)
 	for _, l := range listeners {
 		fmt.Println(l.Addr().Network(), filepath.Base(l.Addr().String()))
 		conn, err := l.Accept()
@@ -76,7 +76,7 @@ func helperService() {
 			}
 		}
 	}
-	again, err := ActivationListeners()
+	again, _, err := ActivationListeners()
 	fmt.Println(len(again), err)
 	// What a daemon starts has none of the sockets.
 	child, err := exec.Command("ls", "-l", "/proc/self/fd").Output()
@@ -121,7 +121,7 @@ func TestAServiceManagerStartsIt(t *testing.T) {
 		}
 		return out.String()
 	}
-	if got, want := start("LISTEN_PID=$$ WATCHDOG_PID=$$; export LISTEN_PID WATCHDOG_PID;"), "1 <nil>\nunix berth.sock\n<nil>\n30s <nil>\n0 <nil>\n0 <nil>\n"; got != want {
+	if got, want := start("LISTEN_PID=$$ WATCHDOG_PID=$$; export LISTEN_PID WATCHDOG_PID;"), "1 0 <nil>\nunix berth.sock\n<nil>\n30s <nil>\n0 <nil>\n0 <nil>\n"; got != want {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)
 	}
 	buffer := make([]byte, 100)
@@ -133,7 +133,7 @@ func TestAServiceManagerStartsIt(t *testing.T) {
 		t.Errorf("the manager's socket went with the daemon: %v", err)
 	}
 	// What was meant for another process is left alone.
-	if got, want := start("LISTEN_PID=1 WATCHDOG_PID=1; export LISTEN_PID WATCHDOG_PID;"), "0 <nil>\n0s <nil>\n0 <nil>\n"; !strings.HasPrefix(got, want) {
+	if got, want := start("LISTEN_PID=1 WATCHDOG_PID=1; export LISTEN_PID WATCHDOG_PID;"), "0 0 <nil>\n0s <nil>\n0 <nil>\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)
 	}
 }

@@ -78,15 +78,22 @@ func (m machine) isUserService(pid int) bool {
 }
 
 // StartUserService has the user's own systemd start the private daemon.
-func StartUserService(ctx context.Context) error { return here().startUserService(ctx) }
+func StartUserService(ctx context.Context) error {
+	return here().tellUserService(ctx, "start", "--no-block")
+}
 
-func (m machine) startUserService(ctx context.Context) error {
-	said, err := m.run(ctx, call{name: "systemctl", args: []string{"--user", "start", "--no-block", userUnit}, env: m.managerEnv(true)})
+// RestartUserService has the user's own systemd restart the private daemon, and
+// returns when the new one is ready. Unlike after a stop, systemd keeps its port.
+func RestartUserService(ctx context.Context) error { return here().tellUserService(ctx, "restart") }
+
+func (m machine) tellUserService(ctx context.Context, verb string, flags ...string) error {
+	args := append(append([]string{"--user", verb}, flags...), userUnit)
+	said, err := m.run(ctx, call{name: "systemctl", args: args, env: m.managerEnv(true)})
 	if err == nil && said.exit != 0 {
 		err = fmt.Errorf("systemctl: %s", said.firstLine())
 	}
 	if err != nil {
-		return fmt.Errorf("start the user service %s: %w", userUnit, err)
+		return fmt.Errorf("%s the user service %s: %w", verb, userUnit, err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ var units = []string{"berth.service", "berth.socket", "user/berth.service", "use
 var unitKeys = map[string][]string{
 	"Unit": {"Description", "After", "Wants", "StartLimitIntervalSec", "ConditionUser"},
 	"Service": {"Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec",
-		"WatchdogSec", "KillMode", "Delegate", "TasksMax", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
+		"WatchdogSec", "FileDescriptorStoreMax", "KillMode", "Delegate", "TasksMax", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
 		"StateDirectory", "StateDirectoryMode", "ConfigurationDirectory", "OOMScoreAdjust", "LimitNOFILE", "UMask", "IgnoreSIGPIPE", "StandardInput"},
 	"Socket":  {"ListenStream", "SocketMode", "DirectoryMode", "Backlog", "RemoveOnStop"},
 	"Install": {"WantedBy", "Also"},
@@ -58,7 +58,7 @@ func TestUnitsHaveKnownKeys(t *testing.T) {
 func TestUnitsDoWhatTheyMust(t *testing.T) {
 	service := map[string]string{
 		"Type": "notify", "KillMode": "process", "Delegate": "yes", "Restart": "on-failure", "TasksMax": "infinity",
-		"ExecStart": "/usr/local/bin/berth serve", "WatchdogSec": "60", "IgnoreSIGPIPE": "no",
+		"ExecStart": "/usr/local/bin/berth serve", "WatchdogSec": "60", "FileDescriptorStoreMax": "8", "IgnoreSIGPIPE": "no",
 	}
 	shared := map[string]string{
 		"RuntimeDirectory": "berth", "RuntimeDirectoryMode": "0755", "RuntimeDirectoryPreserve": "yes", "StateDirectory": "berth", "StateDirectoryMode": "0711",
