@@ -337,7 +337,7 @@ type Status struct {
 	Blocked    string         `json:"blocked,omitempty" doc:"why nothing starts"`
 	HTTP       string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
 	Metrics    string         `json:"metrics,omitempty" doc:"the address for metrics, if it listens there"`
-	Warnings   []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
+	Warnings   []string       `json:"warnings,omitempty" doc:"what does not work at the moment, or is unsafe, a sentence each"`
 	Strays     int            `json:"strays,omitempty" doc:"supervisors that the store does not know"`
 	Snapshot   bool           `json:"snapshot,omitempty" doc:"jobs run a snapshot of their code unless they ask for none"`
 	You        Caller         `json:"you"`
@@ -398,5 +398,5 @@ type Reloaded struct {
 	Config   string   `json:"config" doc:"the daemon's config file"`
 	Changed  []string `json:"changed" doc:"keys whose new value applies at once"`
 	Restart  []string `json:"restart" doc:"keys whose new value applies after a restart"`
-	Warnings []string `json:"warnings" doc:"settings that have no effect on this machine, a sentence each"`
+	Warnings []string `json:"warnings" doc:"settings that have no effect on this machine, or are unsafe, a sentence each"`
 }

@@ -84,7 +84,7 @@ type configChecked struct {
 	Missing  bool            `json:"missing"` // no such file: the defaults apply
 	Valid    bool            `json:"valid"`
 	Mistakes []configMistake `json:"mistakes"`
-	Warnings []string        `json:"warnings"` // empty if the daemon has them
+	Warnings []string        `json:"warnings"` // settings that are valid and unsafe, or have no effect
 	// Compared with a running daemon; null: none was asked.
 	Daemon *api.Reloaded `json:"daemon"`
 }
@@ -130,8 +130,8 @@ func (o *configCheckOptions) run(ctx context.Context, s *session, file string) e
 	case err != nil:
 		found.Mistakes = append(found.Mistakes, configMistake{0, err.Error()})
 	default:
-		found.Valid = true
-		if found.Daemon = asksDaemon(ctx, s, path, &found); found.Daemon == nil {
+		found.Valid, found.Warnings = true, notNull(cfg.Warnings(shared))
+		if found.Daemon = asksDaemon(ctx, s, path, &found); found.Daemon == nil { // otherwise it says so
 			found.Warnings = append(found.Warnings, cfg.UnknownUsers(ctx, site.NewUsers(time.Minute))...)
 		}
 	}
@@ -186,11 +186,11 @@ func (c *configChecked) draw(s *session) error {
 	if c.Missing {
 		what = fmt.Sprintf("there is no %s; the defaults of a %s daemon apply", text.Line(c.File), kind)
 	}
-	for _, warning := range c.Warnings {
-		what += "\nwarning: " + text.Line(warning)
-	}
-	if _, err := fmt.Fprintln(s.out, what); err != nil || c.Daemon == nil {
+	if _, err := fmt.Fprintln(s.out, what); err != nil {
 		return err
+	}
+	if c.Daemon == nil {
+		return drawWarnings(s, c.Warnings)
 	}
 	return drawReloaded(s, c.Daemon, "a reload changes", "a reload changes nothing")
 }
@@ -204,11 +204,17 @@ func drawReloaded(s *session, r *api.Reloaded, changed, nothing string) error {
 	if len(r.Restart) > 0 {
 		lines = append(lines, "needs a restart: "+strings.Join(r.Restart, ", "))
 	}
-	for _, warning := range r.Warnings {
-		lines = append(lines, "warning: "+warning)
-	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(s.out, text.Line(line)); err != nil {
+			return err
+		}
+	}
+	return drawWarnings(s, r.Warnings)
+}
+
+func drawWarnings(s *session, warnings []string) error {
+	for _, warning := range warnings {
+		if _, err := fmt.Fprintln(s.out, text.Line("warning: "+warning)); err != nil {
 			return err
 		}
 	}

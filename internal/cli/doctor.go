@@ -192,7 +192,7 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 			f.What += "; GPU source: " + daemon.Source
 		}
 		if len(daemon.Warnings) > 0 {
-			f.Status, f.What, f.Fix = site.Warn, f.What+"; "+strings.Join(daemon.Warnings, "; "), "correct the daemon's config (berth help config), then sudo systemctl reload berth, or restart the daemon"
+			f.Status, f.What, f.Fix = site.Warn, f.What+"; "+strings.Join(daemon.Warnings, "; "), "correct the daemon's config (berth help config) or end the process that has its port, then sudo systemctl reload berth, or restart the daemon"
 		}
 		if daemon.Blocked != "" {
 			f.Status, f.What, f.Fix = site.Warn, f.What+"; no job can start: "+daemon.Blocked, "berth gpus shows the GPUs as the daemon sees them"

@@ -213,6 +213,14 @@ func (c *Config) conflict() (key string, err error) {
 	return "", nil
 }
 
+// Warnings are settings that work and are unsafe.
+func (c *Config) Warnings(shared bool) []string {
+	if !shared || c.Listen == "" || c.TLSCert != "" || strings.HasPrefix(c.Listen, unixListen) {
+		return nil
+	}
+	return []string{fmt.Sprintf("http.listen is %s, without TLS: any user of this machine could listen there before the daemon does and pose as it; use tls_cert and tls_key, or unix:/run/berth/http.sock behind a proxy with TLS", c.Listen)}
+}
+
 // proxyConflict checks a Unix socket, behind a proxy with TLS.
 func (c *Config) proxyConflict(socket string) (key string, err error) {
 	switch {

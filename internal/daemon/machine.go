@@ -30,7 +30,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s.HTTP, s.Warnings = d.http.state()
 	scraped, troubles := d.scrapes.state()
 	s.Metrics, s.Warnings = scraped, append(s.Warnings, troubles...)
-	s.Warnings = append(s.Warnings, missingGPUs(d.begun.GPUs, d.there)...)
+	s.Warnings = append(append(s.Warnings, missingGPUs(d.begun.GPUs, d.there)...), d.begun.Warnings(s.Shared)...)
 	err := d.do(ctx, func(t *engine.Turn) {
 		s.Counts = map[string]int{}
 		countLive(t, s.Counts)

@@ -198,3 +198,23 @@ func (l *lab) openSession() {
 	session := tokenEntry{ID: "browser1", Name: "browser", User: l.d.userName(l.d.uid), UID: l.d.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
 	testkit.Must(l.t, l.d.tokens.write(append(l.d.tokens.current(), session), now))
 }
+
+// TestAPlainPortOfASharedDaemonIsWarnedAbout, because users of the machine could
+// take it.
+func TestAPlainPortOfASharedDaemonIsWarnedAbout(t *testing.T) {
+	for _, c := range []struct {
+		cfg    Config
+		shared bool
+		warns  bool
+	}{
+		{Config{}, true, false},
+		{Config{Listen: "127.0.0.1:7878"}, true, true},
+		{Config{Listen: "127.0.0.1:7878"}, false, false},
+		{Config{Listen: "127.0.0.1:7878", TLSCert: "/a"}, true, false},
+		{Config{Listen: "unix:/run/berth/http.sock"}, true, false},
+	} {
+		if got := c.cfg.Warnings(c.shared); len(got) > 0 != c.warns || c.warns && !strings.Contains(got[0], "tls_cert") {
+			t.Errorf("%+v, shared %v: %q", c.cfg.Listen, c.shared, got)
+		}
+	}
+}

@@ -90,7 +90,8 @@ func (d *Daemon) limits(cfg *Config) engine.Limits {
 func (d *Daemon) compare(ctx context.Context, cfg *Config) api.Reloaded {
 	live, _ := cfg.Changed(*d.config())
 	_, restart := cfg.Changed(d.begun)
-	return api.Reloaded{Config: d.opt.Places.Config, Changed: live, Restart: restart, Warnings: append(missingGPUs(cfg.GPUs, d.there), cfg.UnknownUsers(ctx, d.users)...)}
+	warnings := slices.Concat(missingGPUs(cfg.GPUs, d.there), cfg.Warnings(d.opt.Places.Shared), cfg.UnknownUsers(ctx, d.users))
+	return api.Reloaded{Config: d.opt.Places.Config, Changed: live, Restart: restart, Warnings: warnings}
 }
 
 // missingGPUs says which of the GPUs a config names do not exist here.

@@ -184,8 +184,8 @@ func (d *Daemon) greet(ctx context.Context, listeners []listening) {
 		kind = "shared by all users"
 	}
 	d.log.Info("serving", "on", names, "state", d.opt.Places.StateDir, "shared", d.opt.Places.Shared, "gpus", len(d.machine.Devices), "version", d.opt.Version)
-	unknown := d.config().UnknownUsers(ctx, d.users)
-	for _, warning := range unknown {
+	doubtful := append(d.begun.Warnings(d.opt.Places.Shared), d.config().UnknownUsers(ctx, d.users)...)
+	for _, warning := range doubtful {
 		d.log.Warn(warning)
 	}
 	if d.opt.Out == nil {
@@ -203,7 +203,7 @@ func (d *Daemon) greet(ctx context.Context, listeners []listening) {
 	for _, warning := range warnings {
 		fmt.Fprintf(d.opt.Out, "berth: %s\n", warning)
 	}
-	for _, warning := range append(missingGPUs(d.config().GPUs, d.there), unknown...) {
+	for _, warning := range append(missingGPUs(d.config().GPUs, d.there), doubtful...) {
 		fmt.Fprintf(d.opt.Out, "warning: %s\n", warning)
 	}
 	if d.machine.SimDir != "" {
