@@ -170,7 +170,7 @@ func (d *Daemon) pageAddress() (string, error) {
 		return "", problem.Newf(problem.Unable, "see the daemon's log", "%s", warnings[0])
 	}
 	if address == "" && d.opt.Places.Shared {
-		return "", problem.Newf(problem.Refused, "ask an administrator to set listen = \"127.0.0.1:7878\" in [http] of the config and to restart the daemon", "this daemon listens on no address for the page")
+		return "", problem.Newf(problem.Refused, "ask an administrator to set listen, tls_cert and tls_key in [http] of the config, or listen = \"unix:/run/berth/http.sock\" behind a proxy with TLS, and to restart the daemon", "this daemon listens on no address for the page")
 	}
 	if address == "" {
 		var err error
