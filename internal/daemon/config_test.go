@@ -437,7 +437,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	}
 	want.GPUs = []int{0, 1, 2, 3, 5}
 	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}, CPUs: Portion{Amount: 16}, Memory: Portion{Amount: 128 << 10}}}, map[string]int{"ann": 500}
-	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
+	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "0.0.0.0:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	want.MetricsListen = "127.0.0.1:9778"
 	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
 	want.Slurm.Slurm = slurm.Cluster{Options: []string{"--account=lab"}, Kinds: []slurm.Kind{{Type: "a100", MiB: 80 << 10}, {Type: "v100", MiB: 16 << 10}}}

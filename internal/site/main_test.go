@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	case os.Getenv("SITE_TEST_HELPER") == "service":
 		helperService()
 	default:
-		goleak.VerifyTestMain(m)
+		// The process that held a port may take a moment to end.
+		goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("berth/internal/site.awaitHolder"))
 	}
 }
 

@@ -97,7 +97,7 @@ func startHolder(stateDir string, fds []int) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // it ends by itself
+	go awaitHolder(cmd)
 	return nil
 }
 
@@ -136,6 +136,9 @@ func receivedFDs(oob []byte) (all []int) {
 	}
 	return all
 }
+
+// awaitHolder waits for the process, which ends by itself.
+func awaitHolder(cmd *exec.Cmd) { _ = cmd.Wait() }
 
 // inDir is the socket's path by way of its directory: a path of its own may be
 // longer than an address allows.
