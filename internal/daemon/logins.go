@@ -25,10 +25,6 @@ const (
 	sessionsInAll   = 1000
 )
 
-// pagePort is where a private daemon serves the page if it listens nowhere else;
-// a free port if that one is taken.
-const pagePort = "127.0.0.1:7878"
-
 // login is a secret that opens one session. It is kept in memory only: after a
 // restart `berth web` makes another.
 type login struct {

@@ -155,12 +155,9 @@ func (p *port) openPage() (string, error) {
 	if p.address != "" {
 		return p.address, nil
 	}
-	all, err := p.open(pagePort)
+	all, err := p.open(loopback4 + "0")
 	if err != nil {
-		p.log.Warn("the page gets another port than usual", "err", err)
-		if all, err = p.open(loopback4 + "0"); err != nil {
-			return "", err
-		}
+		return "", err
 	}
 	p.address = all[0].Addr().String()
 	p.asked <- all

@@ -188,11 +188,6 @@ func (t *tokens) isSession(id string) bool {
 	return slices.ContainsFunc(t.current(), func(e tokenEntry) bool { return e.ID == id && e.Session })
 }
 
-// sessions reports whether a browser is logged in.
-func (t *tokens) sessions(now time.Time) bool {
-	return slices.ContainsFunc(t.current(), func(e tokenEntry) bool { return e.Session && e.good(now) })
-}
-
 // endSessions ends the sessions of the listeners that are over.
 func (t *tokens) endSessions(over func(listener string) bool) error {
 	_, err := t.end(func(e *tokenEntry) bool { return e.Session && over(e.Listener) })
