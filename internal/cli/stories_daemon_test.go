@@ -92,6 +92,7 @@ var daemonPromises = []promise{
 		daemon-a-user-is-told-about-jobs
 		run-a-line-says-who-is-told`},
 	{"--dry-run says what would happen and why, without submitting", "daemon-dry-run-says-what-would-happen-and-submits-nothing"},
+	{"requeue takes another command, and submit --like copies a job", "daemon-a-job-is-run-again-with-another-command"},
 	{"a queued job has a reason with numbers", `
 		daemon-reasons-have-numbers
 		daemon-why-says-when-a-job-is-expected-to-start
