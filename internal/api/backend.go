@@ -15,6 +15,8 @@ type Caller struct {
 	PID int `json:"pid,omitempty"`
 	// Token is the id of the token used instead of peer credentials.
 	Token string `json:"token,omitempty"`
+	// Over ends with that token, and the caller's streams with it; nil: never.
+	Over context.Context `json:"-"`
 	// Way is how the request came in.
 	Way Way `json:"-"`
 }

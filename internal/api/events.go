@@ -60,6 +60,8 @@ func (x *exchange) getEvents() error {
 	switch {
 	case x.stopping.Err() != nil:
 		out.end(eventEnd, errStopping)
+	case x.isOver() && x.w.started:
+		out.end(eventError, errOver)
 	case out.err != nil || x.r.Context().Err() != nil: // the caller is gone
 	case !x.w.started:
 		return err

@@ -195,6 +195,8 @@ func (x *exchange) problemOf(err error) *problem.Problem {
 		return p
 	case x.stopping.Err() != nil:
 		return errStopping
+	case x.isOver():
+		return errOver
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		x.log.Warn("request failed", "method", x.r.Method, "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
 		return problem.Newf(problem.Unable, "free some disk space and try again", "the daemon could not save it: its disk is full")

@@ -62,6 +62,12 @@ func (x *exchange) identified(ctx context.Context, p Peer) (Caller, error) {
 	return caller, err
 }
 
+// errOver ends the streams of a token or a session that has ended.
+var errOver = &problem.Problem{Kind: problem.Forbidden, What: "the token or session has ended", Hint: "open another with: berth token create, or berth web", Err: errNoToken}
+
+// isOver reports whether the caller's token has ended meanwhile.
+func (x *exchange) isOver() bool { return x.caller.Over != nil && x.caller.Over.Err() != nil }
+
 // way is how the request came in.
 func (x *exchange) way() Way {
 	if x.door == nil {

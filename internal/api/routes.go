@@ -81,7 +81,7 @@ func takesQuery(r *route) bool {
 }
 
 // stream counts a long-lived request and gives it a context that ends with the
-// server. The caller must call done.
+// server and with the caller's token. The caller must call done.
 func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	most := x.limits.UserStreams
 	if x.caller.UID == 0 {
@@ -93,8 +93,13 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	x.streamed = true
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	unhook := context.AfterFunc(x.stopping, func() { cancel(errStopping) })
+	unhookToken := func() bool { return true }
+	if over := x.caller.Over; over != nil {
+		unhookToken = context.AfterFunc(over, func() { cancel(errOver) })
+	}
 	return ctx, func() {
 		unhook()
+		unhookToken()
 		cancel(nil)
 		x.streamsHeld.drop(x.caller.UID)
 	}, nil

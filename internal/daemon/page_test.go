@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/problem"
@@ -32,6 +33,16 @@ func (b *browser) ask(method, path, body string) (int, string) {
 
 func (b *browser) send(method, path, body string) (int, string, http.Header) {
 	b.t.Helper()
+	reply := b.open(method, path, body)
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	testkit.Must(b.t, err)
+	return reply.StatusCode, string(text), reply.Header
+}
+
+// open sends a request whose reply may have no end.
+func (b *browser) open(method, path, body string) *http.Response {
+	b.t.Helper()
 	var from io.Reader
 	if body != "" {
 		from = strings.NewReader(body)
@@ -43,13 +54,10 @@ func (b *browser) send(method, path, body string) (int, string, http.Header) {
 		r.Header.Set("Berth-Session", b.page.Header(method, path, body))
 	}
 	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
+	b.t.Cleanup(transport.CloseIdleConnections)
 	reply, err := transport.RoundTrip(r)
 	testkit.Must(b.t, err)
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	testkit.Must(b.t, err)
-	return reply.StatusCode, string(text), reply.Header
+	return reply
 }
 
 func (b *browser) login(secret string) (int, string) {
@@ -274,6 +282,43 @@ func TestWhereASessionWasOpened(t *testing.T) {
 	}
 	if status, _ := b.ask(http.MethodGet, "/v1/status", ""); status != 401 {
 		t.Errorf("after all tokens were revoked: %d", status)
+	}
+}
+
+// TestStreamsEndWithTheirSession: whoever had it sees nothing more.
+func TestStreamsEndWithTheirSession(t *testing.T) {
+	l := newLab(t)
+	var ways []*browser
+	for range 2 {
+		login, err := l.Client.NewLogin(t.Context(), plainly)
+		testkit.Must(t, err)
+		b := &browser{t: t, at: login.Address}
+		if status, text := b.login(login.Secret); status != 200 {
+			t.Fatalf("log in: %d %s", status, text)
+		}
+		ways = append(ways, b)
+	}
+	job := l.one(sh("sleep 600"))
+	l.untilState(job, "running")
+	streams := map[string]*http.Response{}
+	for _, path := range []string{"/v1/events?gpus=true", "/v1/jobs/" + job + "/log?follow=true"} {
+		streams[path] = ways[0].open(http.MethodGet, path, "")
+		defer streams[path].Body.Close()
+	}
+	stays := ways[1].open(http.MethodGet, "/v1/events", "")
+	defer stays.Body.Close()
+	testkit.Must(t, l.Client.RevokeToken(t.Context(), ways[0].session.ID))
+	for path, reply := range streams {
+		late := time.AfterFunc(testkit.Patience, func() { t.Errorf("%s goes on", path); reply.Body.Close() })
+		text, err := io.ReadAll(reply.Body)
+		late.Stop()
+		if err == nil && !strings.Contains(string(text), "session has ended") {
+			t.Errorf("%s ended with %s", path, text)
+		}
+	}
+	l.one(sh("true"))
+	if _, err := io.ReadFull(stays.Body, make([]byte, 10)); err != nil {
+		t.Errorf("a stream of another session: %v", err)
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		d.note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
 		return api.Caller{}, refused
 	}
-	d.tokens.note(entry.ID, p.Way.From, now)
+	c.Over = d.tokens.note(entry.ID, p.Way.From, now)
 	return c, nil
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -76,11 +77,18 @@ type tokens struct {
 	mu      sync.RWMutex
 	entries []tokenEntry // replaced as a whole, never changed in place
 	uses    map[string]use
+	lives   map[string]life
+}
+
+// life ends when a token is revoked or expires.
+type life struct {
+	context.Context
+	end context.CancelFunc
 }
 
 // newTokens restores the saved tokens; save makes the list durable.
 func newTokens(saved string, save func(string) error) (*tokens, error) {
-	t := &tokens{save: save, uses: map[string]use{}}
+	t := &tokens{save: save, uses: map[string]use{}, lives: map[string]life{}}
 	if saved == "" {
 		return t, nil
 	}
@@ -100,8 +108,16 @@ func (t *tokens) replace(entries []tokenEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = entries
-	maps.DeleteFunc(t.uses, func(id string, _ use) bool {
-		return !slices.ContainsFunc(entries, func(e tokenEntry) bool { return e.ID == id })
+	left := map[string]bool{}
+	for _, e := range entries {
+		left[e.ID] = !e.revoked
+	}
+	maps.DeleteFunc(t.uses, func(id string, _ use) bool { return !left[id] })
+	maps.DeleteFunc(t.lives, func(id string, l life) bool {
+		if !left[id] {
+			l.end()
+		}
+		return !left[id]
 	})
 }
 
@@ -120,12 +136,30 @@ func (t *tokens) write(list []tokenEntry, now time.Time) error {
 	return nil
 }
 
-// note remembers a use.
-func (t *tokens) note(id, from string, now time.Time) {
+// note remembers a use, and returns what ends with the token; at once if it has
+// ended since it was checked.
+func (t *tokens) note(id, from string, now time.Time) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	at := slices.IndexFunc(t.entries, func(e tokenEntry) bool { return e.ID == id && e.good(now) })
+	if at < 0 {
+		return ended
+	}
 	t.uses[id] = use{now.UTC().Truncate(time.Second), from}
+	found, known := t.lives[id]
+	if !known {
+		found.Context, found.end = context.WithDeadline(context.Background(), t.entries[at].Expires)
+		t.lives[id] = found
+	}
+	return found
 }
+
+// ended is the life of a token that is over.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // ttlOf is a number of seconds as a time. A number that no duration can hold is
 // refused like any that is too large.

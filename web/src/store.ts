@@ -28,6 +28,7 @@ export function say(text: string, bad = false): void {
 
 /** Tells the user what was refused, in the daemon's words. */
 export function complain(problem: unknown): void {
+  if (problem instanceof Refusal && problem.status === 401 && loggedIn.value === false && message.value) return; // it was said
   if (problem instanceof Refusal) say(problem.message + (problem.hint ? ". Hint: " + problem.hint : ""), true);
   else if (!(problem instanceof DOMException && problem.name === "AbortError")) message.value = { text: "the daemon cannot be reached", bad: true, lost: true };
 }
