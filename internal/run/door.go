@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -228,20 +227,9 @@ func (r *Runner) enter(cmd *exec.Cmd, frame keep.Frame, extra ...*os.File) (*net
 // ownProgram is berth's own program, whatever was installed in its place since.
 var ownProgram = sync.OnceValues(func() (*os.File, error) { return openProgram("/proc/self/exe") })
 
-// openProgram opens a program for executing it. Its descriptor is above those that
-// a started process gets, which would replace it.
-func openProgram(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	defer unix.Close(fd)
-	const above = 16
-	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, above)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	return os.NewFile(uintptr(high), path), nil
-}
+// openProgram opens a program for executing it.
+func openProgram(path string) (*os.File, error) { return os.OpenFile(path, unix.O_PATH, 0) }
 
-func programPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+// programPath is the path of an open program. It is looked up among berth's own
+// descriptors: a process that is being started moves its own about, over any.
+func programPath(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }

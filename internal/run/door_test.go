@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -213,6 +214,37 @@ func TestAHelperIsBounded(t *testing.T) {
 		if out, err := b.Ask(tt.ctx, Helper{Args: []string{tt.word}}, nil); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %d bytes, %v; expected %q", tt.word, len(out), err, tt.says)
 		}
+	}
+}
+
+// TestAHelperStartsWhateverDescriptorsAreInUse: os/exec moves some in the new
+// process.
+func TestAHelperStartsWhateverDescriptorsAreInUse(t *testing.T) {
+	var filled []*os.File
+	fill := func(n int) {
+		for range n {
+			f, err := os.Open(os.DevNull)
+			testkit.Must(t, err)
+			filled = append(filled, f)
+		}
+	}
+	free := func(which []*os.File) {
+		for _, f := range which {
+			f.Close()
+		}
+	}
+	defer func() { free(filled) }()
+	fill(30)
+	b := newBench(t) // its program's descriptor is above those
+	for holes := range 12 {
+		free(filled[:holes])
+		free(filled[len(filled)-1:])
+		filled = filled[holes : len(filled)-1]
+		if _, err := b.Ask(t.Context(), Helper{Args: []string{"__test-fail"}}, nil); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+			t.Errorf("with %d free descriptors below: %v", holes, err)
+		}
+		fill(holes + 1)
+		slices.SortFunc(filled, func(a, b *os.File) int { return int(a.Fd()) - int(b.Fd()) })
 	}
 }
 

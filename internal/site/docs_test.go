@@ -26,7 +26,7 @@ func TestThePageListsTheChecks(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"daemon", "strays"} // what the daemon itself says
+	want := []string{"daemon", "store", "strays"} // what the daemon itself says
 	for _, c := range (exam{}).checks() {
 		want = append(want, c.name)
 	}
