@@ -194,7 +194,7 @@ func TestSlurmStopsIt(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, order(test.shell, func(s *job.Spec) { s.Grace = test.grace }))
-			testkit.Write(t, w.file("slurm.conf"), "# the cluster\nKillWait=3 # seconds\n")
+			testkit.Write(t, w.file("slurm.conf"), "# the cluster\nKillWait=12 # seconds\n")
 			r := w.start(0, "SLURM_CONF="+w.file("slurm.conf"))
 			pid := strings.TrimSpace(w.awaitFile("up"))
 			testkit.Must(t, r.Process.Signal(test.sig))

@@ -82,23 +82,23 @@ func TestNobodyFillsTheDiskWithTheirPast(t *testing.T) {
 	needsRoot(t)
 	t.Parallel()
 	c := pitch(t, "[retention]\nhistory_text = \"4M\"\n[limits]\ntext = \"16M\"\n[scheduling]\npoll = \"0.2s\"\n")
-	lea, moe := c.enlist("lea"), c.enlist("moe")
+	nia, olaf := c.enlist("nia"), c.enlist("olaf")
 	c.up()
 	long := "true " + strings.Repeat("x", 100_000)
-	own := []string{lea.submit(t, shell(long))[0], lea.submit(t, shell(long+"y").with("hold", "yes"))[0]}
-	lea.cancel(t, own[1])
-	lea.ended(t, own[0])
+	own := []string{nia.submit(t, shell(long))[0], nia.submit(t, shell(long+"y").with("hold", "yes"))[0]}
+	nia.cancel(t, own[1])
+	nia.ended(t, own[0])
 	const jobs, rounds = 16, 10
 	var flood []string
 	for round := range rounds {
 		for i := range jobs {
-			flood = append(flood, moe.submit(t, large(round*jobs+i))[0])
+			flood = append(flood, olaf.submit(t, large(round*jobs+i))[0])
 		}
-		moe.act(t, "cancel", map[string]any{"all": true})
+		olaf.act(t, "cancel", map[string]any{"all": true})
 	}
 	kept := func() (bytes int) {
 		for _, id := range flood {
-			if v := moe.show(t, id); v.Command != nil {
+			if v := olaf.show(t, id); v.Command != nil {
 				bytes += len(*v.Command)
 			}
 		}
@@ -112,8 +112,8 @@ func TestNobodyFillsTheDiskWithTheirPast(t *testing.T) {
 		t.Errorf("the store's log has %d MiB: %v", info.Size()>>20, err)
 	}
 	for i, id := range own {
-		if v := lea.show(t, id); v.TextDropped || v.Command == nil || len(*v.Command) != len(long)+i {
-			t.Errorf("lea's job %s lost its text", id)
+		if v := nia.show(t, id); v.TextDropped || v.Command == nil || len(*v.Command) != len(long)+i {
+			t.Errorf("nia's job %s lost its text", id)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestThePortBetweenTwoDaemons(t *testing.T) {
 	tcp := freePort(t)
 	c := pitch(t, fmt.Sprintf("[http]\nlisten = %q\n", tcp))
 	c.tcp = tcp
-	bob := c.enlist("pia")
+	bob := c.enlist("ria")
 	c.up()
 	answers := func() {
 		t.Helper()
@@ -193,7 +193,7 @@ func TestAPortInOtherHands(t *testing.T) {
 	box := c.postbox(t, "alerts")
 	testkit.Write(t, c.config, fmt.Sprintf("[http]\nlisten = %q\n[notify]\nadmin = [%q]\n", tcp, "exec:cat >>"+box), 0o644)
 	c.tcp = tcp
-	bob := c.enlist("quin")
+	bob := c.enlist("sam")
 	said, _, stop := bob.squats(t, tcp)
 	testkit.Eventually(t, "bob listens", func() bool { return strings.Contains(said.String(), "got "+tcp) })
 	c.up()
