@@ -199,7 +199,8 @@ type ActRequest struct {
 
 // ActReply reports the result for each job.
 type ActReply struct {
-	Jobs []Acted `json:"jobs"`
+	Jobs []Acted        `json:"jobs"`
+	Left map[string]int `json:"left,omitempty" doc:"jobs, by state, that were selected with others (as part of an array, a range, a pattern or all) and had nothing to do"`
 }
 
 // Acted is one job of an action.

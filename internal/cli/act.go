@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +33,8 @@ JOB is an id or a range (17, 1-3,7, 17_0), a name or a pattern (train,
 array means all of its tasks; a name means your unfinished jobs of that name, or
 else the newest one. --name, --user and --state select among these jobs. Without
 an id, only your own jobs are selected, even for administrators, unless you give
---user or --all-users.`
+--user or --all-users. Jobs of an array, a range or a pattern that have nothing
+to do, because they have ended for instance, are counted and are no error.`
 
 const actionStatuses = `
 
@@ -156,7 +160,7 @@ func (a *action) run(ctx context.Context, s *session, args, command []string) er
 		}
 		return cmp.Or(err, actedStatus(reply.Jobs))
 	}
-	return cmp.Or(err, a.report(s, reply.Jobs, told))
+	return cmp.Or(err, a.report(s, reply, told))
 }
 
 // parseGrace parses a duration, or 0.
@@ -175,19 +179,24 @@ func parseGrace(written string) (time.Duration, error) {
 const listedOneByOne = 20
 
 // report prints the results, except those that were told while they were waited
-// for.
-func (a *action) report(s *session, acted []api.Acted, told map[string]bool) error {
-	if len(acted) == 0 {
-		s.say("no jobs to %s", a.name)
+// for. The tasks of an array are one line.
+func (a *action) report(s *session, reply api.ActReply, told map[string]bool) error {
+	left := ""
+	if len(reply.Left) > 0 {
+		left = leftAlone(reply.Left)
+	}
+	if len(reply.Jobs) == 0 {
+		s.say("no jobs to %s%s", a.name, left)
 		return nil
 	}
+	rows := foldActed(slices.DeleteFunc(slices.Clone(reply.Jobs), func(one api.Acted) bool { return told[one.ID] }))
 	done, refused := 0, 0
-	for _, one := range acted {
-		if told[one.ID] {
-			continue
+	for i, row := range rows {
+		line := text.Line(row.text())
+		if i == len(rows)-1 {
+			line += left
 		}
-		line := text.Line(fmt.Sprintf("job %s: %s", one.ID, one.What))
-		if one.Done {
+		if row.done {
 			if done++; done <= listedOneByOne {
 				fmt.Fprintln(s.out, line)
 			}
@@ -203,7 +212,65 @@ func (a *action) report(s *session, acted []api.Acted, told map[string]bool) err
 	if more := refused - listedOneByOne; more > 0 {
 		s.say("and %s more refused", text.CountGrouped(more, "job"))
 	}
-	return actedStatus(acted)
+	return actedStatus(reply.Jobs)
+}
+
+// leftAlone says how many jobs had nothing to do, as the end of a line.
+func leftAlone(states map[string]int) string {
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		parts = append(parts, text.Grouped(states[state])+" "+state)
+	}
+	return " (left alone: " + strings.Join(parts, ", ") + ")"
+}
+
+// actedRow is what was done to a job, or to some tasks of an array.
+type actedRow struct {
+	id    string
+	done  bool
+	tasks int
+	whats []string // in order of their first
+	count map[string]int
+}
+
+func (r *actedRow) text() string {
+	if r.tasks == 1 {
+		return fmt.Sprintf("job %s: %s", r.id, r.whats[0])
+	}
+	parts := make([]string, len(r.whats))
+	for i, what := range r.whats {
+		parts[i] = what
+		if len(r.whats) > 1 {
+			parts[i] = text.Grouped(r.count[what]) + " " + what
+		}
+	}
+	return fmt.Sprintf("job %s: %s: %s", r.id, text.CountGrouped(r.tasks, "task"), strings.Join(parts, ", "))
+}
+
+// foldActed makes one row of the tasks of an array that follow each other, but a
+// single task keeps its id.
+func foldActed(acted []api.Acted) (rows []*actedRow) {
+	for _, one := range acted {
+		array, _, isTask := strings.Cut(one.ID, "_")
+		if last := len(rows) - 1; isTask && last >= 0 && rows[last].done == one.Done {
+			if before, _, _ := strings.Cut(rows[last].id, "_"); before == array {
+				rows[last].id = array
+				rows[last].add(one.What)
+				continue
+			}
+		}
+		row := &actedRow{id: one.ID, done: one.Done, count: map[string]int{}}
+		row.add(one.What)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (r *actedRow) add(what string) {
+	if r.count[what]++; r.count[what] == 1 {
+		r.whats = append(r.whats, what)
+	}
+	r.tasks++
 }
 
 func actedStatus(acted []api.Acted) error {

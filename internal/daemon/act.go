@@ -72,7 +72,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 			return api.ActReply{}, err
 		}
 	}
-	a := action{d: d, caller: c, request: &r, cfg: cfg, named: ch.named()}
+	a := action{d: d, caller: c, request: &r, cfg: cfg, exact: ch.ids, left: map[string]int{}}
 	for some := range turns(found) {
 		a.again, a.text, a.begins = nil, 0, map[string]time.Time{}
 		err = d.change(ctx, func(t *engine.Turn) {
@@ -96,7 +96,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if len(a.denied) > 0 {
 		d.note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
 	}
-	return api.ActReply{Jobs: a.acted}, err
+	return api.ActReply{Jobs: a.acted, Left: a.left}, err
 }
 
 // action is a request in progress.
@@ -105,7 +105,8 @@ type action struct {
 	caller  api.Caller
 	request *api.ActRequest
 	cfg     *Config
-	named   bool // by id: the reply then covers each job
+	exact   map[string]bool // jobs whose own id or name was given: each gets an answer
+	left    map[string]int  // how many others had nothing to do, by state
 	acted   []api.Acted
 	done    []string
 	denied  []string
@@ -118,6 +119,16 @@ func (a *action) refuse(id string, state job.State, why string) {
 	a.acted = append(a.acted, api.Acted{ID: id, State: string(state), What: why})
 }
 
+// leave says why nothing is done to a job, if it was named by itself. Releasing an
+// array or all jobs means the held ones: the others are no error.
+func (a *action) leave(id string, state job.State, why string) {
+	if a.exact[id] {
+		a.refuse(id, state, why)
+		return
+	}
+	a.left[cmp.Or(string(state), "ended")]++
+}
+
 // one acts on a job as the engine has it now.
 func (a *action) one(t *engine.Turn, seen *job.Job) {
 	j, live := t.Job(seen.ID)
@@ -126,7 +137,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 		if written, pending := t.Find(seen.ID); pending {
 			j = written // its end is not on disk yet
 		} else if !seen.State.Terminal() {
-			a.refuse(seen.ID, "", "it has just ended")
+			a.leave(seen.ID, "", "it has just ended")
 			return
 		}
 	}
@@ -137,9 +148,10 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 	}
 	what, ok := a.apply(t, j, live)
 	if !ok {
-		// Releasing all jobs means the held ones; the others are not an error.
-		if a.named || a.request.Action == api.ActCancel || a.request.Action == api.ActPark && j.State == job.Running {
+		if a.request.Action == api.ActPark && j.State == job.Running {
 			a.refuse(j.ID, j.State, what)
+		} else {
+			a.leave(j.ID, j.State, what)
 		}
 		return
 	}

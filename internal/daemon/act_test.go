@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +37,48 @@ func TestCancel(t *testing.T) {
 	if got := did(l.act(api.ActCancel, queued)); got != queued+":not it has ended (cancelled)" {
 		t.Error(got)
 	}
+}
+
+// TestWhatHasEndedIsLeftAlone: of an array, a range, a pattern or all jobs only
+// those are meant that there is something to do for.
+func TestWhatHasEndedIsLeftAlone(t *testing.T) {
+	l := newLab(t)
+	_, open := l.gate("gate")
+	array := cutArray(l.one(sh("[ $BERTH_ARRAY_INDEX = 0 ] || while [ ! -e gate ]; do sleep 0.02; done", "gpus", "0", "array", "0-1", "name", "sx1")))
+	l.finished(array + "_0")
+	l.untilState(array+"_1", job.Running)
+	after := l.one(sh("true", "name", "sx2", "after", array+"_1"))
+	other := l.one(sh("true", "gpus", "0", "name", "sx3"))
+	l.finished(other)
+	for _, word := range []string{array, "sx*", array + "-" + other} {
+		r := l.act(api.ActHold, word)
+		if want := map[string]int{"finished": 2, "running": 1}; word == array {
+			want["finished"] = 1
+			if did(r) != "" || !maps.Equal(r.Left, want) {
+				t.Errorf("hold %s: %s, left %v", word, did(r), r.Left)
+			}
+		} else if did(r) != after+":done" || !maps.Equal(r.Left, want) {
+			t.Errorf("hold %s: %s, left %v", word, did(r), r.Left)
+		}
+		l.actOn(api.ActRelease, api.Select{All: true})
+	}
+	if got := did(l.act(api.ActHold, array+"_0", "sx3")); got != array+"_0:not it has ended (ok), "+other+":not it has ended (ok)" {
+		t.Error(got)
+	}
+	// The dependent job ends in the same request.
+	if r := l.actOn(api.ActCancel, api.Select{All: true}); slices.ContainsFunc(r.Jobs, func(a api.Acted) bool { return !a.Done }) {
+		t.Errorf("cancel all: %s, left %v", did(r), r.Left)
+	}
+	open()
+	l.end(array + "_1")
+	if r := l.act(api.ActCancel, array); did(r) != "" || r.Left["finished"]+r.Left["cancelled"] != 2 {
+		t.Errorf("cancel %s: %s, left %v", array, did(r), r.Left)
+	}
+}
+
+func cutArray(id string) string {
+	array, _, _ := strings.Cut(id, "_")
+	return array
 }
 
 func TestGraceIsTheCallers(t *testing.T) {

@@ -30,10 +30,10 @@ type choice struct {
 	name   string
 	group  string
 	states []job.State
-	held   bool // of the queued jobs, only those held
-	narrow bool // the selection has some criterion
-	idle   bool // of the running jobs, only those that do not use their GPUs
-	ids    map[string]bool
+	held   bool            // of the queued jobs, only those held
+	narrow bool            // the selection has some criterion
+	idle   bool            // of the running jobs, only those that do not use their GPUs
+	ids    map[string]bool // the same; false: a pattern matched it
 }
 
 // maxRanges bounds the ranges of one request, because every job is compared with
@@ -82,12 +82,16 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 	if len(sel.Names) > maxNames {
 		return choice{}, problem.Newf(problem.TooMuch, "use a pattern, as in 'sweep-*'", "%d names are given; at most %d are accepted", len(sel.Names), maxNames)
 	}
+	var matched []string
 	for _, name := range sel.Names {
 		ids, err := d.jobsNamed(ctx, c, name, s.User, m)
 		if err != nil {
 			return choice{}, err
 		}
 		ch.IDs = append(ch.IDs, ids...)
+		if strings.ContainsAny(name, "*?") {
+			matched = append(matched, ids...)
+		}
 	}
 	if err := ch.readStates(s.States); err != nil {
 		return choice{}, err
@@ -98,6 +102,9 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 	ch.ids = make(map[string]bool, len(ch.IDs))
 	for _, id := range ch.IDs {
 		ch.ids[id] = true
+	}
+	for _, id := range matched {
+		ch.ids[id] = false
 	}
 	if m.own && !ch.named() && ch.user == "" {
 		ch.user = c.Name
@@ -239,7 +246,10 @@ func (ch *choice) whyNot(j *job.Job) string {
 
 func (ch *choice) hasID(id string) bool {
 	base, task, isTask := strings.Cut(id, "_")
-	if ch.ids[id] || isTask && ch.ids[base] {
+	if _, named := ch.ids[id]; named {
+		return true
+	}
+	if _, named := ch.ids[base]; named && isTask {
 		return true
 	}
 	if len(ch.Ranges) == 0 {

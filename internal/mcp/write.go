@@ -153,6 +153,9 @@ func (s *server) act(ctx context.Context, action string, in actInput) (*sdk.Call
 	if left > 0 {
 		value["left_out"] = left
 	}
+	if len(reply.Left) > 0 {
+		value["nothing_to_do"] = reply.Left
+	}
 	result, err := answer(value)
 	if err == nil && !slices.ContainsFunc(reply.Jobs, func(j api.Acted) bool { return j.Done }) {
 		result.IsError = true // nothing was done
