@@ -165,6 +165,7 @@ func (g *estimates) guessed() bool {
 // span is the estimated duration.
 func (g *estimates) span() (s sched.Estimate) {
 	if g.run != nil {
+		s.Guess = (predict.Estimate{Source: predict.Source(g.run.Source)}).Guess()
 		s.Low, s.Mid, s.High = text.OfSeconds(g.run.LowS), text.OfSeconds(g.run.MidS), text.OfSeconds(g.run.HighS)
 	}
 	return s
@@ -184,7 +185,7 @@ func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
 	switch {
 	case g.run == nil || g.run.Runs == 0:
 		e.Limit = 1
-	case g.run.Source == string(predict.FromUser):
+	case g.span().Guess:
 		e.Guessed = 1
 	default:
 		e.History = 1

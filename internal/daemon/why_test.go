@@ -126,3 +126,26 @@ func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsWithOtherArgumentsAreAGuess: short trials say little about the long run
+// that follows them, which may take until its time limit.
+func TestRunsWithOtherArgumentsAreAGuess(t *testing.T) {
+	l := newLab(t)
+	for _, seconds := range []string{"0.1", "0.2", "0.1"} {
+		l.finished(l.one(sh("sleep "+seconds, "gpus", "2")))
+	}
+	long := l.one(sh("sleep 3000", "gpus", "2", "timeout", "4h"))
+	l.untilState(long, job.Running)
+	next := l.one(sh("true", "gpus", "2"))
+	limit := time.Now().Add(3 * time.Hour)
+	why := l.why(next)
+	if e := why.Expected; e == nil || e.Guessed != 1 || e.History != 0 || e.High.Before(limit) {
+		t.Errorf("the next one is expected %+v", e)
+	}
+	if e := l.why(long).Expected; e == nil || e.Guessed != 1 || e.High.Before(limit) {
+		t.Errorf("it is expected to end %+v", e)
+	}
+	if run := l.job(long).ExpectedRun; run == nil || run.Source != "program" || run.HighS < limit.Sub(time.Now()).Seconds() || run.MidS > 60 {
+		t.Errorf("it is expected to run for %+v", run)
+	}
+}

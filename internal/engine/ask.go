@@ -293,7 +293,11 @@ func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	if j.Spec.GPUs == 0 {
 		book = predict.NewBook() // other jobs' runs say nothing about it: only its limit does
 	}
-	return book.Duration(ask), t.line.memory(j), true
+	run := book.Duration(ask)
+	if run.Guess() && ask.Limit > 0 {
+		run.High = ask.Limit + ask.Grace // as sched.Estimate.Left has it
+	}
+	return run, t.line.memory(j), true
 }
 
 // Auto is what a vram=auto job of a user would declare, and from what; 0: it

@@ -129,7 +129,7 @@ func (l *line) span(j *job.Job) sched.Estimate {
 		return sched.Estimate{}
 	}
 	g := l.expect.book.Duration(l.ask(j))
-	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Source == predict.FromUser}
+	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Guess()}
 }
 
 // resolveAuto sets the declaration of a vram=auto job from what the same command

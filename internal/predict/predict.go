@@ -46,6 +46,10 @@ type Estimate struct {
 	Longer         bool // of all runs, only those that took longer than the job so far
 }
 
+// Guess reports that no run of the same command with the same arguments is known,
+// only others.
+func (e Estimate) Guess() bool { return e.Source == FromProgram || e.Source == FromUser }
+
 // Memory is an estimate of what a job needs on each of its cards. HighMiB is
 // safe to declare, before the margin added to every measured peak.
 type Memory struct {

@@ -165,8 +165,8 @@ type Basis struct {
 	Running int `json:"running" doc:"running jobs that were looked at"`
 	InFront int `json:"in_front" doc:"jobs that go first"`
 	Limit   int `json:"by_limit" doc:"of both, those with only a time limit"`
-	History int `json:"by_history" doc:"of both, those estimated from earlier runs of the same program"`
-	Guessed int `json:"by_guess" doc:"of both, those guessed from other jobs of their users"`
+	History int `json:"by_history" doc:"of both, those estimated from earlier runs with the same arguments"`
+	Guessed int `json:"by_guess" doc:"of both, those guessed from other arguments, or from other jobs of their users"`
 	Unknown int `json:"unknown" doc:"of both, those without an estimate, or that have outlasted it"`
 }
 

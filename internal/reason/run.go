@@ -34,7 +34,7 @@ type Run struct {
 	Low  time.Time `json:"low,omitzero" doc:"earliest expected end"`
 	Mid  time.Time `json:"mid,omitzero" doc:"likely end; left out without an estimate"`
 	High time.Time `json:"high,omitzero" doc:"latest expected end; left out without an estimate"`
-	By   Source    `json:"by" doc:"source of the estimate: limit, history (earlier runs of its program), guess (other jobs of its user) or none"`
+	By   Source    `json:"by" doc:"source of the estimate: limit, history (earlier runs with the same arguments), guess (other arguments, or other jobs of its user) or none"`
 }
 
 // Source is where an estimate comes from.

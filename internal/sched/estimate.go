@@ -7,7 +7,7 @@ import "time"
 // never ended for it.
 type Estimate struct {
 	Low, Mid, High time.Duration
-	Guess          bool // from other jobs of its user, because its program never ran before
+	Guess          bool // from other jobs of its user, or other arguments: it may take as long as its limit
 }
 
 // PreemptMode is what happens to a running job when it is preempted.
@@ -46,7 +46,7 @@ func (s Estimate) Left(ran, limit time.Duration) Estimate {
 	}
 	if limit > 0 {
 		rest := max(0, limit-ran)
-		if left.High == 0 {
+		if left.High == 0 || s.Guess {
 			left.High = rest
 		}
 		left.Low, left.Mid, left.High = min(left.Low, rest), min(left.Mid, rest), min(left.High, rest)

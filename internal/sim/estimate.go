@@ -74,7 +74,7 @@ func (g *estimator) duration(j *Job) sched.Estimate {
 		return sched.Estimate{}
 	}
 	estimate := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Limit: j.Limit.duration()})
-	return sched.Estimate{Low: estimate.Low, Mid: estimate.Mid, High: estimate.High, Guess: estimate.Source == predict.FromUser}
+	return sched.Estimate{Low: estimate.Low, Mid: estimate.Mid, High: estimate.High, Guess: estimate.Guess()}
 }
 
 // limit is what remains of the job's time limit after it did part of its work;

@@ -8,8 +8,9 @@ export function startText(why: Pick<Why, "expected" | "position" | "queued">, no
   const place = why.position ? ` It is number ${why.position} of ${why.queued} in the queue.` : "";
   if (!expected) return `No estimate of its start.${place}`;
   if (expected.beyond) return `Expected to start after ${moment(expected.low, now)}.${place}`;
-  const latest = expected.high ? `, ${moment(expected.high, now)} at the latest` : "";
-  return `Expected to start ${expected.mid ? `at about ${moment(expected.mid, now)}` : `not before ${moment(expected.low, now)}`}${latest}.${place}`;
+  const [low, high] = [moment(expected.low, now), expected.high && moment(expected.high, now)];
+  const range = high && high !== low ? `, likely between ${low} and ${high}` : "";
+  return `Expected to start ${expected.mid ? `at about ${moment(expected.mid, now)}` : `not before ${low}`}${range}.${place}`;
 }
 
 /** What would happen to a job that is not submitted yet. */

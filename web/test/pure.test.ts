@@ -160,7 +160,9 @@ test("when a job starts, in a sentence", () => {
   expect(startText({ queued: 3, position: 2 }, now)).toBe("No estimate of its start. It is number 2 of 3 in the queue.");
   expect(startText({ queued: 3, expected: { low } }, now)).toBe(`Expected to start not before ${moment(low, now)}.`);
   expect(startText({ queued: 3, expected: { low, beyond: true } }, now)).toBe(`Expected to start after ${moment(low, now)}.`);
-  expect(startText({ queued: 3, expected: { low, mid: low, high: low } }, now)).toBe(`Expected to start at about ${moment(low, now)}, ${moment(low, now)} at the latest.`);
+  const high = "2026-03-01T12:40:00Z";
+  expect(startText({ queued: 3, expected: { low, mid: low, high: low } }, now)).toBe(`Expected to start at about ${moment(low, now)}.`);
+  expect(startText({ queued: 3, expected: { low, mid: low, high } }, now)).toBe(`Expected to start at about ${moment(low, now)}, likely between ${moment(low, now)} and ${moment(high, now)}.`);
 });
 
 test("what would happen, in a sentence", () => {
