@@ -47,6 +47,7 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	}
 	f.add("reserved", why.Kept.Words(now))
 	f.add("preempts", victimsText(why.Victims))
+	f.add("room", why.Leaves.Words(now))
 	f.add("parking", why.Unparked())
 	f.add("overtaking", why.Overtaking(now))
 	f.add("starts", why.Forecast().Start())

@@ -26,6 +26,7 @@ type Story struct {
 	Kept         *Reservation `json:"kept,omitempty" doc:"its reservation"`
 	PreemptedFor string       `json:"aside_for,omitempty" doc:"the job it was preempted for"`
 	Victims      []string     `json:"gives_way,omitempty" doc:"running jobs that are being preempted for it"`
+	Leaves       *Leave       `json:"leaves,omitempty" doc:"the running job that can first be preempted for it, and when"`
 	NotParked    []string     `json:"not_parked,omitempty" doc:"running jobs that would be parked for it if the host had memory for them"`
 
 	MaxBypassS  float64   `json:"max_bypass_s,omitempty" doc:"the overtake limit: how long other jobs may overtake a user's oldest waiting job"`
@@ -33,6 +34,27 @@ type Story struct {
 
 	Expected *Forecast  `json:"expected,omitempty" doc:"when it is expected to start; for a running job, to end"`
 	NoStart  NoForecast `json:"no_start,omitempty" doc:"why no start is expected: gate, user_limit, array, group, group_paused, unreadable, closed, infeasible"`
+}
+
+// Leave is a running job that can be preempted for a waiting one once it has run for
+// long enough.
+type Leave struct {
+	ID      string    `json:"id"`
+	At      time.Time `json:"at"`
+	AfterS  float64   `json:"after_s" doc:"how long it will have run by then"`
+	Requeue bool      `json:"requeue,omitempty" doc:"it is stopped and queued again; otherwise it is parked"`
+}
+
+// Words says when it can leave; empty: there is none, or it can at once.
+func (l *Leave) Words(now time.Time) string {
+	if l == nil || !l.At.After(now) {
+		return ""
+	}
+	how := "parked"
+	if l.Requeue {
+		how = "stopped and queued again"
+	}
+	return fmt.Sprintf("job %s can be %s for it in %s, once it has run for %s", l.ID, how, text.Brief(l.At.Sub(now).Round(time.Second)), text.Brief(text.OfSeconds(l.AfterS).Round(time.Second)))
 }
 
 // Reservation is the cards reserved for a waiting job.
@@ -83,6 +105,11 @@ func (t Story) String() string {
 	}
 	if expected := t.Forecast().String(); expected != "" {
 		line += "; " + expected
+	}
+	if t.Expected != nil {
+		if words := t.Leaves.Words(t.Expected.Now); words != "" {
+			line += "; " + words
+		}
 	}
 	if words := t.Unparked(); words != "" {
 		line += "; " + words

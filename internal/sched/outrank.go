@@ -50,6 +50,25 @@ func (d *decision) mayLeave(held *Held, h *head) time.Time {
 	return held.Started.Add(held.minRun(&d.state.Rules, gpuWeight(h.countedGPUs(), h.cpus)))
 }
 
+// leavesFrom is when a running job can be preempted for the waiting one, as far as
+// that can be foreseen: some classes of service protect it for a time.
+func (s *State) leavesFrom(h *head, held *Held) (at time.Time, some bool) {
+	then := *s
+	d := decision{state: &then}
+	then.Now = latest(s.Now, held.protectedUntil(&s.Rules))
+	for range classLong {
+		if d.outranks(h, held, ordinary) {
+			return latest(then.Now, d.mayLeave(held, h)), true
+		}
+		_, until := held.class(&s.Rules, then.Now)
+		if !until.After(then.Now) {
+			break
+		}
+		then.Now = until
+	}
+	return time.Time{}, false
+}
+
 // parkingFits reports whether the host has memory for all jobs to be parked, and
 // each of their users a large enough part of it. ParkMiB no longer includes those of
 // earlier plans.

@@ -48,7 +48,7 @@ func tellOne(s *State, plan *Plan, job string) reason.Story {
 		t.OldestSince = m.group.line.since
 	}
 	if why.Kind == reason.WaitsForGPUs {
-		t.NotParked = notParked(s, &m)
+		t.NotParked, t.Leaves = notParked(s, &m), firstToLeave(s, &m)
 	}
 	t.Behind = behind(s, &t, why, f)
 	t.Expect(f)
@@ -88,6 +88,20 @@ func notParked(s *State, m *member) (jobs []string) {
 	}
 	slices.SortFunc(jobs, compareNames)
 	return jobs
+}
+
+// firstToLeave is the running job that can be preempted for a waiting one first, once
+// it has run for long enough.
+func firstToLeave(s *State, m *member) (first *reason.Leave) {
+	h := m.group.head(m.entry)
+	for i := range s.Held {
+		held := &s.Held[i]
+		at, some := s.leavesFrom(&h, held)
+		if some && at.After(s.Now) && (first == nil || at.Before(first.At) || at.Equal(first.At) && compareNames(held.Job, first.ID) < 0) {
+			first = &reason.Leave{ID: held.Job, At: at, AfterS: at.Sub(held.Started).Seconds(), Requeue: !held.parks()}
+		}
+	}
+	return first
 }
 
 // behind is the job that has to go first, if there is one: under FIFO the one that

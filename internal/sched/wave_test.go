@@ -143,6 +143,28 @@ func TestWhoWaitsForACard(t *testing.T) {
 	}
 }
 
+func TestWhySaysWhenAJobCanBeParked(t *testing.T) {
+	for _, c := range []struct {
+		says     string
+		ran      time.Duration
+		priority int
+		how      func(*Held)
+		want     string
+	}{
+		{"its minimum run", 36 * time.Second, 1, parkable, "job 9 can be parked for it in 44s, once it has run for 1m20s"},
+		{"one that loses its work", 36 * time.Second, 1, func(h *Held) { h.Preempt.Mode = Requeue }, "job 9 can be stopped and queued again for it in 24s, once it has run for 1m"},
+		{"a new one of the same priority", time.Minute, 0, parkable, "job 9 can be parked for it in 2m, once it has run for 3m"},
+		{"it can leave at once", time.Hour, 1, parkable, ""},
+		{"it cannot leave", time.Minute, 1, func(*Held) {}, ""},
+	} {
+		s := orderRow{cards: 1, held: []Held{running("9", c.ran, c.how, 0)}, jobs: []queuedJob{{gpus: 1, priority: c.priority}}}.snapshot()
+		story, _ := Tell(s, "1")
+		if got := story.Leaves.Words(s.Now); got != c.want {
+			t.Errorf("%s: %q, want %q", c.says, got, c.want)
+		}
+	}
+}
+
 func TestWhyNamesTheJobsThatCannotBeParked(t *testing.T) {
 	s := orderRow{cards: 1, state: func(s *State) { s.ParkMiB = 999 },
 		held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1000 }), 0)}, jobs: []queuedJob{{gpus: 1, priority: 1}}}.snapshot()
