@@ -87,7 +87,7 @@ func TestActionsOnARunningJob(t *testing.T) {
 		b.until("the log of attempt "+attempt, `document.querySelector(".log").innerText.includes("train has begun, attempt `+attempt+`")`)
 	}
 	b.until("its memory is drawn", `document.querySelectorAll("figure canvas").length === 2`)
-	b.says("GPU memory: at most 4000 MiB")
+	b.says("GPU memory: at most 3.9 GiB")
 	b.click("button", "Cancel")
 	b.click("dialog button", "Cancel it")
 	h.becomes(id, job.Cancelled)

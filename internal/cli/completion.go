@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,9 +19,34 @@ import (
 
 // shells are those that completion exists for.
 var shells = map[string]func(*cobra.Command, io.Writer) error{
-	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+	"bash": bashCompletion,
 	"zsh":  (*cobra.Command).GenZshCompletion,
 	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+}
+
+// bashCompletion is cobra's script without what it needs of the package
+// bash-completion, which is not installed everywhere.
+func bashCompletion(root *cobra.Command, w io.Writer) error {
+	var script bytes.Buffer
+	if err := root.GenBashCompletionV2(&script, true); err != nil {
+		return err
+	}
+	_, err := strings.NewReplacer(`    _get_comp_words_by_ref "$@" cur prev words cword
+`, `    if declare -F _get_comp_words_by_ref >/dev/null; then
+        _get_comp_words_by_ref "$@" cur prev words cword
+        return
+    fi
+    words=("${COMP_WORDS[@]}")
+    cword=$COMP_CWORD
+    cur=${words[cword]}
+    prev=${words[cword-1]}
+`, `            _filedir -d
+        fi
+`, `            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+        fi
+`).WriteString(w, script.String())
+	return err
 }
 
 var shellWords = []string{"bash", "fish", "zsh"}

@@ -1,9 +1,17 @@
 package cli
 
 import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"berth/internal/jobfile"
+	"berth/internal/testkit"
 )
 
 // TestCompletionOffersWhatAJobTakes: what Tab offers for a flag of submit is
@@ -20,5 +28,46 @@ func TestCompletionOffersWhatAJobTakes(t *testing.T) {
 	}
 	if tried < 10 {
 		t.Errorf("only %d words are of a job's flags", tried)
+	}
+}
+
+// TestBashCompletesWithoutItsPackage: bash-completion is not installed everywhere.
+func TestBashCompletesWithoutItsPackage(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash")
+	}
+	var script bytes.Buffer
+	root := &cobra.Command{Use: "berth"}
+	testkit.Must(t, bashCompletion(root, &script))
+	script.WriteString(`
+compopt() { :; }
+berth() { printf "$reply"; }
+try() {
+    COMPREPLY=()
+    __start_berth
+    echo "${COMPREPLY[*]}"
+}
+COMP_WORDS=(berth canc) COMP_CWORD=1 COMP_TYPE=9 reply='cancel\n:4\n'
+try
+COMP_WORDS=(berth submit --dir di) COMP_CWORD=3 reply=':16\n'
+try
+`)
+	cmd := exec.Command(bash, "--noprofile", "--norc", "-s")
+	cmd.Dir, cmd.Stdin = t.TempDir(), &script
+	testkit.Must(t, os.Mkdir(filepath.Join(cmd.Dir, "dirs"), 0o755))
+	testkit.Write(t, filepath.Join(cmd.Dir, "dial"), "")
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "cancel\ndirs\n" {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
+func TestTheSimulatedGPUsOfARestart(t *testing.T) {
+	for _, args := range [][]string{{"serve"}, {"serve", "--sim", "2"}, {"serve", "--sim=2"}} {
+		how := command{args: append(slices.Clone(args), "--socket", "s"), env: []string{"A=1", "BERTH_SIM=2"}}
+		how.simulate("4")
+		if !slices.Equal(how.args, []string{"serve", "--socket", "s"}) || !slices.Equal(how.env, []string{"A=1", "BERTH_SIM=4"}) {
+			t.Errorf("%v became %v with %v", args, how.args, how.env)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ func newRestart() *cobra.Command {
 and the flags that the old one had. Nothing is lost: running jobs go on under
 their supervisors, and the new daemon takes them over with the queue. The page
 keeps its port, and browsers stay logged in. A daemon in the foreground of a
-terminal comes back in the background.
+terminal comes back in the background. BERTH_SIM, if it is set, counts anew.
 
 Without a daemon, it starts one.`,
 		Example: `  berth restart
@@ -83,6 +84,9 @@ func (s *session) renew(ctx context.Context, was daemonState) error {
 	if how.service {
 		return s.renewService(ctx)
 	}
+	if asked := os.Getenv("BERTH_SIM"); asked != "" {
+		how.simulate(asked)
+	}
 	// A daemon that is stopped frees the page's port, where another user could
 	// listen before the next one does.
 	hold, err := site.KeepPort(s.target.stateDir)
@@ -134,6 +138,16 @@ func startedAs(pid int) (command, error) {
 	}
 	how.args = how.args[1:]
 	return how, nil
+}
+
+// simulate replaces the number of simulated GPUs.
+func (c *command) simulate(cards string) {
+	if at := slices.Index(c.args, "--sim"); at >= 0 {
+		c.args = slices.Delete(c.args, at, min(at+2, len(c.args)))
+	}
+	c.args = slices.DeleteFunc(c.args, func(arg string) bool { return strings.HasPrefix(arg, "--sim=") })
+	c.env = slices.DeleteFunc(c.env, func(pair string) bool { return strings.HasPrefix(pair, "BERTH_SIM=") })
+	c.env = append(c.env, "BERTH_SIM="+cards)
 }
 
 // words splits a list as the kernel shows it.

@@ -63,7 +63,11 @@ func (s *session) simulate(ctx context.Context, flag simFlag) error {
 	if flag.cards > 0 {
 		return problem.Newf(problem.Refused, hint, "expected a daemon with %s, found one with %s", text.Count(asked, "simulated GPU"), cardCount(told, gpus))
 	}
-	s.say("note: BERTH_SIM=%d counts when a daemon starts; this one has %s", asked, cardCount(told, gpus))
+	note := fmt.Sprintf("note: BERTH_SIM=%d counts when a daemon starts; this one has %s", asked, cardCount(told, gpus))
+	if s.target.private {
+		note += "; berth restart starts it again"
+	}
+	s.say("%s", note)
 	return nil
 }
 

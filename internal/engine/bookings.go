@@ -18,6 +18,7 @@ type bookings struct {
 	owners Owners
 	outer  string      // the booking of the job this berth itself runs in
 	others []gpu.Entry // what other berths hold
+	keeps  []int       // the supervisors of this berth's jobs
 	behind bool        // the ledger still has jobs that are gone, or less than jobs use
 
 	strays func() []gpu.Entry // what supervisors that the store does not know hold
@@ -39,11 +40,13 @@ func (b *bookings) takeOthers(others []gpu.Entry, ours func(id string) bool) (go
 	return gone, changed
 }
 
-// within reports bookings inside one another: the job that this berth runs in
+// within reports bookings that are this berth's: an earlier version of it made them
+// under another name, for a job that it has taken over. And bookings inside one
+// another: the job that this berth runs in
 // made room for everything inside it, and a berth inside one of our jobs books
 // within that job's share.
 func (b *bookings) within(entry gpu.Entry, ours func(id string) bool) bool {
-	if b.outer != "" && entry.Key == b.outer {
+	if b.outer != "" && entry.Key == b.outer || slices.Contains(b.keeps, entry.HolderPID) {
 		return true
 	}
 	holder, ok := b.owners.Local(entry.HolderPID)
@@ -53,6 +56,13 @@ func (b *bookings) within(entry gpu.Entry, ours func(id string) bool) bool {
 // setOwners tells attribution which supervisors and sessions belong to which
 // job.
 func (b *bookings) setOwners(holders []run.Holder) {
+	b.keeps = b.keeps[:0]
+	for _, own := range holders {
+		if own.KeepPID > 0 {
+			b.keeps = append(b.keeps, own.KeepPID)
+		}
+	}
+	b.others = slices.DeleteFunc(b.others, func(entry gpu.Entry) bool { return slices.Contains(b.keeps, entry.HolderPID) })
 	for _, entry := range b.others {
 		holders = append(holders, run.Holder{Key: entry.Key, KeepPID: entry.HolderPID})
 	}

@@ -117,6 +117,22 @@ func TestAnothersJobOverItsDeclarationIsHeldAtItsPeak(t *testing.T) {
 	r.wantRow("2", job.Running, "")
 }
 
+// TestABookingOfAnEarlierVersion for a job that this berth has taken over is no
+// other's: the card is not booked twice.
+func TestABookingOfAnEarlierVersion(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(vram(12000)))
+	r.wantRow("1", job.Running, "")
+	own := r.booked[0]
+	r.others = []gpu.Entry{{Key: "before/1", UUIDs: own.UUIDs, BudgetMiB: own.BudgetMiB, HolderPID: own.HolderPID}}
+	r.look()
+	r.submit(spec(vram(8000)))
+	r.wantRow("2", job.Running, "")
+	if others := r.at().Others(); len(others) > 0 {
+		t.Errorf("held by others: %+v", others)
+	}
+}
+
 func TestAnothersJobIsNoStrangerWhileNothingIsQueued(t *testing.T) {
 	theirs := []gpu.Entry{{Key: "theirs", UUIDs: []string{"GPU-0"}, BudgetMiB: []int64{3072}, HolderPID: 9}}
 	for name, before := range map[string]bool{"of before the first look": true, "of later": false} {

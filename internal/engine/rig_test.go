@@ -409,7 +409,7 @@ func (r *rig) Lock(context.Context) error {
 	return r.lockErr
 }
 func (r *rig) Unlock()                      { r.locked = false }
-func (r *rig) Others() ([]gpu.Entry, error) { return r.others, r.othersErr }
+func (r *rig) Others() ([]gpu.Entry, error) { return slices.Clone(r.others), r.othersErr }
 
 func (r *rig) Notes() []string { return nil }
 

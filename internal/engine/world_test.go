@@ -238,7 +238,7 @@ func (w *world) Lock(context.Context) error {
 	return nil
 }
 func (w *world) Unlock()                      {}
-func (w *world) Others() ([]gpu.Entry, error) { return w.others, nil }
+func (w *world) Others() ([]gpu.Entry, error) { return slices.Clone(w.others), nil }
 func (w *world) Publish([]gpu.Entry) error    { w.mayCrash(); return nil }
 func (w *world) Notes() []string              { return nil }
 func (w *world) Set(holders []run.Holder)     { w.holders = holders }

@@ -1,10 +1,10 @@
 /** Which actions make sense in a state. Pure. */
-export function actions(job: { state: string; held: boolean }): string[] {
+export function actions(job: { state: string; held: boolean; gpus: number }): string[] {
   switch (job.state) {
     case "queued":
       return [job.held ? "release" : "hold", "cancel"];
     case "running":
-      return ["park", "requeue", "cancel"];
+      return job.gpus > 0 ? ["park", "requeue", "cancel"] : ["requeue", "cancel"];
     case "parked":
       return ["unpark", "cancel"];
   }

@@ -11,7 +11,7 @@ import { actions, cardRefusal, refusal } from "../src/actions";
 import { bars, ticks } from "../src/bars";
 import { Changes } from "../src/changes";
 import { firstOfEach } from "../src/own";
-import { startText, wouldText } from "../src/words";
+import { eventText, requestText, startText, verdictText, wouldText } from "../src/words";
 import { visible } from "../src/window";
 
 describe("foreign text", () => {
@@ -112,11 +112,12 @@ test("samples of several GPUs share one axis of time", () => {
 });
 
 test("each state offers what can be done", () => {
-  expect(actions({ state: "queued", held: false })).toEqual(["hold", "cancel"]);
-  expect(actions({ state: "queued", held: true })).toEqual(["release", "cancel"]);
-  expect(actions({ state: "running", held: false })).toContain("park");
-  expect(actions({ state: "parked", held: false })).toContain("unpark");
-  expect(actions({ state: "failed", held: false })).toEqual(["requeue"]);
+  expect(actions({ state: "queued", held: false, gpus: 1 })).toEqual(["hold", "cancel"]);
+  expect(actions({ state: "queued", held: true, gpus: 1 })).toEqual(["release", "cancel"]);
+  expect(actions({ state: "running", held: false, gpus: 1 })).toContain("park");
+  expect(actions({ state: "running", held: false, gpus: 0 })).not.toContain("park");
+  expect(actions({ state: "parked", held: false, gpus: 1 })).toContain("unpark");
+  expect(actions({ state: "failed", held: false, gpus: 1 })).toEqual(["requeue"]);
 });
 
 test("the timeline has past, present and expected bars, one for each GPU", () => {
@@ -163,6 +164,20 @@ test("when a job starts, in a sentence", () => {
   const high = "2026-03-01T12:40:00Z";
   expect(startText({ queued: 3, expected: { low, mid: low, high: low } }, now)).toBe(`Expected to start at about ${moment(low, now)}.`);
   expect(startText({ queued: 3, expected: { low, mid: low, high } }, now)).toBe(`Expected to start at about ${moment(low, now)}, likely between ${moment(low, now)} and ${moment(high, now)}.`);
+});
+
+test("what happened, once", () => {
+  expect(eventText({ event: "held", text: "held by nina" })).toBe("held by nina");
+  expect(eventText({ event: "released", text: "unparked by nina" })).toBe("released: unparked by nina");
+  expect(eventText({ event: "stopping", text: "aside" })).toBe("stopping: preempted");
+  expect(eventText({ event: "set_aside" })).toBe("preempted");
+  expect(verdictText("within")).toBe("as declared");
+});
+
+test("what a job asks for", () => {
+  expect(requestText({ gpus: 1, share: 0.25, vram_mib: 6144 })).toBe("0.25 of a GPU, 6.0 GiB");
+  expect(requestText({ gpus: 2, share: null, vram_mib: 512, time_limit_s: 3600 })).toBe("2 GPUs, 512 MiB each, time limit 1h00m");
+  expect(requestText({ gpus: 0, share: null, vram_mib: null })).toBe("no GPU");
 });
 
 test("what would happen, in a sentence", () => {

@@ -8,7 +8,7 @@ import { between, clean, duration, gpuList, memory, moment, percent, whereText }
 import { State } from "../list";
 import { Log } from "../log";
 import { changed, changes, complain, now, say, status } from "../store";
-import { startText } from "../words";
+import { eventText, requestText, startText, verdictText } from "../words";
 
 const over = (state: string) => ["finished", "failed", "cancelled"].includes(state);
 
@@ -100,7 +100,7 @@ function Facts({ job }: { job: Detail }) {
     ["User", clean(job.user)],
     ["Command", job.command === null ? "another user's" : clean(job.command)],
     ["Directory", clean(job.dir)],
-    ["Requests", `${job.gpus} GPU${job.gpus === 1 ? "" : "s"}${job.vram_mib ? `, ${memory(job.vram_mib)} each` : ""}${job.time_limit_s ? `, time limit ${duration(job.time_limit_s)}` : ""}`],
+    ["Requests", requestText(job)],
     ["GPUs", job.slurm ? "" : gpuList(job.gpu_ids)],
     ["Slurm", job.slurm ? [clean(job.slurm.id, 60) && `job ${clean(job.slurm.id, 60)}`, whereText(job) && `on ${whereText(job)}`].filter(Boolean).join(" ") || "to be handed over" : ""],
     ["Submitted", moment(job.submitted_at, now.value)],
@@ -109,7 +109,7 @@ function Facts({ job }: { job: Detail }) {
     ["Time", job.started_at ? between(job.started_at, job.ended_at, now.value) : ""],
     ["Peak memory", job.peak_vram_mib ? Object.entries(job.peak_vram_mib).map(([g, m]) => `GPU ${g}: ${memory(m)}`).join(", ") : ""],
     ["Utilisation", job.avg_util === null ? "" : percent(job.avg_util)],
-    ["Declared memory", clean(job.verdict)],
+    ["Memory use", verdictText(job.verdict)],
     ["Expected time", job.expected_run ? `about ${duration(job.expected_run.mid_s)}, ${duration(job.expected_run.low_s)} to ${duration(job.expected_run.high_s)}` : ""],
     ["Attempt", job.attempt > 0 ? String(job.attempt) : ""],
     ["Tasks", job.tasks ? Object.entries(job.tasks.counts).map(([s, n]) => `${n} ${s}`).join(", ") : ""],
@@ -203,8 +203,8 @@ export function JobView({ id }: { id: string }) {
           {ran && job.command === null && <p class="quiet">Only its user and administrators can read its log.</p>}
           {measured && samples && (
             <section aria-label="Use over time">
-              <Chart samples={samples} field="vram_mib" title="GPU memory" unit="MiB" />
-              <Chart samples={samples} field="util" title="GPU utilisation" unit="%" most={100} />
+              <Chart samples={samples} field="vram_mib" title="GPU memory" />
+              <Chart samples={samples} field="util" title="GPU utilisation" most={100} />
             </section>
           )}
         </div>
@@ -218,7 +218,7 @@ export function JobView({ id }: { id: string }) {
               <ol class="plain">
                 {job.events.map((e, i) => (
                   <li key={i}>
-                    <time dateTime={e.time}>{moment(e.time, now.value)}</time> {clean(e.event)} {clean(e.text)}
+                    <time dateTime={e.time}>{moment(e.time, now.value)}</time> {eventText(e)}
                   </li>
                 ))}
               </ol>

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { api, type Submitted } from "../api";
 import { clean } from "../format";
-import { complain, say } from "../store";
+import { complain, message, say } from "../store";
 import { wouldText } from "../words";
 
 // The keys of a job, as in a jobs file, with an example of each.
@@ -27,6 +27,7 @@ export function Submit() {
     const given = Object.fromEntries(Object.entries(spec).filter(([, value]) => value.trim() !== ""));
     try {
       const reply = await api.submit(given, dryRun);
+      message.value = null; // it was about the try before
       if (dryRun) return setWould(reply);
       const id = reply.jobs[0]?.id ?? "";
       say(`submitted job ${id}`);
