@@ -356,20 +356,22 @@ func plain(words map[string]string, key string) string {
 	return cmp.Or(words[key], strings.ReplaceAll(key, "_", " "))
 }
 
-// attemptText counts the attempts, and says why there was more than one.
+// attemptText counts the attempts, and says why berth made more than one. What a
+// user requeued is among the events.
 func attemptText(d api.Detail) string {
-	written := fmt.Sprintf("%d (%s, %s", d.Attempt, retriesText(d.RetriesUsed), text.CountGrouped(d.Requeues, "requeue"))
-	if d.Preemptions > 0 {
-		written += ", preempted " + text.CountGrouped(d.Preemptions, "time")
+	var whys []string
+	for _, why := range []struct {
+		n    int
+		many string
+	}{{d.RetriesUsed, "retried"}, {d.Requeues, "requeued"}, {d.Preemptions, "preempted"}} {
+		if why.n > 0 {
+			whys = append(whys, why.many+" "+text.CountGrouped(why.n, "time"))
+		}
 	}
-	return written + ")"
-}
-
-func retriesText(n int) string {
-	if n == 1 {
-		return "1 retry"
+	if len(whys) == 0 {
+		return strconv.Itoa(d.Attempt)
 	}
-	return text.Grouped(n) + " retries"
+	return fmt.Sprintf("%d (%s)", d.Attempt, strings.Join(whys, ", "))
 }
 
 func showEvents(s screen, events []api.Event, now time.Time) error {

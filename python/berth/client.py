@@ -422,6 +422,8 @@ def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
         if value is None:
             continue
         if key == "command":
+            if isinstance(value, bytes) or not hasattr(value, "__iter__"):
+                raise TypeError(f"command: expected a shell line or a list of words, found {value!r}")
             spec[key] = value if isinstance(value, str) else [os.fsdecode(word) for word in value]
         elif key == "env":
             spec[key] = {k: str(v) for k, v in value.items()}

@@ -61,6 +61,11 @@ class Served(Lab):
         with self.assertRaisesRegex(BerthError, "expected a directory"):
             self.client.submit("true", snapshot="nowhere")
 
+    def test_what_is_no_command_is_refused(self) -> None:
+        for command in (print, 17, b"true"):
+            with self.assertRaisesRegex(TypeError, "expected a shell line or a list of words"):
+                self.client.submit(command)  # type: ignore[arg-type]
+
     def test_statuses_are_in_the_order_that_was_asked_for(self) -> None:
         ids = [self.client.submit(line, gpus=0, timeout=limit).id
                for line, limit in (("exit 4", None), ("kill -TERM $$", None), ("sleep 60", 0.2), ("true", None))]
