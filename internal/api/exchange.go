@@ -31,12 +31,14 @@ type exchange struct {
 	w      *replyWriter
 	door   *door // nil on the daemon's own socket
 	caller Caller
+	peer   Peer // whom the caller was identified by
 
 	bodySum  *[sha256.Size]byte // of the body that was signed; nil: any will do
 	bodyHash hash.Hash          // of what was read
 	drained  bool               // the whole body was read
-	streamed bool               // it is a stream, which lasts as long as the caller likes
 	ready    func()             // to be called before the reply is sent; may be nil
+
+	streaming context.Context // of a stream, which lasts as long as the caller likes; nil: it is not one
 }
 
 // serveAs serves one request: the checks that every request passes, in order,
@@ -50,7 +52,7 @@ func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, d *door, identi
 		now := time.Now()
 		s.busyAt(r, now)
 		s.active.Add(-1)
-		s.options.Served(x.operation(), x.w.status, now.Sub(begun), x.streamed)
+		s.options.Served(x.operation(), x.w.status, now.Sub(begun), x.streaming != nil)
 	}()
 	defer x.survive()
 	// What net/http writes before and after the handler needs a deadline too,

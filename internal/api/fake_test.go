@@ -30,6 +30,7 @@ type fake struct {
 	events   []Event
 	waited   []WaitRequest
 	callers  []Caller
+	name     string // of the user at the socket; empty: there is no such user
 	tokens   map[string]Token
 
 	sessionKey string // of the one session, whose secret in tokens is its listener and key
@@ -48,7 +49,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	f := &fake{changed: make(chan struct{}), group: exampleGroup, notify: exampleNotify, tokens: map[string]Token{}, paused: map[int]bool{}}
+	f := &fake{changed: make(chan struct{}), name: "ann", group: exampleGroup, notify: exampleNotify, tokens: map[string]Token{}, paused: map[int]bool{}}
 	for i := range 18 {
 		f.jobs = append(f.jobs, Detail{View: exampleView})
 		f.jobs[i].ID = strconv.Itoa(i + 1)
@@ -86,7 +87,10 @@ func (f *fake) await(ctx context.Context, look func() bool) error {
 func (f *fake) Identify(_ context.Context, p Peer) (Caller, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := Caller{UID: p.UID, Name: "ann", Admin: p.UID == 0, PID: p.PID}
+	c := Caller{UID: p.UID, Name: f.name, Admin: p.UID == 0, PID: p.PID}
+	if f.name == "" {
+		return Caller{}, problem.Newf(problem.Forbidden, "", "there is no such user")
+	}
 	if p.Secret != "" || p.Proof.Session != "" {
 		secret := p.Secret
 		if secret == "" {

@@ -16,7 +16,11 @@ const maxSecretBytes = 512
 
 // serveUnix serves a request whose caller the kernel identified.
 func (s *Server) serveUnix(w http.ResponseWriter, r *http.Request) {
-	s.serveAs(w, r, nil, func(x *exchange, ctx context.Context) (Caller, error) { return s.socketCaller(ctx, connOf(ctx)) })
+	s.serveAs(w, r, nil, func(x *exchange, ctx context.Context) (Caller, error) {
+		c := connOf(ctx)
+		x.peer = c.peer
+		return s.socketCaller(ctx, c)
+	})
 }
 
 // socketCaller is the user at the other end of a Unix socket. The answer is
@@ -54,6 +58,7 @@ func (x *exchange) tcpCaller(ctx context.Context) (Caller, error) {
 
 // identified asks the backend who a peer is.
 func (x *exchange) identified(ctx context.Context, p Peer) (Caller, error) {
+	x.peer = p
 	caller, err := x.backend.Identify(ctx, p)
 	refused, ok := errors.AsType[*problem.Problem](err)
 	if ok && (refused.Kind == problem.Forbidden || refused.Kind == problem.NotFound || refused.Kind == problem.Invalid) {
@@ -62,11 +67,14 @@ func (x *exchange) identified(ctx context.Context, p Peer) (Caller, error) {
 	return caller, err
 }
 
-// errOver ends the streams of a token or a session that has ended.
-var errOver = &problem.Problem{Kind: problem.Forbidden, What: "the token or session has ended", Hint: "open another with: berth token create, or berth web", Err: errNoToken}
+// errOver ends the streams of a token or a session that has ended, and of a user
+// who has other permissions now.
+var errOver = &problem.Problem{Kind: problem.Forbidden, What: "the token or session has ended, or its user's permissions have changed", Hint: "open another with: berth token create, or berth web", Err: errNoToken}
 
-// isOver reports whether the caller's token has ended meanwhile.
-func (x *exchange) isOver() bool { return x.caller.Over != nil && x.caller.Over.Err() != nil }
+// isOver reports whether a stream was ended for that.
+func (x *exchange) isOver() bool {
+	return x.streaming != nil && errors.Is(context.Cause(x.streaming), errOver)
+}
 
 // way is how the request came in.
 func (x *exchange) way() Way {

@@ -299,6 +299,32 @@ func TestRightsAreAskedForOnceAMinute(t *testing.T) {
 	}
 }
 
+// TestStreamsEndWithTheirUser: a user who was deleted, or became another one, sees
+// nothing more of what was permitted before.
+func TestStreamsEndWithTheirUser(t *testing.T) {
+	for _, name := range []string{"", "bob"} {
+		f := newFake()
+		s := serve(t, f, Limits{Recheck: time.Millisecond})
+		ended := make(chan error, 3)
+		log, err := s.client.Log(background(t), LogQuery{ID: "1", Follow: true})
+		testkit.Must(t, err)
+		defer log.Close()
+		go func() { _, err := io.Copy(io.Discard, log); ended <- err }()
+		go func() { ended <- s.client.Events(background(t), EventQuery{}, func(Event) error { return nil }) }()
+		go func() {
+			_, err := s.client.Wait(background(t), WaitRequest{Select: Select{Words: []string{"forever"}}})
+			ended <- err
+		}()
+		testkit.Eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
+		f.change(func() { f.name = name })
+		for range 3 {
+			if err := <-ended; err == nil {
+				t.Errorf("renamed to %q: a stream ended as if it were complete", name)
+			}
+		}
+	}
+}
+
 // TestShutdownFinishesWhatWasBegun lets a submission end and refuses others.
 func TestShutdownFinishesWhatWasBegun(t *testing.T) {
 	f := newFake()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -81,7 +82,8 @@ func takesQuery(r *route) bool {
 }
 
 // stream counts a long-lived request and gives it a context that ends with the
-// server and with the caller's token. The caller must call done.
+// server, with the caller's token, and when the caller is no longer who they were.
+// The caller must call done.
 func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	most := x.limits.UserStreams
 	if x.caller.UID == 0 {
@@ -90,19 +92,33 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	if !x.streamsHeld.take(x.caller.UID, most, x.limits.Connections) {
 		return nil, nil, problem.Newf(problem.TooMuch, "end some of them first", "too many streams, followed logs, attached terminals and waits: %d", most)
 	}
-	x.streamed = true
 	ctx, cancel := context.WithCancelCause(x.r.Context())
+	x.streaming = ctx
 	unhook := context.AfterFunc(x.stopping, func() { cancel(errStopping) })
 	unhookToken := func() bool { return true }
 	if over := x.caller.Over; over != nil {
 		unhookToken = context.AfterFunc(over, func() { cancel(errOver) })
 	}
+	go x.recheck(ctx, cancel)
 	return ctx, func() {
 		unhook()
 		unhookToken()
 		cancel(nil)
 		x.streamsHeld.drop(x.caller.UID)
 	}, nil
+}
+
+// recheck ends a stream whose caller was deleted, or has other permissions than
+// when it began.
+func (x *exchange) recheck(ctx context.Context, cancel context.CancelCauseFunc) {
+	for Pause(ctx, x.limits.Recheck) == nil {
+		is, err := x.backend.Identify(ctx, x.peer)
+		refused, ok := errors.AsType[*problem.Problem](err)
+		if ok && refused.Kind == problem.Forbidden || err == nil && (is.Name != x.caller.Name || is.Admin != x.caller.Admin) {
+			cancel(errOver)
+			return
+		}
+	}
 }
 
 // wantsUpgrade reports whether a request asks to upgrade to the protocol.

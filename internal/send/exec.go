@@ -73,7 +73,7 @@ func bounded(ctx context.Context, cmd *exec.Cmd) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(said.kept) > 0:
-		return fmt.Errorf("%w: %s", err, text.Said(strings.ToValidUTF8(string(said.kept), "?")))
+		return fmt.Errorf("%w: %s", err, text.Said(strings.ToValidUTF8(strings.TrimSpace(string(said.kept)), "?")))
 	}
 	return err
 }
