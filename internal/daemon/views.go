@@ -8,15 +8,17 @@ import (
 // view is a job as the caller may see it. Other users' commands and paths are
 // hidden.
 func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
+	if !d.maySee(c, j) {
+		hidden := *j // quoting a long command for nobody would slow down everybody's lists
+		hidden.Spec.Shell, hidden.Spec.Argv, hidden.Log = "", nil, ""
+		if j.Outcome == job.Launch {
+			hidden.Detail = "" // it may name files
+		}
+		j = &hidden
+	}
 	v := j.View()
 	if reason, ok := reasons[j.ID]; ok && isWaiting(j) {
 		v.Reason = &reason
-	}
-	if !d.maySee(c, j) {
-		v.Command, v.Log = nil, nil
-		if j.Outcome == job.Launch {
-			v.Reason = nil // it may name files
-		}
 	}
 	return v
 }
