@@ -14,7 +14,7 @@ const (
 )
 
 // ExitStatus is the exit status for a caller that waited for a job: the job's
-// own code, 128 plus the signal's number, 124 for a timeout, otherwise 1.
+// own code, also if it ran out of GPU memory, 128 plus the signal's number, 124 for a timeout, otherwise 1.
 func ExitStatus(v job.View) int {
 	if v.Outcome == nil {
 		return exitFailed
@@ -25,7 +25,11 @@ func ExitStatus(v job.View) int {
 	case job.Timeout:
 		return exitTimeout
 	}
-	if code, isExit := v.Outcome.ExitCode(); isExit && code > 0 && code < 256 {
+	code, isExit := v.Outcome.ExitCode()
+	if *v.Outcome == job.OOM && v.ExitCode != nil {
+		code, isExit = *v.ExitCode, true
+	}
+	if isExit && code > 0 && code < 256 {
 		return code
 	}
 	if name, isSignal := strings.CutPrefix(string(*v.Outcome), "signal:"); isSignal {

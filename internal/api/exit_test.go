@@ -24,6 +24,12 @@ func TestTheStatusThatStandsForAJob(t *testing.T) {
 			t.Errorf("%s: %d, want %d", row.outcome, got, row.want)
 		}
 	}
+	oom, seven, zero := job.OOM, 7, 0
+	for code, want := range map[*int]int{&seven: 7, &zero: 1, nil: 1} {
+		if got := ExitStatus(job.View{Outcome: &oom, ExitCode: code}); got != want {
+			t.Errorf("out of memory: %d, want %d", got, want)
+		}
+	}
 	if got := ExitStatus(job.View{}); got != 1 {
 		t.Errorf("a job that nothing is known of: %d, want 1", got)
 	}

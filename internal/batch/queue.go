@@ -16,6 +16,7 @@ type entry struct {
 	key     string
 	state   job.State
 	outcome job.Outcome
+	status  int  // what it adds to the exit status
 	earlier bool // it ended before this berth run began
 	begun   bool // it started at least once
 	seen    int  // the generation of the file that last had its line
@@ -46,7 +47,7 @@ func (q *queue) add(e *entry) {
 
 // remember adds a job of an earlier run from the store.
 func (q *queue) remember(j *job.Job) {
-	e := &entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
+	e := &entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, status: statusOf(j), earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
 	e.keepCode(&j.Spec)
 	q.add(e)
 }
@@ -226,7 +227,7 @@ func (q *queue) follow(ev job.Event) {
 		}
 	}
 	q.counts.add(e, -1)
-	e.state, e.outcome = ev.Job.State, ev.Job.Outcome
+	e.state, e.outcome, e.status = ev.Job.State, ev.Job.Outcome, statusOf(ev.Job)
 	q.counts.add(e, 1)
 }
 
@@ -279,12 +280,22 @@ func (q *queue) recount() {
 func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	outcomes = map[job.Outcome]int{}
 	for _, e := range q.byID {
-		if status := e.outcome.Status(); q.counted(e) && e.state.Terminal() && status > 0 {
+		if q.counted(e) && e.state.Terminal() && e.status > 0 {
 			outcomes[e.outcome]++
-			code = max(code, status)
+			code = max(code, e.status)
 		}
 	}
 	return code, outcomes
+}
+
+// statusOf is what a job adds to the exit status: whatever the reason it failed,
+// its own exit code counts if it has one.
+func statusOf(j *job.Job) int {
+	status := j.Outcome.Status()
+	if status > 0 && j.ExitCode != nil {
+		return max(status, *j.ExitCode)
+	}
+	return status
 }
 
 // done is how many have ended.
