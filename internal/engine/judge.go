@@ -109,7 +109,7 @@ func judgeFailure(j *job.Job, outcome job.Outcome, detail string, now time.Time)
 		}
 	}
 	if j.Spec.Retries > 0 && j.Spec.RetryOn != job.RetryFail {
-		detail = strings.TrimPrefix(detail+"; ", "; ") + "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"
+		detail = strings.TrimPrefix(detail+"; ", "; ") + "not retried, as it did not run out of GPU memory (retry_on=fail retries any failure)"
 	}
 	return ruling{outcome: outcome, detail: detail}
 }

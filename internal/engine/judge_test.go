@@ -193,14 +193,14 @@ func TestJudge(t *testing.T) {
 			name: "another failure uses no retry, and says so",
 			spec: spec(vram(1000), retries(3)),
 			end:  end{record: keep.Record{ExitCode: 2}},
-			want: ruling{outcome: "exit:2", detail: "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"},
+			want: ruling{outcome: "exit:2", detail: "not retried, as it did not run out of GPU memory (retry_on=fail retries any failure)"},
 		},
 		{
 			name: "nor does it after an attempt that ran out of memory",
 			spec: spec(vram(1000), retries(3)),
 			job:  job.Job{RetriesUsed: 1, Attempt: job.Attempt{Number: 2}},
 			end:  end{record: keep.Record{ExitCode: 2}},
-			want: ruling{outcome: "exit:2", detail: "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"},
+			want: ruling{outcome: "exit:2", detail: "not retried, as it did not run out of GPU memory (retry_on=fail retries any failure)"},
 		},
 		{
 			name: "with retry_on=fail it does, after a pause",

@@ -10,48 +10,47 @@ import (
 // every rank of a large job.
 const oomWindow = 64 << 10
 
-// oomSigns are what frameworks print when a card runs out of memory. Each is
-// specific enough not to match an application's own messages about memory.
+// oomSigns are what frameworks print when a card runs out of memory, in lower
+// case: they count in any case. Each is specific enough not to match an
+// application's own messages about memory.
 var oomSigns = [][]byte{
-	[]byte("CUDA out of memory"),                         // torch
-	[]byte("CUDA error: out of memory"),                  // torch, and CUDA's own samples
-	[]byte("torch.OutOfMemoryError"),                     // torch 2.5 and newer
-	[]byte("torch.cuda.OutOfMemoryError"),                // torch 1.13 and newer
-	[]byte("HIP out of memory"),                          // torch on AMD
-	[]byte("RESOURCE_EXHAUSTED: Out of memory"),          // JAX
-	[]byte("RESOURCE_EXHAUSTED: Failed to allocate"),     // XLA
-	[]byte("CUDA_ERROR_OUT_OF_MEMORY"),                   // the driver, numba, TensorFlow
-	[]byte("cudaErrorMemoryAllocation"),                  // the runtime, cupy
-	[]byte("cupy.cuda.memory.OutOfMemoryError"),          // cupy
-	[]byte("OutOfMemoryError: Out of memory allocating"), // the same, imported by name
-	[]byte("ResourceExhaustedError: OOM when allocating"),
-	[]byte("OOM when allocating tensor"),           // TensorFlow
+	[]byte("cuda out of memory"),                         // torch
+	[]byte("cuda error: out of memory"),                  // torch, and CUDA's own samples
+	[]byte("torch.outofmemoryerror"),                     // torch 2.5 and newer
+	[]byte("torch.cuda.outofmemoryerror"),                // torch 1.13 and newer
+	[]byte("hip out of memory"),                          // torch on AMD
+	[]byte("resource_exhausted"),                         // JAX, XLA
+	[]byte("cuda_error_out_of_memory"),                   // the driver, numba, TensorFlow
+	[]byte("cudaerrormemoryallocation"),                  // the runtime, cupy
+	[]byte("cupy.cuda.memory.outofmemoryerror"),          // cupy
+	[]byte("outofmemoryerror: out of memory allocating"), // the same, imported by name
+	[]byte("oom when allocating tensor"),                 // TensorFlow
+	[]byte("resourceexhaustederror: oom when allocating"),
 	[]byte("ran out of memory trying to allocate"), // TensorFlow's allocator, before it gives up
-	[]byte("cudaMalloc failed: out of memory"),     // llama.cpp
-	[]byte("CUBLAS_STATUS_ALLOC_FAILED"),
-	[]byte("CUDNN_STATUS_ALLOC_FAILED"),
+	[]byte("cudamalloc failed: out of memory"),     // llama.cpp
+	[]byte("cublas_status_alloc_failed"),
+	[]byte("cudnn_status_alloc_failed"),
 }
 
-// oomPairs count only together, on one line and in any case: XLA's "Failed to
-// allocate 8.00GiB (8589934592B) of device memory: out of memory", llama.cpp's
-// "failed to allocate CUDA0 buffer".
+// oomPairs count only together, on one line: XLA's "Failed to allocate 8.00GiB
+// (8589934592B) of device memory: out of memory", llama.cpp's "failed to allocate
+// CUDA0 buffer".
 var oomPairs = [][2][]byte{
 	{[]byte("failed to allocate"), []byte("cuda")},
 	{[]byte("failed to allocate"), []byte("device memory")},
 	{[]byte("failed to allocate"), []byte("bytes from device")},
 	{[]byte("failed to allocate"), []byte("gpu memory")},
-	{[]byte("resource_exhausted"), []byte("out of memory")},
-	{[]byte("resource_exhausted"), []byte("failed to allocate")},
 }
 
 // outOfMemory reports whether the text says that a card ran out of memory.
 func outOfMemory(text []byte) bool {
+	text = bytes.ToLower(text)
 	for _, sign := range oomSigns {
 		if bytes.Contains(text, sign) {
 			return true
 		}
 	}
-	for line := range bytes.Lines(bytes.ToLower(text)) {
+	for line := range bytes.Lines(text) {
 		for _, pair := range oomPairs {
 			if bytes.Contains(line, pair[0]) && bytes.Contains(line, pair[1]) {
 				return true
