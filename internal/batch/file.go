@@ -102,7 +102,7 @@ func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	stamp, err := stampOf(w.path)
 	if err != nil {
 		w.gone = true
-		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; keeping the last good queue", err))
+		return jobfile.File{}, false, w.once(w.keeping("%v; keeping the last good queue", err))
 	}
 	if w.gone {
 		w.gone, w.complain = false, "" // if it vanishes again, report it again
@@ -112,7 +112,7 @@ func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	}
 	stamp, text, err := readFile(w.path)
 	if err != nil {
-		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; keeping the last good queue", err))
+		return jobfile.File{}, false, w.once(w.keeping("%v; keeping the last good queue", err))
 	}
 	same := bytes.Equal(w.text, text)
 	w.stamp, w.text = stamp, text
@@ -145,10 +145,18 @@ func (w *watcher) judge(file jobfile.File, err error) (jobfile.File, bool, strin
 		err = w.check(file)
 	}
 	if err != nil {
-		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, keeping the last good queue: %v", err))
+		return jobfile.File{}, false, w.once(w.keeping("malformed jobs file, keeping the last good queue: %v", err))
 	}
 	w.complain = ""
 	return file, true, ""
+}
+
+// keeping is a complaint about a version that is not used; gpusched has one for all.
+func (w *watcher) keeping(complaint string, err error) string {
+	if w.asGpusched {
+		complaint = "jobs file unreadable, keeping previous queue: %v"
+	}
+	return fmt.Sprintf(complaint, err)
 }
 
 func (w *watcher) once(complaint string) string {

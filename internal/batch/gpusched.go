@@ -3,7 +3,6 @@ package batch
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,19 +133,14 @@ func (j *theirJob) left(alive func(group int) bool) bool {
 }
 
 // job is the corresponding job of berth.
-func (j *theirJob) job(now time.Time, spec job.Spec, alive func(group int) bool) *job.Job {
+func (j *theirJob) job(now time.Time, spec job.Spec) *job.Job {
 	made := &job.Job{Key: j.key(), Spec: spec, Attempt: job.Attempt{Number: j.attempts}, VRAMMiB: spec.VRAMMiB}
 	made.Spec.CancelMarked = false
 	outcome := j.outcome()
-	switch {
-	case outcome != "":
+	if outcome != "" {
 		made.Detail = "under gpusched"
 		j.measured(made)
-	case j.left(alive):
-		// If berth started it again it would run twice.
-		outcome = job.Lost
-		made.Detail = fmt.Sprintf("gpusched left it running as process group %d; berth cannot learn how it ends", j.group)
-	default:
+	} else {
 		made.RetriesUsed = j.attempts
 		made.VRAMMiB = max(made.VRAMMiB, j.nextMiB)
 	}

@@ -20,11 +20,11 @@ import (
 var theirSamples = []string{"gpusched-0.3.0.jsonl", "gpusched-0.4.0.jsonl"}
 
 // toldBy is what the jobs of a journal come to, one word per command.
-func toldBy(t *testing.T, text string, alive func(int) bool) map[string]string {
+func toldBy(t *testing.T, text string) map[string]string {
 	t.Helper()
 	words := map[string]string{}
 	for _, their := range readTheirs([]byte(text)) {
-		j := their.job(at0, spec(their.command), alive)
+		j := their.job(at0, spec(their.command))
 		said := string(j.State) + " " + string(j.Outcome)
 		if j.RetriesUsed > 0 {
 			said += fmt.Sprintf("%d MiB after %d", j.VRAMMiB, j.RetriesUsed)
@@ -33,8 +33,6 @@ func toldBy(t *testing.T, text string, alive func(int) bool) map[string]string {
 	}
 	return words
 }
-
-func nobody(int) bool { return false }
 
 func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
 	// seeds: G27 G28 R4
@@ -51,14 +49,14 @@ func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
 		"echo oom >> ran; if [ -e roomy ]; then exit 0; fi; echo CUDA out of memory; exit 1#1": "failed oom",
 	}
 	for _, sample := range theirSamples {
-		got := toldBy(t, testkit.Read(t, filepath.Join("testdata", sample)), nobody)
+		got := toldBy(t, testkit.Read(t, filepath.Join("testdata", sample)))
 		for command, want := range wanted {
 			if got[command] != want {
 				t.Errorf("%s: %s is %q, want %q", sample, command, got[command], want)
 			}
 		}
 	}
-	got := toldBy(t, testkit.Read(t, "testdata/gpusched-0.4.0.jsonl"), nobody)
+	got := toldBy(t, testkit.Read(t, "testdata/gpusched-0.4.0.jsonl"))
 	if said := got["echo unwanted >> ran#1"]; said != "cancelled cancelled" {
 		t.Errorf("what was cancelled is %q", said)
 	}
@@ -72,7 +70,7 @@ func TestAJournalOfGpuschedCutShortAnywhereLosesNoEnd(t *testing.T) {
 		lines := strings.SplitAfter(testkit.Read(t, filepath.Join("testdata", sample)), "\n")
 		for n := range lines {
 			torn := strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]
-			for command, said := range toldBy(t, torn, nobody) {
+			for command, said := range toldBy(t, torn) {
 				over := strings.Contains(said, "finished") || strings.Contains(said, "failed") || strings.Contains(said, "cancelled")
 				if written := endWritten(lines[:n], command); over != written {
 					t.Fatalf("%s, %d lines: %s is %q, its end was written: %v", sample, n, command, said, written)
@@ -107,7 +105,7 @@ func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
 		const first = `"event": "oom", "attempts": 1, "next_vram": 5000}`
 		cut := text[:strings.Index(text, first)+len(first)] + "\n"
 		const command = "echo oom >> ran; if [ -e roomy ]; then exit 0; fi; echo CUDA out of memory; exit 1#1"
-		if said := toldBy(t, cut, nobody)[command]; said != "queued 5000 MiB after 1" {
+		if said := toldBy(t, cut)[command]; said != "queued 5000 MiB after 1" {
 			t.Errorf("%s: after an attempt it is %q", sample, said)
 		}
 	}
@@ -115,10 +113,10 @@ func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
 
 func TestAJobThatGpuschedLeftRunningIsNotStartedTwice(t *testing.T) {
 	// seeds: G55
-	text := testkit.Read(t, "testdata/gpusched-0.4.0.jsonl")
-	told := toldBy(t, text, func(group int) bool { return group == 1490 })
-	if said := told["echo stays >> ran; exec sleep 40#1"]; said != "failed lost" {
-		t.Errorf("while its processes are there it is %q", said)
+	for _, their := range readTheirs([]byte(testkit.Read(t, "testdata/gpusched-0.4.0.jsonl"))) {
+		if stays := their.command == "echo stays >> ran; exec sleep 40"; their.left(func(group int) bool { return group == 1490 }) != stays {
+			t.Errorf("%s: left running is %v", their.command, !stays)
+		}
 	}
 	leader := exec.Command("cat")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -154,7 +152,7 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, out := newSession(t, "echo left\n")
+	s, _ := newSession(t, "echo left\n")
 	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
 	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), fmt.Sprintf(`{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
 {"key": "a#0", "event": "started", "pgid": %d, "gpus": [0]}
@@ -162,8 +160,8 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 	if err := s.inherit(at0); err != nil {
 		t.Fatal(err)
 	}
-	if heard := said(s, out); !strings.Contains(heard[0], fmt.Sprintf("WARN job 1 is not started again: gpusched left it running as process group %d", leader.Process.Pid)) {
-		t.Errorf("said %q", heard)
+	if len(s.orphans) != 1 || s.orphans[0] != (orphan{key: jobfile.Key("echo left", 1), group: leader.Process.Pid}) {
+		t.Errorf("left are %v", s.orphans)
 	}
 	var p *problem.Problem
 	if err := s.refuseTwice(); !errors.As(err, &p) || !strings.Contains(p.Hint, "kill -TERM -") {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/keep"
@@ -154,12 +155,15 @@ func (s *session) inherit(now time.Time) error {
 	var jobs []*job.Job
 	seq := s.lastSeq
 	for _, t := range theirs {
+		if t.done == nil && t.group > 1 {
+			s.orphans = append(s.orphans, orphan{key: t.key(), group: t.group, gone: !t.left(alive)})
+		}
 		if known[t.key()] {
 			continue
 		}
 		seq++ // even if it is left out, so that the numbers match gpusched's
 		line := lines[t.key()]
-		j := s.inherited(now, t, line, alive)
+		j := s.inherited(now, t, line)
 		j.Seq, j.ID, j.Rank = seq, strconv.FormatInt(seq, 10), seq
 		if j.State.Terminal() || line != nil {
 			jobs = append(jobs, j)
@@ -168,8 +172,39 @@ func (s *session) inherit(now time.Time) error {
 	return s.admitInherited(jobs)
 }
 
-// refuseTwice refuses to run ended jobs again while a job that gpusched left is
-// still running.
+// orphan is a process group that gpusched left running, and the key of its line.
+// The job of that line is held until the group is gone, or it would run twice.
+type orphan struct {
+	key   string
+	group int
+	gone  bool
+	said  bool
+}
+
+// tendOrphans holds the jobs whose processes gpusched left running, and releases
+// them once these are gone. A line that was deleted may come back, and is held
+// then.
+func (s *session) tendOrphans(t *engine.Turn) {
+	for i := range s.orphans {
+		o := &s.orphans[i]
+		e := s.queue.byKey[o.key]
+		o.gone = o.gone || !groupAlive(o.group, s.account.began)
+		switch {
+		case e == nil:
+		case o.gone:
+			if t.Release(e.id, "berth") {
+				s.say(fmt.Sprintf("job %s was interrupted mid-run by a previous scheduler's death — re-queuing", e.id))
+			}
+		case t.Hold(e.id, "berth"), !o.said && e.state == job.Queued:
+			o.said = true
+			s.warn(fmt.Sprintf("job %s is still running as an ORPHAN of a previous scheduler (pgid %d) — not re-dispatching until it ends; to end it: kill -TERM -%[2]d", e.id, o.group))
+		}
+	}
+	s.orphans = slices.DeleteFunc(s.orphans, func(o orphan) bool { return o.gone })
+}
+
+// refuseTwice refuses to start over while a job that gpusched left is still
+// running.
 func (s *session) refuseTwice() error {
 	theirs, alive, err := s.layout.loadTheirs()
 	if err != nil {
@@ -203,13 +238,13 @@ func (s *session) linesByKey() map[string]*jobfile.Line {
 
 // inherited is the job for one of theirs, with the spec of its line if it has
 // one.
-func (s *session) inherited(now time.Time, t *theirJob, line *jobfile.Line, alive func(int) bool) *job.Job {
+func (s *session) inherited(now time.Time, t *theirJob, line *jobfile.Line) *job.Job {
 	spec := job.Defaults()
 	spec.Shell = t.command
 	if line != nil {
 		spec = line.Spec
 	}
-	j := t.job(now, spec, alive)
+	j := t.job(now, spec)
 	j.User = s.user()
 	return j
 }
@@ -225,9 +260,6 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 	for _, j := range jobs {
 		if j.State.Terminal() {
 			ended++
-		}
-		if j.Outcome == job.Lost {
-			s.warn(fmt.Sprintf("%s is not started again: %s", label(j), j.Detail))
 		}
 	}
 	s.say(fmt.Sprintf("imported gpusched's journal: %s; it is kept as %s", text.Count(ended, "ended job"), theirPrefix+theirSuffix))

@@ -39,6 +39,10 @@ type narrator struct {
 // or a warning needs on a terminal, and the last output of a job that failed.
 func (n narrator) lines(ev job.Event, dispatched, total int) []string {
 	failed := ev.Kind == job.EventEnded && ev.Job.State == job.Failed
+	var before []string
+	if n.theirs != nil && ev.Kind == job.EventEnded {
+		before = n.signals(ev.Job, ev.At)
+	}
 	sentence := n.sentence(ev, dispatched, total)
 	if n.quiet && !failed || sentence == "" {
 		return nil
@@ -52,6 +56,14 @@ func (n narrator) lines(ev job.Event, dispatched, total int) []string {
 	}
 	if failed && n.theirs == nil && ev.Job.Log != "" && !ev.Job.StartedAt.IsZero() {
 		lines = append(lines, n.last(ev.Job)...)
+	}
+	return append(before, lines...)
+}
+
+// signals are gpusched's lines about a job that is being stopped.
+func (n narrator) signals(j *job.Job, now time.Time) (lines []string) {
+	for _, said := range n.theirs.signals(j, now) {
+		lines = append(lines, n.wrap(text.Yellow, stamp(now, said))...)
 	}
 	return lines
 }
@@ -97,7 +109,15 @@ func (n narrator) wrap(colour text.Paint, line string) []string {
 
 // warn formats a warning of berth's own.
 func (n narrator) warn(at time.Time, warning string) []string {
-	return n.wrap(text.Yellow, stamp(at, "WARN "+warning))
+	return n.wrap(text.Yellow, stamp(at, n.mark()+warning))
+}
+
+// mark begins a warning.
+func (n narrator) mark() string {
+	if n.theirs != nil {
+		return "WARN  "
+	}
+	return "WARN "
 }
 
 // colourOf is the colour of an event's whole line.
@@ -125,7 +145,7 @@ func isWarning(ev job.Event) bool {
 func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 	sentence := n.plain(ev, dispatched, total)
 	if isWarning(ev) {
-		return "WARN " + sentence
+		return n.mark() + sentence
 	}
 	return sentence
 }

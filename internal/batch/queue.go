@@ -34,10 +34,12 @@ type queue struct {
 	begun      int // how many of them have started
 	counts     tally
 	notes      []string // on lines, not said yet
+
+	numbers map[string]string // of jobs whose lines were deleted before they started, by key
 }
 
 func newQueue() *queue {
-	return &queue{byKey: map[string]*entry{}, byID: map[string]*entry{}}
+	return &queue{byKey: map[string]*entry{}, byID: map[string]*entry{}, numbers: map[string]string{}}
 }
 
 func (q *queue) add(e *entry) {
@@ -113,7 +115,17 @@ func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 		}
 		fresh = append(fresh, &job.Job{Key: line.Key, Rank: int64(i)})
 	}
-	e.Number(fresh)
+	var unnumbered []*job.Job
+	for _, j := range fresh {
+		if id, back := q.numbers[j.Key]; back {
+			delete(q.numbers, j.Key)
+			j.ID = id
+			j.Seq, _ = strconv.ParseInt(id, 10, 64) // it was made from one
+			continue
+		}
+		unnumbered = append(unnumbered, j)
+	}
+	e.Number(unnumbered)
 	for _, j := range fresh {
 		q.add(&entry{id: j.ID, key: j.Key, state: job.Queued, seen: q.generation})
 	}
@@ -167,8 +179,15 @@ func (q *queue) withdraw(e engineRequests) {
 		}
 		delete(q.byKey, key)
 		delete(q.byID, entry.id)
+		if !entry.begun && len(q.numbers) < maxNumbers {
+			q.numbers[key] = entry.id
+		}
 	}
 }
+
+// maxNumbers bounds the numbers that are kept for lines that may come back. One
+// beyond it gets a new number.
+const maxNumbers = 100_000
 
 // wanted reports whether a job should be requeued if that comes up; one whose
 // line was deleted while it ran should not.
@@ -215,6 +234,9 @@ func (q *queue) follow(ev job.Event) {
 		return
 	}
 	if ev.Kind == job.EventDequeued {
+		if !e.begun && q.inFile(e) {
+			return // its line has come back since
+		}
 		q.counts.add(e, -1)
 		delete(q.byKey, e.key)
 		delete(q.byID, e.id)

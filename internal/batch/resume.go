@@ -19,7 +19,7 @@ import (
 // start.
 const freshGrace = 10 * time.Second
 
-// maxNamed bounds the old failures that are listed; the rest are counted.
+// maxNamed bounds the jobs of an earlier run that are listed; the rest are counted.
 const maxNamed = 20
 
 // resume takes over what an earlier run left, then makes the queue match the
@@ -29,12 +29,10 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "look for supervisors of an earlier run: %w", err)
 	}
-	if s.opt.Fresh || s.opt.RetryFailed {
+	if s.opt.Fresh {
 		if err := s.refuseTwice(); err != nil {
 			return theirProblem(err)
 		}
-	}
-	if s.opt.Fresh {
 		if err := s.checkPlaces(); err != nil {
 			return err
 		}
@@ -71,6 +69,7 @@ func (s *session) resume(ctx context.Context) error {
 		t.Restore(live, found)
 		t.Again(again)
 		s.queue.apply(s.file, t)
+		s.tendOrphans(t)
 	})
 	s.file.Lines = nil // free it: the queue has a copy
 	return err
@@ -138,7 +137,8 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 		marked[line.Key] = line.Spec.CancelMarked
 	}
 	var failed []*job.Job
-	done, cancelled := 0, 0
+	var done []*job.Job
+	cancelled := 0
 	err = s.store.Each(func(j *job.Job) error {
 		retry := s.opt.RetryFailed && inFile[j.Key] && !marked[j.Key] && (j.State == job.Failed || j.State == job.Cancelled)
 		switch {
@@ -147,7 +147,7 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 		case retry:
 			again = append(again, j)
 		case inFile[j.Key] && j.Outcome == job.OK:
-			done++
+			done = append(done, j)
 			s.remember(j)
 		case inFile[j.Key] && j.Outcome == job.WasCancelled:
 			cancelled++
@@ -170,9 +170,14 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 	return live, again, nil
 }
 
-func (s *session) sayEarlier(done, cancelled int, failed []*job.Job, again int) {
-	if done > 0 {
-		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(done, "job")))
+func (s *session) sayEarlier(done []*job.Job, cancelled int, failed []*job.Job, again int) {
+	switch {
+	case s.narrator.theirs != nil:
+		s.sayEach(done, func(j *job.Job) string {
+			return fmt.Sprintf("job %s already completed ok — skipping (journal): %s", j.ID, j.Spec.Command())
+		})
+	case len(done) > 0:
+		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(len(done), "job")))
 	}
 	if cancelled > 0 {
 		s.say(fmt.Sprintf("skipping %s cancelled in an earlier run", text.Count(cancelled, "job")))
@@ -180,15 +185,22 @@ func (s *session) sayEarlier(done, cancelled int, failed []*job.Job, again int) 
 	if again > 0 {
 		s.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))
 	}
-	for i, j := range failed {
-		if i == maxNamed {
-			s.say(fmt.Sprintf("and %d more", len(failed)-i))
-			break
-		}
-		s.say(fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command()))
-	}
+	s.sayEach(failed, func(j *job.Job) string {
+		return fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command())
+	})
 	if len(failed) > 0 {
 		s.say("the exit status includes " + text.Count(len(failed), "old failure") + "; retry with --retry-failed")
+	}
+}
+
+// sayEach says a sentence about each job, up to a bound.
+func (s *session) sayEach(jobs []*job.Job, sentence func(*job.Job) string) {
+	for i, j := range jobs {
+		if i == maxNamed {
+			s.say(fmt.Sprintf("and %d more", len(jobs)-i))
+			return
+		}
+		s.say(sentence(j))
 	}
 }
 

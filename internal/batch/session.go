@@ -59,6 +59,7 @@ type session struct {
 	board    *board
 	account  *account
 	ended    []*job.Job // newest last, bounded
+	orphans  []orphan   // of gpusched
 
 	halt        halt
 	interrupted int
@@ -71,6 +72,7 @@ type session struct {
 	successor   Successor // that berth, if this one started it
 	returns     string    // the jobs file with which to come back
 	warned      bool      // about a job that does not end
+	drained     bool      // the wait for new lines was announced
 	closed      bool
 	abandoned   bool // the opening hangs and may still use the session
 	shownAt     time.Time
@@ -169,6 +171,7 @@ func (s *session) watch(ctx context.Context) {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
 				boundMemory(len(file.Lines))
 				s.queue.apply(file, t)
+				s.tendOrphans(t)
 				s.sayNotes()
 			})
 		}
@@ -271,11 +274,29 @@ func (s *session) after(t *engine.Turn) bool {
 	}
 	// If the disk is full the last ends may not be stored yet, so the exit
 	// status is not known yet.
-	return queued == 0 && running == 0 && !(s.opt.Watch && s.watcher.canGrow()) && t.Written()
+	idle := queued == 0 && running == 0 && t.Written()
+	if grows := s.opt.Watch && s.watcher.canGrow(); !idle || !grows {
+		s.drained = false
+		return idle
+	}
+	if !s.drained {
+		s.drained = true
+		s.say("queue drained — watching jobs file for new lines (Ctrl-C to stop)")
+	}
+	return false
 }
 
-// refresh writes the board if something changed.
+// refresh looks after what has no events of its own, and writes the board if
+// something changed.
 func (s *session) refresh(t *engine.Turn) {
+	s.tendOrphans(t)
+	if s.narrator.theirs != nil {
+		for _, r := range t.Running() {
+			if lines := s.narrator.signals(r.Job, t.Now); len(lines) > 0 {
+				s.screen.print(lines...)
+			}
+		}
+	}
 	if s.changed {
 		s.writeBoard(t)
 	}

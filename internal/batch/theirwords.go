@@ -21,14 +21,21 @@ type theirWords struct {
 	tolerance   float64
 	verbose     bool
 	declaredMiB map[string]int64 // of each job when it last started
+	stopped     map[string]stopped
 
 	ok, cancelled, under, over int
 	failed                     []string // bounded
 	notNamed                   int      // failures beyond the bound
 }
 
+// stopped is what was said of a job that is being stopped.
+type stopped struct {
+	at     time.Time // of SIGTERM
+	killed bool
+}
+
 func newTheirWords(o Options) *theirWords {
-	return &theirWords{tolerance: o.Tolerance, verbose: o.Verbose, declaredMiB: map[string]int64{}}
+	return &theirWords{tolerance: o.Tolerance, verbose: o.Verbose, declaredMiB: map[string]int64{}, stopped: map[string]stopped{}}
 }
 
 // sentence is gpusched's sentence for an event. It is not known where gpusched
@@ -54,12 +61,35 @@ func (w *theirWords) sentence(ev job.Event, dispatched, total int) (said string,
 		if j.Stop != job.StopCancel {
 			return "", false
 		}
-		return fmt.Sprintf("WARN job %s CANCELLED by user — SIGTERM to its process group", j.ID), true
+		w.stopped[j.ID] = stopped{at: ev.At}
+		return fmt.Sprintf("WARN  job %s CANCELLED by user — SIGTERM to its process group", j.ID), true
 	case job.EventEnded:
 		defer delete(w.declaredMiB, j.ID)
+		defer delete(w.stopped, j.ID)
 		return w.ended(j), true
 	}
 	return "", false
+}
+
+// signals says which signals a job has got since the last look: supervisors send
+// them without an event. A job that has ended is told of too, if the look missed
+// its time limit.
+func (w *theirWords) signals(j *job.Job, now time.Time) (said []string) {
+	limit, elapsed := j.Spec.TimeLimit, j.Worked(now)
+	s, stopping := w.stopped[j.ID]
+	overdue := limit > 0 && elapsed >= limit && j.Stop == job.NoStop && j.Outcome == "" || j.Outcome == job.Timeout
+	if overdue && !stopping {
+		s.at, stopping = now.Add(limit-elapsed), true
+		said = append(said, fmt.Sprintf("WARN  job %s TIMEOUT after %.0fs (limit %.0fs) — SIGTERM", j.ID, elapsed.Seconds(), limit.Seconds()))
+	}
+	if stopping && !s.killed && (j.Signal == "KILL" || j.Outcome == "" && now.Sub(s.at) >= j.Spec.Grace) {
+		s.killed = true
+		said = append(said, fmt.Sprintf("WARN  job %s did not exit after SIGTERM — SIGKILL", j.ID))
+	}
+	if stopping {
+		w.stopped[j.ID] = s
+	}
+	return said
 }
 
 func (w *theirWords) started(j *job.Job, dispatched, total int) string {
@@ -93,7 +123,7 @@ func (w *theirWords) ended(j *job.Job) string {
 	command := text.Line(j.Spec.Command())
 	switch {
 	case j.Outcome == job.Infeasible:
-		return fmt.Sprintf("WARN job %s INFEASIBLE — %s; marking failed: %s", j.ID, text.Line(j.Detail), command)
+		return fmt.Sprintf("WARN  job %s INFEASIBLE — %s; marking failed: %s", j.ID, text.Line(j.Detail), command)
 	case j.StartedAt.IsZero() && j.Outcome == job.WasCancelled:
 		return fmt.Sprintf("job %s cancelled before start: %s", j.ID, command)
 	}

@@ -5,10 +5,13 @@ var gpuschedPromises = []promise{
 	{"through a link or a copy of that name berth is gpusched, with its flags, defaults, files and words", `
 		gpusched-its-own-tour-runs-under-its-name
 		gpusched-its-words-board-and-logs-are-its-own
+		gpusched-a-time-limit-is-told-of-with-its-signals
+		gpusched-lines-may-be-broken-and-put-back
 		gpusched-a-copy-works-without-anything-beside-it`},
 	{"what gpusched did by its own journal is an earlier run, and the journal is kept", `
 		gpusched-work-that-it-finished-is-not-run-again
-		gpusched-kill-9-while-it-takes-over-loses-nothing`},
+		gpusched-kill-9-while-it-takes-over-loses-nothing
+		gpusched-a-job-it-left-running-is-waited-for-and-runs-again`},
 	{"as gpusched it passes a blocked job, keeps its own jobs apart where asked, and leaves no job behind or runs it twice", `
 		gpusched-a-blocked-job-is-passed-by-all-that-fit
 		gpusched-exclusive-keeps-its-own-jobs-apart-and-lets-strangers-be

@@ -15,7 +15,7 @@ import (
 var Program = frontend.Program{Name: "gpusched", Usage: usage, Run: run}
 
 // version is the gpusched whose manual this follows.
-const version = "0.3.0"
+const version = "0.4.0"
 
 const usage = `usage: gpusched JOBS_FILE [flag ...]
 

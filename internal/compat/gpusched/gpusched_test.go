@@ -62,7 +62,7 @@ func TestGpuschedSpeaksInItsOwnName(t *testing.T) {
 	if want := "gpusched: no room\nhint: see gpusched --help, or berth doctor"; errOut != want {
 		t.Errorf("said %q, want %q", errOut, want)
 	}
-	if code, asked, out, _ := asGpusched("--version"); code != 0 || asked != nil || out != "gpusched 0.3.0 (berth 9.9)\n" {
+	if code, asked, out, _ := asGpusched("--version"); code != 0 || asked != nil || out != "gpusched 0.4.0 (berth 9.9)\n" {
 		t.Errorf("--version: status %d, %q", code, out)
 	}
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"jobs.txt", "--help"}} {
