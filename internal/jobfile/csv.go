@@ -24,6 +24,7 @@ type CSVJob struct {
 	Priority  int // lower starts first, the reverse of berth's own order
 	Script    string
 	Conda     string   // empty: the python found on PATH
+	Processes int      // of torchrun, one for each GPU; 0: the script runs under python
 	Arguments string   // as written
 	Words     []string // the arguments as a shell would split them
 	Allow     []int    // ascending; nil: any GPU
@@ -74,7 +75,11 @@ func parseCSVLine(raw []byte) (CSVJob, error) {
 	for len(fields) < 5 {
 		fields = append(fields, "")
 	}
-	j := CSVJob{Script: fields[1], Conda: fields[2], Arguments: fields[3]}
+	n, typed := processes(fields[argumentsField])
+	if typed {
+		fields = append(slices.Delete(fields, argumentsField, argumentsField+1), "")
+	}
+	j := CSVJob{Script: fields[1], Conda: fields[2], Processes: n, Arguments: fields[3]}
 	if j.Priority, err = parseCSVPriority(fields[0]); err != nil {
 		return CSVJob{}, err
 	}
@@ -159,12 +164,17 @@ func (j CSVJob) Check() error {
 // Key is what makes two lines the same job: the script, its environment, and
 // the arguments in their order.
 func (j CSVJob) Key() string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{j.Script, j.Conda}, j.Words...), "\x00")))
+	words := append([]string{j.Script, j.Conda}, j.Words...)
+	if j.Processes > 0 {
+		words = append(words, "torchrun", strconv.Itoa(j.Processes))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 
 // Spec is the line as a job of berth: the script under python, on as much of a
-// GPU as its model needs. --cuda tells the script which GPUs it got.
+// GPU as its model needs, or under torchrun. --cuda tells a script under python
+// which GPUs it got.
 func (j CSVJob) Spec(sizes Sizes) (job.Spec, error) {
 	spec := job.Defaults()
 	spec.Argv = append([]string{"python", "-u", j.Script}, j.Words...)
@@ -172,5 +182,9 @@ func (j CSVJob) Spec(sizes Sizes) (job.Spec, error) {
 	spec.Inject = "--cuda=physical"
 	need, _ := sizes.of(j.Words)
 	spec.GPUs, spec.Share, spec.VRAMMiB = need.GPUs, need.Share, need.VRAMMiB
+	if n := j.Processes; n > 0 { // each process takes its GPU by its rank
+		spec.Argv = append([]string{"torchrun", "--nnodes=1", "--nproc-per-node=" + strconv.Itoa(n), j.Script}, j.Words...)
+		spec.GPUs, spec.Share, spec.VRAMMiB, spec.Inject = n, 0, 0, ""
+	}
 	return spec, checkSpec(&spec, true)
 }

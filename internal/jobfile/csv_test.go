@@ -47,6 +47,10 @@ func TestCSVReadsTheExample(t *testing.T) {
 // seeds: S13 S16 R9
 func TestCSVLines(t *testing.T) {
 	for _, row := range []struct{ says, line, want string }{
+		{"an execution type before the arguments", "0,a.py,env,python,--x 1,0-1", `1: 0|a.py|env|["--x" "1"]|[0 1]`},
+		{"an execution type alone", "0,a.py,,torchrun-2gpu", `1: 0|a.py||[]|[]`},
+		{"quoted arguments behind an execution type", `0,a.py,,torchrun-4gpu,"--x ""1,2""",2,3`, `1: 0|a.py||["--x" "1,2"]|[2 3]`},
+		{"what only begins like an execution type", "0,a.py,,torchrun-gpu,1", `1: 0|a.py||["torchrun-gpu"]|[1]`},
 		{"two fields are enough", "3,a.py", `1: 3|a.py||[]|[]`},
 		{"three", "3,a.py,env", `1: 3|a.py|env|[]|[]`},
 		{"four", "-3,a.py,,-x", `1: -3|a.py||["-x"]|[]`},
@@ -127,6 +131,11 @@ func TestCSVSpec(t *testing.T) {
 		{"environment and cards", "0,a.py,env,,1-2", func(s *job.Spec) { s.Conda, s.Allow = "env", []int{1, 2} }},
 		{"a small model takes a share", "0,a.py,,--llm small", func(s *job.Spec) { s.Share = 0.5 }},
 		{"a large one whole cards", "0,a.py,,--llm large", func(s *job.Spec) { s.GPUs = 3 }},
+		{"torchrun takes a card for each process, and no --cuda", "0,a.py,,torchrun-4gpu,--llm small", func(s *job.Spec) {
+			s.Argv, s.GPUs, s.Inject = []string{"torchrun", "--nnodes=1", "--nproc-per-node=4", "a.py", "--llm", "small"}, 4, ""
+		}},
+		{"python is what runs without an execution type", "0,a.py,,python,--llm small", func(s *job.Spec) { s.Share = 0.5 }},
+		{"a number is an argument", "0,a.py,,1", func(s *job.Spec) {}},
 		{"memory goes along", "0,a.py,,--llm known", func(s *job.Spec) { s.GPUs, s.VRAMMiB = 2, 18<<10 }},
 	} {
 		jobs, err := ParseCSV("f", []byte(row.line))

@@ -10,15 +10,20 @@ import (
 // last field, commas included.
 const argumentsField = 3
 
-// cutFields splits a line at its commas into at most five fields. In a field
+// cutFields splits a line at its commas into at most five fields, or six with an
+// execution type before the arguments. In a field
 // in double quotes, "" is one quote. The arguments may hold shell quotes;
 // commas inside them do not split either.
 func cutFields(line string) ([]string, error) {
 	var fields []string
+	extra := 0
 	for {
-		field, rest, more, err := cutField(line, len(fields))
+		field, rest, more, err := cutField(line, len(fields)-extra)
 		if err != nil {
 			return nil, err
+		}
+		if _, typed := processes(field); typed && len(fields) == argumentsField {
+			extra = 1
 		}
 		fields = append(fields, field)
 		if !more {
@@ -26,6 +31,24 @@ func cutFields(line string) ([]string, error) {
 		}
 		line = rest
 	}
+}
+
+// processes is the number of processes of an execution type: 0 for python, N for
+// torchrun-Ngpu. Another field is none.
+func processes(field string) (n int, ok bool) {
+	switch field {
+	case "python":
+		return 0, true
+	case "torchrun":
+		return 1, true
+	}
+	digits, found := strings.CutPrefix(field, "torchrun-")
+	digits, ends := strings.CutSuffix(digits, "gpu")
+	n, err := strconv.Atoi(digits)
+	if !found || !ends || err != nil || n < 1 || n > maxGPUs {
+		return 0, false
+	}
+	return n, true
 }
 
 // cutField takes the first field. more is set if another follows.

@@ -195,10 +195,10 @@ func (m *machine) closed(c *slot) reason.Obstacle {
 	switch shut := c.shut(); {
 	case shut != "":
 		return shut
-	case m.rules.MemThreshold > 0 && c.usedShare() > m.rules.MemThreshold:
+	case m.rules.MemThreshold != 0 && c.usedShare() > m.rules.MemThreshold:
 		return reason.ObstacleMemory
 	// Once a berth job is there, the load is berth's own doing.
-	case m.rules.LoadThreshold > 0 && (m.rules.LoadAlways || len(c.holds) == 0) && c.UtilPct/100 > m.rules.LoadThreshold:
+	case m.rules.LoadThreshold != 0 && (m.rules.LoadAlways || len(c.holds) == 0) && c.UtilPct/100 > m.rules.LoadThreshold:
 		return reason.ObstacleLoad
 	}
 	return ""

@@ -14,8 +14,8 @@ type Rules struct {
 	SpikeBuffer      float64   // added to a peak above the declaration
 	Exclusive        bool      // no two berth jobs share a card
 	JobsPerGPU       int       // jobs that ask for neither VRAM nor a share get 1/N of a card; 0: off
-	MemThreshold     float64   // measured use over total above which nothing starts; 0: off
-	LoadThreshold    float64   // utilisation, 0 to 1, above which nothing starts; 0: off
+	MemThreshold     float64   // measured use over total above which nothing starts; 0: off; below 0: nothing starts
+	LoadThreshold    float64   // utilisation, 0 to 1, above which nothing starts; the same
 	LoadAlways       bool      // load counts even on cards that run berth jobs
 	Placement        Placement // empty: Pack
 	Policy           Policy    // empty: Backfill

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +110,25 @@ func (s *scheduler) look(ctx context.Context, now time.Time) {
 			s.log.warnOnce("%s; the line is skipped", p)
 		}
 	}
-	s.queue(ctx, due(lines, s.tried, f.gone))
+	s.queue(ctx, s.present(due(lines, s.tried, f.gone)))
 	s.sayFailed(lines)
 	s.absent(lines)
+}
+
+// present are the lines whose script exists. The others count at a later look.
+func (s *scheduler) present(lines []jobfile.CSVJob) []jobfile.CSVJob {
+	return slices.DeleteFunc(lines, func(line jobfile.CSVJob) bool {
+		path := line.Script
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(s.dir, path)
+		}
+		info, err := os.Stat(path)
+		missing := err != nil || info.IsDir()
+		if missing {
+			s.log.warnOnce("line %d: script path not found or is not a file: %s; it is added once it exists", line.Line, line.Script)
+		}
+		return missing
+	})
 }
 
 // tried is how far the job with this key got.
@@ -159,7 +176,8 @@ func (s *scheduler) sayFailed(lines []jobfile.CSVJob) {
 	}
 }
 
-// readSizes reads the requirements of models. A file with mistakes is ignored.
+// readSizes reads the requirements of models. A file with mistakes is not used:
+// the last good one counts, or else every job gets one whole GPU.
 func (s *scheduler) readSizes() {
 	text, err := os.ReadFile(s.opt.llmConfig)
 	if err != nil {
@@ -173,7 +191,7 @@ func (s *scheduler) readSizes() {
 	s.feed.sizesText = string(text)
 	sizes, err := jobfile.ParseSizes(s.opt.llmConfig, text)
 	if err != nil {
-		s.log.warn("%v; the previous table of models stays in force", err)
+		s.log.fail("%v; the last good table of models counts, or else every job gets one whole GPU", err)
 		return
 	}
 	s.feed.sizes = sizes

@@ -48,8 +48,8 @@ func parseStart(stateFile string, args []string) (options, error) {
 		low, most float64
 		expected  string
 	}{
-		{"mem-threshold", o.memThreshold, math.SmallestNonzeroFloat64, 1, "a number above 0 and up to 1"},
-		{"load-threshold", o.loadLimit, math.SmallestNonzeroFloat64, 1, "a number above 0 and up to 1"},
+		{"mem-threshold", o.memThreshold, 0, 1, "a number from 0 to 1"},
+		{"load-threshold", o.loadLimit, 0, 1, "a number from 0 to 1"},
 		{"monitor-interval", *monitor, 0.01, 86400, "seconds from 0.01 to 86400"},
 		{"state-interval", *state, 0.01, 86400, "seconds from 0.01 to 86400"},
 		{"max-assign-attempts", float64(o.maxAttempts), 1, 1000, "a number from 1 to 1000"},
@@ -96,11 +96,16 @@ const (
 	noTolerance = math.MaxInt32
 )
 
+// below is the largest number below a threshold: a GPU is usable while its use is
+// less than the threshold, and under berth's rules while it is not above it. Below
+// 0 no GPU is usable.
+func below(threshold float64) float64 { return math.Nextafter(threshold, -1) }
+
 // rules sets berth's rules to this program's.
 func (o options) rules(c *daemon.Config) {
 	c.Rules.Policy, c.Rules.Fair = sched.Backfill, false
 	c.Rules.Placement = sched.Spread
-	c.Rules.MemThreshold, c.Rules.LoadThreshold = o.memThreshold, o.loadLimit
+	c.Rules.MemThreshold, c.Rules.LoadThreshold = below(o.memThreshold), below(o.loadLimit)
 	c.Rules.LoadAlways = true
 	c.Rules.IdleThresholdMiB = noIdleRule
 	// Where the memory threshold lets a job start, no other sum keeps it away.

@@ -43,7 +43,7 @@ func TestStartHasTheDefaultsOfItsREADME(t *testing.T) {
 	cfg := daemon.DefaultConfig(false)
 	o.rules(&cfg)
 	r := cfg.Rules
-	if r.Placement != sched.Spread || r.Policy != sched.Backfill || r.MemThreshold != 0.8 || r.LoadThreshold != 0.8 || !r.LoadAlways {
+	if r.Placement != sched.Spread || r.Policy != sched.Backfill || !(r.MemThreshold < 0.8 && r.MemThreshold > 0.8-1e-9) || r.LoadThreshold != r.MemThreshold || !r.LoadAlways {
 		t.Errorf("rules %+v", r)
 	}
 	if !reflect.DeepEqual(cfg.GPUs, []int{0, 1, 2, 3}) || cfg.History != 0 {
@@ -145,8 +145,9 @@ func TestCardsAreAvailableBusyOrPaused(t *testing.T) {
 		want string
 	}{
 		{api.GPU{}, "AVAILABLE 0.00"},
-		{api.GPU{UsedMiB: 79, Util: util(80)}, "AVAILABLE 0.00"},
-		{api.GPU{UsedMiB: 81}, "BUSY(81%) 0.00"},
+		{api.GPU{UsedMiB: 79, Util: util(79)}, "AVAILABLE 0.00"},
+		{api.GPU{UsedMiB: 80}, "BUSY(80%) 0.00"},
+		{api.GPU{Util: util(80)}, "BUSY(80%) 0.00"},
 		{api.GPU{Util: util(95)}, "BUSY(95%) 0.00"},
 		{api.GPU{Jobs: []api.GPUJob{{Share: 0.5}}}, "BUSY(50%) 0.50"},
 		{api.GPU{Jobs: []api.GPUJob{{Share: 0.5}, {Share: 0.5}}}, "BUSY(100%) 1.00"},

@@ -10,8 +10,6 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
 	"berth/internal/text"
 )
 
@@ -314,11 +312,4 @@ func (s *scheduler) explain(ctx context.Context, now time.Time) {
 		s.reasons[v.ID] = true
 		s.log.info("job %s waits: %s", jobID(v), inItsIDs(*v.Reason, s.index.views))
 	}
-}
-
-func checkSizes(name string, text []byte) error {
-	if _, err := jobfile.ParseSizes(name, text); err != nil {
-		return problem.Newf(problem.Invalid, `{"default_requirement": 1.0, "models": {"NAME": 0.5}}`, "%v", err)
-	}
-	return nil
 }

@@ -51,9 +51,9 @@ func sessionName(gpus, mode, id string) string {
 
 // namePart replaces characters that are special to shells or screen.
 func namePart(word string) string {
-	const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.+-"
+	const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.+-_"
 	parts := strings.FieldsFunc(word, func(r rune) bool { return !strings.ContainsRune(harmless, r) })
-	safe := strings.Trim(strings.Join(parts, "-"), "-.")
+	safe := strings.Trim(strings.Join(parts, "_"), "-._")
 	if safe == "" {
 		return "unknown"
 	}

@@ -29,7 +29,8 @@ func TestASessionIsNamedAfterCardsModeAndJob(t *testing.T) {
 		{"3", []string{"--mode", "a", "--mode=b"}, "gpujob_3_b_1a2b3c4d"},
 		{"3", []string{"--model", "big"}, "gpujob_3_unknown_1a2b3c4d"},
 		{"3", []string{"--mode"}, "gpujob_3_unknown_1a2b3c4d"},
-		{"3", []string{"--mode", "../a b;$(rm)"}, "gpujob_3_a-b-rm_1a2b3c4d"},
+		{"3", []string{"--mode", "../a b;$(rm)"}, "gpujob_3_a_b_rm_1a2b3c4d"},
+		{"0", []string{"--mode", "fine_tune"}, "gpujob_0_fine_tune_1a2b3c4d"},
 		{"", nil, "gpujob_none_unknown_1a2b3c4d"},
 	}
 	for _, row := range rows {
@@ -51,14 +52,14 @@ func TestASessionIsNamedAfterCardsModeAndJob(t *testing.T) {
 func TestSessionsAreReadFromWhatScreenSays(t *testing.T) {
 	const said = "There are screens on:\n" +
 		"\t101.gpujob_0,1_train_1a2b3c4d\t(11/15/26 14:51:46)\t(Detached)\n" +
-		"\t102.gpujob_2_my-mode_feedbeef\t(Attached)\n" +
+		"\t102.gpujob_2_my_mode_feedbeef\t(Attached)\n" +
 		"\t103.gpujob_3_unknown_00000000\t(11/15/26 14:51:46)\t(Dead ???)\n" +
 		"\t104.pts-0.host\t(11/15/26 14:51:46)\t(Detached)\n" +
 		"\t105.gpujob_4_x_0badcafe\t(11/15/26 14:51:46)\t(Multi, attached)\n" +
 		"5 Sockets in /run/screen/S-root.\n"
 	want := []screenSession{
 		{"gpujob_0,1_train_1a2b3c4d", 101, "detached", "0,1", "train", "1a2b3c4d", "screen -r gpujob_0,1_train_1a2b3c4d"},
-		{"gpujob_2_my-mode_feedbeef", 102, "attached", "2", "my-mode", "feedbeef", "screen -r gpujob_2_my-mode_feedbeef"},
+		{"gpujob_2_my_mode_feedbeef", 102, "attached", "2", "my_mode", "feedbeef", "screen -r gpujob_2_my_mode_feedbeef"},
 		{"gpujob_4_x_0badcafe", 105, "attached", "4", "x", "0badcafe", "screen -r gpujob_4_x_0badcafe"},
 	}
 	if diff := cmp.Diff(want, readSessions(said, "")); diff != "" {

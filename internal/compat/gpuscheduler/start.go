@@ -80,9 +80,6 @@ func newScheduler(c call, opt options) (*scheduler, site.Places, error) {
 	if s.self, err = os.Executable(); err != nil {
 		return nil, places, err
 	}
-	if err := s.checkFiles(); err != nil {
-		return nil, places, err
-	}
 	if s.log, err = openLog(c.Out); err != nil {
 		return nil, places, problem.Newf(problem.Refused, "start it in a directory you can write to", "%v", err)
 	}
@@ -158,20 +155,4 @@ func refusal(err error, opt options) error {
 		own.Hint = "without a GPU, try --sim 2: simulated GPUs, real processes"
 	}
 	return &own
-}
-
-// checkFiles refuses a bad llm_config.json at the start, while the user is
-// looking.
-func (s *scheduler) checkFiles() error {
-	if s.opt.llmConfig == "" {
-		return nil
-	}
-	text, err := os.ReadFile(s.opt.llmConfig)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // reported with the first job
-	}
-	if err != nil {
-		return problem.Newf(problem.Invalid, "choose another file with --llm-config", "%v", err)
-	}
-	return checkSizes(s.opt.llmConfig, text)
 }

@@ -213,6 +213,9 @@ type shownJob struct {
 
 func (j shownJob) runs() bool { return j.State == string(job.Running) && !j.EndedSince }
 
+// noThresholds are above any use.
+var noThresholds = thresholds{Memory: math.Inf(1), Load: math.Inf(1)}
+
 // thresholds are the thresholds in force.
 type thresholds struct {
 	Memory float64 `json:"memory"`

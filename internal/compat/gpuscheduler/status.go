@@ -94,7 +94,7 @@ func ask(stateFile string) (report, error) {
 }
 
 func askLive(ctx context.Context, client *api.Client, doc document) (report, bool) {
-	var limits thresholds
+	limits := noThresholds
 	var since time.Time
 	doc.get(keyLimits, &limits)
 	doc.get(keySince, &since)
@@ -116,7 +116,7 @@ func knownCards(ctx context.Context, client *api.Client, stateFile string, doc d
 	var missing *api.Unreachable
 	switch {
 	case err == nil:
-		return showCards(found, thresholds{}), true, nil
+		return showCards(found, noThresholds), true, nil
 	case !errors.As(err, &missing):
 		return nil, false, err
 	}
@@ -134,7 +134,7 @@ func lookAtCards(ctx context.Context, stateFile string, doc document) ([]shownCa
 		return nil, problem.Newf(problem.Unable, "without a GPU, BERTH_SIM=2 simulates two; berth doctor says what is missing", "%v", err)
 	}
 	paused, _ := doc.paused() // readDoc has checked it
-	var limits thresholds
+	limits := noThresholds
 	doc.get(keyLimits, &limits)
 	cards := make([]shownCard, 0, len(sample.Devices))
 	for _, dev := range sample.Devices {

@@ -20,9 +20,9 @@ options of start:
   --state-file PATH          default gpu_scheduler_state.json; every command
                              takes it, also before the command
   --screen                   run each job in a GNU Screen session
-  --mem-threshold FLOAT      skip GPUs with more than this share of their
-                             memory in use (above 0, up to 1; default 0.8)
-  --load-threshold FLOAT     skip GPUs with more load (default 0.8)
+  --mem-threshold FLOAT      use GPUs with less than this share of their
+                             memory in use (0 to 1; default 0.8)
+  --load-threshold FLOAT     use GPUs with less load (default 0.8)
   --monitor-interval SEC     read the jobs file at least this often (default 30)
   --state-interval SEC       save and read the state file at least this often
                              (default 20)

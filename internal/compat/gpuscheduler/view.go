@@ -61,13 +61,13 @@ func parts(cards []shownCard) []float64 {
 }
 
 // cardState is the state of a GPU: busy with its allocation, or with the usage of
-// external processes if that is above a threshold.
+// external processes if that has reached a threshold.
 func cardState(c shownCard, paused bool, limits thresholds) string {
 	load := 0.0
 	if c.Load != nil {
 		load = *c.Load
 	}
-	exceeded := limits.Memory > 0 && c.Memory > 100*limits.Memory || limits.Load > 0 && load > 100*limits.Load
+	exceeded := c.Memory >= 100*limits.Memory || load >= 100*limits.Load
 	switch {
 	case paused:
 		return cardPaused
