@@ -171,8 +171,8 @@ func TestMgpuUsersEndOnlyTheirOwnJobs(t *testing.T) {
 	}
 	list, status := m.fay.mgpu(nil, "mgpu_queue")
 	wants := []string{
-		"ID: " + running + " | User: " + m.eve.name + " | GPUs: 0 | Mem: none | CMD: (not shown) | Status: running\n",
-		"ID: " + own + " | User: " + m.fay.name + " | GPUs: 0 | Mem: none | CMD: echo fay1",
+		"ID: " + running + " | User: " + m.eve.name + " | GPUs: 1 | Mem: none | CMD: (not shown) | Status: running\n",
+		"ID: " + own + " | User: " + m.fay.name + " | GPUs: 1 | Mem: none | CMD: echo fay1",
 	}
 	for _, want := range wants {
 		if status != 0 || !strings.Contains(list, want) {

@@ -13,7 +13,6 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/text"
 )
 
 // Queue lists jobs.
@@ -25,8 +24,9 @@ List running and queued jobs, one per line:
 
   ID: .. | User: .. | GPUs: .. | Mem: .. | CMD: .. | Status: ..
 
-Mem is in MB per GPU. Queued jobs are listed in the order they will start, with
-the reason they wait: by priority, then users take turns, then by submission.
+GPUs is a count, and Mem is in MB per GPU. Queued jobs are listed in the order
+they will start, with the reason they wait: by priority, then users take turns,
+then by submission.
 Other users' commands are shown only if the server's configuration allows it.
 
       --json  print a JSON array (berth help json); id is the one shown here,
@@ -135,14 +135,6 @@ func (c call) writeTable(jobs []job.View) error {
 }
 
 func lineOf(v job.View) string {
-	ids := v.GPUIDs
-	if v.State == job.Queued || len(ids) == 0 {
-		ids = v.AskedIDs
-	}
-	gpus := text.Numbers(ids)
-	if gpus == "" { // submitted with berth submit --gpus N
-		gpus = fmt.Sprintf("any %d", v.GPUs)
-	}
 	mem, command, status := "none", "(not shown)", string(v.State)
 	if v.VRAMMiB != nil {
 		mem = strconv.FormatInt(*v.VRAMMiB, 10)
@@ -153,5 +145,5 @@ func lineOf(v job.View) string {
 	if v.State == job.Queued && v.Reason != nil && *v.Reason != "" {
 		status += " (" + withCodes(*v.Reason) + ")"
 	}
-	return fmt.Sprintf("ID: %s | User: %s | GPUs: %s | Mem: %s | CMD: %s | Status: %s", job.Code(v.ID), frontend.OneLine(v.User), gpus, mem, command, status)
+	return fmt.Sprintf("ID: %s | User: %s | GPUs: %d | Mem: %s | CMD: %s | Status: %s", job.Code(v.ID), frontend.OneLine(v.User), v.GPUs, mem, command, status)
 }

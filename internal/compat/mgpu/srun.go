@@ -45,7 +45,8 @@ executed as they are; one word is a shell command.
                            of the queue, behind every priority, to start over;
                            at most ten times
       --priority N         higher first, equal ones by submission (default 0)
-      --env-setup-cmd CMD  run this first, in the same shell:
+      --env-setup-cmd CMD  run this first, in the same shell, before
+                           CUDA_VISIBLE_DEVICES is set:
                            "source venv/bin/activate", "conda activate NAME"
       --interactive        show the output until the job ends, and return its
                            status; Ctrl-C leaves the job running
@@ -70,6 +71,7 @@ Example:
 type srunFlags struct {
 	ids                     string
 	mem, timeLimit          int64
+	memGiven                bool
 	priority                int
 	setup                   string
 	interactive, background bool
@@ -96,6 +98,7 @@ func runSrun(plain *frontend.Call) int {
 	if status, ok := c.Parse(flags, args, srunUsage); !ok {
 		return status
 	}
+	f.memGiven = flags.Changed("mem")
 	if status, ok := f.check(c, flags, dash >= 0); !ok {
 		return status
 	}
@@ -134,7 +137,7 @@ func (f *srunFlags) check(c call, flags *pflag.FlagSet, dashed bool) (status int
 	case f.interactive && f.background:
 		wrong = "expected --interactive or --background, found both"
 	case f.mem < 0 || f.mem > math.MaxInt32:
-		wrong = fmt.Sprintf("--mem: expected a number of MB from 1 to %d, or 0 for none, found %d", math.MaxInt32, f.mem)
+		wrong = fmt.Sprintf("--mem: expected a number of MB from 1 to %d, found %d", math.MaxInt32, f.mem)
 	case f.timeLimit < 0:
 		wrong = fmt.Sprintf("--time-limit: expected a number of seconds from 1, or 0 for none, found %d", f.timeLimit)
 	}
@@ -184,6 +187,9 @@ func (f *srunFlags) checkValues(spec api.Spec) error {
 	if _, err := jobfile.ParseIDs(f.ids); err != nil {
 		return problem.Newf(problem.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err)
 	}
+	if f.memGiven && f.mem == 0 {
+		return problem.Newf(problem.Refused, "without --mem the job gets its GPUs to itself", "--mem: expected a number of MB from 1, found 0")
+	}
 	_, err := jobfile.Ask(spec.Pairs(), time.Now(), job.Defaults(), 1)
 	if wrong, ok := errors.AsType[*jobfile.KeyError](err); ok {
 		flags := map[string]string{"vram": "--mem", "timeout": "--time-limit", "priority": "--priority", "setup": "--env-setup-cmd"}
@@ -218,7 +224,7 @@ func (c call) refused(out io.Writer, err error) int {
 func (f *srunFlags) request() api.SubmitRequest {
 	home := homeDir()
 	spec := api.Spec{
-		Command: api.Command{Argv: f.command}, IDs: api.Text(f.ids), Setup: api.Text(f.setup), Dir: api.Text(home),
+		Command: api.Command{Argv: f.command}, IDs: api.Text(f.ids), Setup: api.Text(beforeGPUs(f.setup)), Dir: api.Text(home),
 		Priority: api.Text(strconv.Itoa(f.priority)), OnTimeout: api.Text(job.TimeoutRequeue),
 		Output: api.Text(strings.ReplaceAll(home, "%", "%%") + "/.mgpu_job_%c.log"),
 	}
@@ -236,6 +242,15 @@ func (f *srunFlags) request() api.SubmitRequest {
 		Jobs: []api.Spec{spec}, Environ: os.Environ(), Umask: &umask,
 		Interactive: f.interactive, Term: os.Getenv("TERM"),
 	}
+}
+
+// beforeGPUs is the set-up as it runs before the GPUs are set. berth sets them
+// again after it.
+func beforeGPUs(setup string) string {
+	if setup == "" {
+		return ""
+	}
+	return "unset CUDA_VISIBLE_DEVICES; " + setup
 }
 
 // homeDir is the caller's home directory, or "~" to let the server look it up:
