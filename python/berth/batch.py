@@ -267,8 +267,9 @@ class Batch:
         level = logging.DEBUG if all(c.get("obstacle") == "shares" for c in cards) else logging.INFO
         for card in cards:
             free, missing = card.get("free_mib", 0), card.get("missing_mib", 0)
-            self._log.log(level, "Job %d (%s) waits for GPU %d: %s free, %s needed (%s)", task.index, task.name,
-                          card["gpu"], _mib(free), _mib(free + missing), card["what"])
+            # Where it does not wait for memory, what it needs is not known.
+            memory = f"{_mib(free)} free, {_mib(free + missing)} needed ({card['what']})" if missing else card["what"]
+            self._log.log(level, "Job %d (%s) waits for GPU %d: %s", task.index, task.name, card["gpu"], memory)
 
     def _cards(self, level: int) -> List[Dict[str, Any]]:
         """This run's GPUs, or none if the log omits that level."""

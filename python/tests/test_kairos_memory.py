@@ -26,8 +26,11 @@ esac
 class Memory(Lab):
     def test_two_jobs_on_24_gb_need_eleven_point_four_each(self) -> None:
         # seeds: K13 K14 K15
-        run = Running(self, self.scheduler(1, 2), [Job(self.gate()), Job(self.gate()), Job("true", job_name="last")])
+        run = Running(self, self.scheduler(1, 2, log_level="DEBUG"), [Job(self.gate()), Job(self.gate()), Job("true", job_name="last")])
         until(lambda: run.states() == ["running", "running", "queued"])
+        # It waits for a slot, not for memory.
+        until(lambda: "Job 2 (last) waits for GPU 0: " in self.main_log())
+        self.assertNotIn("needed (", self.main_log())
         # 24576 MiB × 0.95 / 2 = 11673; one MiB less than that stays free.
         external = self.foreign(run.client, 0, 24576 - 11672)
         self.open()
