@@ -18,6 +18,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/slurm"
 )
 
 const (
@@ -109,6 +110,7 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 	}
 	o.script, o.source = path, args[0]
 	spec := api.Spec{Command: scriptCommand(path, mode, head, args[1:])}
+	var forSlurm []string
 	if bytes.IndexByte(head, 0) < 0 { // a program has no directives
 		script, err := jobfile.ParseScript(args[0], head)
 		if err != nil {
@@ -120,12 +122,21 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 			}
 		}
 		for _, ignored := range script.Ignored {
+			// Only the daemon knows for certain whether the job goes to Slurm.
+			if _, err := slurm.Words(ignored.Text); err == nil {
+				forSlurm = append(forSlurm, ignored.Text)
+				continue
+			}
 			s.say("%s:%d: ignored, no equivalent in berth: %s", args[0], ignored.Line, ignored.Text)
 		}
 	}
 	if err := o.apply(&spec); err != nil {
 		return nil, err
 	}
+	if spec.Slurm != "" {
+		forSlurm = append(forSlurm, string(spec.Slurm)) // the last of an option counts
+	}
+	spec.Slurm = api.Text(strings.Join(forSlurm, " "))
 	return []api.Spec{spec}, nil
 }
 

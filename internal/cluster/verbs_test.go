@@ -18,7 +18,8 @@ import (
 // of any job.
 func TestSubmitAndShow(t *testing.T) {
 	t.Parallel()
-	b := newBerth(t, testkit.SlurmSetup{CPUs: 8})
+	b := newBerth(t, testkit.SlurmSetup{CPUs: 8, Nodes: 2, Conf: []string{"PartitionName=low Nodes=ALL"}})
+	testkit.Write(t, b.file("sbatch.sh"), "#!/bin/sh\n#SBATCH --partition=low -w n2\n#SBATCH --requeue\necho $SLURM_JOB_PARTITION $SLURMD_NODENAME ${SLURM_JOB_GPUS-none}\n")
 	testkit.Write(t, b.file("job.sh"), "#!/bin/sh\n#BERTH --to slurm --gpus 0 --name scripted\necho \"script $1 $2\"\nexit 4\n", 0o755)
 	testkit.Write(t, b.file("jobs.yaml"), `- {command: 'echo "first of yaml"', to: slurm, gpus: 0, name: y1}
 - {command: [echo, "second  of", yaml], to: slurm, gpus: 1, name: y2}
@@ -26,6 +27,7 @@ func TestSubmitAndShow(t *testing.T) {
 	shell := b.submit("--", `echo "it's" | tr a-z A-Z; exit 3`)
 	argv := b.submit("--", "printf", `%s|`, `a b`, `c"d`, `$HOME`, "e'f", "\n")
 	script := b.must("submit", "--quiet", "job.sh", "one word", "2")
+	forSlurm := b.must("submit", "--quiet", "--to", "slurm", "sbatch.sh")
 	listed := strings.Fields(b.must("submit", "--quiet", "-f", "jobs.yaml"))
 	local := b.must("submit", "--quiet", "--to", "local", "--name", "here", "--", "echo local")
 	contains(t, b.must("list", "--all"), "scripted", "y2", "here")
@@ -37,6 +39,7 @@ func TestSubmitAndShow(t *testing.T) {
 		{shell, "exit:3", 3, "IT'S\n"},
 		{argv, "ok", 0, "a b|c\"d|$HOME|e'f|\n|"},
 		{script, "exit:4", 4, "script one word 2\n"},
+		{forSlurm, "ok", 0, "low n2 none\n"},
 		{listed[0], "ok", 0, "first of yaml\n"},
 		{listed[1], "ok", 0, "second  of yaml\n"},
 		{local, "ok", 0, "local\n"},
@@ -49,10 +52,10 @@ func TestSubmitAndShow(t *testing.T) {
 			t.Errorf("wait %s: status %d", row.id, status)
 		}
 	}
-	contains(t, b.must("show", shell), "exit:3", "slurm", "in Slurm's queue as", "started: on n1")
+	contains(t, b.must("show", shell), "exit:3", "slurm", "in Slurm's queue as", "started: on n")
 	contains(t, b.must("why", shell), "failed with exit code 3")
 	contains(t, b.must("history"), "scripted", "exit:4", "y1", "here")
-	contains(t, b.must("stats"), "4 finished, 2 failed")
+	contains(t, b.must("stats"), "5 finished, 2 failed")
 	contains(t, b.must("list", "--all", "--json"), `"outcome":"exit:3"`, `"name":"y1"`)
 	contains(t, b.must("show", listed[1], "--json"), `"to":"slurm"`, `"gpus":1`)
 }

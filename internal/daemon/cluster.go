@@ -112,10 +112,13 @@ func (s *submission) place(spec *job.Spec) error {
 		spec.To = s.cfg.Engine
 	}
 	if spec.To != job.ToSlurm {
-		if spec.Slurm != "" {
+		if spec.Slurm != "" && !spec.SlurmEnv {
 			return problem.Newf(problem.Invalid, "add --to slurm, or leave it out", "slurm: these are options for Slurm, and the job runs on this machine")
 		}
-		spec.To = job.ToLocal
+		if spec.Slurm != "" { // of a script that was written for Slurm
+			s.notes = append(s.notes, "slurm: ignored on this machine: "+spec.Slurm)
+		}
+		spec.To, spec.Slurm = job.ToLocal, ""
 		return nil
 	}
 	if _, err := slurm.Translate(spec, spec.VRAMMiB, s.cfg.Slurm.Slurm); err != nil {

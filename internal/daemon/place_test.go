@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,12 +16,19 @@ func TestThePlaceOfAJob(t *testing.T) {
 		engine   job.Place
 		pairs    []string
 		to       job.Place
+		gpus     int
+		slurm    string
+		note     string
 		refused  string
 	}{
-		{sentence: "here by default", to: job.ToLocal},
-		{sentence: "as the config says", engine: job.ToSlurm, to: job.ToSlurm},
-		{sentence: "here, whatever the config says", engine: job.ToSlurm, pairs: []string{"to", "local"}, to: job.ToLocal},
-		{sentence: "with options for Slurm", pairs: []string{"to", "slurm", "slurm", "--account=lab -q long"}, to: job.ToSlurm},
+		{sentence: "here by default", to: job.ToLocal, gpus: 1},
+		{sentence: "as the config says", engine: job.ToSlurm, to: job.ToSlurm, gpus: 1},
+		{sentence: "here, whatever the config says", engine: job.ToSlurm, pairs: []string{"to", "local"}, to: job.ToLocal, gpus: 1},
+		{sentence: "with options for Slurm", pairs: []string{"to", "slurm", "slurm", "--account=lab -q long"}, to: job.ToSlurm, gpus: 1, slurm: "--account=lab -q long"},
+		{sentence: "a script for Slurm that names no GPU", engine: job.ToSlurm, pairs: []string{"slurm_env", "yes", "slurm", "-p low"}, to: job.ToSlurm, slurm: "-p low"},
+		{sentence: "a script for Slurm that names GPUs", pairs: []string{"to", "slurm", "slurm_env", "yes", "gpus", "2"}, to: job.ToSlurm, gpus: 2},
+		{sentence: "a script for Slurm with a declaration", pairs: []string{"to", "slurm", "slurm_env", "yes", "vram", "1G"}, to: job.ToSlurm, gpus: 1},
+		{sentence: "a script for Slurm here", pairs: []string{"slurm_env", "yes", "slurm", "-p low"}, to: job.ToLocal, gpus: 1, note: "slurm: ignored on this machine: -p low"},
 		{sentence: "with an option of berth", pairs: []string{"to", "slurm", "slurm", "--array=0-9"}, refused: "berth sets --array itself"},
 		{sentence: "with what Slurm cannot do", pairs: []string{"to", "slurm", "ids", "1"}, refused: "Slurm chooses the GPUs of a job"},
 		{sentence: "elsewhere", pairs: []string{"to", "moon"}, refused: "expected local or slurm"},
@@ -38,8 +46,12 @@ func TestThePlaceOfAJob(t *testing.T) {
 			t.Errorf("%s: %v", row.sentence, err)
 			continue
 		}
-		if j, err := l.d.store.Job(reply.Jobs[0].ID); err != nil || j.Spec.To != row.to {
-			t.Errorf("%s: %v %q", row.sentence, err, j.Spec.To)
+		j, err := l.d.store.Job(reply.Jobs[0].ID)
+		if err != nil || j.Spec.To != row.to || j.Spec.GPUs != row.gpus || j.Spec.Slurm != row.slurm {
+			t.Errorf("%s: %v %q, %d GPUs, %q", row.sentence, err, j.Spec.To, j.Spec.GPUs, j.Spec.Slurm)
+		}
+		if notes := reply.Jobs[0].Notes; row.note != "" && !slices.Contains(notes, row.note) {
+			t.Errorf("%s: %q", row.sentence, notes)
 		}
 	}
 }

@@ -201,6 +201,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.place(&asked.Spec); err != nil {
 		return err
 	}
+	if asked.Spec.To == job.ToSlurm && asked.Spec.SlurmEnv && spec.GPUs == "" && spec.VRAM == "" && spec.Type == "" {
+		asked.Spec.GPUs = 0 // a script that was written for Slurm and names no GPU wants none there
+	}
 	if err := s.d.capable(&asked.Spec); err != nil {
 		return err
 	}
