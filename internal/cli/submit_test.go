@@ -205,13 +205,13 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 	f := startFake(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
-	testkit.Write(t, "train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90\n#SBATCH -p gpu --open-mode=append\n#SBATCH --exclusive\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
+	testkit.Write(t, "train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90 --no-requeue\n#SBATCH -p gpu --open-mode=append\n#SBATCH --exclusive\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
 	said := berth("submit", "--name", "typed", "--slurm", "--qos=long", "train.sh", "--epochs", "3")
 	said.wants(t, 0, "submitted job 1\n", "berth: train.sh:4: ignored, no equivalent in berth: --open-mode=append\n")
 	got := f.lastSubmission(t).Jobs[0]
 	want := api.Spec{
 		Command: api.Command{Argv: []string{filepath.Join(dir, "train.sh"), "--epochs", "3"}},
-		Name:    "typed", GPUs: "2", Timeout: got.Timeout, Exclusive: got.Exclusive, SlurmEnv: "yes", Slurm: "-p gpu --exclusive --qos=long",
+		Name:    "typed", GPUs: "2", Timeout: got.Timeout, Exclusive: got.Exclusive, SlurmEnv: "yes", Slurm: "--no-requeue -p gpu --exclusive --qos=long", Requeue: "no",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.Timeout == "" || got.Exclusive == "" {
 		t.Errorf("time %q, exclusive %q\n%s", got.Timeout, got.Exclusive, diff)

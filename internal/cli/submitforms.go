@@ -121,6 +121,9 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 				return nil, problem.Newf(problem.Invalid, "see berth submit --help", "%s: %v", args[0], err)
 			}
 		}
+		if spec.Slurm != "" {
+			forSlurm, spec.Slurm = append(forSlurm, string(spec.Slurm)), ""
+		}
 		for _, ignored := range script.Ignored {
 			// Only the daemon knows for certain whether the job goes to Slurm.
 			if _, err := slurm.Words(ignored.Text); err == nil {

@@ -254,4 +254,7 @@ const (
 	senders    = 4    // sbatch at a time
 	maxParcels = 64   // batches that are recorded together
 	maxBatch   = 1000 // jobs; Slurm's own bound is 1001 unless configured
+
+	mostFailures = 4   // of a job's script before the job begins, until it is given up
+	noProgram    = 127 // status of a script whose node has no berth
 )

@@ -43,7 +43,7 @@ func (d *desk) compare(ctx context.Context) {
 	strays := map[Named]time.Time{}
 	var news []func(*engine.Turn)
 	var active []slurm.Entry
-	var stuck []*held
+	var stuck, again []*held
 	for i := range reply.Queue {
 		e := &reply.Queue[i]
 		name := batchOf(e.Comment)
@@ -66,6 +66,10 @@ func (d *desk) compare(ctx context.Context) {
 			continue
 		}
 		seen[h.job.ID] = true
+		if h.has.Begun && e.State == "PENDING" {
+			again = append(again, h)
+			continue
+		}
 		active = append(active, *e)
 		if news = append(news, d.listed(h, e)); d.isStuck(h, e) {
 			stuck = append(stuck, h)
@@ -82,7 +86,23 @@ func (d *desk) compare(ctx context.Context) {
 	d.strays = strays
 	d.cancelStrays(ctx)
 	d.takeBack(ctx, stuck, fmt.Sprintf("Slurm has said for %s that this job runs, but it has not begun; berth hands it over again", text.Brief(d.c.pace.stuck)))
+	d.requeued(ctx, again)
 	d.unlisted(ctx, begun, seen, past)
+}
+
+// requeued deals with jobs that began and that Slurm has put back into its queue,
+// because it preempted them, their node failed, or they asked for it. berth hands them
+// over again: what is in Slurm's queue would find the start marker and exit.
+func (d *desk) requeued(ctx context.Context, jobs []*held) {
+	for _, h := range jobs {
+		if h.missing.IsZero() {
+			h.missing, d.want = d.asked, true
+		}
+		if h.ended == nil && h.looked.Sub(h.missing) < d.patience() {
+			continue // its record may be on its way
+		}
+		d.conclude(ctx, h, &slurm.Account{State: "REQUEUED"})
+	}
 }
 
 // cancelStrays removes from Slurm's queue what can only exit at once: its job was
@@ -186,7 +206,7 @@ func (d *desk) unlisted(ctx context.Context, asked time.Time, seen map[string]bo
 		case h.job.Handover.At.After(asked): // sbatch came later
 		case h.missing.IsZero():
 			h.missing, d.want = asked, true
-		case h.ended != nil:
+		case h.ended != nil || h.verdict == nil && past.ended[h.job.ID] != nil:
 			question = append(question, h)
 		case h.has.Begun && time.Since(h.missing) < d.patience():
 			d.want = true // its record may be on its way
@@ -221,9 +241,12 @@ func (d *desk) inquire(ctx context.Context, jobs []*held, past memory) {
 			// Accounting hears of an end later than slurmctld, and never of what
 			// slurmctld forgot.
 			lags = a != nil && time.Since(h.missing) < d.patience()
-			a = past.ended[h.job.ID]
+			a = cmp.Or(past.ended[h.job.ID], h.verdict)
 		}
+		h.verdict = a // slurmctld may forget it while its record is waited for
 		switch {
+		case h.ended == nil && h.has.Begun && h.looked.Sub(h.missing) < d.patience():
+			d.killed(ctx, h, a)
 		case h.ended != nil && a == nil && lags: // only Slurm knows why it ended
 		case h.ended != nil || h.has.Begun:
 			d.conclude(ctx, h, a)
@@ -266,11 +289,15 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 		r = *h.ended
 	}
 	switch {
-	case a != nil && a.State != "COMPLETED":
-		r.Outcome, r.Detail = a.Outcome()
+	case a != nil && !a.Again():
+		if r.Outcome, r.Detail = a.Outcome(); r.Outcome == job.Launch {
+			r.Outcome = job.Lost // it had begun
+		}
 		if !a.End.IsZero() && h.ended == nil {
 			r.EndedAt = a.End
 		}
+	case a != nil && (h.ended != nil || a.State != "COMPLETED"):
+		r.Outcome, r.Detail, r.Stopped = job.Lost, "Slurm requeued it", job.StopRequeue
 	case h.ended != nil && !h.fenced.IsZero():
 		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("berth stopped it on %s: Slurm no longer knows it", h.job.Handover.Node)
 	case h.ended != nil:
@@ -286,6 +313,21 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 	if d.c.report(ctx, func(t *engine.Turn) { t.Returned(id, batch, r) }) == nil {
 		d.forget(ctx, h)
 	}
+}
+
+// killed ends a job that Slurm killed for its host memory. Its wrapper died with it, so
+// there is no record to wait for.
+func (d *desk) killed(ctx context.Context, h *held, a *slurm.Account) {
+	if a == nil || !a.Killed() {
+		return
+	}
+	reply, err := d.do(ctx, Request{Memory: []Marker{d.marker(h)}})
+	if err != nil || len(reply.Memory) != 1 || reply.Memory[0] == "" && a.State != slurm.OutOfMemory {
+		return
+	}
+	verdict := *a
+	verdict.State, verdict.Words = slurm.OutOfMemory, reply.Memory[0]
+	d.conclude(ctx, h, &verdict)
 }
 
 // fence reports whether a job that left no record has ended for certain. Its node may
@@ -310,7 +352,8 @@ func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
 		return // it has begun after all
 	}
 	outcome, detail := a.Outcome()
-	id, batch := h.job.ID, h.job.Handover.Batch
+	id, batch, why := h.job.ID, h.job.Handover.Batch, cmp.Or(detail, outcome.Words())
+	again := d.mayTryAgain(id, a)
 	err = d.c.report(ctx, func(t *engine.Turn) {
 		switch {
 		case outcome == job.WasCancelled && a.Node != "":
@@ -321,13 +364,26 @@ func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
 			t.CancelledAway(id, batch, detail)
 		case outcome == job.OK: // its wrapper found that berth had taken it back
 			t.TakenBack(id, batch, "")
-		case outcome == job.Lost: // the node failed, or Slurm preempted it: that was not its fault
-			t.TakenBack(id, batch, "Slurm ended this job before it began ("+detail+"); berth hands it over again")
+		case outcome == job.Lost || again: // the node failed, Slurm preempted it, or the shared disk was full
+			t.TakenBack(id, batch, "Slurm ended this job before it began ("+why+"); berth hands it over again")
 		default:
-			t.Refused(id, batch, fmt.Sprintf("Slurm ended it before it began (%s); see %s", cmp.Or(detail, outcome.Words()), slurmLog(h.job.Handover.Dir)))
+			t.Refused(id, batch, fmt.Sprintf("Slurm ended it before it began (%s); see %s", why, slurmLog(h.job.Handover.Dir)))
 		}
 	})
 	if err == nil {
 		d.forget(ctx, h)
 	}
+}
+
+// mayTryAgain reports whether a job whose script failed before it began is handed over
+// again, after a pause. A node without berth's program will not get one.
+func (d *desk) mayTryAgain(id string, a *slurm.Account) bool {
+	if d.failed[id]++; a.ExitCode == noProgram || d.failed[id] > mostFailures {
+		delete(d.failed, id)
+		return false
+	}
+	if d.failed[id] > 1 {
+		d.fullUntil, d.full = time.Now().Add(d.c.pace.troubled), "Slurm's nodes could not start a job"
+	}
+	return true
 }

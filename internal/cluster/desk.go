@@ -14,6 +14,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/handover"
 	"berth/internal/job"
+	"berth/internal/slurm"
 )
 
 // desk is one user's jobs on the cluster. Its goroutine alone touches it, except
@@ -41,6 +42,7 @@ type desk struct {
 	unread    string              // why files of jobs cannot be read
 	strays    map[Named]time.Time // jobs in Slurm that are of no use, and since when
 	doubted   map[string]bool     // jobs that Slurm refused once, by berth's id
+	failed    map[string]int      // how often jobs ended before they began, by berth's id
 	want      bool                // something needs Slurm's word
 }
 
@@ -63,10 +65,11 @@ type held struct {
 	told    time.Time    // when Slurm was last told to stop it
 	fenced  time.Time    // when its wrapper was told to stop it, or was last heard of since
 	ended   *handover.Record
+	verdict *slurm.Account // how Slurm said that it ended; nil: not yet
 }
 
 func newDesk(c *Cluster, uid int) *desk {
-	return &desk{c: c, uid: uid, most: maxBatch, knock: make(chan struct{}, 1), jobs: map[string]*held{}, doubted: map[string]bool{}}
+	return &desk{c: c, uid: uid, most: maxBatch, knock: make(chan struct{}, 1), jobs: map[string]*held{}, doubted: map[string]bool{}, failed: map[string]int{}}
 }
 
 func (d *desk) tell(news []update) {
@@ -128,6 +131,7 @@ func (d *desk) receive() {
 		if u.job == nil {
 			delete(d.jobs, u.gone)
 			delete(d.doubted, u.gone)
+			delete(d.failed, u.gone)
 			continue
 		}
 		if before == nil || before.job.Handover.Batch != u.job.Handover.Batch {

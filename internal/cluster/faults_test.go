@@ -94,10 +94,11 @@ func TestKillBerthAnyTime(t *testing.T) {
 }
 
 // TestAFullDisk: a job waits while its files cannot be written, says so, and goes on
-// when there is room. The record of one that ends meanwhile arrives.
+// when there is room. The record of one that ends meanwhile arrives, and one that
+// Slurm tried to start meanwhile is handed over again.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
-	b := pitch(t, testkit.NewSlurm(t, testkit.SlurmSetup{}))
+	b := pitch(t, testkit.NewSlurm(t, testkit.SlurmSetup{Nodes: 2}))
 	disk := b.file(".local/state/berth/slurm")
 	testkit.Must(t, os.MkdirAll(disk, 0o700))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m,mode=0700", "berth-test", disk).CombinedOutput(); err != nil {
@@ -105,7 +106,10 @@ func TestAFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
 	b.start()
-	first := b.submit("--output", "first.log", "--", "while [ ! -e go ]; do sleep 0.1; done; exit 7")
+	b.slurm.Must(t, "sbatch", "-w", "n2", "--exclusive", "--output=/dev/null", "--wrap", "while [ ! -e "+b.file("free")+" ]; do sleep 0.1; done")
+	queued := b.submit("--output", "queued.log", "--slurm", "-w n2", "--", "echo queued")
+	waiting := b.waits(queued, "Resources")
+	first := b.submit("--output", "first.log", "--slurm", "-w n1", "--", "while [ ! -e go ]; do sleep 0.1; done; exit 7")
 	b.running(first)
 	fill(t, disk)
 	second := b.submit("--output", "second.log", "--", "echo second")
@@ -114,6 +118,10 @@ func TestAFullDisk(t *testing.T) {
 	if strings.Contains(v.reason(), "cannot be reached") {
 		t.Errorf("it blames Slurm: %s", v)
 	}
+	testkit.Write(t, b.file("free"), "")
+	testkit.Eventually(t, "Slurm tries to start a job", func() bool {
+		return strings.Contains(b.slurm.Must(t, "squeue", "--states=all", "--noheader", "--format=%T", "--jobs="+waiting.slurm()), "FAILED")
+	})
 	testkit.Write(t, b.file("go"), "")
 	testkit.Eventually(t, "the wrapper cannot leave its record", func() bool {
 		all, _ := filepath.Glob(filepath.Join(disk, "*", "*", "slurm.out"))
@@ -122,6 +130,7 @@ func TestAFullDisk(t *testing.T) {
 	testkit.Must(t, os.Remove(filepath.Join(disk, "filler")))
 	b.ends(first, "exit:7")
 	b.printed(b.ends(second, "ok"), "second\n")
+	b.printed(b.ends(queued, "ok"), "queued\n")
 }
 
 // fill leaves no room on a disk.
@@ -188,14 +197,14 @@ func TestAnOutage(t *testing.T) {
 	}
 }
 
-// TestAFailedNode: its jobs are lost, or run again with --requeue, and never twice at
-// the same time.
+// TestAFailedNode: its jobs run again, unless they must not, and never twice at the
+// same time.
 func TestAFailedNode(t *testing.T) {
 	t.Parallel()
 	b := newBerth(t, testkit.SlurmSetup{Conf: []string{"SlurmdTimeout=6"}})
 	const command = `exec 9>$BERTH_JOB_NAME.lock; flock -n 9 || echo twice >twice; echo x >>$BERTH_JOB_NAME.ran; [ $(wc -l <$BERTH_JOB_NAME.ran) = 2 ] || while :; do sleep 0.2; done`
-	lost := b.submit("--name", "lost", "--", command)
-	again := b.submit("--name", "again", "--requeue", "--", command)
+	lost := b.submit("--name", "lost", "--slurm", "--no-requeue", "--", command)
+	again := b.submit("--name", "again", "--", command)
 	cut := b.submit("--name", "cut", "--requeue", "--", command) // the node goes on, and Slurm does not see it
 	b.running(cut)
 	var all []int

@@ -36,6 +36,7 @@ type Request struct {
 	Release []string
 	Queue   string   // what begins the comments of the jobs to list; empty: do not
 	Account []string // Slurm's ids of jobs whose end is in question
+	Memory  []Marker // jobs that Slurm may have killed for their host memory
 	Look    []Watch
 	Remove  []string // directories of batches that are over
 	Sweep   *Sweep
@@ -87,6 +88,7 @@ type Reply struct {
 	Queue     []slurm.Entry
 	Trouble   string // why Slurm could not be asked
 	Accounts  []slurm.Account
+	Memory    []string      // for each such job what Slurm said; empty: nothing of the kind
 	Seen      []Seen        // for each Watch
 	Cost      time.Duration // of listing the queue
 }
@@ -154,6 +156,9 @@ func Do(ctx context.Context, r Request) Reply {
 	}
 	if len(r.Account) > 0 {
 		reply.account(ctx, &r)
+	}
+	for _, m := range r.Memory {
+		reply.Memory = append(reply.Memory, memoryWords(m))
 	}
 	for _, w := range r.Look {
 		reply.Seen = append(reply.Seen, look(w))
@@ -329,6 +334,24 @@ func (reply *Reply) account(ctx context.Context, r *Request) {
 		}
 	}
 }
+
+// memoryWords is what Slurm printed when it killed a job for its host memory.
+func memoryWords(m Marker) string {
+	b, _ := handover.ReadBegun(m.Dir, m.Index) // without it, nothing is known
+	file, err := os.Open(slurmLog(m.Dir))
+	if b == nil || err != nil {
+		return ""
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() > maxSlurmLog {
+		_, _ = file.Seek(-maxSlurmLog, io.SeekEnd) // the end is what matters
+	}
+	out, _ := io.ReadAll(io.LimitReader(file, maxSlurmLog))
+	return slurm.MemoryWords(string(out), b.Step)
+}
+
+// maxSlurmLog is how much of what Slurm printed about a batch is read.
+const maxSlurmLog = 256 << 10
 
 func look(w Watch) (s Seen) {
 	all, err := handover.Look(w.Dir)

@@ -115,7 +115,7 @@ func (s *submission) place(spec *job.Spec) error {
 		if spec.Slurm != "" && !spec.SlurmEnv {
 			return problem.Newf(problem.Invalid, "add --to slurm, or leave it out", "slurm: these are options for Slurm, and the job runs on this machine")
 		}
-		if spec.Slurm != "" { // of a script that was written for Slurm
+		if spec.Slurm != "" && spec.Slurm != "--no-requeue" { // of a script that was written for Slurm
 			s.notes = append(s.notes, "slurm: ignored on this machine: "+spec.Slurm)
 		}
 		spec.To, spec.Slurm = job.ToLocal, ""

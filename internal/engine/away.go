@@ -260,6 +260,8 @@ func judgeAway(j *job.Job, r handover.Record, now time.Time) ruling {
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while running")}
 	case j.Stop == job.StopRequeue:
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
+	case r.Stopped == job.StopRequeue:
+		return ruling{again: job.EventRequeued, detail: r.Detail}
 	case r.Outcome == job.Timeout:
 		ruling := judgeTimeout(j)
 		if ruling.outcome != "" && stopped {

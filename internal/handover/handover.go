@@ -59,7 +59,7 @@ type Now struct {
 type Record struct {
 	Outcome    job.Outcome   `json:"outcome"`
 	Detail     string        `json:"detail,omitempty"`
-	Stopped    job.Stop      `json:"stopped,omitempty"` // what the wrapper was stopped for: interrupt if Slurm ended it
+	Stopped    job.Stop      `json:"stopped,omitempty"` // what the wrapper was stopped for: interrupt if Slurm ended it, requeue if it runs it again
 	ExitCode   *int          `json:"exit_code,omitempty"`
 	Signal     string        `json:"signal,omitempty"`
 	StartedAt  time.Time     `json:"started_at"`

@@ -88,7 +88,7 @@ func TestScripts(t *testing.T) {
 		{"no mail", "#SBATCH --mail-type=NONE\n", "notify=none", ""},
 		{"mail without an address", "#SBATCH --mail-type=END\n", "", "1:--mail-type=END"},
 		{"mail that berth does not send", "#SBATCH --mail-type=STAGE_OUT --mail-user=a@b.c\n", "", "1:--mail-type=STAGE_OUT | 1:--mail-user=a@b.c"},
-		{"no requeue", "#SBATCH --requeue --no-requeue\n", "requeue=yes | requeue=no", ""},
+		{"no requeue", "#SBATCH --requeue --no-requeue\n", "requeue=yes | requeue=no | slurm=--no-requeue", ""},
 		{"dependencies", "#SBATCH -d afterok:12:13_4,afterany:14\n#SBATCH --dependency=afternotok:15,afterok:16\n", "after=15:fail,16:ok", ""},
 		{"all of the environment, and more", "#SBATCH --export=ALL,A=1,B=x=y\n", "env.A=1 | env.B=x=y | export=all", ""},
 		{"some of the environment", "#SBATCH --export=HOME,PATH,A=1\n", "env.A=1 | export=HOME,PATH", ""},

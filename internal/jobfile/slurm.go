@@ -78,7 +78,7 @@ var slurmOptions = map[string]struct {
 	"array":           {short: 'a', meaning: as("array")},
 	"hold":            {short: 'H', bare: "yes", meaning: as("hold")},
 	"requeue":         {bare: "yes", meaning: as("requeue")},
-	"no-requeue":      {bare: "no", meaning: as("requeue")},
+	"no-requeue":      {bare: "no", meaning: slurmNoRequeue},
 	"ntasks":          {short: 'n', meaning: one},
 	"ntasks-per-node": {meaning: one},
 	"nodes":           {short: 'N', meaning: slurmNodes},

@@ -190,6 +190,11 @@ func slurmMailUser(t *slurmTranslator, _ string) (pairs []Pair, ok bool, err err
 	return nil, ok, err
 }
 
+// slurmNoRequeue is berth's default, but not Slurm's.
+func slurmNoRequeue(*slurmTranslator, string) (pairs []Pair, ok bool, err error) {
+	return []Pair{{"requeue", "no"}, {"slurm", "--no-requeue"}}, true, nil
+}
+
 // slurmNodes accepts one node, or a range that starts with one.
 func slurmNodes(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	if least, _, ranged := strings.Cut(value, "-"); ranged {

@@ -47,6 +47,9 @@ func inherited(order *handover.Order, environ []string, dir string) []string {
 		}
 	}
 	kept = append(kept, "SLURM_JOB_NAME="+order.Job.Name(), "SLURM_SUBMIT_DIR="+dir)
+	if n := order.Job.Attempt.Number - 1; n > 0 {
+		kept = append(kept, "SLURM_RESTART_COUNT="+strconv.Itoa(n)) // to Slurm each attempt is a job of its own
+	}
 	return append(kept, arrayVariables(&order.Job)...)
 }
 

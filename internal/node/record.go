@@ -29,7 +29,8 @@ const (
 func (n *node) finish(signals <-chan os.Signal) int {
 	if at, _ := n.stop.when(); at.IsZero() && n.ended != nil {
 		lag := shortLag
-		if endedByTerm(n.ended) {
+		// A script that was written for Slurm may just have asked it for a requeue.
+		if endedByTerm(n.ended) || n.order.Job.Spec.SlurmEnv || n.order.Job.Spec.Requeue {
 			lag = termLag
 		}
 		select {

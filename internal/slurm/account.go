@@ -29,6 +29,26 @@ type Account struct {
 	Signal   int // that ended it; 0: none
 	Start    time.Time
 	End      time.Time // zero: it has not ended
+	Words    string    `json:",omitempty"` // what Slurm printed about its end
+}
+
+// OutOfMemory is Slurm's state of a job that it killed for its host memory.
+const OutOfMemory = "OUT_OF_MEMORY"
+
+// Killed reports whether a job was killed, perhaps for its host memory.
+func (a *Account) Killed() bool { return a.State == OutOfMemory || a.Signal == 9 }
+
+// MemoryWords finds the line in which Slurm says that it killed a job for its host
+// memory; empty: there is none. number is Slurm's, of the run.
+func MemoryWords(out, number string) (words string) {
+	for line := range strings.Lines(out) {
+		_, said, _ := strings.Cut(strings.TrimSpace(line), "error: ")
+		about := strings.Contains(said, "Step "+number+".") || strings.Contains(said, "StepId="+number+".")
+		if about && (strings.Contains(said, "memory limit") || strings.Contains(said, "oom")) {
+			words = said
+		}
+	}
+	return words
 }
 
 // Accounts reads what sacct printed.
@@ -49,7 +69,7 @@ var signals = map[int]string{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT",
 	12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 24: "XCPU", 25: "XFSZ", 31: "SYS"}
 
 // Outcome is how Slurm says a job ended, and why. It is empty for a job that has
-// not ended, or that Slurm runs again.
+// not ended.
 func (a Account) Outcome() (job.Outcome, string) {
 	state, rest, _ := strings.Cut(strings.TrimSuffix(a.State, "+"), " ")
 	node := a.Node
@@ -65,8 +85,12 @@ func (a Account) Outcome() (job.Outcome, string) {
 		return job.Timeout, "Slurm ended it at its time limit"
 	case "DEADLINE":
 		return job.Timeout, "Slurm ended it at its deadline"
-	case "OUT_OF_MEMORY":
-		return job.OOM, "it used more host memory than it requested on " + node + "; raise --mem"
+	case OutOfMemory:
+		words := a.Words
+		if words != "" {
+			words = " (" + words + ")"
+		}
+		return job.OOM, "it used more host memory than it requested on " + node + words + "; raise --mem"
 	case "NODE_FAIL":
 		return job.Lost, node + " failed"
 	case "BOOT_FAIL":
@@ -75,6 +99,8 @@ func (a Account) Outcome() (job.Outcome, string) {
 		return job.Launch, "Slurm could not start it on " + node
 	case "PREEMPTED":
 		return job.Lost, "Slurm preempted it"
+	case "REQUEUED":
+		return job.Lost, "Slurm requeued it"
 	case "REVOKED":
 		return job.Lost, "another cluster took it over"
 	case "CANCELLED":
@@ -90,9 +116,16 @@ func (a Account) Outcome() (job.Outcome, string) {
 	return "", ""
 }
 
-// Doubtful reports whether the job may still run: Slurm does not know it, or gave it up
-// without a word from its node.
-func (a *Account) Doubtful() bool { return a == nil || strings.HasPrefix(a.State, "NODE_FAIL") }
+// Doubtful reports whether a job without a record may still run: Slurm does not know
+// it, or gave it up without a word from its node, and may have run its script again
+// elsewhere.
+func (a *Account) Doubtful() bool {
+	return a == nil || strings.HasPrefix(a.State, "NODE_FAIL") || a.Again()
+}
+
+// Again reports whether Slurm put a job that had begun back into its queue: it says
+// so, or its script ended well, as only one does that finds its job begun already.
+func (a *Account) Again() bool { return a.State == "REQUEUED" || a.State == "COMPLETED" }
 
 func (a Account) failed() (job.Outcome, string) {
 	if a.Signal > 0 {

@@ -31,7 +31,6 @@ func Arguments(options []string, b Batch) []string {
 	args = append(args,
 		"--job-name="+line(b.Name), "--comment="+line(b.Comment),
 		"--nodes=1", "--ntasks=1",
-		"--no-requeue", // only berth starts a job again
 		"--export=ALL", // see Environ
 		"--chdir=/",
 		"--output="+pattern(b.Log), "--error="+pattern(b.Log), "--open-mode=append")

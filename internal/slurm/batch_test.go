@@ -13,7 +13,7 @@ func TestArguments(t *testing.T) {
 	got := Arguments([]string{"--gres=gpu:1", "--comment=evil"}, Batch{
 		Name: "two words\n--uid=0", Comment: "berth:7", Script: "/s/script", Tasks: 10, Limit: 3, Begin: begin, Hold: true, Log: "/s/100%/log",
 	})
-	want := []string{"--parsable", "--gres=gpu:1", "--comment=evil", "--job-name=two words_--uid=0", "--comment=berth:7", "--nodes=1", "--ntasks=1", "--no-requeue",
+	want := []string{"--parsable", "--gres=gpu:1", "--comment=evil", "--job-name=two words_--uid=0", "--comment=berth:7", "--nodes=1", "--ntasks=1",
 		"--export=ALL", "--chdir=/", "--output=/s/100%%/log", "--error=/s/100%%/log", "--open-mode=append", "--array=0-9%3", "--begin=2026-03-01T16:00:00", "--hold", "/s/script"}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)

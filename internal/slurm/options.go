@@ -85,7 +85,7 @@ var known = map[string]option{
 	"network":             {},
 	"nice":                {takes: maybe, instead: "use --priority with a number below 0"},
 	"no-kill":             {short: 'k', takes: maybe, instead: useSelf},
-	"no-requeue":          {takes: no, instead: "leave it out: Slurm never requeues berth's jobs"},
+	"no-requeue":          {takes: no},
 	"nodefile":            {short: 'F'},
 	"nodelist":            {short: 'w'},
 	"nodes":               {short: 'N', instead: oneTask, one: true},

@@ -52,6 +52,9 @@ func amounts(spec *job.Spec) (options []string) {
 		// Rounded up: the wrapper on the node ends the job on time.
 		add("--time=%d", (spec.TimeLimit+time.Minute-1)/time.Minute)
 	}
+	if spec.Requeue {
+		add("--requeue")
+	}
 	if spec.Priority < 0 {
 		add("--nice=%d", min(-int64(spec.Priority)*nicePerPriority, mostNice))
 	}

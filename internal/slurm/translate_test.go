@@ -90,7 +90,7 @@ var golden = []row{
 	{field: "RetryOn", set: func(s *job.Spec) { s.RetryOn = job.RetryFail }, elsewhere: atHome},
 	{field: "After", set: func(s *job.Spec) { s.After = []job.Dependency{{Job: "7", On: job.AfterOK}} }, elsewhere: atHome},
 	{field: "Grace", set: func(s *job.Spec) { s.Grace = time.Minute }, elsewhere: onNode},
-	{field: "Requeue", set: func(s *job.Spec) { s.Requeue = true }, elsewhere: atHome},
+	{field: "Requeue", set: func(s *job.Spec) { s.Requeue = true }, options: "--requeue"},
 	{field: "Preemptible", set: func(s *job.Spec) { s.Preemptible = job.PreemptByRequeue }, elsewhere: atHome},
 	{field: "Preemptible", set: func(s *job.Spec) { s.Preemptible = job.PreemptByEither }, elsewhere: atHome},
 	{field: "Preemptible", set: func(s *job.Spec) { s.Preemptible = job.PreemptByPark }, refused: "--preemptible=park is not possible"},
