@@ -53,3 +53,20 @@ func TestKilledForItsMemory(t *testing.T) {
 		t.Errorf("%s", v)
 	}
 }
+
+// TestALocalJobLeavesSlurmAlone: a script whose login shell finds Slurm's scancel
+// instead of berth's cancels no job of Slurm that has its number in berth.
+func TestALocalJobLeavesSlurmAlone(t *testing.T) {
+	t.Parallel()
+	b := newBerth(t, testkit.SlurmSetup{})
+	precious := strings.TrimSpace(b.slurm.Must(t, "sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 300"))
+	testkit.Write(t, b.file("own.sh"), "#!/bin/bash -l\n#SBATCH --gpus=0\nexport SLURM_CONF="+b.slurm.Conf+" PATH=/usr/sbin:/usr/bin:/bin\nscancel $SLURM_JOB_ID\necho $SLURM_JOB_ID\n")
+	v := b.ends(b.must("submit", "--quiet", "--to", "local", "own.sh"), "ok")
+	if v.ID != precious {
+		t.Fatalf("berth's job is %s and Slurm's %s", v.ID, precious)
+	}
+	contains(t, testkit.Read(t, word(v.Log)), "200000000"+v.ID)
+	if state := b.slurm.Must(t, "squeue", "--noheader", "--format=%T", "--jobs="+precious); strings.Contains(state, "CANCEL") || state == "" {
+		t.Errorf("Slurm's job is %q", state)
+	}
+}

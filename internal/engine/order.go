@@ -28,6 +28,7 @@ type Launcher struct {
 	SelfDir  string   // appended to PATH, so that `berth simjob` works anywhere
 	SlurmBin string   // a directory with srun, first in the PATH of jobs with SLURM_ variables
 	Host     string   // the name of this machine
+	HasSlurm bool     // jobs may reach a real Slurm, which must not know their SLURM_JOB_ID
 	SimDir   string   // the simulation directory, if there is one
 	LogFree  int64    // bytes that growing logs leave free on their disk; 0: none
 

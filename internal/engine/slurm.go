@@ -17,7 +17,7 @@ func (l *Launcher) slurm(j *job.Job, vars *environ) {
 			vars.unset(name)
 		}
 	}
-	for _, pair := range slurmVariables(j, l.Host, l.dir(j)) {
+	for _, pair := range slurmVariables(j, l.Host, l.dir(j), l.HasSlurm) {
 		vars.set(pair.Key, pair.Value)
 	}
 	if l.SlurmBin != "" {
@@ -25,12 +25,13 @@ func (l *Launcher) slurm(j *job.Job, vars *environ) {
 	}
 }
 
-// slurmVariables are those of one task on one node. A task of an array has berth's
-// id, 17_3, where Slurm has a second number for it.
-func slurmVariables(j *job.Job, host, dir string) []job.EnvVar {
+// slurmVariables are those of one task on one node. apart
+// means that their ids must not be Slurm's.
+func slurmVariables(j *job.Job, host, dir string, apart bool) []job.EnvVar {
+	id, array := j.SlurmIDs(apart)
 	cpus := max(1, j.Spec.CPUs)
 	list := []job.EnvVar{
-		{Key: "SLURM_JOB_ID", Value: j.ID}, {Key: "SLURM_JOBID", Value: j.ID},
+		{Key: "SLURM_JOB_ID", Value: id}, {Key: "SLURM_JOBID", Value: id},
 		{Key: "SLURM_JOB_NAME", Value: j.Name()},
 		{Key: "SLURM_JOB_USER", Value: j.User}, {Key: "SLURM_JOB_UID", Value: strconv.Itoa(j.UID)},
 		{Key: "SLURM_SUBMIT_DIR", Value: dir}, {Key: "SLURM_SUBMIT_HOST", Value: host},
@@ -66,7 +67,7 @@ func slurmVariables(j *job.Job, host, dir string) []job.EnvVar {
 	if n := j.Attempt.Number - 1; n > 0 {
 		number("SLURM_RESTART_COUNT", int64(n))
 	}
-	if array := j.Array(); array != "" {
+	if array != "" {
 		shape := j.Spec.ArrayShape
 		list = append(list, job.EnvVar{Key: "SLURM_ARRAY_JOB_ID", Value: array}, job.EnvVar{Key: "SLURM_ARRAY_TASK_ID", Value: arrayIndex(j.ID)})
 		number("SLURM_ARRAY_TASK_COUNT", int64(shape.Tasks))

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -206,7 +207,7 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 	l := m.setup.Launcher
 	l.SelfDir, l.SimDir = site.SelfDir(), m.SimDir
 	l.Host, _ = os.Hostname() // an empty name is all that is lost
-	l.SlurmBin = m.linkSlurm()
+	l.SlurmBin, l.HasSlurm = m.linkSlurm(), hasSlurm(m.setup.Getenv)
 	l.Filter = m.SimDir == "" && m.Runner.Filters() == nil
 	l.UseMPS(m.setup.MPSDir)
 	l.Driver, m.CannotPark = gpu.Driver(m.SimDir, m.setup.Getenv)
@@ -222,7 +223,23 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 
 // slurmNames are the programs of Slurm that berth is in jobs whose scripts were
 // written for it.
-var slurmNames = []string{"srun", "scontrol"}
+var slurmNames = []string{"srun", "scontrol", "scancel", "squeue"}
+
+// hasSlurm reports whether this machine belongs to a Slurm cluster, as far as can be
+// seen: a job may find its commands although berth does not.
+func hasSlurm(getenv func(string) string) bool {
+	for _, dir := range []string{"/etc/slurm", "/etc/slurm-llnl", "/run/slurm", "/run/munge"} {
+		if _, err := os.Stat(dir); err == nil {
+			return true
+		}
+	}
+	path, err := exec.LookPath("scontrol")
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	// Where Slurm is not installed, berth may have its names.
+	return err == nil && filepath.Base(path) != "berth" || getenv != nil && getenv("SLURM_CONF") != ""
+}
 
 // linkSlurm makes the directory with these programs. It returns "" if there is
 // none.

@@ -19,7 +19,7 @@ import (
 	"berth/internal/text"
 )
 
-var sacct = frontend.Program{Name: "sacct", Usage: sacctUsage, Run: runSacct}
+var sacct = frontend.Program{Name: "sacct", Usage: sacctUsage, Run: byNumber(runSacct)}
 
 const sacctUsage = `usage: sacct [OPTION...]
 

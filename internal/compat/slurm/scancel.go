@@ -15,7 +15,7 @@ import (
 	"berth/internal/text"
 )
 
-var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: runScancel}
+var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: byNumber(runScancel)}
 
 const scancelUsage = `usage: scancel [OPTION...] [ID...]
 

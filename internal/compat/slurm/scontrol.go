@@ -16,7 +16,7 @@ import (
 )
 
 // scontrol tells a script where it runs, and acts on its job.
-var scontrol = frontend.Program{Name: "scontrol", Usage: scontrolUsage, Run: runScontrol}
+var scontrol = frontend.Program{Name: "scontrol", Usage: scontrolUsage, Run: byNumber(runScontrol)}
 
 const scontrolUsage = `usage: scontrol show hostnames [LIST]
        scontrol show job [ID]
@@ -54,7 +54,7 @@ func runScontrol(c *frontend.Call) int {
 		}
 		return 0
 	case len(words) <= 2 && words[0] == "show job":
-		id := os.Getenv("SLURM_JOB_ID")
+		id := os.Getenv("BERTH_JOB_ID")
 		if len(words) == 2 {
 			id = words[1]
 		}

@@ -14,7 +14,7 @@ import (
 	"berth/internal/text"
 )
 
-var squeue = frontend.Program{Name: "squeue", Usage: squeueUsage, Run: runSqueue, OwnH: true}
+var squeue = frontend.Program{Name: "squeue", Usage: squeueUsage, Run: byNumber(runSqueue), OwnH: true}
 
 const squeueUsage = `usage: squeue [OPTION...]
 
