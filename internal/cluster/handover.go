@@ -93,6 +93,9 @@ func (d *desk) group(ctx context.Context) []*group {
 			continue
 		}
 		key := strings.Join(options, "\x00")
+		if j.Spec.SlurmEnv && j.Spec.ArrayLimit == 0 {
+			key += "\x00\x00" + j.Array() // its tasks keep their indices
+		}
 		if j.Spec.ArrayLimit > 0 {
 			if busy[j.Array()] {
 				continue
@@ -139,8 +142,12 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 				}
 			}
 			p.jobs = kept
+			numbers := numbered(p.jobs)
 			for i, h := range p.jobs {
-				h.job.Handover = job.Handover{Batch: p.batch, Dir: p.dir, Index: i, Alone: len(p.jobs) == 1, At: now}
+				h.job.Handover = job.Handover{Batch: p.batch, Dir: p.dir, Index: i, Alone: numbers == nil && len(p.jobs) == 1, At: now}
+				if numbers != nil {
+					h.job.Handover.Index = numbers[i]
+				}
 				h.handed = t.Now
 				t.HandOver(h.job.ID, h.job.Handover)
 			}
@@ -157,6 +164,24 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 	// taken back then.
 	d.want = d.want || err != nil
 	return err == nil
+}
+
+// mostIndex is the largest index of an array that every Slurm takes.
+const mostIndex = 1000
+
+// numbered is the indices of the user's own array that a batch consists of, if its
+// script reads them: then its tasks have the same ones in Slurm. They are in order.
+func numbered(jobs []*held) (list []int) {
+	for _, h := range jobs {
+		_, index, _ := strings.Cut(h.job.ID, "_")
+		n, err := strconv.Atoi(index)
+		ordered := len(list) == 0 || list[len(list)-1] < n
+		if err != nil || !h.job.Spec.SlurmEnv || max(n, h.job.Spec.ArrayShape.Max) > mostIndex || !ordered || h.job.Array() != jobs[0].job.Array() {
+			return nil
+		}
+		list = append(list, n)
+	}
+	return list
 }
 
 // send calls sbatch for each batch, several at a time.
@@ -252,10 +277,10 @@ func (d *desk) submission(p *parcel) (*Submission, error) {
 	if program == "" {
 		s.Programs, program = programsFor(d.directory(), self)
 	}
-	for i, h := range p.jobs {
-		j := orderedAs(&h.job)
+	for _, h := range p.jobs {
+		j, index := orderedAs(&h.job), h.job.Handover.Index
 		d.c.place(&j.Spec)
-		o := handover.Order{Job: *j, Log: d.logOf(j, p.dir, i)}
+		o := handover.Order{Job: *j, Index: index, Log: d.logOf(j, p.dir, index)}
 		if o.Environ, err = d.c.Environ(j); err != nil {
 			return nil, err
 		}
@@ -266,8 +291,10 @@ func (d *desk) submission(p *parcel) (*Submission, error) {
 		Name: name(&p.jobs[0].job), Comment: d.c.comment(p.batch), Dir: p.dir, Script: handover.Script(p.dir),
 		Log: slurmLog(p.dir), Limit: p.group.limit,
 	}
-	if len(p.jobs) > 1 {
-		b.Tasks = len(p.jobs)
+	for _, h := range p.jobs {
+		if !h.job.Handover.Alone {
+			b.Tasks = append(b.Tasks, h.job.Handover.Index)
+		}
 	}
 	s.Arguments = slurm.Arguments(p.group.options, b)
 	return s, nil

@@ -29,6 +29,20 @@ func TestSlurmRequeuesAJob(t *testing.T) {
 		}
 	}
 
+	testkit.Write(t, b.file("tasks.sh"), "#!/bin/bash -l\n#SBATCH -J tasks --array=3-7:2\necho $SLURM_ARRAY_TASK_COUNT >>tasks.$SLURM_ARRAY_TASK_ID\n"+
+		"[ $(wc -l <tasks.5) = 1 ] && [ $SLURM_ARRAY_TASK_ID = 5 ] && scontrol requeue ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\nexit 0\n")
+	testkit.Write(t, b.file("tasks.5"), "")
+	tasks := b.must("submit", "--quiet", "--to", "slurm", "tasks.sh")
+	for index, attempts := range map[string]int{"3": 1, "5": 2, "7": 1} {
+		v := b.ends(tasks+"_"+index, "ok")
+		if _, inSlurm, _ := strings.Cut(v.slurm(), "_"); v.Attempt != attempts || inSlurm != index {
+			t.Errorf("%s, in Slurm %s", v, v.slurm())
+		}
+		if got := testkit.Read(t, b.file("tasks."+index)); got != strings.Repeat("3\n", attempts) {
+			t.Errorf("task %s ran as %q", index, got)
+		}
+	}
+
 	preempted := b.submit("--name", "preempted", "--slurm", "-p low", "--", "[ $BERTH_ATTEMPT = 2 ] || sleep 300")
 	once := b.submit("--name", "once", "--slurm", "-p low --no-requeue", "--", "sleep 300")
 	b.running(preempted)

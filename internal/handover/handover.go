@@ -20,6 +20,7 @@ import (
 // Order is one job of a batch, as its wrapper needs it.
 type Order struct {
 	Job     job.Job
+	Index   int      // in its batch
 	Environ []string // captured at submission; nil: none
 	Log     string   // where it prints to
 }
@@ -103,6 +104,20 @@ func Create(dir string, list []Order, script []byte) error {
 	return replace(Script(dir), script)
 }
 
+// ReadOrder reads one job of a batch.
+func ReadOrder(dir string, index int) (o Order, err error) {
+	list, err := Orders(dir)
+	for i := range list {
+		if list[i].Index == index {
+			return list[i], nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("expected a job of this batch, which has %d, found the index %d", len(list), index)
+	}
+	return Order{}, err
+}
+
 // Orders reads the jobs of a batch.
 func Orders(dir string) (list []Order, err error) {
 	raw, err := os.ReadFile(orders(dir))
@@ -111,6 +126,11 @@ func Orders(dir string) (list []Order, err error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read orders: %w", err)
+	}
+	for i := range list {
+		if i > 0 && list[i].Index == 0 {
+			list[i].Index = i // an earlier berth wrote none
+		}
 	}
 	return list, nil
 }

@@ -29,12 +29,18 @@ func TestOrdersComeBack(t *testing.T) {
 	code := 3
 	want := []handover.Order{
 		{Job: job.Job{ID: "17_1", User: "ann", Spec: job.Spec{Shell: "echo \xff", GPUs: 2}, Attempt: job.Attempt{Number: 2, ExitCode: &code}}, Environ: []string{"A=\xfe"}, Log: "/l"},
-		{Job: job.Job{ID: "18", SubmittedAt: time.Unix(1e9, 0).UTC()}},
+		{Job: job.Job{ID: "18", SubmittedAt: time.Unix(1e9, 0).UTC()}, Index: 5},
 	}
 	dir := newBatch(t, want...)
 	got, err := handover.Orders(dir)
 	if err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("orders: %v\n%s", err, cmp.Diff(want, got))
+	}
+	if o, err := handover.ReadOrder(dir, 5); err != nil || o.Job.ID != "18" {
+		t.Errorf("order 5: %v %+v", err, o)
+	}
+	if o, err := handover.ReadOrder(dir, 1); err == nil {
+		t.Errorf("order 1: %+v", o)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "orders")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("orders can be read by others: %v %v", info, err)

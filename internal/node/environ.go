@@ -50,15 +50,19 @@ func inherited(order *handover.Order, environ []string, dir string) []string {
 	if n := order.Job.Attempt.Number - 1; n > 0 {
 		kept = append(kept, "SLURM_RESTART_COUNT="+strconv.Itoa(n)) // to Slurm each attempt is a job of its own
 	}
-	return append(kept, arrayVariables(&order.Job)...)
+	return append(kept, arrayVariables(&order.Job, environ)...)
 }
 
-// arrayVariables are those of a task of the user's own array. Its script was
-// written for Slurm, which numbers the batch in another way.
-func arrayVariables(j *job.Job) []string {
-	array, index, found := strings.Cut(j.ID, "_")
+// arrayVariables are those of a task of the user's own array, whose script was
+// written for Slurm. Its id is Slurm's if the task has the same index there.
+func arrayVariables(j *job.Job, environ []string) []string {
+	_, index, found := strings.Cut(j.ID, "_")
 	if !found || !j.Spec.SlurmEnv {
 		return nil
+	}
+	_, array := j.SlurmIDs(true)
+	if last(environ, "SLURM_ARRAY_TASK_ID") == index {
+		array = last(environ, "SLURM_ARRAY_JOB_ID")
 	}
 	list := []string{"SLURM_ARRAY_JOB_ID=" + array, "SLURM_ARRAY_TASK_ID=" + index}
 	shape := j.Spec.ArrayShape

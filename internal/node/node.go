@@ -58,14 +58,11 @@ type node struct {
 
 // load reads the order.
 func load(dir string, index int, environ []string, errs io.Writer) (*node, error) {
-	orders, err := handover.Orders(dir)
+	order, err := handover.ReadOrder(dir, index)
 	if err != nil {
 		return nil, err
 	}
-	if index < 0 || index >= len(orders) {
-		return nil, problem.Newf(problem.Invalid, "", "expected a job of this batch, 0 to %d, found %d", len(orders)-1, index)
-	}
-	return &node{dir: dir, index: index, order: orders[index], errs: errs, environ: environ}, nil
+	return &node{dir: dir, index: index, order: order, errs: errs, environ: environ}, nil
 }
 
 // lookup is a variable as Slurm set it.

@@ -79,7 +79,7 @@ func TestWhatTheJobIsGiven(t *testing.T) {
 	for _, want := range []string{
 		"KEPT=yes", "BERTH_HOST=gpubox", "OWN=1", "FROM=spec", "SLURM_JOB_ID=120", "SLURM_CPUS_ON_NODE=2", "TMPDIR=" + w.place, "USER=ann",
 		"BERTH_JOB_ID=17_4", "BERTH_ATTEMPT=3", "BERTH_ARRAY_INDEX=4", "BERTH_JOB_NAME=train", "umask 0027", "in " + w.home, "complaint",
-		"SLURM_ARRAY_TASK_ID=4", "SLURM_ARRAY_TASK_MAX=8", "SLURM_JOB_NAME=train", "SLURM_SUBMIT_DIR=" + w.home, "CUDA_VISIBLE_DEVICES=",
+		"SLURM_ARRAY_JOB_ID=2000000017", "SLURM_ARRAY_TASK_ID=4", "SLURM_RESTART_COUNT=2", "SLURM_ARRAY_TASK_MAX=8", "SLURM_JOB_NAME=train", "SLURM_SUBMIT_DIR=" + w.home, "CUDA_VISIBLE_DEVICES=",
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("no %q", want)

@@ -17,7 +17,7 @@ type Batch struct {
 	Comment string // by which berth recognises the job again
 	Dir     string
 	Script  string // path of the batch script
-	Tasks   int    // of the array; up to 1: not an array
+	Tasks   []int  // indices of the array; nil: not an array
 	Limit   int    // how many tasks may run at a time; 0: all
 	Begin   time.Time
 	Hold    bool
@@ -34,8 +34,8 @@ func Arguments(options []string, b Batch) []string {
 		"--export=ALL", // see Environ
 		"--chdir=/",
 		"--output="+pattern(b.Log), "--error="+pattern(b.Log), "--open-mode=append")
-	if b.Tasks > 1 {
-		array := "--array=0-" + strconv.Itoa(b.Tasks-1)
+	if len(b.Tasks) > 0 {
+		array := "--array=" + indices(b.Tasks)
 		if b.Limit > 0 {
 			array += "%" + strconv.Itoa(b.Limit)
 		}
@@ -48,6 +48,19 @@ func Arguments(options []string, b Batch) []string {
 		args = append(args, "--hold")
 	}
 	return append(args, b.Script)
+}
+
+// indices is a list for --array. They are in order.
+func indices(list []int) string {
+	first, last := list[0], list[len(list)-1]
+	if last-first+1 == len(list) {
+		return strconv.Itoa(first) + "-" + strconv.Itoa(last)
+	}
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
 }
 
 // line makes a text fit into one row of squeue.

@@ -11,15 +11,18 @@ import (
 func TestArguments(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 16, 0, 0, 0, time.Local)
 	got := Arguments([]string{"--gres=gpu:1", "--comment=evil"}, Batch{
-		Name: "two words\n--uid=0", Comment: "berth:7", Script: "/s/script", Tasks: 10, Limit: 3, Begin: begin, Hold: true, Log: "/s/100%/log",
+		Name: "two words\n--uid=0", Comment: "berth:7", Script: "/s/script", Tasks: []int{0, 1, 2, 3, 4}, Limit: 3, Begin: begin, Hold: true, Log: "/s/100%/log",
 	})
 	want := []string{"--parsable", "--gres=gpu:1", "--comment=evil", "--job-name=two words_--uid=0", "--comment=berth:7", "--nodes=1", "--ntasks=1",
-		"--export=ALL", "--chdir=/", "--output=/s/100%%/log", "--error=/s/100%%/log", "--open-mode=append", "--array=0-9%3", "--begin=2026-03-01T16:00:00", "--hold", "/s/script"}
+		"--export=ALL", "--chdir=/", "--output=/s/100%%/log", "--error=/s/100%%/log", "--open-mode=append", "--array=0-4%3", "--begin=2026-03-01T16:00:00", "--hold", "/s/script"}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}
-	if alone := Arguments(nil, Batch{Tasks: 1, Limit: 3}); slices.ContainsFunc(alone, func(s string) bool { return strings.HasPrefix(s, "--array") }) {
+	if alone := Arguments(nil, Batch{Limit: 3}); slices.ContainsFunc(alone, func(s string) bool { return strings.HasPrefix(s, "--array") }) {
 		t.Errorf("%q", alone)
+	}
+	if odd := Arguments(nil, Batch{Tasks: []int{3, 5, 9}}); !slices.Contains(odd, "--array=3,5,9") {
+		t.Errorf("%q", odd)
 	}
 }
 

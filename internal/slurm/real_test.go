@@ -46,7 +46,7 @@ func TestRealSlurmTakesTheGoldenOptions(t *testing.T) {
 			t.Errorf("%s: %v", row.field, err)
 			continue
 		}
-		arguments := Arguments(options, Batch{Name: "train", Comment: "berth:1", Script: script, Tasks: 3, Limit: 2, Log: filepath.Join(s.Dir, "100%.log")})
+		arguments := Arguments(options, Batch{Name: "train", Comment: "berth:1", Script: script, Tasks: []int{0, 1, 2}, Limit: 2, Log: filepath.Join(s.Dir, "100%.log")})
 		if out, err := s.Run("sbatch", slices.Insert(arguments, 0, "--test-only")...); err != nil {
 			t.Errorf("%s: %q: %v: %s", row.field, options, err, out)
 		}
@@ -111,10 +111,10 @@ func TestRealSlurmIsUnderstood(t *testing.T) {
 		testkit.Must(t, err)
 		return id
 	}
-	array := submit([]string{"--gres=gpu:a100:1"}, Batch{Name: "a|b\x1fc\nd", Comment: "berth:b1", Script: script, Tasks: 3})
+	array := submit([]string{"--gres=gpu:a100:1"}, Batch{Name: "a|b\x1fc\nd", Comment: "berth:b1", Script: script, Tasks: []int{0, 1, 2}})
 	alone := submit(nil, Batch{Name: "None", Comment: "berth:b2", Script: missing})
 	held := submit(nil, Batch{Name: "held", Comment: "berth:b3", Script: script, Hold: true})
-	large := submit([]string{"--gres=gpu:a100:2"}, Batch{Name: "large", Comment: "berth:b4", Script: script, Tasks: 2, Hold: true})
+	large := submit([]string{"--gres=gpu:a100:2"}, Batch{Name: "large", Comment: "berth:b4", Script: script, Tasks: []int{0, 1}, Hold: true})
 
 	queue := func() map[string]Entry {
 		entries, err := Queue(s.Must(t, "squeue", QueueCommand("root")...))
