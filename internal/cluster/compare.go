@@ -325,9 +325,7 @@ func (d *desk) killed(ctx context.Context, h *held, a *slurm.Account) {
 	if err != nil || len(reply.Memory) != 1 || reply.Memory[0] == "" && a.State != slurm.OutOfMemory {
 		return
 	}
-	verdict := *a
-	verdict.State, verdict.Words = slurm.OutOfMemory, reply.Memory[0]
-	d.conclude(ctx, h, &verdict)
+	d.conclude(ctx, h, &slurm.Account{State: slurm.OutOfMemory, Node: a.Node, End: a.End, Words: reply.Memory[0]})
 }
 
 // fence reports whether a job that left no record has ended for certain. Its node may

@@ -337,7 +337,7 @@ func (reply *Reply) account(ctx context.Context, r *Request) {
 
 // memoryWords is what Slurm printed when it killed a job for its host memory.
 func memoryWords(m Marker) string {
-	b, _ := handover.ReadBegun(m.Dir, m.Index) // without it, nothing is known
+	b, _ := handover.ReadBegun(m.Dir, m.Index) // without it there is no number to look for
 	file, err := os.Open(slurmLog(m.Dir))
 	if b == nil || err != nil {
 		return ""

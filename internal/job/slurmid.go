@@ -29,12 +29,10 @@ func (j *Job) SlurmIDs(apart bool) (id, array string) {
 	return number(j.ID), ""
 }
 
-var numbers = regexp.MustCompile(`[0-9]+`)
-
 // FromSlurm replaces the ids of SLURM_ variables in a word by berth's. Those of tasks
 // stay as they are: only the task itself knows its id.
 func FromSlurm(word string) string {
-	return numbers.ReplaceAllStringFunc(word, func(found string) string {
+	return regexp.MustCompile(`[0-9]+`).ReplaceAllStringFunc(word, func(found string) string {
 		n, err := strconv.ParseInt(found, 10, 64)
 		if err != nil || n <= slurmJobs || n >= slurmTasks {
 			return found

@@ -19,7 +19,7 @@ import (
 	"berth/internal/text"
 )
 
-var sacct = frontend.Program{Name: "sacct", Usage: sacctUsage, Run: byNumber(runSacct)}
+var sacct = frontend.Program{Name: "sacct", Usage: sacctUsage, Run: runSacct}
 
 const sacctUsage = `usage: sacct [OPTION...]
 
@@ -243,6 +243,7 @@ func when(word string, now time.Time) (time.Time, error) {
 }
 
 func runSacct(c *frontend.Call) int {
+	c = byNumber(c)
 	var a accounts
 	words, err := parse(c.Args, sacctOptions(), &a, true)
 	if err == nil && len(words) > 0 {

@@ -15,7 +15,7 @@ import (
 	"berth/internal/text"
 )
 
-var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: byNumber(runScancel)}
+var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: runScancel}
 
 const scancelUsage = `usage: scancel [OPTION...] [ID...]
 
@@ -74,6 +74,7 @@ func stateOf(word string) (job.State, bool) {
 }
 
 func runScancel(c *frontend.Call) int {
+	c = byNumber(c)
 	var e ending
 	words, err := parse(c.Args, scancelOptions(), &e, true)
 	sel, wrong := e.selected(words)

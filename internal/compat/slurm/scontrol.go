@@ -16,7 +16,7 @@ import (
 )
 
 // scontrol tells a script where it runs, and acts on its job.
-var scontrol = frontend.Program{Name: "scontrol", Usage: scontrolUsage, Run: byNumber(runScontrol)}
+var scontrol = frontend.Program{Name: "scontrol", Usage: scontrolUsage, Run: runScontrol}
 
 const scontrolUsage = `usage: scontrol show hostnames [LIST]
        scontrol show job [ID]
@@ -38,6 +38,7 @@ Example:
 `
 
 func runScontrol(c *frontend.Call) int {
+	c = byNumber(c)
 	words := c.Args
 	if len(words) > 1 && words[0] == "show" {
 		words = append([]string{"show " + words[1]}, words[2:]...)

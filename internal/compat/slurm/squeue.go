@@ -14,7 +14,7 @@ import (
 	"berth/internal/text"
 )
 
-var squeue = frontend.Program{Name: "squeue", Usage: squeueUsage, Run: byNumber(runSqueue), OwnH: true}
+var squeue = frontend.Program{Name: "squeue", Usage: squeueUsage, Run: runSqueue, OwnH: true}
 
 const squeueUsage = `usage: squeue [OPTION...]
 
@@ -87,6 +87,7 @@ func squeueOptions() map[string]option[listing] {
 }
 
 func runSqueue(c *frontend.Call) int {
+	c = byNumber(c)
 	var l listing
 	words, err := parse(c.Args, squeueOptions(), &l, true)
 	if err == nil && len(words) > 0 {
