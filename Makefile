@@ -45,7 +45,7 @@ install-links: install ## install, and link berth under the names of other sched
 uninstall-links: ## remove those links from PREFIX/bin
 	@sh scripts/links.sh uninstall $(DESTDIR)$(PREFIX)/bin $(NAMES)
 
-SLURM_NAMES := srun scontrol sbatch squeue scancel sinfo sacct salloc
+SLURM_NAMES := srun scontrol sbatch squeue scancel sinfo sacct salloc sacctmgr sshare
 install-slurm-links: install ## install, and link berth under the names of Slurm's programs, where there is no Slurm
 	@sh scripts/links.sh install-if-missing $(DESTDIR)$(PREFIX)/bin $(SLURM_NAMES)
 

@@ -135,13 +135,22 @@ func valueOf[T any](v *T) (zero T) {
 	return zero
 }
 
-// reason is Slurm's word for why a job waits.
+// reason is Slurm's word for why a job waits, or failed.
 func (e *entry) reason() string {
-	if e.State != job.Queued {
-		return "None"
-	}
 	said := valueOf(e.Reason)
-	switch {
+	switch outcome := valueOf(e.Outcome); {
+	case e.State == job.Failed && outcome == job.Timeout:
+		return "TimeLimit"
+	case e.State == job.Failed && outcome == job.OOM:
+		return "OutOfMemory"
+	case e.State == job.Failed && outcome == job.Lost:
+		return "NodeDown"
+	case e.State == job.Failed && (outcome == job.Launch || e.Signal != nil): // as in Slurm, whose word for a signal it is
+		return "JobLaunchFailure"
+	case e.State == job.Failed:
+		return "NonZeroExitCode"
+	case e.State != job.Queued:
+		return "None"
 	case e.Held:
 		return "JobHeldUser"
 	case strings.HasPrefix(said, "waits for job"):
@@ -292,7 +301,7 @@ func jobFields() []field {
 		{'B', "batchhost", "EXEC_HOST", func(a *asker, e *entry) string { return cmp.Or(a.node(e), "n/a") }},
 		{'r', "reason", "REASON", func(_ *asker, e *entry) string { return e.reason() }},
 		{'R', "reasonlist", "NODELIST(REASON)", func(a *asker, e *entry) string {
-			if e.State == job.Queued {
+			if e.State == job.Queued || e.State == job.Failed {
 				return "(" + e.reason() + ")"
 			}
 			return a.node(e)

@@ -19,8 +19,10 @@ import (
 var scontrol = frontend.Program{Name: "scontrol", Usage: scontrolUsage, Run: runScontrol}
 
 const scontrolUsage = `usage: scontrol show hostnames [LIST]
-       scontrol show job [ID]
-       scontrol show node|nodes
+       scontrol [-o] show job [ID]
+       scontrol [-o] show node|partition
+       scontrol show config
+       scontrol ping
        scontrol requeue|hold|release ID...
        scontrol update JobId=ID NAME=VALUE...
 
@@ -29,7 +31,9 @@ the machines of LIST, one a line, or the job's own. requeue, hold and release ar
 berth requeue, berth hold and berth release, and update is berth edit for
 Priority, TimeLimit and JobName.
 
-  -h, --help  print this
+  -o, --oneliner           a line for each job, node or partition
+  -a, -d, -Q, -v, --local  accepted, and ignored
+  -h, --help               print this
 
 Exit status: 0 done; 1 failed, or not among these.
 
@@ -37,11 +41,35 @@ Example:
   MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 `
 
+func scontrolOptions() map[string]option[bool] {
+	known := map[string]option[bool]{"oneliner": on('o', func(one *bool) *bool { return one })}
+	for letter, name := range map[byte]string{'a': "all", 'd': "details", 'Q': "quiet", 'v': "verbose", 'l': "local"} {
+		known[name] = option[bool]{short: letter}
+	}
+	return known
+}
+
 func runScontrol(c *frontend.Call) int {
 	c = byNumber(c)
-	words := c.Args
+	oneLine := false
+	words, err := parse(c.Args, scontrolOptions(), &oneLine, true)
+	if err != nil {
+		c.Complain(err.Error(), "see scontrol --help")
+		return frontend.Failed
+	}
 	if len(words) > 1 && words[0] == "show" {
-		words = append([]string{"show " + words[1]}, words[2:]...)
+		name, id, given := strings.Cut(strings.ToLower(words[1]), "=") // show jobid=17
+		words = append([]string{"show " + name}, words[2:]...)
+		if given {
+			words = append(words, id)
+		}
+	}
+	show := func(what func(*asker) error) int {
+		shown := *c
+		if oneLine {
+			shown.Out = &joiner{out: c.Out}
+		}
+		return ask(&shown, what)
 	}
 	switch {
 	case len(words) == 0:
@@ -54,14 +82,30 @@ func runScontrol(c *frontend.Call) int {
 			fmt.Fprintln(c.Out, name)
 		}
 		return 0
-	case len(words) <= 2 && words[0] == "show job":
+	case len(words) <= 2 && (words[0] == "show job" || words[0] == "show jobs" || words[0] == "show jobid"):
 		id := os.Getenv("BERTH_JOB_ID")
 		if len(words) == 2 {
 			id = words[1]
 		}
-		return ask(c, func(a *asker) error { return a.showJob(id) })
-	case words[0] == "show node" || words[0] == "show nodes":
-		return ask(c, (*asker).showNode)
+		return show(func(a *asker) error { return a.showJob(id) })
+	case words[0] == "show node" || words[0] == "show nodes" || words[0] == "show nodename":
+		return show((*asker).showNode)
+	case words[0] == "show partition" || words[0] == "show partitions" || words[0] == "show partitionname":
+		if len(words) > 1 && words[1] != partition {
+			c.Complain("Partition "+words[1]+" not found", "")
+			return frontend.Failed
+		}
+		return show((*asker).showPartition)
+	case len(words) == 1 && words[0] == "show config":
+		return ask(c, (*asker).showConfig)
+	case len(words) == 1 && words[0] == "ping":
+		return ask(c, func(a *asker) error {
+			_, err := a.client.Status(a.ctx)
+			if err == nil {
+				fmt.Fprintf(a.Out, "Slurmctld(primary) at %s is UP\n", a.host)
+			}
+			return err
+		})
 	case len(words) > 2 && words[0] == "update":
 		return updateJob(c, words[1:])
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
@@ -138,6 +182,57 @@ func (a *asker) showNode() error {
 	fmt.Fprintf(a.Out, "NodeName=%s\n   CPUTot=%d\n   Gres=%s\n   GresUsed=%s\n   NodeHostName=%s\n   RealMemory=%d\n   State=%s\n   Partitions=%s\n\n",
 		m.host, m.cpus, m.gres(), m.gresUsed(), m.host, m.memMiB, strings.ToUpper(long), partition)
 	return nil
+}
+
+// showPartition prints the one that this machine is.
+func (a *asker) showPartition() error {
+	m, err := a.machine()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "PartitionName=%s\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   Default=YES\n   MaxNodes=1 MaxTime=UNLIMITED MinNodes=0\n   Nodes=%s\n   State=UP TotalCPUs=%d TotalNodes=1\n   DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n   TRES=cpu=%d,mem=%dM,node=1,gres/gpu=%d\n\n",
+		partition, m.host, m.cpus, m.cpus, m.memMiB, len(m.gpus))
+	return nil
+}
+
+// showConfig prints the settings that clients read, and that berth has.
+func (a *asker) showConfig() error {
+	if _, err := a.client.Status(a.ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "Configuration data as of %s\n", stamp(&a.now))
+	for _, row := range [][2]string{
+		{"AccountingStorageType", "accounting_storage/slurmdbd"}, {"ClusterName", partition}, {"MinJobAge", fmt.Sprintf("%d sec", int(remembered.Seconds()))},
+		{"SlurmctldHost[0]", a.host}, {"SLURM_VERSION", release},
+	} {
+		fmt.Fprintf(a.Out, "%-23s = %s\n", row[0], row[1])
+	}
+	return nil
+}
+
+// joiner writes the lines of each block, which an empty one ends, as one.
+type joiner struct {
+	out     io.Writer
+	started bool
+}
+
+func (j *joiner) Write(p []byte) (int, error) {
+	var b strings.Builder
+	for line := range strings.Lines(string(p)) {
+		switch word := strings.TrimSpace(line); {
+		case word == "":
+			b.WriteByte('\n')
+			j.started = false
+			continue
+		case j.started:
+			b.WriteString(" " + word)
+		default:
+			b.WriteString(word)
+		}
+		j.started = true
+	}
+	_, err := io.WriteString(j.out, b.String())
+	return len(p), err
 }
 
 // updateJob is berth edit, for the names that both have.

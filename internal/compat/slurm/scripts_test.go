@@ -117,7 +117,7 @@ func newBerth(t *testing.T, dir string) func(program string, args ...string) (st
 	t.Helper()
 	socket, names := filepath.Join(dir, "sock"), filepath.Join(dir, "names")
 	testkit.Must(t, os.Mkdir(names, 0o755))
-	for _, name := range []string{"berth", "sbatch", "squeue", "scancel", "sinfo", "sacct", "salloc", "srun", "scontrol"} {
+	for _, name := range []string{"berth", "sbatch", "squeue", "scancel", "sinfo", "sacct", "salloc", "srun", "scontrol", "sacctmgr", "sshare"} {
 		testkit.Must(t, os.Symlink(filepath.Join(programs, "berth"), filepath.Join(names, name)))
 	}
 	run := func(program string, args ...string) (string, error) {

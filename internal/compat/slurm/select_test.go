@@ -80,6 +80,10 @@ sbatch -t 1:2:3:4 --wrap true: 255
 srun nosuchprog: 2
 sbatch -Q -W killed.sh: 1
 sbatch -Q -W exits.sh: 137
+squeue -h -t F -n exits.sh -o %r%R: NonZeroExitCode(NonZeroExitCode) 0
+squeue -h -t all -n killed.sh -o %r: JobLaunchFailure 0
+scontrol show partition nosuch: 1
+scontrol dance: 1
 `
 
 func selects(t *testing.T, run runner, dir, node, partition string) {
@@ -128,4 +132,36 @@ func TestOptionsThatSelect(t *testing.T) {
 func TestOptionsThatSelectInARealSlurm(t *testing.T) {
 	c := testkit.NewSlurm(t, testkit.SlurmSetup{})
 	selects(t, c.Run, c.Dir, "n1", "all")
+}
+
+// TestWhatClientsAsk: questions of programs that use Slurm, and the part of the
+// answer that they read.
+func TestWhatClientsAsk(t *testing.T) {
+	run := runner(newBerth(t, t.TempDir()))
+	node, err := os.Hostname()
+	testkit.Must(t, err)
+	id, err := run("sbatch", "--parsable", "-H", "-J", "asked", "--wrap", "true")
+	testkit.Must(t, err)
+	for line := range strings.SplitSeq(strings.TrimSpace(`
+sbatch --version: slurm 22.05.8
+sinfo -V: slurm 22.05.8
+sacctmgr -n -s list user root format=account%256: 0
+sshare -U --format Account%256 --noheader: 0
+sacctmgr add account lab: 1
+scontrol show config: MinJobAge = 300 sec
+scontrol show partition: PartitionName=berth
+scontrol -o show partition berth: PartitionName=berth AllowGroups=ALL
+scontrol -d -o show jobid=ID: JobId=ID JobName=asked
+scontrol show nodes -o: NodeName=NODE CPUTot=
+scontrol ping: Slurmctld(primary) at NODE is UP
+`), "\n") {
+		command, want, _ := strings.Cut(strings.NewReplacer("NODE", node, "ID", id).Replace(line), ": ")
+		got := run.answer(t, command)
+		if !strings.HasPrefix(got, want) && !strings.Contains(got, " "+want) {
+			t.Errorf("%s: %s, want %s", command, got, want)
+		}
+	}
+	if out, _ := run("scontrol", "-o", "show", "job", id); strings.Contains(out, "\n") {
+		t.Errorf("scontrol -o: %s", out)
+	}
 }

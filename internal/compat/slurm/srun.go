@@ -21,8 +21,22 @@ import (
 
 // Programs are those that such jobs find in their PATH.
 func Programs() []frontend.Program {
-	return []frontend.Program{srun, scontrol, sbatch, squeue, scancel, sinfo, sacct, salloc}
+	list := []frontend.Program{srun, scontrol, sbatch, squeue, scancel, sinfo, sacct, salloc, sacctmgr, sshare}
+	for i, p := range list {
+		list[i].Run = func(c *frontend.Call) int {
+			if len(c.Args) == 1 && (c.Args[0] == "--version" || c.Args[0] == "-V") {
+				fmt.Fprintf(c.Out, "slurm %s (berth %s)\n", release, c.Version)
+				return 0
+			}
+			return p.Run(c)
+		}
+	}
+	return list
 }
+
+// release is the one whose options and formats berth has. Clients read it from
+// --version.
+const release = "22.05.8"
 
 // srun runs a command as the one task of a step. It becomes that command, so
 // signals, output and exit status are the command's own.
@@ -93,6 +107,14 @@ func refused(why string) func(*step, string) error {
 	return func(*step, string) error { return errors.New(why) }
 }
 
+// ownJob accepts the job that srun runs in: there is no way into another one.
+func ownJob(_ *step, value string) error {
+	if value != os.Getenv("SLURM_JOB_ID") && value != os.Getenv("BERTH_JOB_ID") {
+		return fmt.Errorf("expected this job, %s, found %s; berth attach reaches the terminal of another", os.Getenv("SLURM_JOB_ID"), text.Found(value))
+	}
+	return nil
+}
+
 func srunOptions() map[string]option[step] {
 	return map[string]option[step]{
 		"ntasks": {'n', valued, asJob("ntasks")}, "nodes": {'N', valued, asJob("nodes")}, "ntasks-per-node": {0, valued, asJob("ntasks")}, "ntasks-per-gpu": {0, valued, asJob("ntasks")},
@@ -104,7 +126,7 @@ func srunOptions() map[string]option[step] {
 		"multi-prog": {0, bare, refused("berth starts one command; start the others with separate srun commands in the background")},
 		"time":       {'t', valued, refused("a step has no time limit of its own; use timeout, or the job's")},
 		"het-group":  {0, valued, refused("a berth job has one part")},
-		"jobid":      {0, valued, refused("srun runs in the job that calls it; berth attach reaches another")},
+		"jobid":      {0, valued, ownJob},
 		"label":      {'l', bare, nil}, "pty": {0, optional, nil}, "exclusive": {0, optional, nil}, "exact": {0, bare, nil}, "overlap": {0, bare, nil},
 		"oversubscribe": {'s', bare, nil}, "unbuffered": {'u', bare, nil}, "kill-on-bad-exit": {'K', optional, nil}, "no-kill": {'k', optional, nil},
 		"quiet": {'Q', bare, nil}, "verbose": {'v', bare, nil}, "immediate": {'I', optional, nil}, "wait": {'W', valued, nil}, "whole": {0, bare, nil},

@@ -1,0 +1,38 @@
+package slurm
+
+import "berth/internal/compat/frontend"
+
+// sacctmgr and sshare are asked by clients whether an account exists before they
+// name it. berth has none and takes any name, so each list is empty.
+var (
+	sacctmgr = frontend.Program{Name: "sacctmgr", Usage: noAccounts("sacctmgr", "[OPTION...] list|show ENTITY"), Run: runSacctmgr}
+	sshare   = frontend.Program{Name: "sshare", Usage: noAccounts("sshare", "[OPTION...]"), Run: func(*frontend.Call) int { return 0 }}
+)
+
+func noAccounts(name, words string) string {
+	return "usage: " + name + " " + words + `
+
+List nothing: berth has no accounts, and ignores the one that a job names. berth
+stats has each user's usage.
+
+  -h, --help  print this
+
+Exit status: 0 listed; 1 anything else that was asked for.
+
+Example:
+  ` + name + "\n"
+}
+
+func runSacctmgr(c *frontend.Call) int {
+	for _, word := range c.Args {
+		switch word {
+		case "list", "show":
+			return 0
+		case "add", "create", "modify", "delete", "remove", "load", "dump", "archive":
+			c.Complain("berth has no accounts to "+word, "see sacctmgr --help")
+			return frontend.Failed
+		}
+	}
+	c.Complain("expected list or show, found neither", "see sacctmgr --help")
+	return frontend.Failed
+}
