@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,21 +26,36 @@ func (l *Launcher) slurm(j *job.Job, vars *environ) {
 	}
 }
 
-// slurmVariables are those of one task on one node. apart
-// means that their ids must not be Slurm's.
+// asked are the variables of Slurm's that its options set in a spec.
+var asked = []string{"SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_CPUS_PER_GPU"}
+
+// slurmVariables are those of a job on one node. apart means that their ids must
+// not be Slurm's.
 func slurmVariables(j *job.Job, host, dir string, apart bool) []job.EnvVar {
 	id, array := j.SlurmIDs(apart)
-	cpus := max(1, j.Spec.CPUs)
+	cpus, tasks := max(1, j.Spec.CPUs), "1"
+	var own []job.EnvVar
+	for _, v := range j.Spec.Env {
+		if slices.Contains(asked, v.Key) {
+			own = append(own, v)
+		}
+		if v.Key == "SLURM_NTASKS" {
+			tasks = v.Value
+		}
+	}
 	list := []job.EnvVar{
 		{Key: "SLURM_JOB_ID", Value: id}, {Key: "SLURM_JOBID", Value: id},
 		{Key: "SLURM_JOB_NAME", Value: j.Name()},
 		{Key: "SLURM_JOB_USER", Value: j.User}, {Key: "SLURM_JOB_UID", Value: strconv.Itoa(j.UID)},
 		{Key: "SLURM_SUBMIT_DIR", Value: dir}, {Key: "SLURM_SUBMIT_HOST", Value: host},
-		{Key: "SLURM_CLUSTER_NAME", Value: "berth"}, {Key: "SLURMD_NODENAME", Value: host},
+		{Key: "SLURM_CLUSTER_NAME", Value: "berth"}, {Key: "SLURM_JOB_PARTITION", Value: "berth"}, {Key: "SLURM_JOB_QOS", Value: "normal"}, {Key: "SLURMD_NODENAME", Value: host},
 		{Key: "SLURM_JOB_NODELIST", Value: host}, {Key: "SLURM_NODELIST", Value: host},
 	}
-	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"} {
+	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES"} {
 		list = append(list, job.EnvVar{Key: name, Value: "1"})
+	}
+	for _, name := range []string{"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"} {
+		list = append(list, job.EnvVar{Key: name, Value: tasks})
 	}
 	for _, name := range []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"} {
 		list = append(list, job.EnvVar{Key: name, Value: "0"})
@@ -75,5 +91,5 @@ func slurmVariables(j *job.Job, host, dir string, apart bool) []job.EnvVar {
 		number("SLURM_ARRAY_TASK_MAX", int64(shape.Max))
 		number("SLURM_ARRAY_TASK_STEP", int64(cmp.Or(shape.Step, 1)))
 	}
-	return list
+	return append(list, own...)
 }

@@ -27,14 +27,15 @@ func as(key string) slurmMeaning {
 	return func(_ *slurmTranslator, value string) ([]Pair, bool, error) { return []Pair{{key, value}}, true, nil }
 }
 
-// times is an amount for each of the CPUs or GPUs that another option counts.
-func times(key, counted string, amount func(string) (int64, error)) slurmMeaning {
+// times is an amount for each of the CPUs or GPUs that another option counts. The
+// job finds the amount in a variable.
+func times(key, counted string, amount func(string) (int64, error), variable string) slurmMeaning {
 	return func(t *slurmTranslator, value string) ([]Pair, bool, error) {
 		each, err := amount(value)
 		if err != nil {
 			return nil, false, err
 		}
-		return []Pair{{key, fmt.Sprint(each * t.count(counted))}}, each > 0, nil
+		return []Pair{{key, fmt.Sprint(each * t.count(counted))}, {envPrefix + variable, fmt.Sprint(each)}}, each > 0, nil
 	}
 }
 
@@ -43,7 +44,7 @@ func (t *slurmTranslator) count(key string) int64 {
 	for _, option := range []struct {
 		name    string
 		meaning slurmMeaning
-	}{{"cpus-per-task", as("cpus")}, {"gpus", slurmGPUs}, {"gpus-per-node", slurmGPUs}, {"gpus-per-task", slurmGPUs}, {"gres", slurmGRES}} {
+	}{{"cpus-per-task", slurmCPUs}, {"ntasks", slurmTasks}, {"ntasks-per-node", slurmTasks}, {"gpus", slurmGPUs}, {"gpus-per-node", slurmGPUs}, {"gpus-per-task", slurmTaskGPUs}, {"gres", slurmGRES}} {
 		var pairs []Pair
 		if value, given := t.last[option.name]; given {
 			pairs, _, _ = option.meaning(&slurmTranslator{last: t.last}, value) // its own line has the error
@@ -61,7 +62,7 @@ func (t *slurmTranslator) count(key string) int64 {
 // of berth.
 func one(_ *slurmTranslator, value string) ([]Pair, bool, error) {
 	if value != "1" {
-		return nil, false, fmt.Errorf("expected 1, found %s: a berth job is one task on one machine; it can start more processes itself (torchrun, mpirun)", text.Found(value))
+		return nil, false, fmt.Errorf("expected 1, found %s: a berth job runs on one machine", text.Found(value))
 	}
 	return nil, true, nil
 }
@@ -79,19 +80,20 @@ var slurmOptions = map[string]struct {
 	"hold":            {short: 'H', bare: "yes", meaning: as("hold")},
 	"requeue":         {bare: "yes", meaning: as("requeue")},
 	"no-requeue":      {bare: "no", meaning: slurmNoRequeue},
-	"ntasks":          {short: 'n', meaning: one},
-	"ntasks-per-node": {meaning: one},
+	"ntasks":          {short: 'n', meaning: slurmTasks},
+	"ntasks-per-node": {meaning: slurmTasks},
+	"ntasks-per-gpu":  {meaning: one},
 	"nodes":           {short: 'N', meaning: slurmNodes},
-	"cpus-per-task":   {short: 'c', meaning: as("cpus")},
-	"cpus-per-gpu":    {meaning: times("cpus", "gpus", slurmCount)},
+	"cpus-per-task":   {short: 'c', meaning: slurmCPUs},
+	"cpus-per-gpu":    {meaning: times("cpus", "gpus", slurmCount, "SLURM_CPUS_PER_GPU")},
 	"gpus":            {short: 'G', meaning: slurmGPUs},
 	"gpus-per-node":   {meaning: slurmGPUs},
-	"gpus-per-task":   {meaning: slurmGPUs},
+	"gpus-per-task":   {meaning: slurmTaskGPUs},
 	"gres":            {meaning: slurmGRES},
 	"time":            {short: 't', meaning: slurmTime},
 	"mem":             {meaning: slurmMem},
-	"mem-per-cpu":     {meaning: times("mem", "cpus", slurmMiB)},
-	"mem-per-gpu":     {meaning: times("mem", "gpus", slurmMiB)},
+	"mem-per-cpu":     {meaning: times("mem", "cpus", slurmMiB, "SLURM_MEM_PER_CPU")},
+	"mem-per-gpu":     {meaning: times("mem", "gpus", slurmMiB, "SLURM_MEM_PER_GPU")},
 	"begin":           {short: 'b', meaning: slurmBegin},
 	"signal":          {meaning: slurmSignal},
 	"dependency":      {short: 'd', meaning: slurmDependency},

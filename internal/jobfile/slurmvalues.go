@@ -93,6 +93,55 @@ func slurmCount(value string) (int64, error) {
 	return int64(n), nil
 }
 
+// tasks is how many processes each srun of the job starts, all on this machine.
+func (t *slurmTranslator) tasks() int64 {
+	for _, name := range []string{"ntasks", "ntasks-per-node"} {
+		if n, whole := text.Digits(t.last[name], 6); whole && n > 0 {
+			return int64(n)
+		}
+	}
+	return 1
+}
+
+// slurmTasks reads how many processes srun starts. Each has a CPU unless another
+// option says how many. The number reaches srun in a variable of the job.
+func slurmTasks(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	n, err := slurmCount(value)
+	switch {
+	case err != nil || n == 0:
+		return nil, false, text.Mismatch(value, "a whole number above 0")
+	case n < t.tasks():
+		return nil, false, fmt.Errorf("expected at least the %d tasks of the job, found %d: a berth job runs on one machine", t.tasks(), n)
+	case t.tasks() == 1:
+		return nil, true, nil
+	}
+	pairs = []Pair{{envPrefix + "SLURM_NTASKS", fmt.Sprint(t.tasks())}}
+	if _, given := t.last["cpus-per-task"]; !given {
+		pairs = append(pairs, Pair{"cpus", fmt.Sprint(t.tasks())})
+	}
+	return pairs, true, nil
+}
+
+// perTask is an amount for each task.
+func (t *slurmTranslator) perTask(pairs []Pair, key, variable string) []Pair {
+	for i, pair := range pairs {
+		if n, whole := text.Digits(pair.Value, 6); whole && pair.Key == key && t.tasks() > 1 {
+			pairs[i].Value = fmt.Sprint(int64(n) * t.tasks())
+			return append(pairs, Pair{envPrefix + variable, fmt.Sprint(n)})
+		}
+	}
+	return pairs
+}
+
+func slurmCPUs(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	return t.perTask([]Pair{{"cpus", value}}, "cpus", "SLURM_CPUS_PER_TASK"), true, nil
+}
+
+func slurmTaskGPUs(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	pairs, ok, err = slurmGPUs(t, value)
+	return t.perTask(pairs, "gpus", "SLURM_GPUS_PER_TASK"), ok, err
+}
+
 var errTwoTypes = errors.New("the GPUs of a berth job are all of one type, or of any")
 
 // slurmGPUs reads "[type:]N".

@@ -3,6 +3,7 @@ package slurm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"berth/internal/job"
@@ -92,6 +93,11 @@ var refusals = []struct {
 	{func(s *job.Spec) bool { return len(s.IDs) > 0 },
 		"Slurm chooses the GPUs of a job: --gpu-ids is not possible with --to slurm",
 		"use --gpus N, with --gpu-type for the model"},
+	{func(s *job.Spec) bool {
+		return slices.ContainsFunc(s.Env, func(v job.EnvVar) bool { return v.Key == "SLURM_NTASKS" })
+	},
+		"berth hands a job to Slurm as one task: several tasks are not possible with --to slurm",
+		"have the job start its processes itself (torchrun, mpirun)"},
 	{func(s *job.Spec) bool { return len(s.Allow) > 0 },
 		"Slurm chooses the GPUs of a job: --allow is not possible with --to slurm",
 		`name nodes instead: --slurm "--nodelist=NODES" or "--exclude=NODES"`},

@@ -65,6 +65,7 @@ var golden = []row{
 	{field: "VRAMMiB", set: func(s *job.Spec) { s.GPUs, s.VRAMMiB = 1, 18<<10 }, cluster: centre, options: "--gres=gpu:1 --constraint=ampere|hopper"},
 	{field: "VRAMMiB", set: func(s *job.Spec) { s.GPUs, s.VRAMMiB = 1, 96<<10 }, cluster: lab, refused: "job asks for 96 GiB on each GPU; the largest GPU it accepts in the cluster, a100_80, has 80 GiB"},
 	{field: "VRAMAuto", set: func(s *job.Spec) { s.GPUs, s.VRAMAuto = 1, true }, cluster: lab, options: "--gres=gpu:1"},
+	{field: "Env", set: func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "SLURM_NTASKS", Value: "4"}} }, refused: "several tasks are not possible"},
 	{field: "IDs", set: func(s *job.Spec) { s.GPUs, s.IDs = 1, []int{3} }, refused: "--gpu-ids is not possible"},
 	{field: "Allow", set: func(s *job.Spec) { s.GPUs, s.Allow = 1, []int{3} }, refused: "--allow is not possible"},
 	{field: "Exclusive", set: func(s *job.Spec) { s.GPUs, s.Exclusive = 1, true }, options: "--gres=gpu:1"}, // Slurm shares no whole GPU

@@ -5,12 +5,17 @@ import "berth/internal/compat/frontend"
 // sacctmgr and sshare are asked by clients whether an account exists before they
 // name it. berth has none and takes any name, so each list is empty.
 var (
-	sacctmgr = frontend.Program{Name: "sacctmgr", Usage: noAccounts("sacctmgr", "[OPTION...] list|show ENTITY"), Run: runSacctmgr}
-	sshare   = frontend.Program{Name: "sshare", Usage: noAccounts("sshare", "[OPTION...]"), Run: func(*frontend.Call) int { return 0 }}
+	sacctmgr = frontend.Program{Name: "sacctmgr", Usage: sacctmgrUsage, Run: runSacctmgr}
+	sshare   = frontend.Program{Name: "sshare", Usage: sshareUsage, Run: func(*frontend.Call) int { return 0 }}
 )
 
-func noAccounts(name, words string) string {
-	return "usage: " + name + " " + words + `
+const sacctmgrUsage = `usage: sacctmgr [OPTION...] list|show ENTITY` + noAccounts + `  sacctmgr -n list user format=account
+`
+
+const sshareUsage = `usage: sshare [OPTION...]` + noAccounts + `  sshare -U
+`
+
+const noAccounts = `
 
 List nothing: berth has no accounts, and ignores the one that a job names. berth
 stats has each user's usage.
@@ -20,8 +25,7 @@ stats has each user's usage.
 Exit status: 0 listed; 1 anything else that was asked for.
 
 Example:
-  ` + name + "\n"
-}
+`
 
 func runSacctmgr(c *frontend.Call) int {
 	for _, word := range c.Args {

@@ -36,7 +36,11 @@ func srunJobOptions() map[string]option[wishes] {
 	known := jobOptions()
 	known["pty"] = option[wishes]{kind: optional, set: func(w *wishes, _ string) error { w.terminal = true; return nil }}
 	for _, name := range []string{"multi-prog", "het-group", "jobid"} {
-		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New("a berth job is one task of one command") }}
+		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New("a berth job has one command") }}
+	}
+	for name, flag := range map[string]string{"label": "-l", "kill-on-bad-exit": "-K"} { // of its step
+		o := srunOptions()[name]
+		known[name] = option[wishes]{o.short, o.kind, func(w *wishes, _ string) error { w.step = append(w.step, flag); return nil }}
 	}
 	return known
 }
@@ -64,9 +68,13 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 	if err != nil {
 		return fail(c, err)
 	}
+	several := slices.ContainsFunc(asked, func(p jobfile.Pair) bool { return p.Key == "env.SLURM_NTASKS" })
 	if _, err := exec.LookPath(command[0]); shell == "" && errors.Is(err, exec.ErrNotFound) {
 		c.Complain(text.Found(command[0])+" cannot be executed: "+syscall.ENOENT.Error(), "")
 		return int(syscall.ENOENT)
+	}
+	if shell == "" && (several || len(w.step) > 0) {
+		command = slices.Concat([]string{"srun"}, w.step, []string{"--"}, command)
 	}
 	if in, ok := hasInput(c); ok && shell == "" && !w.terminal {
 		pipe, done, err := feed(in)

@@ -35,7 +35,7 @@ They are the ones that berth help jobspec lists, and:
 
 As in Slurm, a job that asks for no GPU gets none, its output goes to
 slurm-ID.out, and it gets the SLURM_ variables. Partitions, accounts and the like
-are ignored; several tasks or nodes are refused.
+are ignored; several nodes, --exclusive and --container are refused.
 
 Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job, and
 1 if a signal ended it.
@@ -49,7 +49,17 @@ Example:
 type wishes struct {
 	job                                  []jobfile.SlurmOption
 	wrap                                 string
+	step                                 []string // options of the step that srun makes of a job
 	parsable, wait, quiet, dry, terminal bool
+}
+
+// meaningful are the options that berth has no equivalent for and cannot ignore:
+// the job would not run as its author meant it.
+func meaningful() map[string]string {
+	return map[string]string{
+		"exclusive": noWholeNode, "container": noContainer,
+		"uid": "berth runs a job as the user who submits it", "gid": "berth runs a job with its user's own groups",
+	}
 }
 
 // jobOptions are those that all programs which make jobs know.
@@ -61,7 +71,7 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	for kind, names := range map[int]string{
-		valued:   "time-min reservation power switches priority kill-on-invalid-dep batch bb bbf uid gid",
+		valued:   "time-min reservation power switches priority kill-on-invalid-dep batch bb bbf",
 		optional: "nice get-user-env",
 		bare:     "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell",
 	} {
@@ -70,6 +80,9 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	known["clusters"] = option[wishes]{short: 'M', kind: valued}
+	for name, why := range meaningful() {
+		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New(why) }}
+	}
 	for _, f := range jobfile.SlurmFlags() {
 		kind := valued
 		if f.Bare != "" {
@@ -222,6 +235,10 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 		return nil, err
 	}
 	for _, one := range written.Ignored {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.Fields(one.Text + " -")[0], "--"), "=")
+		if why := meaningful()[name]; why != "" {
+			return nil, fmt.Errorf("%s:%d: --%s: %s", s.name, one.Line, name, why)
+		}
 		ignored = append(ignored, fmt.Sprintf("%s:%d: %s", s.name, one.Line, one.Text))
 	}
 	if !w.quiet {

@@ -283,7 +283,7 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 			t.Errorf("it printed %q", got)
 		}
 	}
-	for program, args := range map[string]string{"squeue": "--bogus", "sinfo": "x", "sacct": "-o Nonsense", "scancel": "", "sbatch": "no-such-file", "scontrol": "dance", "salloc": "-n 4"} {
+	for program, args := range map[string]string{"squeue": "--bogus", "sinfo": "x", "sacct": "-o Nonsense", "scancel": "", "sbatch": "no-such-file", "scontrol": "dance", "salloc": "-N 4"} {
 		if out, err := run(program, strings.Fields(args)...); err == nil {
 			t.Errorf("%s %s: %s", program, args, out)
 		}

@@ -137,7 +137,9 @@ func TestOptionsThatSelectInARealSlurm(t *testing.T) {
 // TestWhatClientsAsk: questions of programs that use Slurm, and the part of the
 // answer that they read.
 func TestWhatClientsAsk(t *testing.T) {
-	run := runner(newBerth(t, t.TempDir()))
+	dir := t.TempDir()
+	run := runner(newBerth(t, dir))
+	testkit.Write(t, filepath.Join(dir, "whole.sh"), "#!/bin/sh\n#SBATCH --exclusive\n", 0o755)
 	node, err := os.Hostname()
 	testkit.Must(t, err)
 	id, err := run("sbatch", "--parsable", "-H", "-J", "asked", "--wrap", "true")
@@ -160,6 +162,14 @@ scontrol ping: Slurmctld(primary) at NODE is UP
 		if !strings.HasPrefix(got, want) && !strings.Contains(got, " "+want) {
 			t.Errorf("%s: %s, want %s", command, got, want)
 		}
+	}
+	for _, line := range []string{"sbatch --exclusive --wrap true", "sbatch --container=x --wrap true", "sbatch --uid=1 --wrap true", "salloc --exclusive=user true", "sbatch whole.sh"} {
+		if got := run.answer(t, line); got != "255" {
+			t.Errorf("%s: %s", line, got) // it would run on less than it asked for
+		}
+	}
+	if got := run.answer(t, "srun -n 2 -l printenv SLURM_NTASKS"); got != "0: 2 1: 2 0" && got != "1: 2 0: 2 0" {
+		t.Errorf("srun of two tasks: %s", got)
 	}
 	if out, _ := run("scontrol", "-o", "show", "job", id); strings.Contains(out, "\n") {
 		t.Errorf("scontrol -o: %s", out)

@@ -3,6 +3,7 @@
 package slurm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -38,33 +39,41 @@ func Programs() []frontend.Program {
 // --version.
 const release = "22.05.8"
 
-// srun runs a command as the one task of a step. It becomes that command, so
+// srun runs a command as a step. With one task it becomes that command, so
 // signals, output and exit status are the command's own.
 var srun = frontend.Program{Name: "srun", Usage: srunUsage, Run: runSrun}
 
 const srunUsage = `usage: srun [OPTION...] COMMAND [ARG...]
 
-Inside a job with SLURM_ variables, run a command as a step of the job. A step is
-one task. Slurm's other options for starting tasks are accepted and ignored.
+Inside a job with SLURM_ variables, run a command as a step of the job: as many
+tasks as the job has (sbatch -n), each with its own SLURM_PROCID. Slurm's other
+options for starting tasks are accepted and ignored.
 
 Elsewhere, submit the command as a job of its own, pass on standard input unless it
 is a terminal, show its output, and exit with its status; --pty gives it the
 terminal. The options are those of sbatch.
 
-  -G, --gpus N, --gres gpu:N, --gpus-per-task N
+  -n, --ntasks N            start N tasks, up to the job's tasks or CPUs
+  -G, --gpus N, --gres gpu:N
                             only N of the job's GPUs; waits while other steps
                             that asked for some have them all
+      --gpus-per-task N     N GPUs for each task, which no other task sees
   -c, --cpus-per-task N     set SLURM_CPUS_PER_TASK
   -D, --chdir DIR           working directory
   -o, --output FILE, -e, --error FILE, -i, --input FILE
                             instead of the job's; %j id, %x name, %u user, %N
                             machine, %a %A array, %t %n %s task, node and step
+      --open-mode append    keep what is in these files
       --export LIST         ALL, NONE, or NAME,NAME=VALUE
-  -n, --ntasks 1, -N, --nodes 1, --ntasks-per-node 1
-                            more than one is refused
+  -l, --label               begin each line with the number of its task
+  -K, --kill-on-bad-exit    end the other tasks when one fails
+  -O, --overcommit          more tasks than the job has CPUs
+      --jobid ID            this job; another is refused
+  -N, --nodes 1             more than one is refused
   -h, --help                print this
 
-Exit status: that of the command; 2 it cannot be found; 255 bad usage.
+Exit status: that of the command, the highest of several tasks; 2 it cannot be
+found; 255 bad usage.
 
 Example:
   srun python train.py
@@ -77,13 +86,29 @@ const badUsage = 255
 
 // step is what the options of one srun ask for.
 type step struct {
-	gpus                  int // -1: all of the job's
-	cpus, dir, export     string
-	input, output, errout string
+	gpus                       int // -1: all of the job's
+	gpusPerTask                int // 0: each task has all of the step's
+	tasks                      int // 0: as many as the job has
+	cpus, dir, export          string
+	input, output, errout      string
+	label, endOnFailure, crowd bool
+	openMode                   string
+}
+
+// count reads a number of tasks or GPUs for each.
+func count(to func(*step) *int) func(*step, string) error {
+	return func(s *step, value string) error {
+		n, whole := text.Digits(value[strings.LastIndexByte(value, ':')+1:], 6)
+		if !whole || n == 0 {
+			return text.Mismatch(value, "a whole number above 0")
+		}
+		*to(s) = n
+		return nil
+	}
 }
 
 // asJob reads an option that means of a step what the one of this name means of a
-// job: how many tasks and nodes, of which berth has one, and how many GPUs.
+// job: how many nodes, of which berth has one, and how many GPUs.
 func asJob(name string) func(*step, string) error {
 	return func(s *step, value string) error {
 		if value == "none" {
@@ -102,6 +127,11 @@ func asJob(name string) func(*step, string) error {
 	}
 }
 
+const (
+	noContainer = "berth runs no containers of Slurm's; call apptainer, podman or docker in the job"
+	noWholeNode = "other jobs share the machine with a berth job; ask for all GPUs (--gpus) and CPUs (--cpus-per-task) instead"
+)
+
 // refused is an option without which the command would do something else.
 func refused(why string) func(*step, string) error {
 	return func(*step, string) error { return errors.New(why) }
@@ -117,8 +147,14 @@ func ownJob(_ *step, value string) error {
 
 func srunOptions() map[string]option[step] {
 	return map[string]option[step]{
-		"ntasks": {'n', valued, asJob("ntasks")}, "nodes": {'N', valued, asJob("nodes")}, "ntasks-per-node": {0, valued, asJob("ntasks")}, "ntasks-per-gpu": {0, valued, asJob("ntasks")},
-		"gpus": {'G', valued, asJob("gpus")}, "gpus-per-task": {0, valued, asJob("gpus")}, "gpus-per-node": {0, valued, asJob("gpus")}, "gres": {0, valued, asJob("gres")},
+		"ntasks": {'n', valued, count(func(s *step) *int { return &s.tasks })}, "nodes": {'N', valued, asJob("nodes")}, "ntasks-per-gpu": {0, valued, asJob("ntasks-per-gpu")},
+		"ntasks-per-node": {0, valued, func(s *step, value string) error {
+			if s.tasks > 0 {
+				return nil // --ntasks says how many
+			}
+			return count(func(s *step) *int { return &s.tasks })(s, value)
+		}},
+		"gpus": {'G', valued, asJob("gpus")}, "gpus-per-task": {0, valued, count(func(s *step) *int { return &s.gpusPerTask })}, "gpus-per-node": {0, valued, asJob("gpus")}, "gres": {0, valued, asJob("gres")},
 		"cpus-per-task": kept('c', func(s *step) *string { return &s.cpus }), "chdir": kept('D', func(s *step) *string { return &s.dir }),
 		"input": kept('i', func(s *step) *string { return &s.input }), "output": kept('o', func(s *step) *string { return &s.output }),
 		"error": kept('e', func(s *step) *string { return &s.errout }), "export": kept(0, func(s *step) *string { return &s.export }),
@@ -127,17 +163,17 @@ func srunOptions() map[string]option[step] {
 		"time":       {'t', valued, refused("a step has no time limit of its own; use timeout, or the job's")},
 		"het-group":  {0, valued, refused("a berth job has one part")},
 		"jobid":      {0, valued, ownJob},
-		"label":      {'l', bare, nil}, "pty": {0, optional, nil}, "exclusive": {0, optional, nil}, "exact": {0, bare, nil}, "overlap": {0, bare, nil},
-		"oversubscribe": {'s', bare, nil}, "unbuffered": {'u', bare, nil}, "kill-on-bad-exit": {'K', optional, nil}, "no-kill": {'k', optional, nil},
+		"label":      on('l', func(s *step) *bool { return &s.label }), "pty": {0, optional, nil}, "exclusive": {0, optional, nil}, "exact": {0, bare, nil}, "overlap": {0, bare, nil},
+		"oversubscribe": {'s', bare, nil}, "unbuffered": {'u', bare, nil}, "kill-on-bad-exit": {'K', optional, func(s *step, value string) error { s.endOnFailure = value != "0"; return nil }}, "no-kill": {'k', optional, nil},
 		"quiet": {'Q', bare, nil}, "verbose": {'v', bare, nil}, "immediate": {'I', optional, nil}, "wait": {'W', valued, nil}, "whole": {0, bare, nil},
-		"disable-status": {'X', bare, nil}, "preserve-env": {'E', bare, nil}, "overcommit": {'O', bare, nil}, "contiguous": {0, bare, nil},
+		"disable-status": {'X', bare, nil}, "preserve-env": {'E', bare, nil}, "overcommit": on('O', func(s *step) *bool { return &s.crowd }), "contiguous": {0, bare, nil},
 		"job-name": {'J', valued, nil}, "cpu-bind": {0, valued, nil}, "mem-bind": {0, valued, nil}, "gpu-bind": {0, valued, nil}, "mpi": {0, valued, nil},
 		"distribution": {'m', valued, nil}, "hint": {0, valued, nil}, "mem": {0, valued, nil}, "mem-per-cpu": {0, valued, nil}, "mem-per-gpu": {0, valued, nil},
-		"cpus-per-gpu": {0, valued, nil}, "threads-per-core": {0, valued, nil}, "threads": {'T', valued, nil}, "open-mode": {0, valued, nil},
+		"cpus-per-gpu": {0, valued, nil}, "threads-per-core": {0, valued, nil}, "threads": {'T', valued, nil}, "open-mode": kept(0, func(s *step) *string { return &s.openMode }),
 		"comment": {0, valued, nil}, "account": {'A', valued, nil}, "partition": {'p', valued, nil}, "qos": {'q', valued, nil}, "constraint": {'C', valued, nil},
 		"nodelist": {'w', valued, nil}, "exclude": {'x', valued, nil}, "relative": {'r', valued, nil}, "gres-flags": {0, valued, nil}, "tres-per-task": {0, valued, nil},
 		"propagate": {0, optional, nil}, "profile": {0, valued, nil}, "acctg-freq": {0, valued, nil}, "deadline": {0, valued, nil}, "licenses": {'L', valued, nil},
-		"prolog": {0, valued, nil}, "epilog": {0, valued, nil}, "task-prolog": {0, valued, nil}, "task-epilog": {0, valued, nil}, "container": {0, valued, nil},
+		"prolog": {0, valued, nil}, "epilog": {0, valued, nil}, "task-prolog": {0, valued, nil}, "task-epilog": {0, valued, nil}, "container": {0, valued, refused(noContainer)},
 		"sockets-per-node": {0, valued, nil}, "cores-per-socket": {0, valued, nil}, "extra-node-info": {'B', valued, nil}, "mail-type": {0, valued, nil}, "mail-user": {0, valued, nil},
 	}
 }
@@ -160,22 +196,44 @@ func runSrun(c *frontend.Call) int {
 		c.Complain(err.Error(), "")
 		return frontend.Failed
 	}
+	if s.tasks > 1 || s.label {
+		return s.start(c, command, env)
+	}
+	s.task(env, 0)
+	if err := s.redirect(env); err != nil {
+		c.Complain(err.Error(), "")
+		return frontend.Failed
+	}
+	env.set("SLURM_TASK_PID", strconv.Itoa(os.Getpid()))
 	return become(c, command, env)
 }
 
-// become replaces srun by the command.
-func become(c *frontend.Call, command []string, env *variables) int {
+// find is the path of a command.
+func find(c *frontend.Call, command string, env *variables) (path string, status int) {
 	_ = os.Setenv("PATH", env.get("PATH")) // LookPath reads berth's own
-	path, err := exec.LookPath(command[0])
+	path, err := exec.LookPath(command)
 	if err == nil || errors.Is(err, exec.ErrDot) {
-		err = syscall.Exec(path, command, env.list)
+		return path, 0
 	}
+	return "", unable(c, command, err)
+}
+
+func unable(c *frontend.Call, command string, err error) (status int) {
 	errno := syscall.ENOENT
 	if !errors.As(err, &errno) && errors.Is(err, os.ErrPermission) {
 		errno = syscall.EACCES
 	}
-	c.Complain(fmt.Sprintf("%s cannot be executed: %s", text.Found(command[0]), errno.Error()), "")
+	c.Complain(fmt.Sprintf("%s cannot be executed: %s", text.Found(command), errno.Error()), "")
 	return int(errno)
+}
+
+// become replaces srun by the command.
+func become(c *frontend.Call, command []string, env *variables) int {
+	path, status := find(c, command[0], env)
+	if status != 0 {
+		return status
+	}
+	return unable(c, command[0], syscall.Exec(path, command, env.list))
 }
 
 // prepare sets up the step in this process and its environment.
@@ -195,6 +253,9 @@ func (s *step) prepare(c *frontend.Call, env *variables) error {
 	if err := s.redirect(env); err != nil {
 		return err
 	}
+	if err := s.count(env); err != nil {
+		return err
+	}
 	if s.gpus >= 0 {
 		if err := s.takeGPUs(c, env); err != nil {
 			return err
@@ -205,53 +266,74 @@ func (s *step) prepare(c *frontend.Call, env *variables) error {
 	}
 	env.set("SLURM_STEP_GPUS", env.get("BERTH_GPUS"))
 	env.set("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST"))
-	for _, name := range []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"} {
-		env.set(name, "0")
+	env.set("SLURM_STEP_NUM_NODES", "1")
+	env.set("SLURM_NODEID", "0")
+	for _, name := range []string{"SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"} {
+		env.set(name, strconv.Itoa(s.tasks))
 	}
-	for _, name := range []string{"SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS", "SLURM_NPROCS"} {
-		env.set(name, "1")
-	}
-	env.set("SLURM_TASK_PID", strconv.Itoa(os.Getpid()))
 	return env.only(s.export)
 }
 
-// redirect opens the files of the step in place of the job's.
-func (s *step) redirect(env *variables) error {
-	pattern := strings.NewReplacer("%%", "%", "%j", env.get("SLURM_JOB_ID"), "%x", env.get("SLURM_JOB_NAME"), "%u", env.get("SLURM_JOB_USER"),
-		"%N", env.get("SLURMD_NODENAME"), "%a", env.get("SLURM_ARRAY_TASK_ID"), "%A", env.get("SLURM_ARRAY_JOB_ID"), "%t", "0", "%n", "0", "%s", env.get("SLURM_STEP_ID"))
-	errorsTo := s.errout
-	if errorsTo == "" {
-		errorsTo = s.output // as in Slurm
+// count settles how many tasks and GPUs the step has. Without options they are
+// those of the job.
+func (s *step) count(env *variables) error {
+	most, _ := text.Digits(env.get("SLURM_NTASKS"), 6)
+	cpus, _ := text.Digits(env.get("SLURM_CPUS_ON_NODE"), 6)
+	if s.tasks == 0 {
+		s.tasks = max(1, most)
 	}
-	for _, to := range []struct {
-		fd, flags int
-		name      string
-	}{
-		{0, os.O_RDONLY, s.input},
-		{1, os.O_WRONLY | os.O_CREATE | os.O_TRUNC, s.output},
-		{2, os.O_WRONLY | os.O_CREATE | os.O_TRUNC, errorsTo},
-	} {
-		switch {
-		case to.name == "" || to.name == "all":
-			continue
-		case to.name == "none":
-			to.name = os.DevNull
-		case to.fd == 2 && to.name == s.output:
-			if err := unix.Dup3(1, 2, 0); err != nil {
-				return err
-			}
-			continue
-		}
-		file, err := os.OpenFile(pattern.Replace(to.name), to.flags, 0o666)
-		if err != nil {
-			return err
-		}
-		if err := unix.Dup3(int(file.Fd()), to.fd, 0); err != nil {
-			return err
-		}
-		file.Close()
+	if most = max(1, most, cpus); s.tasks > most && !s.crowd {
+		return fmt.Errorf("--ntasks: expected at most the %s of the job, found %d; --overcommit starts more", text.Count(most, "CPU"), s.tasks)
+	}
+	if s.gpusPerTask == 0 && s.gpus < 0 {
+		s.gpusPerTask, _ = text.Digits(env.get("SLURM_GPUS_PER_TASK"), 6)
+	}
+	if s.gpusPerTask > 0 {
+		s.gpus = s.gpusPerTask * s.tasks
 	}
 	return nil
+}
+
+// redirect opens the files of a step with one task in place of the job's.
+func (s *step) redirect(env *variables) error {
+	files, err := s.files(env, map[string]*os.File{})
+	for fd, file := range files {
+		if file != nil && err == nil {
+			err = unix.Dup3(int(file.Fd()), fd, 0)
+		}
+	}
+	return err
+}
+
+// files opens those that a task reads and writes instead of the job's; nil: it has
+// the job's. Tasks share a file of one name.
+func (s *step) files(env *variables, opened map[string]*os.File) (files [3]*os.File, err error) {
+	pattern := strings.NewReplacer("%%", "%", "%j", env.get("SLURM_JOB_ID"), "%J", env.get("SLURM_JOB_ID")+"."+env.get("SLURM_STEP_ID"), "%x", env.get("SLURM_JOB_NAME"), "%u", env.get("SLURM_JOB_USER"),
+		"%N", env.get("SLURMD_NODENAME"), "%a", env.get("SLURM_ARRAY_TASK_ID"), "%A", cmp.Or(env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_JOB_ID")), "%t", env.get("SLURM_PROCID"), "%n", "0", "%s", env.get("SLURM_STEP_ID"))
+	write := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if strings.HasPrefix(s.openMode, "a") {
+		write = os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	}
+	for fd, name := range []string{s.input, s.output, cmp.Or(s.errout, s.output)} { // errors go with the output, as in Slurm
+		flags := write
+		if fd == 0 {
+			flags = os.O_RDONLY
+		}
+		switch name = pattern.Replace(name); name {
+		case "", "all":
+			continue
+		case "none":
+			name = os.DevNull
+		}
+		key := fmt.Sprint(flags, name)
+		if opened[key] == nil {
+			if opened[key], err = os.OpenFile(name, flags, 0o666); err != nil {
+				return files, err
+			}
+		}
+		files[fd] = opened[key]
+	}
+	return files, nil
 }
 
 // gpuPoll is how often a step that waits for GPUs tries again.
