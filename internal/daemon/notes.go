@@ -37,7 +37,7 @@ func notesOn(asked *jobfile.Asked, cfg *Config, cannotPark string) []string {
 		notes = append(notes, fmt.Sprintf("signal: before a preemption, %s is sent at most %s ahead (limits.grace)", s.WarnSignal, text.Brief(cfg.Grace)))
 	}
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
-		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a %%A and %%%%", strings.Join(marks, " ")))
+		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a %%A %%N %%+ and %%%%", strings.Join(marks, " ")))
 	}
 	switch {
 	case s.Preemptible != job.NotPreemptible && keepAll:
@@ -108,7 +108,7 @@ func unknownMarks(pattern string) []string {
 			break
 		}
 		pattern = rest[len(mark):]
-		if mark == "" || !strings.Contains("%jcnuaA", mark) {
+		if mark == "" || !strings.Contains("%jcnuaAN+", mark) {
 			unknown = append(unknown, "%"+mark)
 		}
 	}

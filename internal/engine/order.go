@@ -66,13 +66,13 @@ type Owner struct {
 }
 
 // LogPath is where this attempt's output goes. Each attempt has its own file, so
-// that an old failure is never taken for a new one.
+// that an old failure is never taken for a new one, unless the job asks for one.
 func (l *Launcher) LogPath(j *job.Job) string {
 	if j.Spec.Output == "" {
 		return filepath.Join(l.JobsDir, j.ID, strconv.Itoa(j.Attempt.Number)+".log")
 	}
-	path := expandOutput(j.Spec.Output, j)
-	if j.Attempt.Number > 1 {
+	path := l.expandOutput(j.Spec.Output, j)
+	if j.Attempt.Number > 1 && !hasMark(&j.Spec, "%+") {
 		path += "." + strconv.Itoa(j.Attempt.Number)
 	}
 	path = l.expandHome(path)
@@ -82,14 +82,16 @@ func (l *Launcher) LogPath(j *job.Job) string {
 	return path
 }
 
-func expandOutput(pattern string, j *job.Job) string {
-	return strings.NewReplacer("%%", "%", "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID), "%A", cmp.Or(j.Array(), j.ID)).Replace(pattern)
+func (l *Launcher) expandOutput(pattern string, j *job.Job) string {
+	return strings.NewReplacer("%%", "%", "%+", "", "%N", l.Host, "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID), "%A", cmp.Or(j.Array(), j.ID)).Replace(pattern)
 }
 
 // LogAlone reports whether a job's log is named after the job id alone. An
 // existing file of that name belongs to another queue.
-func LogAlone(spec *job.Spec) bool {
-	return strings.Contains(strings.ReplaceAll(spec.Output, "%%", ""), "%c")
+func LogAlone(spec *job.Spec) bool { return hasMark(spec, "%c") }
+
+func hasMark(spec *job.Spec, mark string) bool {
+	return strings.Contains(strings.ReplaceAll(spec.Output, "%%", ""), mark)
 }
 
 // safeName keeps a name from changing the directory.

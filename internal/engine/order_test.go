@@ -195,6 +195,7 @@ func TestLogPath(t *testing.T) {
 		{"a job without a name has one", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/%n"}}, "/out/job7"},
 		{"two percent signs are one", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/100%%j"}}, "/out/100%j"},
 		{"a later attempt does not write over the first", job.Job{ID: "7", Attempt: job.Attempt{Number: 3}, Spec: job.Spec{Output: "/out/x.log"}}, "/out/x.log.3"},
+		{"unless it appends to it", job.Job{ID: "7", Attempt: job.Attempt{Number: 3}, Spec: job.Spec{Output: "/out/%N/x.log%+"}}, "/out/lab1/x.log"},
 		{"the index of an array", job.Job{ID: "17_4", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/%a"}}, "/out/4"},
 		{"relative to the job's directory", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Dir: "/data", Output: "x.log"}}, "/data/x.log"},
 		{"which may be relative to the caller's", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Dir: "sub", Output: "x.log"}}, "/home/ann/project/sub/x.log"},
@@ -204,7 +205,9 @@ func TestLogPath(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := launcher().LogPath(&test.job); got != test.want {
+			l := launcher()
+			l.Host = "lab1"
+			if got := l.LogPath(&test.job); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})

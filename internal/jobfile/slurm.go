@@ -100,6 +100,7 @@ var slurmOptions = map[string]struct {
 	"export":          {meaning: slurmExport},
 	"output":          {short: 'o', meaning: slurmOutput},
 	"error":           {short: 'e', meaning: slurmError},
+	"open-mode":       {meaning: slurmOpenMode},
 	"mail-type":       {meaning: slurmMailType},
 	"mail-user":       {meaning: slurmMailUser},
 }

@@ -199,15 +199,59 @@ func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 }
 
 // slurmOutput reads a file name pattern.
-func slurmOutput(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+func slurmOutput(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	pattern, ok := slurmPattern(value)
+	if t.appends() {
+		pattern += "%+"
+	}
 	return []Pair{{"output", pattern}}, ok, nil
 }
 
-// slurmError accepts only the file of --output: berth writes both to one file.
+// slurmOpenMode is read with the files. Truncating means nothing: each attempt has
+// a file of its own.
+func slurmOpenMode(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	if !t.appends() && !strings.EqualFold(value, "truncate") {
+		return nil, false, text.Mismatch(value, "append or truncate")
+	}
+	return nil, true, nil
+}
+
+func (t *slurmTranslator) appends() bool { return strings.EqualFold(t.last["open-mode"], "append") }
+
+// slurmError redirects errors before the command starts, unless they go where the
+// output goes: berth's own log has both.
 func slurmError(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
-	output, given := t.last["output"]
-	return nil, given && output == value, nil
+	if output, given := t.last["output"]; given && output == value {
+		return nil, true, nil
+	}
+	pattern, ok := slurmPattern(value)
+	if !ok {
+		return nil, false, nil
+	}
+	redirect := "exec 2>"
+	if t.appends() {
+		redirect += ">"
+	}
+	return []Pair{{"setup", redirect + shellPattern(pattern)}}, true, nil
+}
+
+// shellPattern is a pattern as a word of the shell of a running job.
+func shellPattern(pattern string) string {
+	var b strings.Builder
+	for {
+		plain, rest, found := strings.Cut(pattern, "%")
+		if plain != "" {
+			b.WriteString(job.Quote(plain))
+		}
+		if !found {
+			return b.String()
+		}
+		b.WriteString(map[byte]string{
+			'j': `"$BERTH_JOB_ID"`, 'n': `"$BERTH_JOB_NAME"`, 'u': `"$SLURM_JOB_USER"`, 'N': `"$SLURMD_NODENAME"`,
+			'a': `"$BERTH_ARRAY_INDEX"`, 'A': `"${BERTH_JOB_ID%_*}"`, '%': "%",
+		}[rest[0]])
+		pattern = rest[1:]
+	}
 }
 
 // slurmEvents are the events of --mail-type that berth has.
@@ -274,8 +318,10 @@ func slurmPattern(pattern string) (string, bool) {
 		}
 		pattern = rest[1:]
 		switch rest[0] {
-		case 'j', 'u', 'a', 'A', '%':
+		case 'j', 'u', 'a', 'A', 'N', '%':
 			b.WriteString("%" + rest[:1])
+		case 't', 'n': // the batch script is the first task on the first node
+			b.WriteString("0")
 		case 'x':
 			b.WriteString("%n")
 		default:

@@ -8,6 +8,8 @@ import (
 	"os/user"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
@@ -28,11 +30,14 @@ them.
   -p, --partition NAME          jobs of this partition; the only one is berth
   -w, --nodelist NAMES          jobs running on these nodes; the only one is this
                                 machine
+  -s, --signal SIGNAL           send this signal to the job's steps instead
+  -b, --batch, -f, --full       with --signal: to its script alone; to all of it
   -Q, --quiet, -v, --verbose    accepted, and ignored
       --help                    print this
 
-berth sends TERM, and KILL after the job's grace period. Other signals (-s),
-accounts (-A) and QOS (-q) are refused.
+berth sends TERM, and KILL after the job's grace period. Only the job's user and
+root can send it another signal, and only to a job with SLURM_ variables. Accounts
+(-A) and QOS (-q) are refused.
 
 Exit status: 0 cancelled, or there was nothing to cancel; 1 failed or bad usage.
 
@@ -41,7 +46,8 @@ Example:
 `
 
 type ending struct {
-	me                           bool
+	me, full, batch              bool
+	signal                       int // 0: it is cancelled
 	user, name, state, partition string
 	nodes                        []string
 }
@@ -50,11 +56,15 @@ func scancelOptions() map[string]option[ending] {
 	return map[string]option[ending]{
 		"me":   on(0, func(e *ending) *bool { return &e.me }),
 		"user": kept('u', func(e *ending) *string { return &e.user }), "name": kept('n', func(e *ending) *string { return &e.name }), "jobname": kept(0, func(e *ending) *string { return &e.name }),
-		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'}, "full": {short: 'f'}, "batch": {short: 'b'},
+		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'},
+		"full": on('f', func(e *ending) *bool { return &e.full }), "batch": on('b', func(e *ending) *bool { return &e.batch }),
 		"partition": kept('p', func(e *ending) *string { return &e.partition }), "nodelist": listed('w', func(e *ending) *[]string { return &e.nodes }),
 		"account": without[ending]('A', "accounts"), "qos": without[ending]('q', "QOS"), "hurry": {short: 'H'}, "ctld": {},
-		"signal": {'s', valued, func(*ending, string) error {
-			return errors.New("berth cancel ends a job; berth submit --signal has a job warned before its time limit")
+		"signal": {'s', valued, func(e *ending, value string) error {
+			if e.signal = signalOf(value); e.signal == 0 {
+				return text.Mismatch(value, "a signal such as USR1 or 10")
+			}
+			return nil
 		}},
 		"interactive": {'i', bare, func(*ending, string) error { return errors.New("berth cancel asks nothing; name the jobs") }},
 	}
@@ -91,7 +101,14 @@ func runScancel(c *frontend.Call) int {
 		return 0
 	}
 	return ask(c, func(a *asker) error {
-		reply, err := a.client.Act(a.ctx, api.ActRequest{Action: api.ActCancel, Select: sel})
+		if e.signal != 0 && e.signal != int(unix.SIGKILL) {
+			return e.send(a, sel)
+		}
+		request := api.ActRequest{Action: api.ActCancel, Select: sel}
+		if e.signal != 0 {
+			request.GraceS = new(float64) // KILL at once
+		}
+		reply, err := a.client.Act(a.ctx, request)
 		if problem.KindOf(err) == problem.NotFound {
 			return nil // as in Slurm: it may have ended long ago
 		}

@@ -111,12 +111,42 @@ func selects(t *testing.T, run runner, dir, node, partition string) {
 	}
 }
 
+// signalled prints which of its parts a signal reaches.
+const signalled = `#!/bin/bash
+trap 'echo script >>signalled' USR1
+srun bash -c 'trap "echo step >>signalled" USR1; touch ready; while [ ! -e stop ]; do sleep 0.1; done'
+while [ ! -e stop ]; do sleep 0.1; done
+`
+
+// signals: a step gets a signal, its script does not unless it is asked for.
+func signals(t *testing.T, run runner, dir string) {
+	t.Helper()
+	testkit.Write(t, filepath.Join(dir, "signalled.sh"), signalled, 0o755)
+	id, err := run("sbatch", "--parsable", "-t", "5", "signalled.sh")
+	testkit.Must(t, err)
+	exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	testkit.Eventually(t, "the step runs", func() bool { return exists("ready") })
+	if got := run.answer(t, "scancel --signal USR1 "+id); got != "0" {
+		t.Errorf("scancel --signal: %s", got)
+	}
+	testkit.Eventually(t, "the step has it", func() bool { return exists("signalled") })
+	if got := run.answer(t, "scancel -b -s SIGUSR1 "+id); got != "0" {
+		t.Errorf("scancel -b: %s", got)
+	}
+	testkit.Write(t, filepath.Join(dir, "stop"), "", 0o644)
+	testkit.Eventually(t, "the job ends", func() bool { return run.answer(t, "squeue -h -o %i") == "0" })
+	if got := testkit.Read(t, filepath.Join(dir, "signalled")); got != "step\nscript\n" {
+		t.Errorf("USR1 reached %q", got)
+	}
+}
+
 func TestOptionsThatSelect(t *testing.T) {
 	node, err := os.Hostname()
 	testkit.Must(t, err)
 	dir := t.TempDir()
 	run := runner(newBerth(t, dir))
 	selects(t, run, dir, node, "berth")
+	signals(t, run, dir)
 	if _, err := run("berth", "gpu", "pause", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +162,7 @@ func TestOptionsThatSelect(t *testing.T) {
 func TestOptionsThatSelectInARealSlurm(t *testing.T) {
 	c := testkit.NewSlurm(t, testkit.SlurmSetup{})
 	selects(t, c.Run, c.Dir, "n1", "all")
+	signals(t, c.Run, c.Dir)
 }
 
 // TestWhatClientsAsk: questions of programs that use Slurm, and the part of the
