@@ -53,6 +53,8 @@ fi
 command -v prometheus >/dev/null || skip "a real Prometheus with the board and the alert rules: prometheus is missing"
 command -v curl >/dev/null || skip "the examples of docs/reference/api.md: curl is missing"
 command -v screen >/dev/null || skip "jobs in screen sessions: screen is missing"
+python3 -m venv --help >/dev/null 2>&1 || skip "clients of Slurm (submitit, PSI/J, Parsl, Snakemake, ...): python3 with venv is missing"
+command -v nextflow >/dev/null || skip "Nextflow on berth: nextflow is missing"
 command -v useradd >/dev/null || skip "tests with several users: useradd is missing"
 race="-race"
 export CGO_ENABLED=1

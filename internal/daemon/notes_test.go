@@ -24,7 +24,7 @@ func TestNotesOn(t *testing.T) {
 		"a signal that comes at once": {job.Spec{TimeLimit: 50 * time.Second, WarnSignal: "USR1", WarnBefore: 100 * time.Second},
 			[]string{"signal: USR1 is sent at the start, because the time limit of 50s is not longer than 1m40s"}},
 		"marks that are none": {job.Spec{Output: "%x-%j-%%x-%é-%"},
-			[]string{"output: %x %é % is not replaced; berth knows %j %c %n %u %a %A and %%"}},
+			[]string{"output: %x %é % is not replaced; berth knows %j %c %n %u %a %A %N %+ and %%"}},
 		"a job that cannot be parked yet": {job.Spec{Preemptible: "park"},
 			[]string{"preemptible: jobs cannot be parked here (the driver is too old), so this one is not preempted (with requeue it would be)"}},
 		"a job that gives way where nobody is set aside": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute},

@@ -239,6 +239,10 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 		if why := meaningful()[name]; why != "" {
 			return nil, fmt.Errorf("%s:%d: --%s: %s", s.name, one.Line, name, why)
 		}
+		if one.Text == "--wait" || one.Text == "-W" {
+			w.wait = true
+			continue
+		}
 		ignored = append(ignored, fmt.Sprintf("%s:%d: %s", s.name, one.Line, one.Text))
 	}
 	if !w.quiet {

@@ -15,7 +15,7 @@ import (
 	"berth/internal/text"
 )
 
-// signalOf reads USR1, SIGUSR1 or 10; 0: it is none.
+// signalOf reads USR1, SIGUSR1 or 10; 0: unknown.
 func signalOf(word string) int {
 	if n, whole := text.Digits(word, 2); whole && n <= 64 {
 		return n
