@@ -249,7 +249,7 @@ export const api = {
     const next: Session = { id: opened.id, user: opened.user, key };
     const was = await load();
     const stays =
-      was !== null && was.user !== next.user && (await sendAs(was, "GET", "/v1/status", "")).ok && !(await mayReplace(was.user, next.user));
+      was !== null && was.user !== next.user && (await sendAs(was, "GET", "/v1/status", "")).status !== 401 && !(await mayReplace(was.user, next.user));
     const unused = stays ? next : await keep(next);
     if (unused) await sendAs(unused, "DELETE", "/v1/session", "").catch(() => null); // if it has not ended already
     return !stays;
