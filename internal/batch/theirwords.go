@@ -72,8 +72,8 @@ func (w *theirWords) sentence(ev job.Event, dispatched, total int) (said string,
 }
 
 // signals says which signals a job has got since the last look: supervisors send
-// them without an event. A job that has ended is told of too, if the look missed
-// its time limit.
+// them without an event. It also looks at a job that has ended, whose time
+// limit it may have missed.
 func (w *theirWords) signals(j *job.Job, now time.Time) (said []string) {
 	limit, elapsed := j.Spec.TimeLimit, j.Worked(now)
 	s, stopping := w.stopped[j.ID]

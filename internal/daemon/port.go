@@ -198,15 +198,17 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 			var l net.Listener
 			if l, err = net.Listen("tcp", host+":"+port); err == nil {
 				all = append(all, l)
-			} else if errors.Is(err, syscall.EADDRINUSE) {
-				break
+			} else if errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+				err = nil // the machine has no such address
+			} else {
+				break // somebody else could listen there
 			}
 		}
-		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+		if err == nil {
 			return all, nil
 		}
 		closeAll(all)
-		if !strings.HasSuffix(addresses[0], ":0") || try == anyPortTries {
+		if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasSuffix(addresses[0], ":0") || try == anyPortTries {
 			return nil, err
 		}
 	}

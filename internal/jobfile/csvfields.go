@@ -34,7 +34,7 @@ func cutFields(line string) ([]string, error) {
 }
 
 // processes is the number of processes of an execution type: 0 for python, N for
-// torchrun-Ngpu. Another field is none.
+// torchrun-Ngpu. No other field is one.
 func processes(field string) (n int, ok bool) {
 	switch field {
 	case "python":

@@ -214,7 +214,7 @@ type shownJob struct {
 func (j shownJob) runs() bool { return j.State == string(job.Running) && !j.EndedSince }
 
 // noThresholds are above any use.
-var noThresholds = thresholds{Memory: math.Inf(1), Load: math.Inf(1)}
+var noThresholds = thresholds{Memory: math.MaxFloat64, Load: math.MaxFloat64}
 
 // thresholds are the thresholds in force.
 type thresholds struct {
