@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"berth/internal/api"
@@ -115,7 +116,13 @@ func (s *submission) place(spec *job.Spec) error {
 		if spec.Slurm != "" && !spec.SlurmEnv {
 			return problem.Newf(problem.Invalid, "add --to slurm, or leave it out", "slurm: these are options for Slurm, and the job runs on this machine")
 		}
-		if spec.Slurm != "" && spec.Slurm != "--no-requeue" { // of a script that was written for Slurm
+		// Of a script that was written for Slurm.
+		for _, word := range strings.Fields(spec.Slurm) {
+			if name, _, _ := strings.Cut(word, "="); name == "--exclusive" || name == "--container" {
+				return problem.Newf(problem.Refused, "leave it out; --exclusive of berth keeps other jobs off the job's GPUs, and a container runs in its command", "slurm: %s changes what the job is, and is not possible on this machine", name)
+			}
+		}
+		if spec.Slurm != "" && spec.Slurm != "--no-requeue" {
 			s.notes = append(s.notes, "slurm: ignored on this machine: "+spec.Slurm)
 		}
 		spec.To, spec.Slurm = job.ToLocal, ""

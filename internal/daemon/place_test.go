@@ -29,6 +29,7 @@ func TestThePlaceOfAJob(t *testing.T) {
 		{sentence: "a script for Slurm that names GPUs", pairs: []string{"to", "slurm", "slurm_env", "yes", "gpus", "2"}, to: job.ToSlurm, gpus: 2},
 		{sentence: "a script for Slurm with a declaration", pairs: []string{"to", "slurm", "slurm_env", "yes", "vram", "1G"}, to: job.ToSlurm, gpus: 1},
 		{sentence: "a script for Slurm here", pairs: []string{"slurm_env", "yes", "slurm", "-p low"}, to: job.ToLocal, gpus: 1, note: "slurm: ignored on this machine: -p low"},
+		{sentence: "a script here that wants a whole node", pairs: []string{"slurm_env", "yes", "slurm", "-p low --exclusive=user"}, refused: "--exclusive changes what the job is"},
 		{sentence: "with an option of berth", pairs: []string{"to", "slurm", "slurm", "--array=0-9"}, refused: "berth sets --array itself"},
 		{sentence: "with what Slurm cannot do", pairs: []string{"to", "slurm", "ids", "1"}, refused: "Slurm chooses the GPUs of a job"},
 		{sentence: "elsewhere", pairs: []string{"to", "moon"}, refused: "expected local or slurm"},
