@@ -310,11 +310,11 @@ func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	return code, outcomes
 }
 
-// statusOf is what a job adds to the exit status: whatever the reason it failed,
-// its own exit code counts if it has one.
+// statusOf is what a job adds to the exit status: its own exit code, also if it ran
+// out of memory.
 func statusOf(j *job.Job) int {
 	status := j.Outcome.Status()
-	if status > 0 && j.ExitCode != nil {
+	if j.Outcome == job.OOM && j.ExitCode != nil {
 		return max(status, *j.ExitCode)
 	}
 	return status

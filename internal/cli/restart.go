@@ -140,12 +140,8 @@ func startedAs(pid int) (command, error) {
 	return how, nil
 }
 
-// simulate replaces the number of simulated GPUs.
+// simulate replaces the number of simulated GPUs, unless a flag has it.
 func (c *command) simulate(cards string) {
-	if at := slices.Index(c.args, "--sim"); at >= 0 {
-		c.args = slices.Delete(c.args, at, min(at+2, len(c.args)))
-	}
-	c.args = slices.DeleteFunc(c.args, func(arg string) bool { return strings.HasPrefix(arg, "--sim=") })
 	c.env = slices.DeleteFunc(c.env, func(pair string) bool { return strings.HasPrefix(pair, "BERTH_SIM=") })
 	c.env = append(c.env, "BERTH_SIM="+cards)
 }

@@ -205,9 +205,9 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 	f := startFake(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
-	testkit.Write(t, "train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90 --no-requeue\n#SBATCH -p gpu --open-mode=append\n#SBATCH --exclusive\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
+	testkit.Write(t, "train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90 --no-requeue\n#SBATCH -p gpu --nice=5\n#SBATCH --exclusive\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
 	said := berth("submit", "--name", "typed", "--slurm", "--qos=long", "train.sh", "--epochs", "3")
-	said.wants(t, 0, "submitted job 1\n", "berth: train.sh:4: ignored, no equivalent in berth: --open-mode=append\n")
+	said.wants(t, 0, "submitted job 1\n", "berth: train.sh:4: ignored, no equivalent in berth: --nice=5\n")
 	got := f.lastSubmission(t).Jobs[0]
 	want := api.Spec{
 		Command: api.Command{Argv: []string{filepath.Join(dir, "train.sh"), "--epochs", "3"}},
