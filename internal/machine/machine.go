@@ -228,17 +228,19 @@ var slurmNames = []string{"srun", "scontrol", "scancel", "squeue"}
 // hasSlurm reports whether this machine belongs to a Slurm cluster, as far as can be
 // seen: a job may find its commands although berth does not.
 func hasSlurm(getenv func(string) string) bool {
+	path, err := exec.LookPath("scontrol")
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err == nil {
+		return filepath.Base(path) != "berth" // otherwise Slurm's names are berth's here
+	}
 	for _, dir := range []string{"/etc/slurm", "/etc/slurm-llnl", "/run/slurm", "/run/munge"} {
 		if _, err := os.Stat(dir); err == nil {
 			return true
 		}
 	}
-	path, err := exec.LookPath("scontrol")
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
-	}
-	// Where Slurm is not installed, berth may have its names.
-	return err == nil && filepath.Base(path) != "berth" || getenv != nil && getenv("SLURM_CONF") != ""
+	return getenv != nil && getenv("SLURM_CONF") != ""
 }
 
 // linkSlurm makes the directory with these programs. It returns "" if there is

@@ -170,7 +170,7 @@ func TestANodeThatCannotRunItLeavesIt(t *testing.T) {
 	testkit.Write(t, filepath.Join(broken, "berth-keep"), "not a program", 0o755)
 	check(w.startProgram(broken, 0), "no supervisor can be started here")
 	check(w.start(0, "BERTH_SIM_DIR=/no/such/box"), "/no/such/box")
-	check(w.start(7), "expected a job of this batch, 0 to 0, found 7")
+	check(w.start(7), "expected a job of this batch, which has 1, found the index 7")
 	if _, err := os.Stat(w.file("ran")); err == nil {
 		t.Error("the job ran")
 	}

@@ -131,7 +131,7 @@ func newBerth(t *testing.T, dir string) func(program string, args ...string) (st
 		return strings.TrimSpace(string(out)), err
 	}
 	daemon := exec.Command(filepath.Join(programs, "berth"), "serve", "--private", "--sim", "2", "--poll", "0.2", "--socket", socket, "--state-dir", filepath.Join(dir, "state"))
-	daemon.Env = append(os.Environ(), "HOME="+dir)
+	daemon.Env = append(os.Environ(), "HOME="+dir, "PATH="+names+":"+os.Getenv("PATH")) // its names are berth's here
 	testkit.Must(t, daemon.Start())
 	t.Cleanup(func() {
 		_, _ = run("berth", "cancel", "all")
