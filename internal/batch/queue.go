@@ -310,11 +310,11 @@ func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	return code, outcomes
 }
 
-// statusOf is what a job adds to the exit status: its own exit code, also if it ran
-// out of memory.
+// statusOf is what a job adds to the exit status: its own exit code, whatever the
+// reason it failed. That of a set-up is not the job's.
 func statusOf(j *job.Job) int {
 	status := j.Outcome.Status()
-	if j.Outcome == job.OOM && j.ExitCode != nil {
+	if status > 0 && j.Outcome != job.Launch && j.ExitCode != nil {
 		return max(status, *j.ExitCode)
 	}
 	return status
