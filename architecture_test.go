@@ -94,7 +94,7 @@ func readRooms(text string) (map[string]room, error) {
 func objection(rooms map[string]room, from, path string, inTest bool) string {
 	r := rooms[from]
 	for known, by := range knownOnlyBy {
-		if within(path, known) && from != strings.TrimPrefix(known, "berth/") && !slices.Contains(by, from) && !inTest {
+		if within(path, known) && !within("berth/"+from, known) && !slices.ContainsFunc(by, func(above string) bool { return within(from, above) }) && !inTest {
 			return "only " + strings.Join(by, ", ") + " may know it"
 		}
 	}

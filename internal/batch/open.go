@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
@@ -101,7 +102,7 @@ func (s *session) setup() machine.Setup {
 		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state, KeepSamples: series.Keep,
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
 		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv, Within: s.allocated(),
-		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},
+		Launcher: launch.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env, LogFree: s.opt.LogFree, LeaveRest: s.opt.AsGpusched},
 		Choose: func(m *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
 			switch {
 			case s.allAway && s.opt.GPUs == nil && (err != nil || m.NoGPUs):

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/run"
@@ -66,7 +67,7 @@ func (q *queue) start() {
 	testkit.Must(t, err)
 	log, err := os.OpenFile(filepath.Join(q.dir, "berth.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	testkit.Must(t, err)
-	launcher := engine.Launcher{JobsDir: filepath.Join(q.dir, "jobs"), Dir: "/"}
+	launcher := launch.Launcher{JobsDir: filepath.Join(q.dir, "jobs"), Dir: "/"}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	var c *Cluster
 	var made sync.WaitGroup

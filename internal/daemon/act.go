@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/judge"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/text"
@@ -183,7 +184,7 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 		was := j.State
 		t.CancelBy(j.ID, by, grace)
 		if j.Spec.Adopt != nil {
-			return "cancelled: " + engine.GoesOn(j), true
+			return "cancelled: " + judge.GoesOn(j), true
 		}
 		if was == job.Queued && !j.HandedOver() {
 			return "cancelled", true

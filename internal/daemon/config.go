@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/cluster"
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/sched"
@@ -130,7 +131,7 @@ func DefaultConfig(shared bool) Config {
 		MaxSpecs:     100_000,
 		MaxEnviron:   1 << 20,
 		MaxText:      32 << 20,
-		LogFree:      engine.DefaultLogFree,
+		LogFree:      launch.DefaultLogFree,
 		IdleReport:   engine.DefaultIdleAfter,
 		OveruseAbove: 0.5,
 		History:      90 * day,

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
-	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/text"
@@ -150,7 +150,7 @@ func noLog(ctx context.Context, id, path string, err error) error {
 // awaitOwnLog waits until a log named after the job id alone is this job's:
 // before the job starts, it may be another queue's.
 func (r *logReader) awaitOwnLog(j *job.Job) {
-	if !engine.LogAlone(&j.Spec) || r.d.still != nil {
+	if !launch.LogAlone(&j.Spec) || r.d.still != nil {
 		return
 	}
 	for !r.over && !r.d.machine.Runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {

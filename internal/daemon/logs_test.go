@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/problem"
@@ -55,7 +55,7 @@ func TestALogOfAnotherQueueIsNotShown(t *testing.T) {
 		}
 	}
 	for output, want := range map[string]bool{"%c": true, "%%c": false, "%%%c": true, "log": false} {
-		if got := engine.LogAlone(&job.Spec{Output: output}); got != want {
+		if got := launch.LogAlone(&job.Spec{Output: output}); got != want {
 			t.Errorf("%s: %v", output, got)
 		}
 	}

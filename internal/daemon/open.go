@@ -16,6 +16,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/machine"
@@ -171,7 +172,7 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 		StateDir: dir, Hint: StateDirHint, MPSDir: d.mpsHome(), KeepSamples: d.config().Samples,
 		Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
 		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
-		Launcher: engine.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
+		Launcher: launch.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
 		Known:    d.knownCards, Choose: d.chooseCards, Cgroups: d.cgroups,
 	})
 	if err != nil {
@@ -331,7 +332,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 }
 
 // order is the supervisor's order to start a job.
-func (d *Daemon) order(j *job.Job, card engine.CardOf) (o keep.Order, err error) {
+func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error) {
 	if o, err = d.machine.Launcher.Order(j, card); err == nil {
 		cfg := d.config()
 		o.LogMaxBytes, o.LogFreeBytes = cfg.MaxLog, cfg.LogFree

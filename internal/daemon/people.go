@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/problem"
@@ -132,14 +133,14 @@ func (d *Daemon) isAdmin(user site.User) bool {
 }
 
 // owner is the user a job runs as, with the environment.
-func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
+func (d *Daemon) owner(j *job.Job) (launch.Owner, error) {
 	captured, err := d.environs.get(d.store, j.Environ)
 	if err != nil {
 		err = fmt.Errorf("its environment cannot be read: %w", err)
 		if !errors.Is(err, store.ErrNotFound) {
 			err = fmt.Errorf("%w: %w", err, engine.ErrNotNow)
 		}
-		return engine.Owner{}, err
+		return launch.Owner{}, err
 	}
 	if !d.opt.Places.Shared {
 		return d.ownerHere(j, captured), d.roomForLog()
@@ -150,20 +151,20 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		case d.wantUser <- j.UID:
 		default:
 		}
-		return engine.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
+		return launch.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
 	}
 	if user.Name != j.User {
-		return engine.Owner{}, successor(j.UID, j.User, user.Name)
+		return launch.Owner{}, successor(j.UID, j.User, user.Name)
 	}
-	o := engine.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
+	o := launch.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
 	if err := d.makeLog(j, user.UID, user.GID); err != nil {
-		return engine.Owner{}, err
+		return launch.Owner{}, err
 	}
 	if j.UID == 0 {
 		return o, nil // root's own jobs keep root's identity
 	}
 	if o.Credential, err = d.credential(user); err != nil {
-		return engine.Owner{}, fmt.Errorf("%w: %w", err, engine.ErrNotNow)
+		return launch.Owner{}, fmt.Errorf("%w: %w", err, engine.ErrNotNow)
 	}
 	o.Credential.Umask = j.Umask
 	return o, nil
@@ -192,12 +193,12 @@ func (d *Daemon) ask(ctx context.Context, user site.User, life time.Duration, wo
 }
 
 // ownerHere is the one user of a private daemon.
-func (d *Daemon) ownerHere(j *job.Job, captured []string) engine.Owner {
+func (d *Daemon) ownerHere(j *job.Job, captured []string) launch.Owner {
 	home, shell := d.home(d.uid), lookup(d.opt.Env, "SHELL")
 	if user, ok := d.users.Cached(d.uid, known); ok {
 		shell = user.Shell
 	}
-	return engine.Owner{Env: jobEnviron(captured, j.Spec, j.User, home, shell), Home: home}
+	return launch.Owner{Env: jobEnviron(captured, j.Spec, j.User, home, shell), Home: home}
 }
 
 // home is a user's home directory as last known.

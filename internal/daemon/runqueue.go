@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -91,7 +92,7 @@ func (d *Daemon) tellLast() {
 // ReadRun answers requests about a berth run that has ended, from its store. The
 // caller serves one connection, and calls done after it.
 func ReadRun(q RunQueue) (server *api.Server, done func(), err error) {
-	launcher := engine.Launcher{JobsDir: q.JobsDir, Home: lookup(q.Env, "HOME")}
+	launcher := launch.Launcher{JobsDir: q.JobsDir, Home: lookup(q.Env, "HOME")}
 	cfg := DefaultConfig(false)
 	m, e, err := machine.OpenToRead(q.StateDir, engine.Config{Rules: cfg.Rules, Poll: cfg.Poll, Tolerance: cfg.Tolerance}, launcher)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -21,7 +22,7 @@ func TestARunAnswersItsOwnUserOnly(t *testing.T) {
 	m, err := machine.Open(t.Context(), machine.Setup{
 		StateDir: dir, MPSDir: dir, Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: 1 << 20, Level: "info"},
 		Sim: 1, SimVRAMMiB: 1000, Getenv: func(string) string { return "" },
-		Launcher: engine.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
+		Launcher: launch.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
 		Choose:   func(_ *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) { return first.Devices, err },
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -127,7 +128,7 @@ func TestAJobThatCannotStartJustNowGoesBackAndIsTriedAgain(t *testing.T) {
 	now := true
 	r := newRig(t, 1, func(c *Config) {
 		order := c.Order
-		c.Order = func(j *job.Job, card CardOf) (keep.Order, error) {
+		c.Order = func(j *job.Job, card launch.CardOf) (keep.Order, error) {
 			if now {
 				return keep.Order{}, errors.Join(errors.New("who ann is cannot be looked up"), ErrNotNow)
 			}

@@ -3,11 +3,10 @@ package engine
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
+	"berth/internal/engine/judge"
 	"berth/internal/job"
-	"berth/internal/keep"
 	"berth/internal/run"
 	"berth/internal/sched"
 )
@@ -85,7 +84,7 @@ func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
 	for _, id := range slices.Sorted(maps.Keys(t.line.adopted)) {
 		j := t.line.jobs[id]
 		if !t.alive(*j.Spec.Adopt) {
-			t.finish(j, job.Lost, adoptedEnded(j))
+			t.finish(j, job.Lost, judge.AdoptedEnded(j))
 			continue
 		}
 		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
@@ -112,46 +111,4 @@ func startText(j *job.Job) string {
 		return ""
 	}
 	return fmt.Sprintf("berth accounts for process %d from now on", j.Spec.Adopt.PID)
-}
-
-func adoptedEnded(j *job.Job) string {
-	return fmt.Sprintf("adopted: process %d ended; berth cannot know its exit status", j.Spec.Adopt.PID)
-}
-
-// GoesOn says what happens to an adopted process when its job is cancelled:
-// nothing.
-func GoesOn(j *job.Job) string {
-	return fmt.Sprintf("no longer accounted for; process %d keeps running", j.Spec.Adopt.PID)
-}
-
-// judgeAdopted judges the end of a watcher. Only a parent learns how a process
-// ended, so an adopted job never counts as successful.
-func judgeAdopted(j *job.Job, r keep.Record) ruling {
-	switch {
-	case job.Stop(r.Stop) == job.StopCancel, r.Stop != "" && j.Stop == job.StopCancel:
-		return ruling{outcome: job.WasCancelled, detail: said(j, GoesOn(j))}
-	case job.Stop(r.Stop) == job.StopInterrupt:
-		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
-	case r.Launch != "":
-		return ruling{outcome: job.Launch, detail: r.Launch}
-	case r.Signal == 0 && r.ExitCode == 0:
-		return ruling{outcome: job.Lost, detail: adoptedEnded(j)}
-	}
-	how := job.Exited(r.ExitCode)
-	if r.Signal != 0 {
-		how = job.Signalled(keep.SignalName(r.Signal))
-	}
-	return ruling{outcome: job.Lost, detail: fmt.Sprintf("adopted: the supervisor watching process %d was stopped (%s); berth no longer accounts for the process", j.Spec.Adopt.PID, how)}
-}
-
-// watch turns an order into one that only watches: the job's cards and limits
-// are not the watcher's.
-func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
-	self, err := os.Executable()
-	if err != nil {
-		self = "/proc/self/exe"
-	}
-	o.Argv = append([]string{self}, run.WatchArgs(*j.Spec.Adopt)...)
-	o.Dir, o.Setup, o.Pty, o.CPUs, o.MemMiB, o.Devices, o.MPS, o.Affinity, o.Note = "/", false, false, 0, 0, nil, nil, "", ""
-	return o
 }

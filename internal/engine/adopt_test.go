@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -331,7 +332,7 @@ func TestAWatcherThatCannotStartNowIsTriedAgain(t *testing.T) {
 }
 
 func TestAWatcherIsGivenNothingOfTheJobs(t *testing.T) {
-	l := &Launcher{JobsDir: "/jobs", Dir: "/here", Filter: true}
+	l := &launch.Launcher{JobsDir: "/jobs", Dir: "/here", Filter: true}
 	sp := job.Defaults()
 	sp.Argv, sp.Adopt, sp.Cap = []string{"python"}, &job.Process{PID: 4242, Start: 77}, "soft"
 	o, err := l.Order(&job.Job{ID: "1", Attempt: job.Attempt{Number: 1, Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}, Spec: sp}, nil)

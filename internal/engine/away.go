@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/internal/engine/judge"
 	"berth/internal/handover"
 	"berth/internal/job"
 	"berth/internal/sched"
@@ -234,9 +235,9 @@ func (t *Turn) Returned(id, batch string, r handover.Record) {
 	j.OverGPUs = sched.OverGPUs(j.Grant, j.VRAMMiB, j.PeakMiB, func(int) int64 { return j.Grant.CardMiB })
 	r.EndedAt = earlier(r.EndedAt, t.Now)
 	t.line.away.leave(id)
-	ruling := judgeAway(j, r, t.Now)
-	if ruling.outcome != "" {
-		t.finishAt(j, ruling.outcome, ruling.detail, r.EndedAt)
+	ruling := judge.Remote(j, r, t.Now)
+	if ruling.Outcome != "" {
+		t.finishAt(j, ruling.Outcome, ruling.Detail, r.EndedAt)
 		return
 	}
 	j.EndedAt = r.EndedAt
@@ -251,33 +252,6 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// judgeAway decides what the end of a job on the cluster means. Its wrapper judged
-// the attempt as a supervisor's berth does; what follows is decided here.
-func judgeAway(j *job.Job, r handover.Record, now time.Time) ruling {
-	stopped := r.Stopped != job.NoStop
-	switch {
-	case j.Stop == job.StopCancel && (stopped || r.Outcome != job.OK):
-		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while running")}
-	case j.Stop == job.StopRequeue:
-		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
-	case r.Stopped == job.StopRequeue:
-		return ruling{again: job.EventRequeued, detail: r.Detail}
-	case r.Outcome == job.Timeout:
-		ruling := judgeTimeout(j)
-		if ruling.outcome != "" && stopped {
-			ruling.detail = r.Detail // the limit was Slurm's own
-		}
-		return ruling
-	case (stopped || r.Outcome == job.Lost) && j.Spec.Requeue && r.Outcome != job.WasCancelled && r.Outcome != job.OOM:
-		return ruling{again: job.EventRequeued, detail: r.Detail}
-	case stopped || r.Outcome == job.OK || r.Outcome == job.Launch || r.Outcome == job.Lost || r.Outcome == job.WasCancelled:
-		return ruling{outcome: r.Outcome, detail: r.Detail}
-	case r.Outcome == job.OOM:
-		return judgeOOM(j, end{peaks: r.PeakMiB, now: now})
-	}
-	return judgeFailure(j, r.Outcome, r.Detail, now)
-}
-
 // TakenBack records that a job will not begin where it was handed over: it is
 // cancelled, or handed over again. why is empty if that needs no explanation.
 func (t *Turn) TakenBack(id, batch, why string) {
@@ -287,7 +261,7 @@ func (t *Turn) TakenBack(id, batch, why string) {
 	}
 	t.line.away.leave(id)
 	if j.Stop == job.StopCancel {
-		t.finish(j, job.WasCancelled, said(j, "cancelled before it started"))
+		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
 	j.Handover, j.Stop = job.Handover{}, job.NoStop
@@ -325,7 +299,7 @@ func (t *Turn) Refused(id, batch, why string) {
 	}
 	t.line.away.leave(id)
 	if j.Stop == job.StopCancel {
-		t.finish(j, job.WasCancelled, said(j, "cancelled before it started"))
+		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
 	t.finish(j, job.Launch, why)

@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/engine/judge"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -20,9 +21,9 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 		ev.Record.Stop = string(job.StopInterrupt)
 	}
 	t.attempts.measured(a)
-	r := judge(j, end{
-		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: t.Now,
-		capMiB: t.capMiB(sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
+	r := judge.Attempt(j, judge.End{
+		Record: ev.Record, OOM: ev.OOM, Peaks: j.PeakMiB, Now: t.Now,
+		CapMiB: t.capMiB(sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
 	})
 	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
 	switch {
@@ -33,13 +34,13 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 		code := ev.Record.ExitCode
 		j.ExitCode = &code
 	}
-	if r.outcome != "" && r.outcome.State() == job.Failed || r.again == job.EventRetry {
-		r.detail = a.blame(r.detail)
+	if r.Outcome != "" && r.Outcome.State() == job.Failed || r.Again == job.EventRetry {
+		r.Detail = a.blame(r.Detail)
 	}
 	at := endOf(j, ev.Record, t.Now)
 	t.releaseAt(a, at)
-	if r.outcome != "" {
-		t.finishAt(j, r.outcome, r.detail, at)
+	if r.Outcome != "" {
+		t.finishAt(j, r.Outcome, r.Detail, at)
 		return
 	}
 	t.back(j, r)
@@ -76,14 +77,6 @@ func notBefore(at, earliest time.Time) time.Time {
 	return at
 }
 
-// said is the job's detail, which names who asked for the stop, or otherwise.
-func said(j *job.Job, otherwise string) string {
-	if j.Detail != "" {
-		return j.Detail
-	}
-	return otherwise
-}
-
 // finish ends a job that is not running.
 func (t *Turn) finish(j *job.Job, outcome job.Outcome, detail string) {
 	t.finishAt(j, outcome, detail, t.Now)
@@ -118,34 +111,34 @@ func (t *Turn) over(j *job.Job, outcome job.Outcome, detail string, at time.Time
 }
 
 // back returns a job to the queue for another attempt.
-func (t *Turn) back(j *job.Job, r ruling) {
+func (t *Turn) back(j *job.Job, r judge.Ruling) {
 	j.MustTo(job.Queued)
 	ended := j.Attempt
 	j.Attempt = ended.Past()
-	j.Detail, j.NotBefore = r.detail, r.notBefore
-	if !r.preempted {
+	j.Detail, j.NotBefore = r.Detail, r.NotBefore
+	if !r.Preempted {
 		j.PreemptedFor = ""
 	}
-	if !r.neverRan {
+	if !r.NeverRan {
 		j.WaitsSince = t.Now
 	}
-	if r.preempted {
+	if r.Preempted {
 		j.Preemptions++
 	}
-	if r.retried {
+	if r.Retried {
 		j.RetriesUsed++
 	}
-	if r.vramMiB > 0 {
-		j.VRAMMiB = r.vramMiB
+	if r.VramMiB > 0 {
+		j.VRAMMiB = r.VramMiB
 	}
-	if r.toTheEnd {
+	if r.ToTheEnd {
 		j.Requeues++
 		t.toTheEnd(j)
 	}
 	t.changes.fact(j)
 	// The event has the attempt; the job itself has none now.
 	j.Grant, j.OverGPUs, j.StartedAt = ended.Grant, ended.OverGPUs, ended.StartedAt
-	t.tell(r.again, j, r.detail)
+	t.tell(r.Again, j, r.Detail)
 	if j.OverGPUs, j.StartedAt = 0, (time.Time{}); j.Spec.Adopt == nil {
 		j.Grant = job.Grant{} // an adopted process stays where it is
 	}
@@ -162,12 +155,12 @@ func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 	stopped := j.Stop
 	t.release(a)
 	if stopped == job.StopCancel {
-		t.finish(j, job.WasCancelled, said(j, "cancelled before it started"))
+		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
 	j.Attempt.Number--
 	j.Log = ""
-	t.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
+	t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: why, NotBefore: notBefore, NeverRan: true})
 }
 
 // stillborn undoes a placement whose supervisor died before the job started. If
@@ -195,34 +188,34 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		t.finish(j, job.WasCancelled, said(j, "cancelled while running")+unanswered)
+		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled while running")+unanswered)
 	case wasTold(t.Now, j):
-		t.back(j, preempted(j))
+		t.back(j, judge.Preempted(j))
 	case j.Stop == job.StopRequeue:
-		t.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
+		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")})
 	case j.Stop == job.StopOveruse:
 		t.finish(j, job.Overuse, j.Detail+unanswered)
 	case j.Stop == job.StopTimeout:
-		t.rule(j, judgeTimeout(j), unanswered)
+		t.rule(j, judge.Timeout(j), unanswered)
 	case j.Stop == job.StopInterrupt && a.silent != "":
-		t.rule(j, interrupted, "")
+		t.rule(j, judge.Interrupted, "")
 	case rebooted && j.Spec.Requeue:
-		t.back(j, ruling{again: job.EventRequeued, detail: "the machine went down while it ran"})
+		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})
 	case j.Spec.Requeue && j.StartedAt.Before(t.cfg.LostBefore):
-		t.back(j, ruling{again: job.EventRequeued, detail: "it was killed with the allocation that it ran in"})
+		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"})
 	case rebooted:
 		t.finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:
-		t.finish(j, job.Lost, "adopted: its supervisor died; "+GoesOn(j))
+		t.finish(j, job.Lost, "adopted: its supervisor died; "+judge.GoesOn(j))
 	default:
 		t.finish(j, job.Lost, a.blame("its supervisor died, so its exit status is not known"))
 	}
 }
 
 // rule does what was decided about the end of an attempt.
-func (t *Turn) rule(j *job.Job, r ruling, more string) {
-	if r.detail += more; r.outcome != "" {
-		t.finish(j, r.outcome, r.detail)
+func (t *Turn) rule(j *job.Job, r judge.Ruling, more string) {
+	if r.Detail += more; r.Outcome != "" {
+		t.finish(j, r.Outcome, r.Detail)
 		return
 	}
 	t.back(j, r)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/job"
@@ -58,10 +59,6 @@ type Owners interface {
 	Local(pid int) (key string, ok bool)
 }
 
-// CardOf is a card as its job sees it. Its index is -1 if the driver's number is
-// in doubt.
-type CardOf func(uuid string) (gpu.Device, bool)
-
 // Config does not change while an engine lives.
 type Config struct {
 	Rules     sched.Rules
@@ -91,7 +88,7 @@ type Config struct {
 	Parking  Parking
 	// Order is how this job is started. ErrNotNow, or an error that wraps it,
 	// sends the job back to the queue; any other ends it.
-	Order   func(j *job.Job, card CardOf) (keep.Order, error)
+	Order   func(j *job.Job, card launch.CardOf) (keep.Order, error)
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
 	// Away is told that a cluster's jobs have changed, and must not block. Nil: jobs

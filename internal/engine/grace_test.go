@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -17,7 +18,7 @@ func grace(d time.Duration) func(*job.Spec) { return func(s *job.Spec) { s.Grace
 // bounds is a berth with a maximum, which passes a job's own grace period on.
 func bounds(c *Config) {
 	c.MaxGrace = fiveMinutes
-	c.Order = func(j *job.Job, _ CardOf) (keep.Order, error) {
+	c.Order = func(j *job.Job, _ launch.CardOf) (keep.Order, error) {
 		return keep.Order{Job: j.ID, Attempt: j.Attempt.Number, Grace: j.Spec.Grace}, nil
 	}
 }

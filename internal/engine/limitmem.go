@@ -75,16 +75,7 @@ func (m memoryLimits) remember(cgroup string, done <-chan struct{}) {
 
 // capped reports whether the job asked to be held to an amount of memory.
 func capped(j *job.Job) bool {
-	return (j.Spec.Cap == "soft" || j.Spec.Cap == "mps") && budgetMiB(j) > 0
-}
-
-// budgetMiB is what the job may use on each card. One with whole cards has no
-// budget, but may have declared one.
-func budgetMiB(j *job.Job) int64 {
-	if j.Grant.BudgetMiB > 0 {
-		return j.Grant.BudgetMiB
-	}
-	return j.VRAMMiB
+	return (j.Spec.Cap == "soft" || j.Spec.Cap == "mps") && j.BudgetMiB() > 0
 }
 
 // driverLimits is one limit per card: a soft cap guarantees memory, a hard one
@@ -96,9 +87,9 @@ func driverLimits(j *job.Job, cgroup string) []gpu.MemoryLimit {
 		switch {
 		case !capped(j):
 		case j.Spec.Cap == "mps":
-			limit.HardMiB = budgetMiB(j)
+			limit.HardMiB = j.BudgetMiB()
 		default:
-			limit.SoftMiB = budgetMiB(j)
+			limit.SoftMiB = j.BudgetMiB()
 		}
 		limits = append(limits, limit)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/store"
@@ -121,7 +122,7 @@ func (w *world) settleAll(e *Engine) {
 }
 
 // order is how a job is started; its user may not be known just now.
-func (w *world) order(j *job.Job, _ CardOf) (keep.Order, error) {
+func (w *world) order(j *job.Job, _ launch.CardOf) (keep.Order, error) {
 	if w.chance(40) {
 		return keep.Order{}, fmt.Errorf("look up ann: %w", ErrNotNow)
 	}

@@ -111,11 +111,6 @@ func wasTold(now time.Time, j *job.Job) bool {
 	return j.Stop == job.StopPreempt && !j.PreemptAt.After(now)
 }
 
-// preempted is the ruling for a victim. It uses up no retry.
-func preempted(j *job.Job) ruling {
-	return ruling{again: job.EventPreempted, detail: reason.Preempted(j.PreemptedFor), preempted: true}
-}
-
 // afterPreemption puts the preemption before the reason of a job that waits
 // again.
 func afterPreemption(j *job.Job, why string) string {

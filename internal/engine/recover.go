@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"berth/internal/engine/judge"
 	"berth/internal/job"
 	"berth/internal/run"
 )
@@ -142,7 +143,7 @@ func (t *Turn) shorten(j *job.Job) {
 	if j.RetriesUsed == 0 || !j.SubmittedAt.After(t.Now) {
 		return
 	}
-	if latest := t.Now.Add(backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
+	if latest := t.Now.Add(judge.Backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
 		j.NotBefore = latest
 	}
 }

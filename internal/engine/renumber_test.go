@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/job"
 )
@@ -81,12 +82,12 @@ func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
 		c.Devices = []gpu.Device{{Index: 7, UUID: "GPU-dead", Name: "Fake", TotalMiB: 24576}}
 	})
-	l := launcher()
-	l.card = r.e.cards.given
+	l := &launch.Launcher{}
 	j := &job.Job{ID: "1", Spec: spec(), Attempt: job.Attempt{Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}}
 	visible := func(want string) {
 		t.Helper()
-		if env := l.cards(j).env(); !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+want) {
+		o, err := l.Order(j, r.e.cards.given)
+		if env := o.Env; err != nil || !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+want) {
 			t.Errorf("it is told %v, want %s", env, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -81,7 +82,7 @@ func newRig(t testing.TB, cards int, change ...func(*Config)) *rig {
 func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) {
 	cfg := Config{
 		Rules: sched.DefaultRules(), Poll: time.Second, Tolerance: 0.1, User: "ann", TellQueued: true,
-		Order: func(j *job.Job, _ CardOf) (keep.Order, error) {
+		Order: func(j *job.Job, _ launch.CardOf) (keep.Order, error) {
 			return keep.Order{Job: j.ID, Attempt: j.Attempt.Number}, nil
 		},
 		LogPath: func(j *job.Job) string { return fmt.Sprintf("%s/%d.log", j.ID, j.Attempt.Number) },
@@ -462,4 +463,8 @@ func requeue(s *job.Spec)              { s.Requeue = true }
 func command(c string) func(*job.Spec) { return func(s *job.Spec) { s.Shell = c } }
 func after(id string, on job.Condition) func(*job.Spec) {
 	return func(s *job.Spec) { s.After = append(s.After, job.Dependency{Job: id, On: on}) }
+}
+
+func limited(onTimeout job.OnTimeout, most int) func(*job.Spec) {
+	return func(s *job.Spec) { s.TimeLimit, s.OnTimeout, s.MaxRequeues = time.Hour, onTimeout, most }
 }

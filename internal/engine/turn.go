@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"reflect"
 	"strconv"
 	"time"
 
+	"berth/internal/engine/judge"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/run"
@@ -166,6 +168,11 @@ func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 	t.enqueue(j)
 }
 
+func sameSpec(a, b job.Spec) bool {
+	a.CancelMarked, b.CancelMarked = false, false
+	return reflect.DeepEqual(a, b)
+}
+
 // Begin changes the time before which a queued job may not start.
 func (t *Turn) Begin(id string, notBefore time.Time) {
 	if j := t.queued(id); j != nil {
@@ -256,7 +263,7 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 	}
 	detail := "cancelled by " + by + " while running"
 	if j.Spec.Adopt != nil {
-		detail = "cancelled by " + by + ": " + GoesOn(j)
+		detail = "cancelled by " + by + ": " + judge.GoesOn(j)
 	}
 	t.stop(j, job.StopCancel, grace, detail)
 	return true

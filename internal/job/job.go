@@ -158,6 +158,15 @@ func (a *Attempt) ChargedGPUs() float64 {
 	return CountedGPUs(len(a.Grant.GPUs), a.Grant.Share) + a.OverGPUs
 }
 
+// BudgetMiB is what the job may use on each card. One with whole cards has no
+// budget, but may have declared one.
+func (j *Job) BudgetMiB() int64 {
+	if j.Grant.BudgetMiB > 0 {
+		return j.Grant.BudgetMiB
+	}
+	return j.VRAMMiB
+}
+
 // ChargedCPUs is what the attempt counts as against limits and in CPU-hours. A job
 // without GPUs that asks for no CPU has one.
 func (j *Job) ChargedCPUs() int {

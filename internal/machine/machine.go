@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/keep"
 	"berth/internal/problem"
@@ -51,7 +52,7 @@ type Setup struct {
 	Ledger  string // where bookings are shared with other berths; empty: the machine's own place
 
 	// Launcher has the caller's part: whose jobs they are and where they run.
-	Launcher engine.Launcher
+	Launcher launch.Launcher
 	MPSDir   string // where jobs find the pipes of their MPS servers
 
 	// Known are the cards of an earlier start; wait means that some were there
@@ -84,7 +85,7 @@ type Machine struct {
 	NoGPUs   bool         // the machine has no GPU, and runs jobs that need none
 	SimDir   string       // the simulation directory; empty: the cards are real
 	Runner   *run.Runner
-	Launcher *engine.Launcher
+	Launcher *launch.Launcher
 
 	CannotPark string // why jobs cannot be parked here; empty: they can
 

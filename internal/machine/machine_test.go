@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/problem"
 	"berth/internal/sched"
@@ -23,7 +24,7 @@ func simulated(t *testing.T) Setup {
 	return Setup{
 		StateDir: dir, Hint: "elsewhere", MPSDir: dir, Log: Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: 1 << 20, Level: "info"},
 		Sim: 2, SimVRAMMiB: 1000, Getenv: func(string) string { return "" },
-		Launcher: engine.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
+		Launcher: launch.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
 		Choose:   func(_ *Machine, first gpu.Sample, err error) ([]gpu.Device, error) { return first.Devices, err },
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -18,7 +19,7 @@ import (
 // OpenToRead opens a queue that no berth works on, for reading: its store, and
 // an engine that knows the unfinished jobs as the store has them. That engine
 // has no cards and no supervisors, and its loop must not run.
-func OpenToRead(stateDir string, cfg engine.Config, l engine.Launcher) (*Machine, *engine.Engine, error) {
+func OpenToRead(stateDir string, cfg engine.Config, l launch.Launcher) (*Machine, *engine.Engine, error) {
 	s, err := store.OpenToRead(StoreDir(stateDir))
 	if err != nil {
 		return nil, nil, err

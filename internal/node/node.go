@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/launch"
 	"berth/internal/gpu"
 	"berth/internal/handover"
 	"berth/internal/job"
@@ -79,8 +80,8 @@ func (n *node) open(ctx context.Context) error {
 		StateDir: n.state, MPSDir: n.state, Hint: "set TMPDIR to a local directory of the node with room",
 		Log:    machine.Log{Path: n.state + "/berth.log", MaxBytes: 1 << 20, Private: true, Level: "warn"},
 		Getenv: n.getenv, CPUOnly: n.order.Job.Spec.GPUs == 0, Ledger: n.state + "/ledger",
-		Launcher: engine.Launcher{
-			Dir: n.origin(), Home: n.home(), Env: inherited(&n.order, n.environ, n.workDir()), LogFree: engine.DefaultLogFree, Given: n.cardsAsGiven,
+		Launcher: launch.Launcher{
+			Dir: n.origin(), Home: n.home(), Env: inherited(&n.order, n.environ, n.workDir()), LogFree: launch.DefaultLogFree, Given: n.cardsAsGiven,
 		},
 		Choose: n.choose,
 		// Slurm has put the job into a cgroup, and limits it there.
@@ -159,7 +160,7 @@ func (n *node) newEngine(last int64) {
 }
 
 // launch is the supervisor's order.
-func (n *node) launch(j *job.Job, card engine.CardOf) (keep.Order, error) {
+func (n *node) launch(j *job.Job, card launch.CardOf) (keep.Order, error) {
 	o, err := n.machine.Launcher.Order(j, card)
 	if err == nil && j.Umask >= 0 {
 		o.Mask = strconv.FormatInt(int64(j.Umask), 8)

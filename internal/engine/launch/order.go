@@ -1,15 +1,15 @@
-package engine
+package launch
 
 import (
 	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -18,6 +18,10 @@ import (
 // DefaultLogFree is what growing logs leave free on their disk unless configured
 // otherwise, in bytes.
 const DefaultLogFree = 256 << 20
+
+// CardOf is a card as its job sees it. Its index is -1 if the driver's number is
+// in doubt.
+type CardOf func(uuid string) (gpu.Device, bool)
 
 // Launcher turns a placed job into its supervisor's order.
 type Launcher struct {
@@ -268,7 +272,14 @@ func (e *environ) list() []string {
 	return list
 }
 
-func sameSpec(a, b job.Spec) bool {
-	a.CancelMarked, b.CancelMarked = false, false
-	return reflect.DeepEqual(a, b)
+// watch turns an order into one that only watches: the job's cards and limits
+// are not the watcher's.
+func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
+	self, err := os.Executable()
+	if err != nil {
+		self = "/proc/self/exe"
+	}
+	o.Argv = append([]string{self}, run.WatchArgs(*j.Spec.Adopt)...)
+	o.Dir, o.Setup, o.Pty, o.CPUs, o.MemMiB, o.Devices, o.MPS, o.Affinity, o.Note = "/", false, false, 0, 0, nil, nil, "", ""
+	return o
 }

@@ -1,4 +1,4 @@
-package engine
+package launch
 
 import (
 	"path/filepath"
@@ -60,7 +60,7 @@ func (g granted) first() bool {
 	return true
 }
 
-// env is what says which cards a job has, and the job must not change. CUDA
+// Env is what says which cards a job has, and the job must not change. CUDA
 // counts only cards that a program can open: numbers work if it can open all of
 // them, or has the first ones; otherwise UUIDs are used.
 func (g granted) env() []string {
@@ -129,7 +129,7 @@ func (l *Launcher) mps(j *job.Job) *keep.MPS {
 	}
 	m := &keep.MPS{
 		Control: l.MPSControl, Dir: filepath.Join(l.MPSDir, j.Keep+"."+strconv.Itoa(j.Attempt.Number)),
-		Cards: j.Grant.UUIDs, LimitMiB: budgetMiB(j),
+		Cards: j.Grant.UUIDs, LimitMiB: j.BudgetMiB(),
 	}
 	if j.Grant.Share > 0 {
 		m.Threads = max(1, int(j.Grant.Share*100+0.5))

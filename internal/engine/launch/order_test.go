@@ -1,4 +1,4 @@
-package engine
+package launch
 
 import (
 	"maps"
@@ -271,4 +271,13 @@ func TestASnapshotIsWhereAJobRuns(t *testing.T) {
 			t.Errorf("%s: the spec changed: %v", row.says, j.Spec.Argv)
 		}
 	}
+}
+
+func spec(change ...func(*job.Spec)) job.Spec {
+	s := job.Defaults()
+	s.Shell = "python train.py"
+	for _, f := range change {
+		f(&s)
+	}
+	return s
 }
