@@ -123,42 +123,17 @@ func (c *Cluster) tell(ctx context.Context, jobs []job.Job, gone []string, at ti
 }
 
 // take is what changed, once it is on disk.
-func (c *Cluster) take(ctx context.Context) ([]job.Job, []string, time.Time, bool) {
+func (c *Cluster) take(ctx context.Context) (jobs []job.Job, gone []string, at time.Time, ok bool) {
 	// Until the answer comes, these belong to the engine.
-	var jobs []job.Job
-	var gone []string
-	var at time.Time
-	written := make(chan error, 1)
-	c.Engine.Do(ctx, func(t *engine.Turn) {
+	err := c.Engine.Change(ctx, func(t *engine.Turn) {
 		jobs, gone = t.TakeAway()
 		at = t.Now
-		t.Then(func(err error) { written <- err })
 	})
-	select {
-	case err := <-written:
-		if err != nil {
-			c.Engine.Do(ctx, func(t *engine.Turn) { t.KeepAway(jobs, gone) })
-			return nil, nil, time.Time{}, false
-		}
-		return jobs, gone, at, true
-	case <-ctx.Done():
+	if err != nil {
+		_ = c.Engine.Do(ctx, func(t *engine.Turn) { t.KeepAway(jobs, gone) })
 		return nil, nil, time.Time{}, false
 	}
-}
-
-// report tells the engine what happened and waits until that is on disk.
-func (c *Cluster) report(ctx context.Context, f func(t *engine.Turn)) error {
-	written := make(chan error, 1)
-	c.Engine.Do(ctx, func(t *engine.Turn) {
-		f(t)
-		t.Then(func(err error) { written <- err })
-	})
-	select {
-	case err := <-written:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return jobs, gone, at, true
 }
 
 func (c *Cluster) deskFor(ctx context.Context, uid int) *desk {

@@ -109,8 +109,7 @@ func (q *queue) start() {
 // submit queues jobs for Slurm and returns their ids.
 func (q *queue) submit(n int, change func(i int, j *job.Job)) (ids []string) {
 	q.t.Helper()
-	written := make(chan error, 1)
-	q.engine.Do(context.Background(), func(t *engine.Turn) {
+	err := q.engine.Change(context.Background(), func(t *engine.Turn) {
 		jobs := make([]*job.Job, n)
 		for i := range jobs {
 			spec := job.Defaults()
@@ -124,9 +123,9 @@ func (q *queue) submit(n int, change func(i int, j *job.Job)) (ids []string) {
 			}
 			ids = append(ids, j.ID)
 		}
-		t.Accept(engine.Batch{Jobs: jobs, Done: func(err error) { written <- err }})
+		t.Accept(engine.Batch{Jobs: jobs, Done: func(err error) { testkit.Must(q.t, err) }})
 	})
-	testkit.Must(q.t, <-written)
+	testkit.Must(q.t, err)
 	return ids
 }
 
@@ -134,14 +133,12 @@ func (q *queue) submit(n int, change func(i int, j *job.Job)) (ids []string) {
 func (q *queue) job(id string) job.Job {
 	q.t.Helper()
 	var found *job.Job
-	done := make(chan struct{})
-	q.engine.Do(context.Background(), func(t *engine.Turn) {
-		defer close(done)
+	err := q.engine.Do(context.Background(), func(t *engine.Turn) {
 		if j, ok := t.Find(id); ok {
 			found = j.Clone()
 		}
 	})
-	<-done
+	testkit.Must(q.t, err)
 	if found == nil {
 		j, err := q.store.Job(id)
 		testkit.Must(q.t, err)
@@ -151,22 +148,12 @@ func (q *queue) job(id string) job.Job {
 }
 
 func (q *queue) why(id string) (text string) {
-	done := make(chan struct{})
-	q.engine.Do(context.Background(), func(t *engine.Turn) {
-		defer close(done)
-		text = t.Gate(id)
-	})
-	<-done
+	testkit.Must(q.t, q.engine.Do(context.Background(), func(t *engine.Turn) { text = t.Gate(id) }))
 	return text
 }
 
 func (q *queue) act(f func(t *engine.Turn)) {
-	written := make(chan error, 1)
-	q.engine.Do(context.Background(), func(t *engine.Turn) {
-		f(t)
-		t.Then(func(err error) { written <- err })
-	})
-	testkit.Must(q.t, <-written)
+	testkit.Must(q.t, q.engine.Change(context.Background(), f))
 }
 
 // await waits for a job's state, while the cluster goes on.

@@ -76,7 +76,7 @@ func (d *desk) compare(ctx context.Context) {
 		}
 	}
 	if len(news) > 0 {
-		_ = d.c.report(ctx, func(t *engine.Turn) {
+		_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 			for _, f := range news {
 				f(t)
 			}
@@ -175,7 +175,7 @@ func (d *desk) holds(ctx context.Context, byBatch map[string]batch, queue []slur
 		}
 	}
 	if len(released) > 0 {
-		_ = d.c.report(ctx, func(t *engine.Turn) {
+		_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 			for _, h := range released {
 				t.ReleasedAway(h.job.ID, h.job.Handover.Batch)
 			}
@@ -310,7 +310,7 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("it began on %s and left no record of its end, and Slurm no longer knows it", h.job.Handover.Node)
 	}
 	id, batch := h.job.ID, h.job.Handover.Batch
-	if d.c.report(ctx, func(t *engine.Turn) { t.Returned(id, batch, r) }) == nil {
+	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Returned(id, batch, r) }) == nil {
 		d.forget(ctx, h)
 	}
 }
@@ -352,7 +352,7 @@ func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
 	outcome, detail := a.Outcome()
 	id, batch, why := h.job.ID, h.job.Handover.Batch, cmp.Or(detail, outcome.Words())
 	again := d.mayTryAgain(id, a)
-	err = d.c.report(ctx, func(t *engine.Turn) {
+	err = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		switch {
 		case outcome == job.WasCancelled && a.Node != "":
 			// Nobody cancels in that moment; but a node ends a job whose id it knows from

@@ -81,7 +81,7 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 	if len(news) == 0 {
 		return
 	}
-	err := d.c.report(ctx, func(t *engine.Turn) {
+	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, f := range news {
 			f(t)
 		}
@@ -180,7 +180,7 @@ func (d *desk) takeBack(ctx context.Context, jobs []*held, why string) {
 			left = append(left, Named{h.job.Handover.Slurm, h.name})
 		}
 	}
-	err = d.c.report(ctx, func(t *engine.Turn) {
+	err = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range taken {
 			t.TakenBack(h.job.ID, h.job.Handover.Batch, why)
 		}

@@ -118,7 +118,7 @@ func (d *desk) group(ctx context.Context) []*group {
 
 func (d *desk) refuse(ctx context.Context, h *held, why string) {
 	id, batch := h.job.ID, h.job.Handover.Batch
-	if d.c.report(ctx, func(t *engine.Turn) { t.Refused(id, batch, why) }) == nil {
+	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Refused(id, batch, why) }) == nil {
 		delete(d.jobs, id)
 		delete(d.doubted, id)
 	}
@@ -129,7 +129,7 @@ func (d *desk) refuse(ctx context.Context, h *held, why string) {
 func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 	now := time.Now()
 	var gone []*held
-	err := d.c.report(ctx, func(t *engine.Turn) {
+	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, p := range parcels {
 			var kept []*held
 			for _, h := range p.jobs {
@@ -241,7 +241,7 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 	if len(named) == 0 {
 		return
 	}
-	_ = d.c.report(ctx, func(t *engine.Turn) {
+	_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range named {
 			t.Named(h.job.ID, h.job.Handover.Batch, h.job.Handover.Slurm)
 		}
@@ -253,7 +253,7 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 func (d *desk) unsent(ctx context.Context, jobs []*held, why string) {
 	d.c.Log.Warn("a batch for Slurm cannot be written", "uid", d.uid, "why", why)
 	d.fullUntil, d.full = time.Now().Add(d.c.pace.troubled), "its files cannot be written: "+why
-	err := d.c.report(ctx, func(t *engine.Turn) {
+	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range jobs {
 			t.TakenBack(h.job.ID, h.job.Handover.Batch, "")
 		}

@@ -21,8 +21,8 @@ import (
 func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.captureEnviron()
 	s.listKinds()
-	written := make(chan error, 1)
-	batch := engine.Batch{Jobs: s.jobs, Text: engine.TextOf(s.jobs), Done: func(err error) { written <- err }}
+	var refusal, unsaved error
+	batch := engine.Batch{Jobs: s.jobs, Text: engine.TextOf(s.jobs), Done: func(err error) { unsaved = err }}
 	environ := ""
 	if s.environ != nil {
 		environ = store.BlobName(s.environ)
@@ -34,8 +34,9 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		return api.SubmitReply{}, err
 	}
 	defer done()
-	var refusal error
-	err = s.d.do(ctx, func(t *engine.Turn) {
+	ran := false
+	err = s.d.engine.Change(ctx, func(t *engine.Turn) {
+		ran = true
 		if refusal = admissible(t); refusal != nil {
 			return
 		}
@@ -45,23 +46,13 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		s.noteAuto(t)
 		t.Accept(batch)
 	})
-	if err == nil {
-		err = refusal
-	}
-	if err != nil {
-		return api.SubmitReply{}, err
-	}
-	select {
-	case err = <-written:
-	case <-s.d.ended:
-		select {
-		case err = <-written:
-		default:
-			err = stopping()
-		}
-	}
-	if err != nil {
-		return api.SubmitReply{}, notWritten(err)
+	switch {
+	case refusal != nil:
+		return api.SubmitReply{}, refusal
+	case !ran:
+		return api.SubmitReply{}, unlessEnded(err)
+	case err != nil || unsaved != nil:
+		return api.SubmitReply{}, notWritten(cmp.Or(unsaved, err))
 	}
 	s.d.twins.add(s.jobs)
 	engine.Fault("before reply")

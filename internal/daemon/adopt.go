@@ -285,9 +285,10 @@ func (a *adoption) setCards(use map[int]int64, known []gpu.Device) error {
 // accept waits until the job is on disk. If two requests name one process, the
 // second is refused.
 func (a *adoption) accept(ctx context.Context) error {
-	written := make(chan error, 1)
-	var refusal error
-	err := a.d.do(ctx, func(t *engine.Turn) {
+	var refusal, unsaved error
+	ran := false
+	err := a.d.engine.Change(ctx, func(t *engine.Turn) {
+		ran = true
 		j := a.job
 		if t.Stopping() {
 			refusal = stopping()
@@ -305,19 +306,13 @@ func (a *adoption) accept(ctx context.Context) error {
 			return
 		}
 		t.Number([]*job.Job{j})
-		t.Adopt(j, t.Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { written <- err })
+		t.Adopt(j, t.Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { unsaved = err })
 	})
-	if err = errors.Join(err, refusal); err != nil {
-		return err
+	switch {
+	case refusal != nil:
+		return refusal
+	case !ran:
+		return unlessEnded(err)
 	}
-	select {
-	case err = <-written:
-	case <-a.d.ended:
-		select {
-		case err = <-written:
-		default:
-			err = stopping()
-		}
-	}
-	return notWritten(err)
+	return notWritten(cmp.Or(unsaved, err))
 }

@@ -122,13 +122,6 @@ func newGate(cores int) *fair.Gate {
 	return fair.NewGate(most, most-1)
 }
 
-// The states of a request to the engine's goroutine.
-const (
-	waiting int32 = iota
-	taken
-	abandoned
-)
-
 // do runs f in the engine's goroutine and waits for it. If the caller goes away
 // first, f does not run.
 func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
@@ -138,66 +131,32 @@ func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
 		d.engine.Outside(time.Now(), f)
 		return nil
 	}
-	var state atomic.Int32
-	done := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-d.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	d.engine.Do(ctx, func(t *engine.Turn) {
-		if state.CompareAndSwap(waiting, taken) {
-			f(t)
-			close(done)
-		}
-	})
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	if state.CompareAndSwap(waiting, abandoned) {
-		select {
-		case <-d.ended:
-			return stopping()
-		default:
-			return ctx.Err()
-		}
-	}
-	<-done
-	return nil
-}
-
-func stopping() error {
-	return problem.Newf(problem.Unable, "try again in a moment", "the daemon is stopping")
+	return unlessEnded(d.engine.Do(ctx, f))
 }
 
 // change is do for changes that must be on disk before the reply.
 func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
-	written := make(chan error, 1)
-	err := d.do(ctx, func(t *engine.Turn) {
+	ran := false
+	err := d.engine.Change(ctx, func(t *engine.Turn) {
 		f(t)
-		t.Then(func(err error) { written <- err })
+		ran = true
 	})
-	if err != nil {
-		return err
+	engine.Fault("before answer")
+	if !ran {
+		return unlessEnded(err)
 	}
-	select {
-	case err := <-written:
-		engine.Fault("before answer")
-		return notWritten(err)
-	case <-d.ended:
-		select {
-		case err := <-written:
-			return notWritten(err)
-		default:
-			return stopping()
-		}
+	return notWritten(err)
+}
+
+func unlessEnded(err error) error {
+	if errors.Is(err, engine.ErrEnded) {
+		return stopping()
 	}
+	return err
+}
+
+func stopping() error {
+	return problem.Newf(problem.Unable, "try again in a moment", "the daemon is stopping")
 }
 
 // goneProblem is the problem for a state directory that was removed.
@@ -215,6 +174,9 @@ func notWritten(err error) error {
 	}
 	if errors.Is(err, store.ErrRemoved) {
 		return goneProblem(err)
+	}
+	if errors.Is(err, engine.ErrEnded) {
+		return stopping()
 	}
 	hint := "the log says more; berth help back-up restores the last backup"
 	switch {

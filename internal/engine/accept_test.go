@@ -113,7 +113,7 @@ func TestWhoWaitsForACommitHearsHowItWent(t *testing.T) {
 		}
 		r.at().Hold("2", "ann")
 		got := errUnanswered
-		r.at().Then(func(err error) { got = err })
+		r.e.changes.then(func(err error) { got = err })
 		_ = r.e.Step(r.now)
 		if !errors.Is(got, want) || want == nil && got != nil {
 			t.Errorf("told %v, want %v", got, want)

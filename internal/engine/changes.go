@@ -273,6 +273,10 @@ func (c *changes) shown() []job.Event {
 	return events
 }
 
+// then calls f once everything that was requested so far is on disk, or could not
+// be written.
+func (c *changes) then(f func(error)) { c.thens = append(c.thens, f) }
+
 // answer reports to waiting requests.
 func (c *changes) answer(err error) {
 	thens := c.thens

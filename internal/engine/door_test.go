@@ -39,7 +39,7 @@ func TestRequestsDoNotKeepRoundsFromComing(t *testing.T) {
 			j := &job.Job{Key: "b", User: "bob", Spec: job.Spec{Shell: "true"}}
 			turn.Number([]*job.Job{j})
 			turn.Submit([]*job.Job{j})
-			turn.Then(func(error) { after = turns.Load() })
+			turn.changes.then(func(error) { after = turns.Load() })
 		})
 		<-time.After(time.Second)
 		stop()

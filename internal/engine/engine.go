@@ -157,5 +157,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	c.line.parking = c.attempts.pace.preempt
 	c.cards.quarantined = c.attempts.tellJobsOn
 	c.cards.strays = c.attempts.strayBookings
-	return &Engine{core: c}
+	e := &Engine{core: c}
+	e.over, e.end = context.WithCancel(context.Background())
+	return e
 }

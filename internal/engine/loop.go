@@ -24,6 +24,8 @@ const sampleDeadline = 15 * time.Second
 type Engine struct {
 	*core
 	looping atomic.Bool
+	over    context.Context // ends with the loop
+	end     context.CancelFunc
 	served  []int // the users of the requests since the last round
 }
 
@@ -34,10 +36,50 @@ const requestTime = 5 * time.Millisecond
 // door is the way in for requests.
 type door = *fair.Door[func(*Turn)]
 
-// Do has f run in the loop, between two rounds, and waits until it begins. Of the
-// users of several contexts, the one whose requests took the least time is next.
-// If ctx ends first, f does not run.
-func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Pass(ctx, f) }
+// ErrEnded means that the loop has ended and takes no more requests.
+var ErrEnded = errors.New("the engine has ended")
+
+// Do runs f in the loop, between two rounds, and waits for it. Of the users of
+// several contexts, the one whose requests took the least time is next. If ctx or
+// the loop ends first, f does not run, and Do returns why.
+func (e *Engine) Do(ctx context.Context, f func(*Turn)) error {
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.over, cancel)()
+	done := make(chan struct{})
+	taken := e.door.Pass(either, func(t *Turn) { f(t); close(done) })
+	switch {
+	case taken:
+		<-done
+		return nil
+	case e.over.Err() != nil:
+		return ErrEnded
+	}
+	return ctx.Err()
+}
+
+// Change is Do for changes that must be on disk when it returns. If they could
+// not be written, it returns why; once f has run it does not heed ctx.
+func (e *Engine) Change(ctx context.Context, f func(*Turn)) error {
+	written := make(chan error, 1)
+	err := e.Do(ctx, func(t *Turn) {
+		f(t)
+		t.changes.then(func(err error) { written <- err })
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-written:
+	case <-e.over.Done():
+		select {
+		case err = <-written:
+		default:
+			err = ErrEnded
+		}
+	}
+	return err
+}
 
 // Waiting counts the requests that wait for the loop.
 func (e *Engine) Waiting() int { return e.door.Waiting() }
@@ -62,6 +104,7 @@ func (e *Engine) own(now time.Time) *Turn {
 func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	e.looping.Store(true)
 	defer e.looping.Store(false)
+	defer e.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	eyes := newEyes(ctx, e.cards.source)

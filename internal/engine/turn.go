@@ -351,10 +351,6 @@ func (t *Turn) Retire() bool {
 	return true
 }
 
-// Then calls f once everything requested so far is on disk, or could not be
-// written.
-func (t *Turn) Then(f func(error)) { t.changes.thens = append(t.changes.thens, f) }
-
 // Pause stops jobs from starting on a card, or lets them start again; running
 // jobs are not touched. It returns false if there is no such card.
 func (t *Turn) Pause(index int, paused bool, by string) bool {

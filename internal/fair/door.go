@@ -31,8 +31,9 @@ func NewDoor[T any]() *Door[T] {
 	return &Door[T]{knock: make(chan struct{}, 1), cost: map[int]time.Duration{}}
 }
 
-// Pass waits until the value is taken. If ctx ends first, it is not.
-func (d *Door[T]) Pass(ctx context.Context, value T) {
+// Pass waits until the value is taken. If ctx ends first, it is not, and Pass
+// returns false.
+func (d *Door[T]) Pass(ctx context.Context, value T) (taken bool) {
 	v, user := &visit[T]{value, make(chan struct{})}, userOf(ctx)
 	d.mu.Lock()
 	d.lines.add(user, v)
@@ -40,10 +41,11 @@ func (d *Door[T]) Pass(ctx context.Context, value T) {
 	d.mu.Unlock()
 	select {
 	case <-v.taken:
+		return true
 	case <-ctx.Done():
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.lines.remove(user, v)
+		return !d.lines.remove(user, v)
 	}
 }
 

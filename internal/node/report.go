@@ -46,20 +46,13 @@ func (n *node) report(ctx context.Context) {
 
 // uses is what the job uses now.
 func (n *node) uses(ctx context.Context) (now handover.Now, runs bool) {
-	told := make(chan struct{})
-	n.engine.Do(ctx, func(t *engine.Turn) {
-		defer close(told)
+	err := n.engine.Do(ctx, func(t *engine.Turn) {
 		for _, r := range t.Running() {
 			j := t.Copy(r.Job)
 			now, runs = handover.Now{At: t.Now, NowMiB: r.CardMiB, PeakMiB: maps.Clone(j.PeakMiB), AvgUtil: j.AvgUtil}, true
 		}
 	})
-	select {
-	case <-told:
-		return now, runs
-	case <-ctx.Done():
-		return handover.Now{}, false
-	}
+	return now, runs && err == nil
 }
 
 // differs reports whether there is something new, or the last report is old.
