@@ -67,8 +67,8 @@ func (s *session) asks(ctx context.Context) bool {
 	s.engine.Do(ctx, func(t *engine.Turn) {
 		words := ""
 		if s.interrupted == 0 {
-			begun := t.Parked() // their work would be lost too
-			for _, r := range t.Running() {
+			begun := t.Running().Parked() // their work would be lost too
+			for _, r := range t.Running().List() {
 				begun = append(begun, r.Job)
 			}
 			words = stopQuestion(begun, t.Now, s.opt.AskAfter)

@@ -27,7 +27,7 @@ func TestHowTheCardsStoodOutlivesARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		var v gpu.Verdict
-		s.engine.Outside(at0, func(t *engine.Turn) { v = t.HealthOf("GPU-a") })
+		s.engine.Outside(at0, func(t *engine.Turn) { v = t.Cards().HealthOf("GPU-a") })
 		if v.State != want {
 			t.Errorf("the card is %v, want %v", v.State, want)
 		}

@@ -100,7 +100,7 @@ const unansweredAfter = 5 * time.Second
 func (s *session) givenUp(t *engine.Turn) bool {
 	patience := unansweredAfter
 	var names []string
-	for _, r := range t.Running() {
+	for _, r := range t.Running().List() {
 		names = append(names, label(r.Job))
 		if s.interrupted == 1 {
 			patience = max(patience, r.Job.Spec.Grace+unansweredAfter)

@@ -291,7 +291,7 @@ func (s *session) after(t *engine.Turn) bool {
 func (s *session) refresh(t *engine.Turn) {
 	s.tendOrphans(t)
 	if s.narrator.theirs != nil {
-		for _, r := range t.Running() {
+		for _, r := range t.Running().List() {
 			if lines := s.narrator.signals(r.Job, t.Now); len(lines) > 0 {
 				s.screen.print(lines...)
 			}
@@ -323,7 +323,7 @@ func (s *session) show(t *engine.Turn) {
 func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
 		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
-		cards: t.Cards(), running: append(t.Running(), t.RunningAway()...), paused: t.Blocked(),
+		cards: t.Cards().List(), running: append(t.Running().List(), t.RunningAway()...), paused: t.Blocked(),
 		pending: s.waiting(t, pending), began: s.account.began,
 	}
 	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {

@@ -132,7 +132,7 @@ func (a *action) leave(id string, state job.State, why string) {
 
 // one acts on a job as the engine has it now.
 func (a *action) one(t *engine.Turn, seen *job.Job) {
-	j, live := t.Job(seen.ID)
+	j, live := t.Jobs().Job(seen.ID)
 	if !live {
 		j = seen
 		if written, pending := t.Find(seen.ID); pending {
@@ -333,7 +333,7 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 	var refusal error
 	var notes []string
 	err = d.change(ctx, func(t *engine.Turn) {
-		live, ok := t.Job(j.ID)
+		live, ok := t.Jobs().Job(j.ID)
 		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
 			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
 			return
@@ -343,7 +343,7 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 			return
 		}
 		notes, refusal = d.edit(t, c, live, &r)
-		j = t.Copy(live)
+		j = t.Running().Copy(live)
 	})
 	if err == nil {
 		err = refusal

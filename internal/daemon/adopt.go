@@ -134,7 +134,7 @@ func (a *adoption) permit(ctx context.Context) error {
 func (a *adoption) look(ctx context.Context) error {
 	begun := time.Now()
 	return a.d.lookAgain(ctx, func(t *engine.Turn) bool {
-		at, _ := t.ReadAt()
+		at, _ := t.Cards().ReadAt()
 		return !at.Before(begun)
 	}, lookTime)
 }
@@ -146,11 +146,11 @@ func (a *adoption) check(ctx context.Context) error {
 	var known []gpu.Device
 	var refusal error
 	err := a.d.do(ctx, func(t *engine.Turn) {
-		if _, trouble := t.ReadAt(); trouble != nil {
+		if _, trouble := t.Cards().ReadAt(); trouble != nil {
 			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so berth cannot tell which of them the process uses: %v", trouble)
 			return
 		}
-		occupants, known = unowned(t.Occupants(), t.OwnerOf), t.Devices()
+		occupants, known = unowned(t.Cards().Occupants(), t.Bookings().OwnerOf), t.Cards().Devices()
 		refusal = a.unclaimed(t)
 	})
 	if err = errors.Join(err, refusal); err != nil {
@@ -184,10 +184,10 @@ func (a *adoption) unclaimed(t *engine.Turn) error {
 	if id, found := t.Adopted(a.process.Process); found {
 		return problem.Newf(problem.Refused, "berth show "+id, "process %d is already adopted, as job %s", pid, id)
 	}
-	if id, found := t.Supervises(pid); found {
+	if id, found := t.Running().Supervises(pid); found {
 		return problem.Newf(problem.Refused, "berth show "+id, "process %d is the supervisor of job %s", pid, id)
 	}
-	switch id, other, found := t.BelongsTo(pid); {
+	switch id, other, found := t.Bookings().BelongsTo(pid); {
 	case found && other:
 		return problem.Newf(problem.Refused, "", "process %d belongs to job %s of another berth on this machine", pid, id)
 	case found:
@@ -306,7 +306,7 @@ func (a *adoption) accept(ctx context.Context) error {
 			return
 		}
 		t.Number([]*job.Job{j})
-		t.Adopt(j, t.Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { unsaved = err })
+		t.Adopt(j, t.Cards().Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { unsaved = err })
 	})
 	switch {
 	case refusal != nil:

@@ -53,7 +53,7 @@ func sumUpLive(t *engine.Turn, ch *choice, arrays []string, sums map[string]api.
 	first := map[string]string{}
 	var waiting []string
 	for _, array := range arrays {
-		t.EachTask(array, func(j *job.Job) {
+		t.Jobs().EachTask(array, func(j *job.Job) {
 			if !ch.matches(t, j) {
 				return
 			}

@@ -18,7 +18,7 @@ import (
 // showHealth adds since when a card has its health, who set it, and the driver's
 // last error.
 func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
-	v := t.HealthOf(g.UUID)
+	v := t.Cards().HealthOf(g.UUID)
 	g.HealthSince, g.HealthBy = v.Since, v.By
 	if v.LastXid != nil {
 		g.LastXid = &api.GPUXid{Code: v.LastXid.Code, At: v.LastXid.At, Text: v.LastXid.Text}
@@ -27,7 +27,7 @@ func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
 
 // showIdle adds since when a job has not used its cards.
 func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
-	if since, idle := t.IdleSince(on.ID); idle {
+	if since, idle := t.Running().IdleSince(on.ID); idle {
 		on.IdleSince = &since
 	}
 }
@@ -58,16 +58,16 @@ func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.H
 // setHealth runs in the engine's goroutine. Quarantining a card twice changes
 // nothing, but a new reason is recorded.
 func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by, reason string) error {
-	there := t.Devices()
+	there := t.Cards().Devices()
 	at := slices.IndexFunc(there, func(dev gpu.Device) bool { return dev.Index == index })
 	if at < 0 {
 		return noCard(index, there)
 	}
-	before := t.HealthOf(there[at].UUID)
+	before := t.Cards().HealthOf(there[at].UUID)
 	if !t.SetHealth(index, state, by, reason) {
 		return noCard(index, there)
 	}
-	after := t.HealthOf(there[at].UUID)
+	after := t.Cards().HealthOf(there[at].UUID)
 	people := before.Cause == gpu.CausePerson && after.Cause == gpu.CausePerson
 	if people && after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
 		t.TellCard(job.CardChange{GPU: &index, By: after.By, Bad: true}, fmt.Sprintf("%s %v by %s: %s; the previous reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
@@ -130,7 +130,7 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	until := time.Now().Add(length).Round(time.Second)
 	err := d.change(ctx, func(t *engine.Turn) {
 		// The next reading fails, and only then is there a decision.
-		d.looks.ask(t, t.Now)
+		d.looks.ask(t.Cards(), t.Now)
 		if refuse(t); refusal == nil {
 			t.TellCard(job.CardChange{By: c.Name}, "all GPUs released until "+until.Format("15:04:05")+" by "+c.Name)
 		}
@@ -147,7 +147,7 @@ func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releas
 	held := releaser.Released().IsZero()
 	releaser.Release(0)
 	return d.change(ctx, func(t *engine.Turn) {
-		d.looks.ask(t, t.Now)
+		d.looks.ask(t.Cards(), t.Now)
 		if !held {
 			t.TellCard(job.CardChange{By: c.Name}, "all GPUs in use again by "+c.Name)
 		}
@@ -165,7 +165,7 @@ func (d *Daemon) inTheWay(t *engine.Turn, force bool) error {
 
 // onCards lists up to ten jobs that hold a card.
 func (d *Daemon) onCards(t *engine.Turn) (ids []string) {
-	for _, r := range t.Running() {
+	for _, r := range t.Running().List() {
 		if len(r.Job.Grant.GPUs) == 0 {
 			continue
 		}

@@ -30,7 +30,7 @@ func (d *Daemon) listProcesses(t *engine.Turn, listed []listedProcess, card int,
 	}
 	g.Processes = []api.GPUProcess{}
 	for _, p := range dev.Processes[:min(len(dev.Processes), maxListed)] {
-		owner, known := t.OwnerOf(p.PID)
+		owner, known := t.Bookings().OwnerOf(p.PID)
 		shown := api.GPUProcess{PID: p.PID, UsedMiB: orNil(p.UsedMiB), Graphics: p.Graphics}
 		for i := range g.Jobs {
 			on := &g.Jobs[i]

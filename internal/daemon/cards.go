@@ -205,7 +205,7 @@ func (d *Daemon) noteCards(ctx context.Context) {
 	}
 	before := d.seenCards(d.machine)
 	var cards []seenCard
-	err := d.do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Devices(), t.SeenAt) })
+	err := d.do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Cards().Devices(), t.Cards().SeenAt) })
 	if err == nil && len(cards) > 0 {
 		saveCards(d.machine, cards)
 	}

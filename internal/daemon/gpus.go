@@ -33,15 +33,15 @@ func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 }
 
 func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
-	at, trouble := t.ReadAt()
-	running, parked := t.Running(), t.Parked()
-	others := t.Others()
+	at, trouble := t.Cards().ReadAt()
+	running, parked := t.Running().List(), t.Running().Parked()
+	others := t.Bookings().Others()
 	cards := []api.GPU{}
 	var listed []listedProcess
-	for _, card := range t.Cards() {
-		dev, _ := t.Device(card.UUID)
+	for _, card := range t.Cards().List() {
+		dev, _ := t.Cards().Device(card.UUID)
 		g := cardView(card, dev)
-		g.PausedBy, g.ReadAt = t.PausedBy(card.UUID), t.SeenAt(card.Index)
+		g.PausedBy, g.ReadAt = t.Cards().PausedBy(card.UUID), t.Cards().SeenAt(card.Index)
 		d.showHealth(t, &g)
 		d.showAge(t, &g, card, at, trouble, len(running) > 0)
 		for _, r := range running {
@@ -105,7 +105,7 @@ func orNil[T int | int64 | float64](value T) *T {
 
 func (d *Daemon) onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
 	on := api.GPUJob{ID: j.ID, Name: j.Name(), User: j.User, Share: j.Grant.Share}
-	if now, peak, known := t.NowMiB(j.ID, card.Index); known {
+	if now, peak, known := t.Cards().NowMiB(j.ID, card.Index); known {
 		on.UsedMiB, on.PeakMiB = &now, &peak
 	}
 	d.showIdle(t, &on)
@@ -123,7 +123,7 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 		var missing error
 		err = d.change(ctx, func(t *engine.Turn) {
 			if !t.Pause(index, paused, c.Name) {
-				missing = noCard(index, t.Devices())
+				missing = noCard(index, t.Cards().Devices())
 			}
 		})
 		err = cmp.Or(err, missing)
@@ -149,7 +149,7 @@ func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, index int, r api.Dr
 	reply := api.Drained{}
 	var parked []string
 	err := d.change(ctx, func(t *engine.Turn) {
-		for _, running := range t.Running() {
+		for _, running := range t.Running().List() {
 			j := running.Job
 			if !slices.Contains(j.Grant.GPUs, index) {
 				continue

@@ -30,7 +30,7 @@ func shownLately(t *engine.Turn) bool { return t.Shows(shownFor) }
 func (d *Daemon) measureAgain(ctx context.Context) error {
 	asked := time.Now()
 	return d.lookAgain(ctx, func(t *engine.Turn) bool {
-		at, _ := t.ReadAt()
+		at, _ := t.Cards().ReadAt()
 		return at.After(asked)
 	}, lookTime)
 }
@@ -52,10 +52,10 @@ func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool
 			if asked.IsZero() && t.Resting() {
 				patience = max(patience, lookTime)
 			}
-			failed, silent := d.looks.state(t, t.Now, patience)
+			failed, silent := d.looks.state(t.Cards(), t.Now, patience)
 			if asked.IsZero() {
 				asked = t.Now
-				d.looks.ask(t, t.Now)
+				d.looks.ask(t.Cards(), t.Now)
 				// A failure long ago says nothing about now.
 				done = silent || !failed.IsZero() && t.Now.Sub(failed) < failedFor
 				return
@@ -114,7 +114,7 @@ func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed tim
 // showAge marks what is shown of a card as stale, with the reason, if it is.
 func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Time, trouble error, busy bool) {
 	now := t.Now
-	_, silent := d.looks.state(t, now, glanceTime)
+	_, silent := d.looks.state(t.Cards(), now, glanceTime)
 	if until := d.letGoUntil(now); !until.IsZero() {
 		g.LetGoUntil = &until
 	}

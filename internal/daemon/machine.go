@@ -72,8 +72,8 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 	// store.
 	running := map[string]job.Job{}
 	err := d.do(ctx, func(t *engine.Turn) {
-		for _, r := range t.Running() {
-			running[r.Job.ID] = t.Copy(r.Job)
+		for _, r := range t.Running().List() {
+			running[r.Job.ID] = t.Running().Copy(r.Job)
 		}
 	})
 	if err != nil {

@@ -58,8 +58,8 @@ func (m meter) queue(t *engine.Turn, s *metrics.State) {
 	for user, unfinished := range c.Users {
 		s.Users[user] = metrics.User{Jobs: unfinished}
 	}
-	for _, r := range t.Running() {
-		if _, idle := t.IdleSince(r.Job.ID); idle {
+	for _, r := range t.Running().List() {
+		if _, idle := t.Running().IdleSince(r.Job.ID); idle {
 			s.IdleJobs++
 		}
 		user := s.Users[r.Job.User]
@@ -70,11 +70,11 @@ func (m meter) queue(t *engine.Turn, s *metrics.State) {
 }
 
 func (m meter) cards(t *engine.Turn, s *metrics.State) {
-	at, trouble := t.ReadAt()
+	at, trouble := t.Cards().ReadAt()
 	s.ReadAt, s.Unreadable = at, trouble != nil
-	cards := t.Cards()
+	cards := t.Cards().List()
 	for _, card := range cards {
-		dev, _ := t.Device(card.UUID)
+		dev, _ := t.Cards().Device(card.UUID)
 		s.Cards = append(s.Cards, metrics.Card{
 			Index: card.Index, UUID: card.UUID, Name: card.Name,
 			TotalMiB: card.TotalMiB, UsedMiB: card.UsedMiB, ExternalMiB: card.ForeignMiB,
@@ -82,7 +82,7 @@ func (m meter) cards(t *engine.Turn, s *metrics.State) {
 			Health: card.Health.String(), Paused: card.Paused, Stale: card.Stale || trouble != nil,
 		})
 	}
-	for _, r := range t.Running() {
+	for _, r := range t.Running().List() {
 		for i := range cards {
 			if slices.Contains(r.Job.Grant.GPUs, cards[i].Index) {
 				s.Cards[i].Jobs++

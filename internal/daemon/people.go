@@ -261,7 +261,7 @@ func (d *Daemon) keepUsersKnown(ctx context.Context) {
 			}
 			as, at = now, time.Now()
 			seen := map[int]bool{}
-			if d.do(ctx, func(t *engine.Turn) { t.Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
+			if d.do(ctx, func(t *engine.Turn) { t.Jobs().Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
 				continue
 			}
 			for uid := range seen {

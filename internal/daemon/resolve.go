@@ -137,7 +137,7 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 			q.total += n
 		}
 	case q.ch.wantsLive():
-		t.Each(0, func(j *job.Job) bool { count(j); return true })
+		t.Jobs().Each(0, func(j *job.Job) bool { count(j); return true })
 	}
 	left, walked, rows := q.total, 0, map[string]bool{}
 	most := cmp.Or(q.walk, mostWalked)
@@ -158,7 +158,7 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 		return take(j)
 	})
 	if walked > most {
-		t.Each(0, take)
+		t.Jobs().Each(0, take)
 	}
 }
 
@@ -190,7 +190,7 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 			q.moved = append(q.moved, move{c.state, j.State})
 		}
 		if q.ch.matches(t, j) {
-			q.found = append(q.found, t.Copy(j))
+			q.found = append(q.found, t.Running().Copy(j))
 		}
 	}
 }
@@ -203,13 +203,13 @@ func (q *liveQuery) each(t *engine.Turn, fn func(*job.Job) bool) {
 		after = q.after
 	}
 	if !q.newest {
-		t.Each(after, fn)
+		t.Jobs().Each(after, fn)
 		return
 	}
 	if after == 0 {
 		after = math.MaxInt64
 	}
-	t.EachBack(after, fn)
+	t.Jobs().EachBack(after, fn)
 }
 
 func (q *liveQuery) take(t *engine.Turn, j *job.Job) {
@@ -240,19 +240,19 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 		}
 	}
 	for _, id := range ch.IDs {
-		if j, ok := t.Job(id); ok {
+		if j, ok := t.Jobs().Job(id); ok {
 			once(j)
 		} else {
-			t.EachTask(id, once)
+			t.Jobs().EachTask(id, once)
 		}
 	}
 	for _, r := range ch.Ranges {
 		if r.Array != "" {
-			t.EachTask(r.Array, once)
+			t.Jobs().EachTask(r.Array, once)
 			continue
 		}
 		// Tasks follow the number of their array, so they are in order.
-		t.Each(r.From-1, func(j *job.Job) bool {
+		t.Jobs().Each(r.From-1, func(j *job.Job) bool {
 			base, _, _ := strings.Cut(j.ID, "_")
 			number, _ := strconv.ParseInt(base, 10, 64)
 			if number <= r.To {

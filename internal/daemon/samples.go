@@ -48,7 +48,7 @@ func (d *Daemon) GPUSamples(ctx context.Context, _ api.Caller, index int, q api.
 	var known bool
 	var devices []gpu.Device
 	err := d.do(ctx, func(t *engine.Turn) {
-		devices = t.Devices()
+		devices = t.Cards().Devices()
 		for _, dev := range devices {
 			if dev.Index == index {
 				card, known = dev, true

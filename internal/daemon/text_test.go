@@ -75,7 +75,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 			_ = l.d.do(fair.As(l.ctx, 2), func(t *engine.Turn) {
 				held := 0
 				for _, id := range ids {
-					if j, live := t.Job(id); live && j.Held {
+					if j, live := t.Jobs().Job(id); live && j.Held {
 						held++
 					}
 				}

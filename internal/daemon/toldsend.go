@@ -72,7 +72,7 @@ func (d *Daemon) alert(ctx context.Context, what string) {
 // lives reports whether an array has tasks that have not ended; true if that is
 // not known.
 func (d *Daemon) lives(ctx context.Context, array string) (some bool) {
-	err := d.do(ctx, func(t *engine.Turn) { t.EachTask(array, func(*job.Job) { some = true }) })
+	err := d.do(ctx, func(t *engine.Turn) { t.Jobs().EachTask(array, func(*job.Job) { some = true }) })
 	return some || err != nil
 }
 

@@ -102,7 +102,7 @@ func (d *Daemon) current(ctx context.Context, id string) (*job.Job, error) {
 	var j *job.Job
 	err := d.do(ctx, func(t *engine.Turn) {
 		if known, found := t.Find(id); found {
-			now := t.Copy(known)
+			now := t.Running().Copy(known)
 			j = &now
 		}
 	})

@@ -50,7 +50,7 @@ func TestAJobIsAcceptedWhenItIsOnDiskAndNotBefore(t *testing.T) {
 	if !errors.Is(*answer, errUnanswered) {
 		t.Error("answered before the commit")
 	}
-	if _, live := r.at().Job("1"); live || r.at().Owned("ann") != 2 || r.at().Size() != 2 {
+	if _, live := r.at().line.roster.Job("1"); live || r.at().Owned("ann") != 2 || r.at().Size() != 2 {
 		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().Owned("ann"), r.at().Size())
 	}
 	r.step()
@@ -77,7 +77,7 @@ func TestNewJobsThatDoNotFitOnTheDiskAreRefusedAndTheRestIsWritten(t *testing.T)
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantRow("1", job.Failed, "exit:3")
-	if _, live := r.at().Job("2"); live || r.at().Size() != 0 || r.at().Owned("ann") != 0 {
+	if _, live := r.at().line.roster.Job("2"); live || r.at().Size() != 0 || r.at().Owned("ann") != 0 {
 		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().Size(), r.at().Owned("ann"))
 	}
 	if r.at().Blocked() != "" {
@@ -113,7 +113,7 @@ func TestWhoWaitsForACommitHearsHowItWent(t *testing.T) {
 		}
 		r.at().Hold("2", "ann")
 		got := errUnanswered
-		r.e.changes.then(func(err error) { got = err })
+		r.e.turn.changes.then(func(err error) { got = err })
 		_ = r.e.Step(r.now)
 		if !errors.Is(got, want) || want == nil && got != nil {
 			t.Errorf("told %v, want %v", got, want)
@@ -287,7 +287,7 @@ func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	}
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if by := r.at().PausedBy("GPU-1"); by != "root" {
+	if by := r.at().cards.PausedBy("GPU-1"); by != "root" {
 		t.Errorf("paused by %q", by)
 	}
 	r.at().Pause(1, false, "root")
@@ -317,15 +317,15 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	if !strings.Contains(r.meta[usageKey], `"ann":`) {
 		t.Fatalf("on disk: %q", r.meta[usageKey])
 	}
-	before := r.e.line.usage.Seconds["ann"]
+	before := r.e.turn.line.usage.Seconds["ann"]
 	r.boot(nil, nil, fairShare)
 	if err := r.at().RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.e.line.usage.Seconds["ann"]; got != before || got < 500 {
+	if got := r.e.turn.line.usage.Seconds["ann"]; got != before || got < 500 {
 		t.Errorf("ann had %.0f s, the next berth says %.0f", before, got)
 	}
-	if got := r.e.line.usage.decayed(r.e.line.usage.At.Add(time.Hour), time.Hour)["ann"]; got < before*0.49 || got > before*0.51 {
+	if got := r.e.turn.line.usage.decayed(r.e.turn.line.usage.At.Add(time.Hour), time.Hour)["ann"]; got < before*0.49 || got > before*0.51 {
 		t.Errorf("an hour later it counts %.0f of %.0f", got, before)
 	}
 }
@@ -364,7 +364,7 @@ func TestNewRulesApplyToWhatIsQueued(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(vram(4000)), spec(vram(4000)), spec(vram(4000)))
 	r.submit(spec())
-	rules := r.e.cfg.Rules
+	rules := r.e.turn.cfg.Rules
 	rules.JobsPerGPU = 4
 	r.at().SetRules(rules, Limits{Default: sched.Limit{Jobs: 4}})
 	r.pass(time.Second)
@@ -385,16 +385,16 @@ func TestWalksOfTheRoster(t *testing.T) {
 	r.accept("ann", spec(), spec(), spec(), spec())
 	r.step()
 	for _, id := range []string{"2", "3"} {
-		j := r.e.line.jobs[id]
-		delete(r.e.line.jobs, id)
+		j := r.e.turn.line.roster.jobs[id]
+		delete(r.e.turn.line.roster.jobs, id)
 		j.ID = "2_" + string('4'+id[0]-'2') // an array whose number is 2
-		r.e.line.jobs[j.ID] = j
-		r.e.line.roster.ids[j.Seq-1] = j.ID
+		r.e.turn.line.roster.jobs[j.ID] = j
+		r.e.turn.line.roster.ids[j.Seq-1] = j.ID
 	}
 	var back, tasks []string
-	r.at().EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
-	r.at().EachTask("2", func(j *job.Job) { tasks = append(tasks, j.ID) })
-	r.at().EachTask("1", func(j *job.Job) { t.Errorf("job %s is no task of 1", j.ID) })
+	r.at().line.roster.EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
+	r.at().line.roster.EachTask("2", func(j *job.Job) { tasks = append(tasks, j.ID) })
+	r.at().line.roster.EachTask("1", func(j *job.Job) { t.Errorf("job %s is no task of 1", j.ID) })
 	if want := []string{"2_5", "2_4"}; !slices.Equal(back, want) {
 		t.Errorf("back from 4: %v, want %v", back, want)
 	}
@@ -411,7 +411,7 @@ func TestManyShortJobsCountAsMuchAsALongOne(t *testing.T) {
 		r.pass(100 * time.Millisecond)
 		r.end(jobs[0].ID, keep.Record{Elapsed: 100 * time.Millisecond}, false)
 	}
-	if got := r.e.line.usage.Seconds["ann"]; got < 4 {
+	if got := r.e.turn.line.usage.Seconds["ann"]; got < 4 {
 		t.Errorf("fifty short jobs count %.3f s", got)
 	}
 }

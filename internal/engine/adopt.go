@@ -27,7 +27,7 @@ func (t *Turn) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 
 // Adopted is the job that represents this process, if there is one.
 func (t *Turn) Adopted(p job.Process) (id string, found bool) {
-	for id, j := range t.line.jobs {
+	for id, j := range t.line.roster.jobs {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			return id, true
 		}
@@ -58,7 +58,7 @@ func (t *Turn) OverLimit(user string, cards int) string {
 		count(t.attempts.charged(a))
 	}
 	for id := range t.line.adopted {
-		count(t.line.jobs[id])
+		count(t.line.roster.jobs[id])
 	}
 	t.changes.eachStaged(func(j *job.Job) {
 		if j.Spec.Adopt != nil {
@@ -82,7 +82,7 @@ func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
 	}
 	var planned []sched.Start
 	for _, id := range slices.Sorted(maps.Keys(t.line.adopted)) {
-		j := t.line.jobs[id]
+		j := t.line.roster.jobs[id]
 		if !t.alive(*j.Spec.Adopt) {
 			t.finish(j, job.Lost, judge.AdoptedEnded(j))
 			continue

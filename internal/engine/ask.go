@@ -26,14 +26,14 @@ func (t *Turn) State() sched.State {
 	t.line.queue.Tick(t.Now)
 	s := sched.State{
 		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host,
-		Cards: t.cards.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
+		Cards: t.cards.book.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
 	}
 	t.shares(&s)
 	t.parkedIn(&s)
 	switch {
-	case t.cards.err != nil:
-		s.Unreadable = t.cards.err.Error()
-	case t.cards.at.IsZero():
+	case t.cards.book.err != nil:
+		s.Unreadable = t.cards.book.err.Error()
+	case t.cards.book.at.IsZero():
 		s.Unreadable = "they have not been read yet"
 	}
 	return s
@@ -92,22 +92,22 @@ func (t *Turn) shares(s *sched.State) {
 }
 
 // scale is what CPUs and host memory count as in usage.
-func (t *Turn) scale() sched.Scale { return t.cfg.Host.Scale(len(t.cards.known)) }
+func (t *Turn) scale() sched.Scale { return t.cfg.Host.Scale(len(t.cards.book.known)) }
 
 // capMiB is the most memory that a request may declare and still be placed; 0:
 // not known.
 func (t *Turn) capMiB(r sched.Request) int64 {
 	return sched.CapMiB(sched.State{
-		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host, Cards: t.cards.placeable(t.Now, t.cards.freshFor()),
+		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host, Cards: t.cards.book.placeable(t.Now, t.cards.freshFor()),
 	}, r)
 }
 
 // Owned counts a user's unfinished jobs, including staged ones.
-func (t *Turn) Owned(user string) int { return t.line.owned[user] + t.changes.stagedOf[user] }
+func (t *Turn) Owned(user string) int { return t.line.roster.owned[user] + t.changes.stagedOf[user] }
 
 // Size counts the unfinished jobs, including staged ones.
 func (t *Turn) Size() int {
-	size := len(t.line.jobs)
+	size := len(t.line.roster.jobs)
 	for _, b := range t.changes.staged {
 		size += len(b.Jobs)
 	}
@@ -117,7 +117,7 @@ func (t *Turn) Size() int {
 // Live counts the queued jobs, and those that have begun: running and parked.
 func (t *Turn) Live() (queued, running int) {
 	running = len(t.attempts.active) + len(t.attempts.parked) + len(t.line.away.running)
-	return len(t.line.jobs) - running, running
+	return len(t.line.roster.jobs) - running, running
 }
 
 // Supervised counts the jobs that supervisors hold on this machine.
@@ -132,7 +132,7 @@ func (t *Turn) Stopping() bool { return t.stopping }
 
 // Find is an unfinished job, or one whose end is not on disk yet.
 func (t *Turn) Find(id string) (*job.Job, bool) {
-	if j, ok := t.line.jobs[id]; ok {
+	if j, ok := t.line.roster.jobs[id]; ok {
 		return j, true
 	}
 	j, ok := t.changes.rows[id]
@@ -142,7 +142,7 @@ func (t *Turn) Find(id string) (*job.Job, bool) {
 // EachUnwritten visits the jobs whose end is not on disk yet.
 func (t *Turn) EachUnwritten(fn func(*job.Job)) {
 	for id, j := range t.changes.rows {
-		if _, live := t.line.jobs[id]; !live {
+		if _, live := t.line.roster.jobs[id]; !live {
 			fn(j)
 		}
 	}
@@ -184,13 +184,13 @@ func (t *Turn) Next(n int) []*job.Job {
 func (t *Turn) eachQueued(fn func(*job.Job) bool) {
 	more := true
 	sched.InOrder(t.State(), func(id string) bool {
-		more = fn(t.line.jobs[id])
+		more = fn(t.line.roster.jobs[id])
 		return more
 	})
 	if !more {
 		return
 	}
-	t.line.Each(0, func(j *job.Job) bool {
+	t.line.roster.Each(0, func(j *job.Job) bool {
 		if _, waits := t.line.queue.Get(j.ID); waits || t.attempts.runs(j.ID) || j.State == job.Running {
 			return true
 		}
@@ -206,8 +206,8 @@ func (t *Turn) Blocked() string {
 	switch {
 	case t.stopping:
 		return "berth is stopping"
-	case t.cards.err != nil && t.removed == nil:
-		return "the GPUs cannot be read: " + t.cards.err.Error()
+	case t.cards.book.err != nil && t.removed == nil:
+		return "the GPUs cannot be read: " + t.cards.book.err.Error()
 	}
 	return t.unable()
 }
@@ -249,7 +249,7 @@ func (t *Turn) Gate(id string) string {
 	if why := t.unable(); why != "" && text == "" && t.waits(id) {
 		text = "cannot be started: " + why
 	}
-	return afterPreemption(t.line.jobs[id], text)
+	return afterPreemption(t.line.roster.jobs[id], text)
 }
 
 // Reasons says why each of these queued jobs waits, at about the cost of one
@@ -274,7 +274,7 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 		return reasons
 	}
 	for i, text := range sched.Sentences(t.State(), inLine) {
-		reasons[inLine[i]] = afterPreemption(t.line.jobs[inLine[i]], text)
+		reasons[inLine[i]] = afterPreemption(t.line.roster.jobs[inLine[i]], text)
 	}
 	return reasons
 }
@@ -282,7 +282,7 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 // Estimate is the estimated duration and memory of an unfinished job, with their
 // sources. A running job is expected to run longer than it has.
 func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
-	j, live := t.line.jobs[id]
+	j, live := t.line.roster.jobs[id]
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
@@ -336,8 +336,8 @@ type Running struct {
 	PeakMiB int64
 }
 
-// Running lists the running jobs, oldest first.
-func (s *attempts) Running() []Running {
+// List is the running jobs, oldest first.
+func (s *attempts) List() []Running {
 	list := make([]Running, 0, len(s.active))
 	for _, j := range s.oldestFirst() {
 		r := Running{Job: j, NowMiB: -1, CardMiB: s.cards.meter.Now(j.ID)}
@@ -418,33 +418,33 @@ func (c *cards) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) 
 	return nowMiB, c.meter.Peak(id)[card], known
 }
 
-// Cards is the last reading of each card.
-func (c *cards) Cards() []sched.Card { return c.list() }
+// List is the last reading of each card.
+func (c *cards) List() []sched.Card { return c.book.list() }
 
 // Devices is every known card as last seen.
 func (c *cards) Devices() []gpu.Device {
-	devices := slices.Collect(maps.Values(c.known))
+	devices := slices.Collect(maps.Values(c.book.known))
 	slices.SortFunc(devices, func(a, b gpu.Device) int { return a.Index - b.Index })
 	return devices
 }
 
 // Device is a card as it was last read.
-func (c *cards) Device(uuid string) (gpu.Device, bool) { return c.device(uuid) }
+func (c *cards) Device(uuid string) (gpu.Device, bool) { return c.book.device(uuid) }
 
 // HealthOf is the health of a card.
-func (c *cards) HealthOf(uuid string) gpu.Verdict { return c.health.Of(uuid) }
+func (c *cards) HealthOf(uuid string) gpu.Verdict { return c.book.health.Of(uuid) }
 
 // PausedBy says who paused a card; empty: it is not paused.
-func (c *cards) PausedBy(uuid string) string { return c.paused[uuid] }
+func (c *cards) PausedBy(uuid string) string { return c.book.paused[uuid] }
 
 // ReadAt is when the cards were last read, and why they could not be read since.
-func (c *cards) ReadAt() (at time.Time, trouble error) { return c.arrived, c.err }
+func (c *cards) ReadAt() (at time.Time, trouble error) { return c.book.arrived, c.book.err }
 
 // SeenAt is when a card was last read; zero: not since berth started.
-func (c *cards) SeenAt(index int) time.Time { return c.seen[index] }
+func (c *cards) SeenAt(index int) time.Time { return c.book.seen[index] }
 
 // FailedAt is when reading the cards last failed.
-func (c *cards) FailedAt() time.Time { return c.failed }
+func (c *cards) FailedAt() time.Time { return c.book.failed }
 
 // Look asks for a new reading of the cards, which an idle engine would not make.
 func (c *cards) Look() { c.asked = true }
@@ -452,9 +452,9 @@ func (c *cards) Look() { c.asked = true }
 // Occupants are the processes on each card as last read. A card that hides them
 // has no entry.
 func (c *cards) Occupants() map[int][]gpu.Process {
-	occupants := make(map[int][]gpu.Process, len(c.known))
-	for index, d := range c.known {
-		if d.ProcessesKnown && c.present[index] {
+	occupants := make(map[int][]gpu.Process, len(c.book.known))
+	for index, d := range c.book.known {
+		if d.ProcessesKnown && c.book.present[index] {
 			occupants[index] = slices.Clone(d.Processes)
 		}
 	}
@@ -464,9 +464,9 @@ func (c *cards) Occupants() map[int][]gpu.Process {
 // Occupied is the grant of a process that uses these cards already. Other jobs
 // may join it. A budget of zero would mean the whole card.
 func (c *cards) Occupied(indices []int, budgetMiB int64) job.Grant {
-	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: c.smallest(indices)}
+	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: c.book.smallest(indices)}
 	for _, index := range indices {
-		g.UUIDs = append(g.UUIDs, c.known[index].UUID)
+		g.UUIDs = append(g.UUIDs, c.book.known[index].UUID)
 	}
 	return g
 }
@@ -488,11 +488,11 @@ func (b *bookings) OwnerOf(pid int) (key string, known bool) {
 // Shows reports whether the last reading is recent enough to show and newer than
 // the last end of a job.
 func (t *Turn) Shows(youngest time.Duration) bool {
-	return t.cards.err == nil && !t.cards.wantsLook(t.Now, youngest)
+	return t.cards.book.err == nil && !t.cards.book.wantsLook(t.Now, youngest)
 }
 
 // Ready reports whether the last reading is recent enough to place jobs.
-func (t *Turn) Ready() bool { return !t.cards.wantsLook(t.Now, t.cards.freshFor()) }
+func (t *Turn) Ready() bool { return !t.cards.book.wantsLook(t.Now, t.cards.freshFor()) }
 
 // Resting reports whether the cards are not polled because they have been idle
 // for long. The first reading after that may be slow.
@@ -505,5 +505,5 @@ func (t *Turn) needsSample() bool {
 	if t.cards.asked || !t.Now.Before(t.cards.due(t.Now, t.work())) {
 		return true
 	}
-	return t.line.queue.Len() > 0 && !t.stopping && t.cards.err == nil && !t.Ready()
+	return t.line.queue.Len() > 0 && !t.stopping && t.cards.book.err == nil && !t.Ready()
 }

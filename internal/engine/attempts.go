@@ -67,7 +67,7 @@ type attempt struct {
 	overTold  bool      // that it will be ended
 	// unmeasured is a share that counts as whole GPUs until it was measured.
 	unmeasured bool
-	hindrance
+	hindrance  hindrance
 }
 
 type stopOrder struct {
@@ -111,7 +111,7 @@ func (s *attempts) release(now time.Time, a *attempt) {
 	}
 	s.cards.meter.Forget(a.job.ID)
 	for _, card := range a.job.Grant.GPUs {
-		s.cards.freed[card] = now
+		s.cards.book.freed[card] = now
 	}
 	s.cards.moved = true
 	s.openCards(now, a.job.Grant.UUIDs)
@@ -184,8 +184,8 @@ func (a *attempt) closely(now time.Time) bool {
 // held is what is on the cards for placement, including other berths' jobs. Here
 // a budget grows once a job used more than it declared.
 func (s *attempts) held(now time.Time) []sched.Held {
-	list := make([]sched.Held, 0, len(s.active)+len(s.cards.others))
-	cards := s.cards.list()
+	list := make([]sched.Held, 0, len(s.active)+len(s.cards.bookings.others))
+	cards := s.cards.book.list()
 	for _, a := range s.active {
 		h := s.occupied(a.job, cards)
 		s.rank(now, a, &h)
@@ -222,7 +222,7 @@ func (s *attempts) occupied(j *job.Job, cards []sched.Card) sched.Held {
 // measure sets a job's peaks, and what it is charged for them.
 func (s *attempts) measure(j *job.Job) {
 	j.PeakMiB = s.cards.meter.Peak(j.ID)
-	j.OverGPUs = sched.OverGPUs(j.Grant, j.VRAMMiB, j.PeakMiB, func(card int) int64 { return s.cards.known[card].TotalMiB })
+	j.OverGPUs = sched.OverGPUs(j.Grant, j.VRAMMiB, j.PeakMiB, func(card int) int64 { return s.cards.book.known[card].TotalMiB })
 }
 
 // charged is a running job as it counts now.
@@ -235,7 +235,7 @@ func (s *attempts) charged(a *attempt) *job.Job {
 // holdings is where the meter looks for whose memory.
 func (s *attempts) holdings() []gpu.Holding {
 	held := s.cards.heldByOthers()
-	cards := s.cards.list()
+	cards := s.cards.book.list()
 	for _, a := range s.active {
 		held = append(held, s.hold(a.job, cards))
 	}
@@ -273,7 +273,7 @@ func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
 // bookings is what this berth publishes to the others on the machine.
 func (s *attempts) bookings(starts []*job.Job) []gpu.Entry {
 	entries := make([]gpu.Entry, 0, len(s.active)+len(starts))
-	cards := s.cards.list()
+	cards := s.cards.book.list()
 	for _, a := range s.active {
 		entries = append(entries, s.booking(a.job, cards))
 	}
@@ -305,7 +305,7 @@ func (s *attempts) booking(j *job.Job, cards []sched.Card) gpu.Entry {
 // setOwners tells attribution which supervisors and sessions belong to which
 // job.
 func (s *attempts) setOwners() {
-	holders := make([]run.Holder, 0, len(s.active)+len(s.cards.others))
+	holders := make([]run.Holder, 0, len(s.active)+len(s.cards.bookings.others))
 	for id, a := range s.active {
 		identity, _ := s.runner.Identity(a.token)
 		holder := run.Holder{
@@ -316,7 +316,7 @@ func (s *attempts) setOwners() {
 		}
 		holders = append(holders, holder)
 	}
-	s.cards.setOwners(holders)
+	s.cards.bookings.setOwners(holders)
 }
 
 // expect updates the estimates of a group of similar jobs.
@@ -374,7 +374,7 @@ func (s *attempts) act() {
 		}
 		Fault("stopped")
 	}
-	s.cards.behind = s.cards.behind || len(s.acks) > 0
+	s.cards.bookings.behind = s.cards.bookings.behind || len(s.acks) > 0
 	s.acks, s.stops, s.warns, s.parks = nil, nil, nil, nil
 }
 
@@ -422,7 +422,7 @@ func whileItRan(index int, v gpu.Verdict) string {
 // The job may have ended meanwhile.
 func (s *attempts) recallTrouble(a *attempt) {
 	for i, uuid := range a.job.Grant.UUIDs {
-		if v := s.cards.health.Of(uuid); v.State == gpu.HealthQuarantined && a.trouble == "" {
+		if v := s.cards.book.health.Of(uuid); v.State == gpu.HealthQuarantined && a.trouble == "" {
 			a.trouble = whileItRan(a.job.Grant.GPUs[i], v)
 		}
 	}

@@ -103,7 +103,7 @@ func byStart(a, b *job.Job) int {
 // more.
 func (t *Turn) TakeAway() (jobs []job.Job, gone []string) {
 	for _, id := range slices.Sorted(maps.Keys(t.line.away.changed)) {
-		j := t.line.jobs[id]
+		j := t.line.roster.jobs[id]
 		if j == nil || !t.line.away.ready[id] && !j.HandedOver() {
 			gone = append(gone, id)
 			continue
@@ -119,7 +119,7 @@ func (t *Turn) TakeAway() (jobs []job.Job, gone []string) {
 
 // HandedOver counts the unfinished jobs that the cluster has.
 func (t *Turn) HandedOver() (n int) {
-	for _, j := range t.line.jobs {
+	for _, j := range t.line.roster.jobs {
 		if j.HandedOver() {
 			n++
 		}
@@ -136,13 +136,13 @@ func (t *Turn) AwayReady(taken *job.Job) (ready, now bool) {
 	if !t.line.away.ready[taken.ID] {
 		return false, false
 	}
-	j := t.line.jobs[taken.ID]
+	j := t.line.roster.jobs[taken.ID]
 	return true, !t.stopping && t.removed == nil && sameSpec(j.Spec, taken.Spec) && j.VRAMMiB == taken.VRAMMiB && j.Attempt.Number == taken.Attempt.Number
 }
 
 // HandOver records that a job that is ready is about to be handed over.
 func (t *Turn) HandOver(id string, h job.Handover) {
-	j := t.line.jobs[id]
+	j := t.line.roster.jobs[id]
 	delete(t.line.away.ready, id)
 	j.Handover, j.Stop, j.Detail = h, job.NoStop, ""
 	t.changes.fact(j)
@@ -151,7 +151,7 @@ func (t *Turn) HandOver(id string, h job.Handover) {
 // handed is a job that was handed over in this batch, or nil: what is reported may
 // be about an earlier one.
 func (t *Turn) handed(id, batch string) *job.Job {
-	if j := t.line.jobs[id]; j != nil && batch != "" && j.Handover.Batch == batch {
+	if j := t.line.roster.jobs[id]; j != nil && batch != "" && j.Handover.Batch == batch {
 		return j
 	}
 	return nil

@@ -83,7 +83,7 @@ func (b *bookings) BelongsTo(pid int) (id string, other, found bool) {
 // readOthers refreshes the other berths' bookings. If it fails, nothing may
 // start.
 func (c *cards) readOthers(now time.Time, ours func(id string) bool) (changed, ok bool) {
-	others, err := c.ledger.Others()
+	others, err := c.bookings.ledger.Others()
 	if err != nil {
 		c.changes.warn(now, "cannot read the ledger of GPU reservations; nothing starts", err)
 		return false, false
@@ -94,19 +94,19 @@ func (c *cards) readOthers(now time.Time, ours func(id string) bool) (changed, o
 // glanceAtOthers refreshes them for display while there is nothing to decide. It
 // takes no lock, and errors are reported when they matter.
 func (c *cards) glanceAtOthers(ours func(id string) bool) (changed bool) {
-	if others, err := c.ledger.Others(); err == nil {
+	if others, err := c.bookings.ledger.Others(); err == nil {
 		changed = c.takeOthers(others, ours)
 	}
 	return changed
 }
 
 func (c *cards) takeOthers(others []gpu.Entry, ours func(id string) bool) (changed bool) {
-	for _, note := range c.ledger.Notes() {
+	for _, note := range c.bookings.ledger.Notes() {
 		c.cfg.Log.Warn("ledger of GPU reservations", "note", note)
 	}
 	// A berth whose store was removed may have booked for a stray, under another
 	// name than ours.
-	strays := c.strays()
+	strays := c.bookings.strays()
 	others = slices.DeleteFunc(others, func(entry gpu.Entry) bool {
 		return slices.ContainsFunc(strays, func(stray gpu.Entry) bool { return stray.Key == entry.Key && len(stray.UUIDs) > 0 })
 	})
@@ -120,19 +120,19 @@ func (c *cards) takeOthers(others []gpu.Entry, ours func(id string) bool) (chang
 // publish updates the ledger outside a decision: bookings only shrink, or grow
 // by what is already in use, so no lock is needed.
 func (c *cards) publish(now time.Time, own []gpu.Entry) {
-	c.behind = false
-	if err := c.ledger.Publish(own); err != nil {
+	c.bookings.behind = false
+	if err := c.bookings.ledger.Publish(own); err != nil {
 		c.changes.warn(now, "cannot update the ledger of GPU reservations", err)
 	}
 }
 
 func (c *cards) heldByOthers() []sched.Held {
-	list := make([]sched.Held, 0, len(c.others))
-	for _, entry := range c.others {
+	list := make([]sched.Held, 0, len(c.bookings.others))
+	for _, entry := range c.bookings.others {
 		peaks := c.meter.Peak(entry.Key)
 		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
 		for i, uuid := range entry.UUIDs {
-			if index, ok := c.byUUID(uuid); ok {
+			if index, ok := c.book.byUUID(uuid); ok {
 				h.Cards = append(h.Cards, index)
 				h.BudgetMiB = append(h.BudgetMiB, sched.Budget(entry.BudgetMiB[i], peaks[index], c.cfg.Rules.SpikeBuffer))
 			}

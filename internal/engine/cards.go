@@ -11,13 +11,13 @@ import (
 // cards is what berth knows about the machine's cards, their measurements and
 // other berths' bookings. It knows no queue, and of jobs only who holds what.
 type cards struct {
-	cardBook
-	bookings
-	meter   *gpu.Meter
-	source  gpu.Source
-	sample  gpu.Sample // the last reading, until it is measured
-	cfg     *Config
-	changes *changes
+	book     cardBook
+	bookings bookings
+	meter    *gpu.Meter
+	source   gpu.Source
+	sample   gpu.Sample // the last reading, until it is measured
+	cfg      *Config
+	changes  *changes
 
 	early  []gpu.Xid // errors reported before any card was read
 	asked  bool      // a new reading was requested
@@ -31,7 +31,7 @@ func newCards(cfg *Config, src gpu.Source, l Ledger, o Owners, c *changes) *card
 	b := newCardBook(cfg.Cards, gpu.NewHealth())
 	b.know(cfg.Devices)
 	return &cards{
-		cardBook: b, bookings: bookings{ledger: l, owners: o, outer: cfg.Outer}, meter: gpu.NewMeter(cfg.Rules.SpikeBuffer),
+		book: b, bookings: bookings{ledger: l, owners: o, outer: cfg.Outer}, meter: gpu.NewMeter(cfg.Rules.SpikeBuffer),
 		source: src, cfg: cfg, changes: c, early: cfg.Xids,
 	}
 }
@@ -65,7 +65,7 @@ func newCardBook(only []int, health *gpu.Health) cardBook {
 
 // unseen reports whether no card was ever seen, so that nothing can be refused:
 // the driver may be late.
-func (c *cards) unseen() bool { return len(c.known) == 0 && !c.cfg.NoGPUs }
+func (c *cards) unseen() bool { return len(c.book.known) == 0 && !c.cfg.NoGPUs }
 
 // know records that these cards exist. Nothing starts on them before a reading.
 func (b *cardBook) know(devices []gpu.Device) {

@@ -28,7 +28,7 @@ func (t *Turn) Census() Census {
 	c := Census{
 		Queued: queued, Running: held - len(t.attempts.parked), Parked: len(t.attempts.parked),
 		Room: t.line.queue.Len(), Held: len(t.line.gates.held), Later: len(t.line.gates.until.at), Dependent: len(t.line.gates.waiting),
-		Oldest: t.line.queue.OldestSince(), Users: maps.Clone(t.line.owned),
+		Oldest: t.line.queue.OldestSince(), Users: maps.Clone(t.line.roster.owned),
 	}
 	for _, a := range t.attempts.parked {
 		c.HostMiB += a.job.Parking.HostMiB()

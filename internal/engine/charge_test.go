@@ -65,7 +65,7 @@ func TestAJobIsChargedForItsPartOfTheHost(t *testing.T) {
 		t.Errorf("100 seconds are %g GPU-seconds, want %g", got, want)
 	}
 	r.end("1", keep.Record{}, false)
-	if got := r.e.line.usage.Seconds["ann"]; math.Abs(got-101) > 2 {
+	if got := r.e.turn.line.usage.Seconds["ann"]; math.Abs(got-101) > 2 {
 		t.Errorf("usage of the job that ended: %g", got)
 	}
 }
@@ -93,14 +93,14 @@ func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
 	r.manyUse(0, map[string]int64{"1": 100, "2": 11059})
 	r.pass(time.Second)
 	wantGPUs(t, "after it shrank", r.at().State().InUse["ann"].GPUs, over)
-	copied := r.at().Copy(r.e.line.jobs["1"])
+	copied := r.at().attempts.Copy(r.e.turn.line.roster.jobs["1"])
 	wantGPUs(t, "shown", copied.ChargedGPUs(), 0.5)
 	// The charge outlives berth.
 	r.pass(grownDelay)
 	wantGPUs(t, "on disk", r.row("1").ChargedGPUs(), 0.5)
 	r.manyUse(0, map[string]int64{"2": 11059})
 	r.end("1", keep.Record{Elapsed: 100 * time.Second}, false)
-	if got := r.e.line.usage.Seconds["ann"]; math.Abs(got-50) > 0.1 {
+	if got := r.e.turn.line.usage.Seconds["ann"]; math.Abs(got-50) > 0.1 {
 		t.Errorf("fair share counts %.2f GPU-seconds of 100 s on half a GPU", got)
 	}
 	r.pass(time.Second)

@@ -109,13 +109,13 @@ func TestUsageIsWhatTheSupervisorMeasured(t *testing.T) {
 		id := r.submit(spec())[0].ID
 		r.jump(jump, r.held(id))
 		r.end(id, keep.Record{Elapsed: 100 * time.Second}, false)
-		for user, seconds := range r.e.line.usage.Seconds {
+		for user, seconds := range r.e.turn.line.usage.Seconds {
 			if seconds < 99 || seconds > 101 {
 				t.Errorf("%s is charged %g GPU-seconds for 100", user, seconds)
 			}
 		}
 		// A later look, with the clock back where it was, makes nothing negative.
-		for _, s := range r.e.line.usage.decayed(r.now.Add(-jump), time.Hour) {
+		for _, s := range r.e.turn.line.usage.decayed(r.now.Add(-jump), time.Hour) {
 			if s < 0 || s > 101 {
 				t.Errorf("usage became %g", s)
 			}

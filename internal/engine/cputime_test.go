@@ -80,7 +80,7 @@ func TestAJobWithoutGPUsIsIdleWithoutCPUTime(t *testing.T) {
 				used["t1"] = time.Hour // from the start, whatever came before
 				test.run(r, used)
 				r.wantTexts(job.EventIdle, test.want...)
-				_, idle := r.at().IdleSince("1")
+				_, idle := r.at().attempts.IdleSince("1")
 				if idle != (test.want != nil) {
 					t.Errorf("idle %v", idle)
 				}
@@ -122,7 +122,7 @@ func TestCPUTimeIsReadRarely(t *testing.T) {
 				reads, done := 0, make(chan struct{})
 				defer close(done)
 				r.at().SetIdle(test.report, test.cancel)
-				r.e.cfg.CPUTimes = func([]run.Identity) map[string]time.Duration {
+				r.e.turn.cfg.CPUTimes = func([]run.Identity) map[string]time.Duration {
 					if reads++; test.hangs {
 						<-done
 					}

@@ -103,7 +103,7 @@ func (t *Turn) over(j *job.Job, outcome job.Outcome, detail string, at time.Time
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
 	j.EndedAt = notBefore(at, j.StartedAt)
-	t.line.forget(j)
+	t.line.roster.forget(j)
 	t.changes.fact(j)
 	t.tell(job.EventEnded, j, detail)
 	t.attempts.expect(t.line.learn(t.Now, j), t.line.span)
@@ -182,7 +182,7 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	t.attempts.measured(a)
 	t.release(a)
 	unanswered := ""
-	if a.silent != "" {
+	if a.hindrance.silent != "" {
 		unanswered = "; its supervisor did not answer and was killed, so its exit status is not known"
 	}
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
@@ -197,7 +197,7 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 		t.finish(j, job.Overuse, j.Detail+unanswered)
 	case j.Stop == job.StopTimeout:
 		t.rule(j, judge.Timeout(j), unanswered)
-	case j.Stop == job.StopInterrupt && a.silent != "":
+	case j.Stop == job.StopInterrupt && a.hindrance.silent != "":
 		t.rule(j, judge.Interrupted, "")
 	case rebooted && j.Spec.Requeue:
 		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})

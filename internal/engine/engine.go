@@ -120,26 +120,6 @@ type Config struct {
 	Alive func(job.Process) bool // whether a process exists; nil: ask the kernel
 }
 
-// core is the state of one queue, in four parts. Each knows only those above it;
-// a Turn does what takes several.
-type core struct {
-	cfg       *Config
-	changes   *changes // not on disk yet
-	*line              // waiting jobs
-	*cards             // what jobs run on
-	*attempts          // running jobs
-
-	nextSeq  int64
-	moved    bool      // something happened since the last decision that could change it
-	again    time.Time // when time alone changes the decision
-	removed  error     // why nothing starts here any more: the store is gone
-	unleased error     // why no supervisor could be had for the last job that was placed
-	admitted bool      // this round let jobs in
-	stopping bool
-	ending   bool // the loop is about to end: postpone nothing
-	door     door
-}
-
 // New makes an engine. lastSeq is the highest number any job ever had.
 func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, lastSeq int64) *Engine {
 	if cfg.Log == nil {
@@ -148,16 +128,16 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	if cfg.Watch == nil {
 		cfg.Watch = unwatched{}
 	}
-	c := &core{cfg: &cfg, changes: newChanges(watchedStore{s, cfg.Watch}, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
-	c.line = newLine(&cfg, c.changes)
-	c.cards = newCards(&cfg, src, l, o, c.changes)
-	c.attempts = newAttempts(&cfg, r, c.cards, c.changes)
+	t := &Turn{cfg: &cfg, changes: newChanges(watchedStore{s, cfg.Watch}, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
+	t.line = newLine(&cfg, t.changes)
+	t.cards = newCards(&cfg, src, l, o, t.changes)
+	t.attempts = newAttempts(&cfg, r, t.cards, t.changes)
 	// Each part gets what it needs from those below it as functions.
-	c.line.capMiB = func(now time.Time, r sched.Request) int64 { return (&Turn{now, c}).capMiB(r) }
-	c.line.parking = c.attempts.pace.preempt
-	c.cards.quarantined = c.attempts.tellJobsOn
-	c.cards.strays = c.attempts.strayBookings
-	e := &Engine{core: c}
+	t.line.capMiB = func(_ time.Time, r sched.Request) int64 { return t.capMiB(r) }
+	t.line.parking = t.attempts.pace.preempt
+	t.cards.quarantined = t.attempts.tellJobsOn
+	t.cards.bookings.strays = t.attempts.strayBookings
+	e := &Engine{turn: t}
 	e.over, e.end = context.WithCancel(context.Background())
 	return e
 }

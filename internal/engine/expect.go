@@ -213,7 +213,7 @@ func (l *line) learnPeak(now time.Time, p predict.Past) {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.expect.autos[p.Key])) {
-		j := l.jobs[id]
+		j := l.roster.jobs[id]
 		same := j.User == p.User && commandOf(j) == p.Command
 		if !same && j.VRAMMiB > 0 {
 			continue
@@ -271,7 +271,7 @@ func (l *line) reviewSome() {
 	}
 	for _, id := range x.review[:n] {
 		if _, in := l.inLine[id]; in {
-			l.queue.Add(l.pending(l.jobs[id]))
+			l.queue.Add(l.pending(l.roster.jobs[id]))
 		}
 	}
 	if x.review = x.review[n:]; len(x.review) == 0 {

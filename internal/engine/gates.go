@@ -104,7 +104,7 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 // no longer hold, and when the last of the others ended.
 func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
 	for _, d := range j.Spec.After {
-		if _, live := l.jobs[d.Job]; live {
+		if _, live := l.roster.jobs[d.Job]; live {
 			open = append(open, d)
 			continue
 		}
@@ -183,12 +183,12 @@ func (l *line) settle(now time.Time, over *job.Job) (never []broken) {
 			}
 		}
 		if why != "" {
-			never = append(never, broken{l.jobs[id], why})
+			never = append(never, broken{l.roster.jobs[id], why})
 			continue
 		}
 		pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
 		if l.gates.waiting[id] = pending; len(pending) == 0 {
-			l.enter(now, l.jobs[id], over.EndedAt)
+			l.enter(now, l.roster.jobs[id], over.EndedAt)
 		}
 	}
 	return never

@@ -49,7 +49,7 @@ func (c *Config) left(j *job.Job) time.Duration {
 // is allowed now.
 func (s *attempts) outlasts(a *attempt) bool {
 	spec := &a.job.Spec
-	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.OnTimeout != job.TimeoutPark && (a.silent != "" || spec.Grace > s.cfg.bounded(spec.Grace))
+	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.OnTimeout != job.TimeoutPark && (a.hindrance.silent != "" || spec.Grace > s.cfg.bounded(spec.Grace))
 }
 
 // enforceLimit stops such a job at its time limit. The supervisor does so too;

@@ -92,7 +92,7 @@ func (t *Turn) setGroup(name sched.GroupName, of setting) error {
 // does not count, as with held jobs: nobody gains a place by pausing.
 func (l *line) resumed(now time.Time, name sched.GroupName) {
 	var waiting []*job.Job
-	l.Each(-1, func(j *job.Job) bool {
+	l.roster.Each(-1, func(j *job.Job) bool {
 		if _, in := l.inLine[j.ID]; in && groupOf(j) == name {
 			waiting = append(waiting, j)
 		}
@@ -185,7 +185,7 @@ func (t *Turn) Groups(user string) []Group {
 			g.Limit, g.PausedBy = of.Limit, of.PausedBy
 		}
 	}
-	t.line.Each(-1, func(j *job.Job) bool {
+	t.line.roster.Each(-1, func(j *job.Job) bool {
 		if j.Spec.Group == "" || user != "" && j.User != user {
 			return true
 		}

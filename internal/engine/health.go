@@ -49,14 +49,14 @@ func cardChange(c gpu.HealthChange) job.CardChange {
 // setHealth sets a card's health for a user. It returns false if there is no
 // such card.
 func (c *cards) setHealth(now time.Time, index int, state gpu.HealthState, by, reason string) bool {
-	d, known := c.known[index]
+	d, known := c.book.known[index]
 	if !known {
 		return false
 	}
-	changes := c.health.Set(now, d, state, by, reason)
+	changes := c.book.health.Set(now, d, state, by, reason)
 	if state == gpu.HealthOK {
 		c.meter.Accept(index)
-		delete(c.left, index)
+		delete(c.book.left, index)
 		c.moved = true
 	}
 	c.heed(now, changes)
@@ -66,21 +66,21 @@ func (c *cards) setHealth(now time.Time, index int, state gpu.HealthState, by, r
 // pause stops jobs from starting on a card, or lets them start again; running
 // jobs are not touched. It returns false if there is no such card.
 func (c *cards) pause(now time.Time, index int, paused bool, by string) bool {
-	d, known := c.known[index]
+	d, known := c.book.known[index]
 	if !known {
 		return false
 	}
-	if _, is := c.paused[d.UUID]; is == paused {
+	if _, is := c.book.paused[d.UUID]; is == paused {
 		return true
 	}
 	text := fmt.Sprintf("gpu%d resumed by %s", index, by)
 	if paused {
 		text = fmt.Sprintf("gpu%d paused by %s", index, by)
-		c.paused[d.UUID] = by
+		c.book.paused[d.UUID] = by
 	} else {
-		delete(c.paused, d.UUID)
+		delete(c.book.paused, d.UUID)
 	}
-	value, err := json.Marshal(c.paused)
+	value, err := json.Marshal(c.book.paused)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
@@ -93,38 +93,38 @@ func (c *cards) pause(now time.Time, index int, paused bool, by string) bool {
 // checkLeft watches the memory of ended jobs: until it is free the card is
 // closed, and if it takes too long the card is suspect.
 func (c *cards) checkLeft(now time.Time) {
-	for _, index := range slices.Sorted(maps.Keys(c.known)) {
-		d := c.known[index]
+	for _, index := range slices.Sorted(maps.Keys(c.book.known)) {
+		d := c.book.known[index]
 		left, is := c.meter.Left(index)
-		_, was := c.left[index]
+		_, was := c.book.left[index]
 		switch {
 		case is && now.Sub(left.At) >= leftPatience && left.Blind:
 			// Part of it was freed, and the rest cannot be attributed: it counts
 			// as external.
 			c.meter.Accept(index)
-			delete(c.left, index)
+			delete(c.book.left, index)
 		case is:
-			c.left[index] = left
-			if now.Sub(left.At) >= leftPatience && !c.overdue[index] {
-				c.overdue[index] = true
-				c.heed(now, c.health.Leftover(now, d.UUID, fmt.Sprintf("%s, %s after its end", left, leftPatience), left.LimitMiB))
+			c.book.left[index] = left
+			if now.Sub(left.At) >= leftPatience && !c.book.overdue[index] {
+				c.book.overdue[index] = true
+				c.heed(now, c.book.health.Leftover(now, d.UUID, fmt.Sprintf("%s, %s after its end", left, leftPatience), left.LimitMiB))
 			}
-		case was && c.present[index]:
-			delete(c.left, index)
+		case was && c.book.present[index]:
+			delete(c.book.left, index)
 		}
-		if _, still := c.left[index]; !still && c.overdue[index] {
-			delete(c.overdue, index)
-			c.heed(now, c.health.Leftover(now, d.UUID, "", 0))
+		if _, still := c.book.left[index]; !still && c.book.overdue[index] {
+			delete(c.book.overdue, index)
+			c.heed(now, c.book.health.Leftover(now, d.UUID, "", 0))
 		}
 	}
 }
 
 // saveHealth adds the health of the cards to the next commit.
 func (c *cards) saveHealth() {
-	if !c.health.Changed() {
+	if !c.book.health.Changed() {
 		return
 	}
-	data, err := c.health.Save(keep.BootID())
+	data, err := c.book.health.Save(keep.BootID())
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
@@ -137,7 +137,7 @@ func (c *cards) restoreHealth(meta func(key string) (string, error)) error {
 	if err != nil || value == "" {
 		return err
 	}
-	return c.health.Restore([]byte(value), keep.BootID())
+	return c.book.health.Restore([]byte(value), keep.BootID())
 }
 
 // restorePauses takes over the paused cards from an earlier berth.
@@ -146,7 +146,7 @@ func (c *cards) restorePauses(meta func(key string) (string, error)) error {
 	if err != nil || value == "" {
 		return err
 	}
-	if err := json.Unmarshal([]byte(value), &c.paused); err != nil {
+	if err := json.Unmarshal([]byte(value), &c.book.paused); err != nil {
 		return fmt.Errorf("read the paused GPUs: %w", err)
 	}
 	return nil

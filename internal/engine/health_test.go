@@ -65,8 +65,8 @@ func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
 	r.lose(0)
 	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 keeps running")
 	r.wantRow("1", job.Running, "")
-	if j, _ := r.at().Job("1"); r.at().Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
-		t.Errorf("it shows %q", r.at().Copy(j).Detail)
+	if j, _ := r.at().line.roster.Job("1"); r.at().attempts.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
+		t.Errorf("it shows %q", r.at().attempts.Copy(j).Detail)
 	}
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1, Stragglers: 1}, false)
 	r.step()
@@ -96,10 +96,10 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	r.told = nil
 	r.pass(time.Second)
 	r.wantTexts(job.EventCard)
-	if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
+	if v := r.at().cards.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
 		t.Errorf("%+v", v)
 	}
-	if got := r.e.active["1"].trouble; got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
+	if got := r.e.turn.attempts.active["1"].trouble; got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
 		t.Errorf("trouble %q", got)
 	}
 }
@@ -150,7 +150,7 @@ func TestAPersonsWordIsKept(t *testing.T) {
 	r.look()
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
-	if card := r.at().Cards()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
+	if card := r.at().cards.List()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
 		t.Errorf("%+v", card)
 	}
 }
@@ -179,10 +179,10 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 			r.pass(time.Second)
 			r.submit(spec())
 			r.wantRow("1", job.Queued, "")
-			if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
+			if v := r.at().cards.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
 				t.Errorf("it is %v", v.State)
 			}
-			if len(r.e.cards.early) > 0 {
+			if len(r.e.turn.cards.early) > 0 {
 				t.Error("it is kept though it was heard")
 			}
 		})
@@ -192,8 +192,8 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 	for range maxEarly + 1 {
 		r.at().observe(gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
 	}
-	if len(r.e.cards.early) != maxEarly {
-		t.Errorf("%d are kept", len(r.e.cards.early))
+	if len(r.e.turn.cards.early) != maxEarly {
+		t.Errorf("%d are kept", len(r.e.turn.cards.early))
 	}
 }
 
@@ -222,7 +222,7 @@ func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 
 func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.cards.source = cheapSource{}
+	r.e.turn.cards.source = cheapSource{}
 	for range int(2 * restAfter / restInterval) {
 		r.pass(restInterval)
 	}
@@ -233,7 +233,7 @@ func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 
 func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Rest = true })
-	r.e.cards.source = cheapSource{}
+	r.e.turn.cards.source = cheapSource{}
 	rest := func(d time.Duration) {
 		for end := r.now.Add(d); r.now.Before(end); {
 			r.pass(restInterval)
@@ -247,7 +247,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).needsSample() || !r.e.at(r.now.Add(restGlance)).needsSample() {
 		t.Fatal("they are not left alone")
 	}
-	r.at().Look()
+	r.at().cards.Look()
 	if !r.at().needsSample() {
 		t.Error("somebody who asks for them is not shown them")
 	}
@@ -266,7 +266,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 
 func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Rest = true })
-	r.e.cards.source = cheapSource{}
+	r.e.turn.cards.source = cheapSource{}
 	for range int(restAfter/time.Minute) + 1 {
 		r.now = r.now.Add(time.Minute)
 		r.lose(0)
@@ -278,7 +278,7 @@ func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 
 func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	r := newRig(t, 2)
-	r.e.cards.source = cheapSource{}
+	r.e.turn.cards.source = cheapSource{}
 	r.submit(spec(card0))
 	r.uses("1", 0, 8000)
 	r.pass(time.Second)
@@ -288,17 +288,17 @@ func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	for range int(leftPatience / time.Second) {
 		r.lose(0)
 	}
-	if got := r.at().due(r.now, r.at().work()).Sub(r.now); got != troubleInterval {
+	if got := r.at().cards.due(r.now, r.at().work()).Sub(r.now); got != troubleInterval {
 		t.Errorf("it is looked at every %s", got)
 	}
 }
 
 func TestAJobWithoutACardIsNotWatchedClosely(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.cards.source = cheapSource{}
+	r.e.turn.cards.source = cheapSource{}
 	r.submit(spec(cpu))
 	r.look()
-	if got := r.at().due(r.now, r.at().work()).Sub(r.now); got != time.Second {
+	if got := r.at().cards.due(r.now, r.at().work()).Sub(r.now); got != time.Second {
 		t.Errorf("the cards are looked at every %s", got)
 	}
 }
@@ -314,7 +314,7 @@ func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
 	if why := r.at().Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if card := r.at().Cards()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
+	if card := r.at().cards.List()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
 		t.Errorf("%+v", card)
 	}
 	r.devices[0].Processes = nil // now it does not, and the memory is still in use
@@ -350,7 +350,7 @@ func TestMemoryOfNobodyKnowsWhomIsHeldForStrangers(t *testing.T) {
 		r.submit(spec(vram(2000)))
 		r.wantRow("2", job.Queued, "")
 		r.pass(31 * time.Second)
-		if v := r.at().HealthOf("GPU-0"); v.State != want {
+		if v := r.at().cards.HealthOf("GPU-0"); v.State != want {
 			t.Errorf("with %d MiB left it is %+v", used, v)
 		}
 		r.pass(time.Second)
@@ -378,7 +378,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.devices[0].Processes = nil
 	r.end("1", keep.Record{}, false)
 	r.pass(31 * time.Second)
-	if v := r.at().HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
+	if v := r.at().cards.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
 		t.Fatalf("%+v", v)
 	}
 	r.submit(spec(vram(9000)))
@@ -387,7 +387,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.step()
 	r.wantRow("2", job.Running, "")
 	r.pass(time.Second)
-	if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthOK {
+	if v := r.at().cards.HealthOf("GPU-0"); v.State != gpu.HealthOK {
 		t.Errorf("%+v", v)
 	}
 }
@@ -403,7 +403,7 @@ func TestPartsThatWereDividedAnewAreForgotten(t *testing.T) {
 	r.pass(time.Second)
 	r.devices = []gpu.Device{r.devices[0], part}
 	r.pass(time.Second)
-	if cards := r.at().Cards(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
+	if cards := r.at().cards.List(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
 		t.Errorf("%+v", cards)
 	}
 	r.wantTexts(job.EventCard)
@@ -416,9 +416,9 @@ func (cheapSource) Cheap() bool { return true }
 
 func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.cards.source = cheapSource{}
+	r.e.turn.cards.source = cheapSource{}
 	r.submit(spec(vram(10000)))
-	interval := func() time.Duration { return r.at().due(r.now, r.at().work()).Sub(r.now) }
+	interval := func() time.Duration { return r.at().cards.due(r.now, r.at().work()).Sub(r.now) }
 	r.look()
 	if got := interval(); got != closeInterval {
 		t.Errorf("at its start it is looked at every %s", got)
@@ -446,12 +446,12 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 
 func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Poll = 20 * time.Second })
-	interval := func() time.Duration { return r.at().due(r.now, r.at().work()).Sub(r.now) }
-	r.e.cards.source = cheapSource{}
+	interval := func() time.Duration { return r.at().cards.due(r.now, r.at().work()).Sub(r.now) }
+	r.e.turn.cards.source = cheapSource{}
 	if got := interval(); got != 20*time.Second {
 		t.Errorf("at rest they are looked at every %s", got)
 	}
-	r.e.cfg.Poll = 2 * time.Second
+	r.e.turn.cfg.Poll = 2 * time.Second
 	if got := interval(); got != restInterval {
 		t.Errorf("at rest they are looked at every %s", got)
 	}

@@ -37,11 +37,11 @@ func (s *attempts) survived(now time.Time, a *attempt, p keep.Stuck) {
 	if identity, ok := s.runner.Identity(a.token); ok && identity.KeepPID == p.PID {
 		what = "supervisor process"
 	}
-	a.stuck = fmt.Sprintf("%s %d does not end (%s), %s after KILL", what, p.PID, stateText(p.State), text.Brief(keep.UnkillableAfter))
+	a.hindrance.stuck = fmt.Sprintf("%s %d does not end (%s), %s after KILL", what, p.PID, stateText(p.State), text.Brief(keep.UnkillableAfter))
 	if p.Others > 0 {
-		a.stuck += "; nor " + plural(p.Others, "does", "do") + " " + text.Count(p.Others, "other")
+		a.hindrance.stuck += "; nor " + plural(p.Others, "does", "do") + " " + text.Count(p.Others, "other")
 	}
-	s.changes.tell(now, job.EventWarning, a.job, a.stuck)
+	s.changes.tell(now, job.EventWarning, a.job, a.hindrance.stuck)
 	s.closeCards(now, a)
 }
 
@@ -55,7 +55,7 @@ func plural(n int, one, several string) string {
 // closeCards makes the cards of a job that does not end suspect.
 func (s *attempts) closeCards(now time.Time, a *attempt) {
 	for _, uuid := range a.job.Grant.UUIDs {
-		s.cards.heed(now, s.cards.health.Stuck(now, uuid, fmt.Sprintf("job %s: %s", a.job.ID, a.stuck)))
+		s.cards.heed(now, s.cards.book.health.Stuck(now, uuid, fmt.Sprintf("job %s: %s", a.job.ID, a.hindrance.stuck)))
 	}
 }
 
@@ -63,10 +63,10 @@ func (s *attempts) closeCards(now time.Time, a *attempt) {
 // them does not end either.
 func (s *attempts) openCards(now time.Time, cards []string) {
 	for _, uuid := range cards {
-		s.cards.heed(now, s.cards.health.Stuck(now, uuid, ""))
+		s.cards.heed(now, s.cards.book.health.Stuck(now, uuid, ""))
 	}
 	for _, id := range s.ids() {
-		if a := s.active[id]; a.stuck != "" && slices.ContainsFunc(cards, func(uuid string) bool { return slices.Contains(a.job.Grant.UUIDs, uuid) }) {
+		if a := s.active[id]; a.hindrance.stuck != "" && slices.ContainsFunc(cards, func(uuid string) bool { return slices.Contains(a.job.Grant.UUIDs, uuid) }) {
 			s.closeCards(now, a)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *attempts) openCards(now time.Time, cards []string) {
 // forgetStuck opens cards that an earlier berth closed for a job that has ended
 // since. The runner reports again what still does not end.
 func (s *attempts) forgetStuck(now time.Time) {
-	for _, d := range s.cards.known {
+	for _, d := range s.cards.book.known {
 		if !s.inUse(d.Index) {
 			s.openCards(now, []string{d.UUID})
 		}
@@ -89,13 +89,13 @@ func (s *attempts) fellSilent(now time.Time, a *attempt, p keep.Stuck) {
 	if p.State == 'T' || p.State == 't' {
 		does = "does not answer: it is stopped"
 	}
-	a.silent = fmt.Sprintf("its supervisor (process %d) %s (%s)", p.PID, does, stateText(p.State))
-	s.changes.tell(now, job.EventWarning, a.job, a.silent)
+	a.hindrance.silent = fmt.Sprintf("its supervisor (process %d) %s (%s)", p.PID, does, stateText(p.State))
+	s.changes.tell(now, job.EventWarning, a.job, a.hindrance.silent)
 }
 
 func (s *attempts) answers(now time.Time, a *attempt) {
-	if a.silent != "" {
-		a.silent = ""
+	if a.hindrance.silent != "" {
+		a.hindrance.silent = ""
 		s.changes.tell(now, job.EventNotice, a.job, "its supervisor answers again")
 	}
 }

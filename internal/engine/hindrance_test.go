@@ -16,11 +16,13 @@ func (r *rig) hinder(kind run.EventKind, pid int, state byte) {
 	r.step()
 }
 
-func (r *rig) health(index int) string { return r.at().HealthOf(r.devices[index].UUID).State.String() }
+func (r *rig) health(index int) string {
+	return r.at().cards.HealthOf(r.devices[index].UUID).State.String()
+}
 
 func (r *rig) shows(id string) string {
-	j, _ := r.at().Job(id)
-	return r.at().Copy(j).Detail
+	j, _ := r.at().line.roster.Job(id)
+	return r.at().attempts.Copy(j).Detail
 }
 
 func TestTheCardOfAProcessThatDoesNotEndTakesNoJob(t *testing.T) {

@@ -96,7 +96,7 @@ func TestTheDriverLimitsTheMemoryOfACappedJob(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			r, d := newRig(t, 1), newStrictDriver()
-			r.e.cards.source = d
+			r.e.turn.cards.source = d
 			r.begin(row.spec, "/c")
 			if diff := cmp.Diff([]gpu.MemoryLimit{row.want}, d.await(t, 1)); diff != "" {
 				t.Error(diff)
@@ -121,9 +121,9 @@ func TestWhereTheDriverIsNotAsked(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			r, d := newRig(t, 1), newStrictDriver()
 			d.cannot = row.cannot
-			r.e.cards.source = d
+			r.e.turn.cards.source = d
 			r.begin(row.spec, row.cgroup)
-			if len(r.e.attempts.limits) != 0 {
+			if len(r.e.turn.attempts.limits) != 0 {
 				t.Error("it was")
 			}
 		})
@@ -135,7 +135,7 @@ func TestWhereTheDriverIsNotAsked(t *testing.T) {
 func TestALimitDoesNotOutliveItsJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
 	d.hold = make(chan struct{})
-	r.e.cards.source = d
+	r.e.turn.cards.source = d
 	first := r.begin(declares("mps", 4096), "/c")
 	r.end(first.ID, keep.Record{}, false)
 	r.begin(declares("", 4096), "/c")
@@ -151,7 +151,7 @@ func TestALimitHasItsWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := newRig(t, 1), newStrictDriver()
 		d.hold = make(chan struct{})
-		r.e.cards.source = d
+		r.e.turn.cards.source = d
 		first := r.begin(declares("mps", 4096), "/c")
 		r.end(first.ID, keep.Record{}, false)
 		r.begin(declares("mps", 2048), "/c")
@@ -167,16 +167,16 @@ func TestALimitHasItsWholeTime(t *testing.T) {
 
 func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
-	r.e.cards.source = d
+	r.e.turn.cards.source = d
 	first := r.begin(declares("mps", 4096), "/c")
 	d.await(t, 1)
 	r.end(first.ID, keep.Record{}, false)
 	d.refuse(errors.New("no permission"))
 	next := r.begin(declares("", 4096), "/c")
 	select {
-	case <-r.e.door.Knock():
+	case <-r.e.turn.door.Knock():
 		r.kinds()
-		f, _, _ := r.e.door.Take()
+		f, _, _ := r.e.turn.door.Take()
 		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")
@@ -190,12 +190,12 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 func TestALimitThatCannotBeSetIsAWarningOnTheJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
 	d.err = errors.New("no permission")
-	r.e.cards.source = d
+	r.e.turn.cards.source = d
 	j := r.begin(declares("mps", 4096), "/c")
 	select {
-	case <-r.e.door.Knock():
+	case <-r.e.turn.door.Knock():
 		r.kinds()
-		f, _, _ := r.e.door.Take()
+		f, _, _ := r.e.turn.door.Take()
 		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")

@@ -11,7 +11,7 @@ import (
 // line is the unfinished jobs, and for the queued ones what they wait for: a
 // gate, or room. It knows no card and no supervisor.
 type line struct {
-	roster
+	roster  roster
 	cfg     *Config
 	rules   sched.Rules // those that the queue was last ordered by
 	changes *changes
@@ -64,7 +64,7 @@ func (l *line) setRules(now time.Time, rules sched.Rules) {
 
 // estimateAgain makes every request anew.
 func (l *line) estimateAgain(now time.Time) {
-	for id, j := range l.jobs {
+	for id, j := range l.roster.jobs {
 		if _, queued := l.queue.Get(id); queued {
 			l.enterAgain(now, j)
 		}
@@ -182,8 +182,8 @@ func laterOf(a, b time.Time) time.Time {
 // why says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
 func (l *line) why(now time.Time, id string) string {
-	if text := l.away.why(l.jobs[id]); text != "" {
+	if text := l.away.why(l.roster.jobs[id]); text != "" {
 		return text
 	}
-	return l.gates.why(id, l.jobs, now)
+	return l.gates.why(id, l.roster.jobs, now)
 }

@@ -54,28 +54,28 @@ func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(
 	c.asked = false
 	s.Xids = c.heard(s.Xids, err)
 	if err != nil {
-		c.err, c.failed = err, now
-		c.heed(now, c.health.Failed(now, s))
-		if !c.told {
-			c.told = true
+		c.book.err, c.book.failed = err, now
+		c.heed(now, c.book.health.Failed(now, s))
+		if !c.book.told {
+			c.book.told = true
 			c.changes.tell(now, job.EventGPUsLost, nil, err.Error())
 		}
 		return false
 	}
-	if c.told {
-		c.told = false
+	if c.book.told {
+		c.book.told = false
 		c.changes.tell(now, job.EventGPUsFound, nil, "")
 	}
-	if trouble := strings.Join(s.Problems, "; "); trouble != c.trouble {
-		c.trouble = trouble
+	if trouble := strings.Join(s.Problems, "; "); trouble != c.book.trouble {
+		c.book.trouble = trouble
 		if trouble != "" {
 			c.changes.show(now, job.EventWarning, nil, trouble)
 			c.cfg.Log.Warn("reading the GPUs", "problem", trouble)
 		}
 	}
-	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !c.wanted(d.Index) })
-	c.take(now, s, inUse)
-	c.heed(now, c.health.Observe(now, s, c.expected()))
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !c.book.wanted(d.Index) })
+	c.book.take(now, s, inUse)
+	c.heed(now, c.book.health.Observe(now, s, c.book.expected()))
 	c.sample = s
 	return true
 }
@@ -83,7 +83,7 @@ func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(
 // heard keeps errors until there are cards they could be about: the kernel's log
 // has errors from before berth started.
 func (c *cards) heard(xids []gpu.Xid, err error) []gpu.Xid {
-	if !c.at.IsZero() {
+	if !c.book.at.IsZero() {
 		return xids
 	}
 	c.early = append(slices.Clone(c.early), xids...)
@@ -98,8 +98,8 @@ func (c *cards) heard(xids []gpu.Xid, err error) []gpu.Xid {
 
 // measure updates who uses what.
 func (c *cards) measure(holdings []gpu.Holding) {
-	for _, use := range c.meter.Observe(c.sample, holdings, c.owners.Owner) {
-		c.use[use.Index] = use
+	for _, use := range c.meter.Observe(c.sample, holdings, c.bookings.owners.Owner) {
+		c.book.use[use.Index] = use
 	}
 	c.sample = gpu.Sample{}
 }
@@ -130,9 +130,9 @@ func (c *cards) interval(now time.Time, w work) time.Duration {
 
 // due is when the next reading is.
 func (c *cards) due(now time.Time, w work) time.Time {
-	last := c.arrived
-	if c.err != nil {
-		last = c.failed
+	last := c.book.arrived
+	if c.book.err != nil {
+		last = c.book.failed
 	}
 	return last.Add(c.interval(now, w))
 }
@@ -142,7 +142,7 @@ func (c *cards) due(now time.Time, w work) time.Time {
 func (c *cards) leaving(now time.Time) bool { return c.meter.Leaving(now.Add(-leftPatience)) }
 
 // inTrouble reports whether there is something to find out about a card.
-func (c *cards) inTrouble() bool { return c.err != nil || !c.health.Settled() }
+func (c *cards) inTrouble() bool { return c.book.err != nil || !c.book.health.Settled() }
 
 // quiet reports whether there is no reason to read the cards.
 func (c *cards) quiet(now time.Time, w work) bool {
@@ -152,5 +152,5 @@ func (c *cards) quiet(now time.Time, w work) bool {
 // resting reports whether polling has stopped because the cards have been idle
 // for long.
 func (c *cards) resting(now time.Time, w work) bool {
-	return c.cfg.Rest && c.quiet(now, w) && c.arrived.Sub(c.busyAt) >= restAfter
+	return c.cfg.Rest && c.quiet(now, w) && c.book.arrived.Sub(c.busyAt) >= restAfter
 }

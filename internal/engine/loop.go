@@ -22,7 +22,7 @@ const sampleDeadline = 15 * time.Second
 // Engine is one queue. Its state is accessible only through the Turn that it
 // gives to one function at a time.
 type Engine struct {
-	*core
+	turn    *Turn
 	looping atomic.Bool
 	over    context.Context // ends with the loop
 	end     context.CancelFunc
@@ -47,7 +47,7 @@ func (e *Engine) Do(ctx context.Context, f func(*Turn)) error {
 	defer cancel()
 	defer context.AfterFunc(e.over, cancel)()
 	done := make(chan struct{})
-	taken := e.door.Pass(either, func(t *Turn) { f(t); close(done) })
+	taken := e.turn.door.Pass(either, func(t *Turn) { f(t); close(done) })
 	switch {
 	case taken:
 		<-done
@@ -82,7 +82,7 @@ func (e *Engine) Change(ctx context.Context, f func(*Turn)) error {
 }
 
 // Waiting counts the requests that wait for the loop.
-func (e *Engine) Waiting() int { return e.door.Waiting() }
+func (e *Engine) Waiting() int { return e.turn.door.Waiting() }
 
 // Outside runs f at once, before the loop starts or after it ended.
 func (e *Engine) Outside(now time.Time, f func(*Turn)) { f(e.own(now)) }
@@ -107,7 +107,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	defer e.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	eyes := newEyes(ctx, e.cards.source)
+	eyes := newEyes(ctx, e.turn.cards.source)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -117,7 +117,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 			return ctx.Err()
 		case ev := <-events:
 			e.at(time.Now()).absorb(ev)
-		case <-e.door.Knock():
+		case <-e.turn.door.Knock():
 			e.serve()
 		case look := <-eyes.looks:
 			eyes.busy = false
@@ -128,7 +128,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 		if err := e.rounds(ctx, eyes); err != nil {
 			return err
 		}
-		if e.cfg.After != nil && e.cfg.After(e.at(time.Now())) {
+		if e.turn.cfg.After != nil && e.turn.cfg.After(e.at(time.Now())) {
 			return nil
 		}
 		timer.Reset(e.at(time.Now()).wait(eyes.busy))
@@ -138,9 +138,9 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 // leave writes what was postponed. Nothing starts any more; if it cannot be
 // written, the next berth does without it.
 func (e *Engine) leave() {
-	e.stopping, e.ending = true, true
+	e.turn.stopping, e.turn.ending = true, true
 	if err := e.at(time.Now()).step(); err != nil {
-		e.cfg.Log.Warn("cannot save the last changes", "err", err)
+		e.turn.cfg.Log.Warn("cannot save the last changes", "err", err)
 	}
 }
 
@@ -149,14 +149,14 @@ func (e *Engine) leave() {
 func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	for {
 		e.see(ctx, eyes)
-		e.admitted = false
+		e.turn.admitted = false
 		begun := time.Now()
 		err := e.at(begun).step()
 		e.charge(time.Since(begun))
 		if err != nil && !store.MayPass(err) {
 			return err
 		}
-		if !e.admitted {
+		if !e.turn.admitted {
 			return nil
 		}
 	}
@@ -180,11 +180,11 @@ func (e *Engine) drain(events <-chan run.Event) {
 
 // serve carries out the next request, if any.
 func (e *Engine) serve() bool {
-	f, user, ok := e.door.Take()
+	f, user, ok := e.turn.door.Take()
 	if ok {
 		begun := time.Now()
 		f(e.at(begun))
-		e.door.Charge(user, time.Since(begun))
+		e.turn.door.Charge(user, time.Since(begun))
 		e.served = append(e.served, user)
 	}
 	return ok
@@ -194,7 +194,7 @@ func (e *Engine) serve() bool {
 // it wrote their changes.
 func (e *Engine) charge(took time.Duration) {
 	for _, user := range e.served {
-		e.door.Charge(user, took/time.Duration(len(e.served)))
+		e.turn.door.Charge(user, took/time.Duration(len(e.served)))
 	}
 	e.served = e.served[:0]
 }
@@ -232,9 +232,9 @@ func (e *Engine) see(ctx context.Context, eyes *eyes) {
 	if eyes.busy || !e.at(time.Now()).needsSample() {
 		return
 	}
-	if e.cards.source.Cheap() {
+	if e.turn.cards.source.Cheap() {
 		glance, cancel := context.WithTimeout(ctx, sampleWait)
-		sample, err := e.cards.source.Sample(glance)
+		sample, err := e.turn.cards.source.Sample(glance)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			e.at(time.Now()).observe(sample, err)

@@ -112,7 +112,7 @@ func TestAJobMayWaitForAWholeArray(t *testing.T) {
 	if r.asked > tasks {
 		t.Errorf("the store was asked %d times", r.asked)
 	}
-	if len(r.e.line.gates.dependents)+len(r.e.line.gates.waiting) > 0 {
+	if len(r.e.turn.line.gates.dependents)+len(r.e.turn.line.gates.waiting) > 0 {
 		t.Error("something still waits")
 	}
 }
@@ -138,8 +138,8 @@ func TestWhatNoLongerWaitsIsForgotten(t *testing.T) {
 		r.at().Cancel(id, "asked")
 	}
 	r.step()
-	if len(r.e.line.gates.dependents) > 0 || len(r.e.line.expect.autos) > 0 {
-		t.Errorf("dependents %v, autos %v", r.e.line.gates.dependents, r.e.line.expect.autos)
+	if len(r.e.turn.line.gates.dependents) > 0 || len(r.e.turn.line.expect.autos) > 0 {
+		t.Errorf("dependents %v, autos %v", r.e.turn.line.gates.dependents, r.e.turn.line.expect.autos)
 	}
 }
 

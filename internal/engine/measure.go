@@ -26,7 +26,7 @@ func (s *attempts) compare(now time.Time) {
 		a := s.active[id]
 		if a.job.Spec.Adopt != nil {
 			if cards := len(s.occupied(a.job, nil).Cards); cards != a.occupies {
-				a.occupies, s.cards.behind = cards, true
+				a.occupies, s.cards.bookings.behind = cards, true
 			}
 		}
 		card, peak := highest(s.cards.meter.Peak(id))
@@ -44,7 +44,7 @@ func (s *attempts) compare(now time.Time) {
 			s.grown[id] = struct{}{}
 		}
 		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
-			a.bookedMiB, s.cards.behind = peak, true // publish it to the other berths
+			a.bookedMiB, s.cards.bookings.behind = peak, true // publish it to the other berths
 		}
 		if peak >= a.nearMiB+a.nearMiB/100+1 {
 			a.nearMiB, a.grewAt = peak, now

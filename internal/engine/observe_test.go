@@ -122,7 +122,7 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 	r.devices = both[:1]
 	r.now = r.now.Add(time.Second)
 	r.look()
-	cards := r.at().Cards()
+	cards := r.at().cards.List()
 	if len(cards) != 2 || cards[0].Stale || !cards[1].Stale || cards[1].HealthReason == "" {
 		t.Fatalf("cards %+v", cards)
 	}
@@ -139,7 +139,7 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 
 func TestOnlyTheCardsThatWereAskedFor(t *testing.T) {
 	r := newRig(t, 3, func(c *Config) { c.Cards = []int{2} })
-	if cards := r.at().Cards(); len(cards) != 1 || cards[0].Index != 2 {
+	if cards := r.at().cards.List(); len(cards) != 1 || cards[0].Index != 2 {
 		t.Fatalf("cards %+v", cards)
 	}
 	r.submit(spec())
@@ -192,14 +192,14 @@ func TestWhatAnotherBerthBookedIsNotFree(t *testing.T) {
 func TestRunningSaysWhatIsKnown(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(vram(8000)), spec(vram(8000), gpus(2)))
-	if list := r.at().Running(); len(list) != 2 || list[0].Job.ID != "1" || list[0].NowMiB != -1 {
+	if list := r.at().attempts.List(); len(list) != 2 || list[0].Job.ID != "1" || list[0].NowMiB != -1 {
 		t.Errorf("before it was measured: %+v", list)
 	}
 	r.uses("2", 1, 3000)
 	r.pass(time.Second)
 	r.uses("2", 1, 2000)
 	r.pass(time.Second)
-	if list := r.at().Running(); list[1].NowMiB != 2000 || list[1].PeakMiB != 3000 {
+	if list := r.at().attempts.List(); list[1].NowMiB != 2000 || list[1].PeakMiB != 3000 {
 		t.Errorf("measured: %+v", list[1])
 	}
 }

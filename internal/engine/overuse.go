@@ -47,7 +47,7 @@ func (s *attempts) declaredOn(j *job.Job, card int) (e excess, declares bool) {
 	case j.VRAMMiB > 0:
 		e.declaredMiB = j.VRAMMiB
 	case j.Grant.Share > 0:
-		e.declaredMiB = int64(j.Grant.Share * float64(s.cards.known[card].TotalMiB))
+		e.declaredMiB = int64(j.Grant.Share * float64(s.cards.book.known[card].TotalMiB))
 	}
 	return e, e.declaredMiB > 0
 }

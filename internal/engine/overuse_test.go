@@ -38,7 +38,7 @@ func TestWhatIsReportedAsTooMuch(t *testing.T) {
 			want = []string{c.want}
 		}
 		t.Run(c.says, func(*testing.T) { r.wantTexts(job.EventExceeds, want...) })
-		shown := r.at().Copy(r.e.line.jobs["1"])
+		shown := r.at().attempts.Copy(r.e.turn.line.roster.jobs["1"])
 		if _, text, _ := strings.Cut(c.want, ": "); shown.Detail != text {
 			t.Errorf("%s: it is shown with %q", c.says, shown.Detail)
 		}
@@ -100,7 +100,7 @@ func TestWhatEndsNoJob(t *testing.T) {
 			r.pass(59 * time.Second)
 		},
 		"an adopted process": func(r *rig) {
-			r.e.attempts.active["1"].job.Spec.Adopt = &job.Process{PID: 4711}
+			r.e.turn.attempts.active["1"].job.Spec.Adopt = &job.Process{PID: 4711}
 			r.uses("1", 0, 20000)
 			r.pass(time.Second)
 			r.pass(time.Hour)

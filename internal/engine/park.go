@@ -235,7 +235,7 @@ func (t *Turn) boundParked(j *job.Job) bool {
 // would kill it half way. Once it is parked it cannot grow.
 func (s *attempts) mostOn(cards []int) (mib int64) {
 	for _, card := range cards {
-		mib += s.cards.known[card].TotalMiB
+		mib += s.cards.book.known[card].TotalMiB
 	}
 	return mib
 }
@@ -285,7 +285,7 @@ func (s *attempts) move(o parkOrder) {
 // Unpark lets a parked job come back as soon as its cards have room. One that is
 // being parked comes back after that.
 func (t *Turn) Unpark(id, by string) bool {
-	j := t.line.jobs[id]
+	j := t.line.roster.jobs[id]
 	if j == nil || j.State != job.Parked && j.Parking.Phase != job.ParkOut || !j.Held && j.NotBefore.IsZero() {
 		return false
 	}
@@ -362,9 +362,9 @@ func (s *attempts) vacate(now time.Time, a *attempt) {
 	s.cards.meter.Ended(a.job.ID, a.job.Grant.GPUs, now)
 	s.cards.meter.Forget(a.job.ID)
 	for _, card := range a.job.Grant.GPUs {
-		s.cards.freed[card] = now
+		s.cards.book.freed[card] = now
 	}
-	s.cards.moved, s.cards.behind = true, true
+	s.cards.moved, s.cards.bookings.behind = true, true
 	s.openCards(now, a.job.Grant.UUIDs)
 	s.setOwners()
 }
@@ -438,7 +438,7 @@ func (t *Turn) comeBack(j *job.Job, grant job.Grant) *job.Job {
 	Fault("park decided")
 	j = j.Clone()
 	j.MustTo(job.Running)
-	grant.CardMiB = t.cards.smallest(grant.GPUs)
+	grant.CardMiB = t.cards.book.smallest(grant.GPUs)
 	j.Grant = grant
 	j.Parking.Phase, j.Parking.Resumed = job.ParkBack, t.Now
 	j.Detail, j.PreemptedFor = "", ""

@@ -14,7 +14,7 @@ import (
 // says gives the engine what a supervisor says of its job's parking.
 func (r *rig) says(id string, n keep.ParkNews) {
 	r.t.Helper()
-	j, ok := r.at().Job(id)
+	j, ok := r.at().line.roster.Job(id)
 	if !ok {
 		r.t.Fatalf("job %s is over already", id)
 	}
@@ -192,7 +192,7 @@ func TestAJobWhoseCardIsFullStaysParked(t *testing.T) {
 func TestAJobThatCouldNotBeResumedDidNotEndWell(t *testing.T) {
 	for requeue, state := range map[bool]job.State{false: job.Failed, true: job.Queued} {
 		r := parkedRig(t)
-		r.e.line.jobs["1"].Spec.Requeue = requeue
+		r.e.turn.line.roster.jobs["1"].Spec.Requeue = requeue
 		r.park()
 		r.at().Unpark("1", "ann")
 		r.pass(time.Second)

@@ -67,7 +67,7 @@ func TestTheLineAlone(t *testing.T) {
 	l.capMiB = func(time.Time, sched.Request) int64 { return 0 }
 	first, then, other := queuedJob("1", 1), queuedJob("2", 2, after("1", job.AfterOK)), queuedJob("3", 3, after("1", job.AfterFail))
 	for _, j := range []*job.Job{first, then, other} {
-		l.know(j)
+		l.roster.know(j)
 	}
 	for _, j := range []*job.Job{first, then, other} {
 		if broken := l.enqueue(start0, j); broken != "" {
@@ -81,7 +81,7 @@ func TestTheLineAlone(t *testing.T) {
 	first.MustTo(job.Running)
 	first.MustTo(job.Finished)
 	first.Outcome = job.OK
-	l.forget(first)
+	l.roster.forget(first)
 	never := l.settle(start0, first)
 	if len(never) != 1 || never[0].job != other {
 		t.Errorf("%d can never start, want job 3 alone", len(never))

@@ -51,7 +51,7 @@ func (w *world) ask(e *Engine) {
 	if w.chance(60) {
 		w.runAgain(e, id)
 	}
-	if j, live := e.at(w.now).Job(id); live && j.Leaving() && w.chance(4) {
+	if j, live := e.at(w.now).line.roster.Job(id); live && j.Leaving() && w.chance(4) {
 		e.at(w.now).Cancel(j.PreemptedFor, "nobody has to make room for it")
 	}
 	if w.chance(30) && !w.stopping {
@@ -90,7 +90,7 @@ func (w *world) accept(e *Engine) {
 // runAgain queues a job that is over, if nobody waits for how it ended.
 func (w *world) runAgain(e *Engine, id string) {
 	row := w.rows[id]
-	_, live := e.at(w.now).Job(id)
+	_, live := e.at(w.now).line.roster.Job(id)
 	if row == nil || live || !row.State.Terminal() || len(row.Spec.After) > 0 || w.givenUp[id] {
 		return
 	}
@@ -109,7 +109,7 @@ func (w *world) runAgain(e *Engine, id string) {
 // settleAll is the calm after the storm: what was held is released, and what
 // was paused resumed.
 func (w *world) settleAll(e *Engine) {
-	e.at(w.now).Each(0, func(j *job.Job) bool {
+	e.at(w.now).line.roster.Each(0, func(j *job.Job) bool {
 		if j.Held && j.State == job.Queued {
 			e.at(w.now).Release(j.ID, "ann")
 		}

@@ -156,10 +156,10 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
 	adopted.Adopt = &job.Process{}
-	if mode := r.at().preemptMode(&attempt{job: &job.Job{Spec: adopted}}).Mode; mode != "" {
+	if mode := r.at().attempts.preemptMode(&attempt{job: &job.Job{Spec: adopted}}).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}
-	if mode := r.at().preemptMode(&attempt{job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
+	if mode := r.at().attempts.preemptMode(&attempt{job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
 		t.Errorf("another is not: %q", mode)
 	}
 }
@@ -170,7 +170,7 @@ func TestAWarningComesFirst(t *testing.T) {
 	if at := r.row("1").PreemptAt; !at.Equal(r.now.Add(30 * time.Second)) {
 		t.Errorf("it is told to end at %v, now is %v", at, r.now)
 	}
-	r.e.again, r.e.moved = time.Time{}, false
+	r.e.turn.again, r.e.turn.moved = time.Time{}, false
 	if wait := r.at().wait(true); wait != 30*time.Second {
 		t.Errorf("the loop sleeps for %v", wait)
 	}
@@ -178,7 +178,7 @@ func TestAWarningComesFirst(t *testing.T) {
 	r.wantDid()
 	r.pass(time.Second)
 	r.wantDid("stop t1 aside 10s")
-	if at := r.at().urgeAt(); !at.IsZero() {
+	if at := r.at().attempts.urgeAt(); !at.IsZero() {
 		t.Errorf("told, the loop wakes at %v", at)
 	}
 	r.end("1", aside(), false)
@@ -232,7 +232,7 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 		t.Fatal("the round succeeded")
 	}
 	r.wantDid("no room for 1:running")
-	if j, _ := r.at().Job("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
+	if j, _ := r.at().line.roster.Job("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
 		t.Errorf("it is %+v though nothing is on disk", j)
 	}
 	r.commitErr = nil
@@ -340,11 +340,11 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r.at().Cancel("2", "asked")
 	for _, planned := range []sched.Victim{{Job: "2", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.e.attempts.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
+		if list := r.e.turn.attempts.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0])
 		}
 	}
-	if list := r.e.attempts.victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.e.turn.attempts.victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }
@@ -405,11 +405,11 @@ func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
 	for what, stand := range map[string]*error{"the ledger is locked": &r.lockErr, "the ledger cannot be read": &r.othersErr} {
 		*stand = errOther
 		r.pass(longEnough)
-		if wait := r.at().wait(true); wait < r.e.cfg.Poll {
+		if wait := r.at().wait(true); wait < r.e.turn.cfg.Poll {
 			t.Errorf("%s, and the loop asks again after %v", what, wait)
 		}
 		*stand = nil
-		r.e.again = r.now
+		r.e.turn.again = r.now
 	}
 	r.pass(time.Second)
 	if !r.row("1").Leaving() {
@@ -457,7 +457,7 @@ func TestJobsAtTheirLimitTakeTurns(t *testing.T) {
 	}
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
 	r.again()
-	r.e.cfg.Submissions = true
+	r.e.turn.cfg.Submissions = true
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
 	for _, id := range []string{"1", "2", "3"} {
 		if r.row("4").Rank <= r.row(id).Rank || r.row("5").Rank <= r.row("4").Rank {

@@ -34,9 +34,9 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 			"pause":  func(rt *rapid.T) { r.at().Pause(0, rapid.Bool().Draw(rt, "paused"), "root") },
 			"accept": func(rt *rapid.T) { r.accept("ann", m.spec()) },
 			"rules": func(rt *rapid.T) {
-				rules := r.e.cfg.Rules
+				rules := r.e.turn.cfg.Rules
 				rules.JobsPerGPU = rapid.IntRange(0, 3).Draw(rt, "jobs per card")
-				r.at().SetRules(rules, r.e.cfg.Limits)
+				r.at().SetRules(rules, r.e.turn.cfg.Limits)
 			},
 			"edit": func(rt *rapid.T) {
 				r.at().Edit(m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
@@ -137,7 +137,7 @@ func (m *machine) check() {
 	r := m.r
 	settled := r.at().Written()
 	for id, row := range r.rows {
-		j, live := r.at().Job(id)
+		j, live := r.at().line.roster.Job(id)
 		if settled && live == row.State.Terminal() {
 			m.rt.Fatalf("job %s is %s on disk, but live in memory: %v", id, row.State, live)
 		}
@@ -146,7 +146,7 @@ func (m *machine) check() {
 		}
 	}
 	held := map[int]int64{}
-	for _, running := range r.at().Running() {
+	for _, running := range r.at().attempts.List() {
 		for _, card := range running.Job.Grant.GPUs {
 			held[card] += running.Job.Grant.BudgetMiB
 			if held[card] > 24576 {
@@ -155,7 +155,7 @@ func (m *machine) check() {
 		}
 	}
 	queued, running := r.at().Live()
-	if len(r.at().Next(1000)) != queued || len(r.at().Running()) != running {
-		m.rt.Fatalf("%d queued and %d running, but %d and %d are listed", queued, running, len(r.at().Next(1000)), len(r.at().Running()))
+	if len(r.at().Next(1000)) != queued || len(r.at().attempts.List()) != running {
+		m.rt.Fatalf("%d queued and %d running, but %d and %d are listed", queued, running, len(r.at().Next(1000)), len(r.at().attempts.List()))
 	}
 }

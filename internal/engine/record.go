@@ -11,16 +11,16 @@ func (t *Turn) record() {
 	if t.cfg.Measured == nil {
 		return
 	}
-	all := make([]series.Reading, 0, len(t.cards.present)+2*len(t.attempts.active))
+	all := make([]series.Reading, 0, len(t.cards.book.present)+2*len(t.attempts.active))
 	card := func(index int) series.Point {
-		d, known := t.cards.known[index]
-		if !known || !t.cards.present[index] {
+		d, known := t.cards.book.known[index]
+		if !known || !t.cards.book.present[index] {
 			return series.Point{At: t.Now, MiB: series.Unknown, UtilPct: series.Unknown, PowerW: series.Unknown, TempC: series.Unknown}
 		}
 		return series.Point{At: t.Now, MiB: d.UsedMiB, UtilPct: d.UtilPct, PowerW: d.PowerW, TempC: d.TempC}
 	}
-	for index := range t.cards.present {
-		all = append(all, series.Reading{Track: series.Track{Kind: series.GPU, ID: t.cards.known[index].UUID}, Point: card(index)})
+	for index := range t.cards.book.present {
+		all = append(all, series.Reading{Track: series.Track{Kind: series.GPU, ID: t.cards.book.known[index].UUID}, Point: card(index)})
 	}
 	for _, a := range t.attempts.active {
 		all = t.recordJob(all, a.job, card)

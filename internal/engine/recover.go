@@ -117,7 +117,7 @@ func ranSince(found []run.Found, j *job.Job) bool {
 func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	fates, strays := Recover(live, found)
 	for _, f := range fates {
-		t.line.know(f.Job)
+		t.line.roster.know(f.Job)
 	}
 	for _, f := range fates {
 		if f.Kind == fateQueued {

@@ -46,7 +46,7 @@ func TestEdit(t *testing.T) {
 		{
 			name: "a raised declaration outlives an edit that does not touch it",
 			edit: func(r *rig) {
-				r.e.line.jobs["2"].VRAMMiB = 5000
+				r.e.turn.line.roster.jobs["2"].VRAMMiB = 5000
 				r.at().Edit("2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 5000) },
@@ -54,7 +54,7 @@ func TestEdit(t *testing.T) {
 		{
 			name: "and gives way to one that does",
 			edit: func(r *rig) {
-				r.e.line.jobs["2"].VRAMMiB = 5000
+				r.e.turn.line.roster.jobs["2"].VRAMMiB = 5000
 				r.at().Edit("2", spec(vram(3000)), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 3000) },
@@ -92,7 +92,7 @@ func TestEditOfARunningJobDoesNothing(t *testing.T) {
 	r.at().Edit("1", spec(vram(9000), command("other")), 7)
 	r.step()
 	r.wantDid()
-	if j, _ := r.at().Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
+	if j, _ := r.at().line.roster.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
 		t.Errorf("it was changed: %+v", j.Spec)
 	}
 }
@@ -127,7 +127,7 @@ func TestAfterItsLimitAJobGoesBehindEveryPriority(t *testing.T) {
 	prior := func(n int) func(*job.Spec) { return func(s *job.Spec) { s.Priority = n } }
 	for _, last := range []bool{false, true} {
 		r := newRig(t, 1)
-		r.e.cfg.LimitedLast = last
+		r.e.turn.cfg.LimitedLast = last
 		r.submit(spec(limited(job.TimeoutRequeue, 10), prior(5)))
 		r.submit(spec(prior(2)), spec(prior(-1)), spec(prior(3)))
 		r.end("1", keep.Record{Stop: "timeout"}, false)
@@ -337,7 +337,7 @@ func TestAJobThatIsNotWantedBackIsDequeuedBeforeItStartsAgain(t *testing.T) {
 	wanted, r.told = false, nil
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantTold("retry 1", "dequeued 1")
-	if _, live := r.at().Job("1"); live || len(r.rows) != 0 {
+	if _, live := r.at().line.roster.Job("1"); live || len(r.rows) != 0 {
 		t.Errorf("it is still there: %v", r.rows)
 	}
 }

@@ -174,7 +174,7 @@ func (r *rig) clear(card int) { r.devices[card].UsedMiB, r.devices[card].Process
 // hear gives the engine an event about the attempt that is running.
 func (r *rig) hear(kind run.EventKind, id string, record keep.Record, oom bool) {
 	r.t.Helper()
-	j, ok := r.at().Job(id)
+	j, ok := r.at().line.roster.Job(id)
 	if !ok {
 		r.t.Fatalf("job %s is over already", id)
 	}

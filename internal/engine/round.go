@@ -72,10 +72,10 @@ func (t *Turn) step() error {
 	t.admit(t.changes.settle())
 	t.publish(t.changes.take(tx.Events))
 	t.changes.answer(nil)
-	if len(starts) == 0 && t.cards.behind {
+	if len(starts) == 0 && t.cards.bookings.behind {
 		t.cards.publish(t.Now, t.attempts.bookings(nil))
 	}
-	t.cards.behind = false
+	t.cards.bookings.behind = false
 	t.launch(starts)
 	if len(t.line.away.changed) > 0 && t.cfg.Away != nil {
 		t.cfg.Away()
@@ -90,7 +90,7 @@ func (t *Turn) openGates() {
 		if !ok || next.at.After(t.Now) {
 			return
 		}
-		t.enqueue(t.line.jobs[next.id])
+		t.enqueue(t.line.roster.jobs[next.id])
 	}
 }
 
@@ -148,11 +148,11 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	t.moved, t.line.moved, t.cards.moved, t.again = false, false, false, time.Time{}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
 	defer cancel()
-	if err := t.cards.ledger.Lock(ctx); err != nil {
+	if err := t.cards.bookings.ledger.Lock(ctx); err != nil {
 		t.changes.warn(t.Now, "the ledger of GPU reservations is locked; nothing starts until it is free", err)
 		return nil, nil
 	}
-	defer t.cards.ledger.Unlock()
+	defer t.cards.bookings.ledger.Unlock()
 	changed, ok := t.cards.readOthers(t.Now, t.attempts.runs)
 	if changed {
 		t.attempts.setOwners()
@@ -165,7 +165,7 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	t.cfg.Watch.Decided(time.Since(begun))
 	t.again = plan.Again
 	for _, refusal := range plan.Infeasible {
-		t.finish(t.line.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+		t.finish(t.line.roster.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts = t.lease(plan.Starts)
 	if len(starts) > 0 {
@@ -173,7 +173,7 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	}
 	t.moved = t.moved || len(starts) == maxStarts
 	if len(starts) > 0 {
-		if err := t.cards.ledger.Publish(t.attempts.bookings(starts)); err != nil {
+		if err := t.cards.bookings.ledger.Publish(t.attempts.bookings(starts)); err != nil {
 			t.changes.warn(t.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
 			t.letGo(starts)
 			return nil, nil
@@ -192,7 +192,7 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
 	t.unleased = nil
 	for _, p := range planned {
-		if j := t.line.jobs[p.Job]; j.State == job.Parked {
+		if j := t.line.roster.jobs[p.Job]; j.State == job.Parked {
 			starts = append(starts, t.comeBack(j, p.Grant))
 			continue
 		}
@@ -201,14 +201,14 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 			t.changes.warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
 			break
 		}
-		j := t.line.jobs[p.Job].Clone()
+		j := t.line.roster.jobs[p.Job].Clone()
 		j.MustTo(job.Running)
 		before := j.PeakMiB
 		j.Attempt = j.Attempt.Next(t.Now, p.Grant, token)
 		if j.Spec.Adopt != nil {
 			j.PeakMiB = before // the process goes on, whoever watches it
 		}
-		j.Grant.CardMiB = t.cards.smallest(p.Grant.GPUs)
+		j.Grant.CardMiB = t.cards.book.smallest(p.Grant.GPUs)
 		j.Log, j.Detail, j.PreemptedFor = t.cfg.LogPath(j), "", ""
 		if since := t.line.inLine[j.ID].since; since.After(j.SubmittedAt) {
 			j.WaitsSince = since
@@ -244,7 +244,7 @@ func (t *Turn) publish(events []job.Event) {
 func (t *Turn) depart(victims []*job.Job) {
 	for _, j := range victims {
 		a := t.attempts.active[j.ID]
-		t.line.jobs[j.ID], a.job = j, j
+		t.line.roster.jobs[j.ID], a.job = j, j
 		if j.Parking.Phase == job.ParkOut {
 			t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j))
 			continue
@@ -257,7 +257,7 @@ func (t *Turn) depart(victims []*job.Job) {
 func (t *Turn) launch(starts []*job.Job) {
 	for _, j := range starts {
 		t.line.unqueue(j.ID)
-		t.line.jobs[j.ID] = j
+		t.line.roster.jobs[j.ID] = j
 		if a := t.attempts.parked[j.ID]; a != nil {
 			t.attempts.occupy(a, j)
 			continue
@@ -270,7 +270,7 @@ func (t *Turn) launch(starts []*job.Job) {
 			t.attempts.move(t.attempts.parkOrderFor(j))
 			continue
 		}
-		order, err := t.cfg.Order(j, t.cards.given)
+		order, err := t.cfg.Order(j, t.cards.book.given)
 		if err == nil {
 			order.Grace = t.cfg.bounded(order.Grace)
 			order.Copy, err = encodeCopy(j, order.Env)

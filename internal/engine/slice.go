@@ -91,7 +91,7 @@ func (s *attempts) parkIdle(now time.Time, a *attempt, what string) {
 // was parked for being idle.
 func (t *Turn) Attend(token, by string) {
 	t.attempts.attended[token]++
-	if j := t.line.jobs[t.attempts.byToken[token]]; j != nil && j.Parking.By == job.ParkedByIdling {
+	if j := t.line.roster.jobs[t.attempts.byToken[token]]; j != nil && j.Parking.By == job.ParkedByIdling {
 		t.Unpark(j.ID, by)
 	}
 }

@@ -293,7 +293,7 @@ func TestWhichJobsAreParkedForOthers(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: did %q, want %q", test.name, r.did, test.want)
 		}
-		if waits := r.e.cfg.parks(&test.spec); waits != (test.want == "park") && !strings.Contains(test.name, "room") {
+		if waits := r.e.turn.cfg.parks(&test.spec); waits != (test.want == "park") && !strings.Contains(test.name, "room") {
 			t.Errorf("%s: while it waits, it counts as one that is parked: %v", test.name, waits)
 		}
 	}

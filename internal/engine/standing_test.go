@@ -17,7 +17,7 @@ func limit(d time.Duration) func(*job.Spec) { return func(s *job.Spec) { s.TimeL
 // pendingOf is a job as the plan sees it.
 func (r *rig) pendingOf(id string) sched.Pending {
 	r.t.Helper()
-	p, queued := r.e.line.queue.Get(id)
+	p, queued := r.e.turn.line.queue.Get(id)
 	if !queued {
 		r.t.Fatalf("job %s is not in the queue", id)
 	}
@@ -79,7 +79,7 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		if row := r.row("2").SubmittedAt; !submitted.Equal(row) || row.IsZero() {
 			t.Errorf("%s: submitted %v, the plan sees %v", test.name, row, submitted)
 		}
-		rules := r.e.cfg.Rules
+		rules := r.e.turn.cfg.Rules
 		rules.MarginMiB++
 		r.at().SetRules(rules, Limits{})
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
@@ -176,8 +176,8 @@ func TestThoseInTheQueueHearOfAFirstRun(t *testing.T) {
 	r.end("2", keep.Record{Elapsed: time.Second}, false)
 	r.end("3", keep.Record{Elapsed: time.Hour}, false)
 	r.end("4", keep.Record{Elapsed: time.Second}, false)
-	if e := r.e; len(e.line.inLine)+len(e.line.expect.alike)+len(e.line.expect.learnt)+len(e.line.expect.autos) != 0 {
-		t.Errorf("with an empty queue there is %v %v %v %v", e.line.inLine, e.line.expect.alike, e.line.expect.learnt, e.line.expect.autos)
+	if e := r.e; len(e.turn.line.inLine)+len(e.turn.line.expect.alike)+len(e.turn.line.expect.learnt)+len(e.turn.line.expect.autos) != 0 {
+		t.Errorf("with an empty queue there is %v %v %v %v", e.turn.line.inLine, e.turn.line.expect.alike, e.turn.line.expect.learnt, e.turn.line.expect.autos)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 	r.submit(specs...)
 	r.pass(time.Hour)
 	known := func() (n int) {
-		for id := range r.e.line.inLine {
+		for id := range r.e.turn.line.inLine {
 			if r.pendingOf(id).Run.Mid > 0 {
 				n++
 			}
@@ -207,7 +207,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 	for range 2 {
 		r.pass(time.Second)
 	}
-	if n := known(); n != len(specs)-2 || r.e.line.expect.review != nil {
+	if n := known(); n != len(specs)-2 || r.e.turn.line.expect.review != nil {
 		t.Errorf("in the end %d of %d are", n, len(specs))
 	}
 }

@@ -36,7 +36,7 @@ func TestAnEndAndTheStartItMakesRoomForAreOneCommit(t *testing.T) {
 	r.did = nil
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.look()
-	r.e.cards.at = r.now
+	r.e.turn.cards.book.at = r.now
 	r.step()
 	// The supervisor of job 1 is busy until its end is on disk, so job 2 has
 	// another.

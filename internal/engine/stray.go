@@ -179,7 +179,7 @@ func (t *Turn) strayOver(ev run.Event) {
 	}
 	t.cfg.Log.Warn("the job of a stray supervisor is over", "token", ev.Token, "job", st.found.Job, "kind", ev.Kind, "exit_code", ev.Record.ExitCode, "signal", ev.Record.Signal)
 	st.over = &ev
-	t.cards.moved, t.cards.behind = true, true
+	t.cards.moved, t.cards.bookings.behind = true, true
 	if st.job == nil {
 		delete(t.attempts.strays, ev.Token)
 		t.attempts.acks = append(t.attempts.acks, ev.Token)
@@ -217,7 +217,7 @@ func (t *Turn) AdoptStray(token string, done func(error)) error {
 		return problem.Newf(problem.Refused, "wait for it to end, or end it with kill", "job %s cannot be adopted: the berth that started it left no copy of it", st.found.Job)
 	}
 	_, err := t.changes.store.Job(st.job.ID)
-	if _, taken := t.line.jobs[st.job.ID]; taken || err == nil {
+	if _, taken := t.line.roster.jobs[st.job.ID]; taken || err == nil {
 		return problem.Newf(problem.Refused, "wait for it to end, or end it with kill", "stray %s cannot be adopted: job %s of this queue is another one", token, st.job.ID)
 	}
 	adopting := false
@@ -251,7 +251,7 @@ func (t *Turn) rejoin(j *job.Job) {
 	if a := t.attempts.active[j.ID]; a != nil && st.park.Parked {
 		t.parking(a, st.park)
 	}
-	t.cards.moved, t.cards.behind = true, true
+	t.cards.moved, t.cards.bookings.behind = true, true
 	t.attempts.setOwners()
 }
 
@@ -259,7 +259,7 @@ func (t *Turn) rejoin(j *job.Job) {
 // nothing here may preempt or account for them.
 func (s *attempts) strayBookings() []gpu.Entry {
 	var entries []gpu.Entry
-	cards := s.cards.list()
+	cards := s.cards.book.list()
 	for _, token := range slices.Sorted(maps.Keys(s.strays)) {
 		st := s.strays[token]
 		switch {

@@ -14,12 +14,44 @@ import (
 
 // Turn is the engine at a moment, held by the only function that may touch it: a
 // request, or a step of the loop. It ends when that function returns.
+// It has four parts, each of which knows only those above it, and does what takes
+// several.
 type Turn struct {
 	Now time.Time
-	*core
+
+	cfg      *Config
+	changes  *changes  // not on disk yet
+	line     *line     // waiting jobs
+	cards    *cards    // what jobs run on
+	attempts *attempts // running jobs
+
+	nextSeq  int64
+	moved    bool      // something happened since the last decision that could change it
+	again    time.Time // when time alone changes the decision
+	removed  error     // why nothing starts here any more: the store is gone
+	unleased error     // why no supervisor could be had for the last job that was placed
+	admitted bool      // this round let jobs in
+	stopping bool
+	ending   bool // the loop is about to end: postpone nothing
+	door     door
 }
 
-func (e *Engine) at(now time.Time) *Turn { return &Turn{now, e.core} }
+func (e *Engine) at(now time.Time) *Turn {
+	e.turn.Now = now
+	return e.turn
+}
+
+// Jobs is the unfinished jobs.
+func (t *Turn) Jobs() *roster { return &t.line.roster }
+
+// Cards is what berth knows about the machine's cards.
+func (t *Turn) Cards() *cards { return t.cards }
+
+// Bookings is what the berths on this machine tell each other.
+func (t *Turn) Bookings() *bookings { return &t.cards.bookings }
+
+// Running is the running and the parked jobs.
+func (t *Turn) Running() *attempts { return t.attempts }
 
 func (t *Turn) tell(kind job.EventKind, j *job.Job, text string) {
 	t.changes.tell(t.Now, kind, j, text)
@@ -42,8 +74,8 @@ func (t *Turn) Number(jobs []*job.Job) {
 // TakeRank gives out a place behind every other. It is the next number, unless
 // jobs that were sent to the end of the queue have that already.
 func (t *Turn) TakeRank() int64 {
-	t.line.last = max(t.nextSeq, t.line.last+1)
-	return t.line.last
+	t.line.roster.last = max(t.nextSeq, t.line.roster.last+1)
+	return t.line.roster.last
 }
 
 // Submit queues numbered jobs. The caller sets Spec, Key, User and, for the lines
@@ -109,7 +141,7 @@ func (t *Turn) Again(jobs []*job.Job) {
 // any is queued. The job of an adopted stray is running already.
 func (t *Turn) enqueueAll(jobs []*job.Job) {
 	for _, j := range jobs {
-		t.line.know(j)
+		t.line.roster.know(j)
 	}
 	for _, j := range jobs {
 		if j.State == job.Running {
@@ -129,7 +161,7 @@ func (t *Turn) enqueue(j *job.Job) {
 
 // queued is a queued job, or nil.
 func (t *Turn) queued(id string) *job.Job {
-	if j := t.line.jobs[id]; j != nil && j.State == job.Queued {
+	if j := t.line.roster.jobs[id]; j != nil && j.State == job.Queued {
 		return j
 	}
 	return nil
@@ -155,7 +187,7 @@ func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 			j.VRAMMiB = spec.VRAMMiB
 		}
 		j.Spec = spec
-		t.line.texts.weigh(j)
+		t.line.roster.texts.weigh(j)
 		t.changes.fact(j)
 	}
 	j.Rank = rank
@@ -193,7 +225,7 @@ const requeueOffset = int64(1) << 32
 // or behind everything.
 func (t *Turn) toTheEnd(j *job.Job) {
 	if t.cfg.LimitedLast {
-		for _, other := range t.jobs {
+		for _, other := range t.line.roster.jobs {
 			if other.State == job.Queued {
 				j.Spec.Priority = min(j.Spec.Priority, other.Spec.Priority)
 			}
@@ -217,7 +249,7 @@ func (t *Turn) Withdraw(id string) bool {
 		return true
 	}
 	t.line.unqueue(id)
-	t.line.forget(j)
+	t.line.roster.forget(j)
 	t.changes.forget(id)
 	t.tell(job.EventDequeued, j, "")
 	return true
@@ -226,7 +258,7 @@ func (t *Turn) Withdraw(id string) bool {
 // Cancel ends a queued job at once, and a running one through its supervisor
 // after that is on disk.
 func (t *Turn) Cancel(id, detail string) bool {
-	j := t.line.jobs[id]
+	j := t.line.roster.jobs[id]
 	if j == nil {
 		return false
 	}
@@ -257,7 +289,7 @@ func (t *Turn) stop(j *job.Job, why job.Stop, grace time.Duration, detail string
 // CancelBy is Cancel for a user, whose name the job will carry, with this much
 // time between TERM and KILL.
 func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
-	j := t.line.jobs[id]
+	j := t.line.roster.jobs[id]
 	if j == nil || j.State == job.Queued {
 		return t.Cancel(id, "cancelled by "+by)
 	}
@@ -272,7 +304,7 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 // Requeue stops a running job and runs it again from the beginning. A cancelled
 // one does not come back.
 func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
-	j := t.line.jobs[id]
+	j := t.line.roster.jobs[id]
 	if j == nil || j.State != job.Running && j.State != job.Parked || j.Stop == job.StopCancel {
 		return false
 	}
@@ -290,7 +322,7 @@ func (t *Turn) Release(id, by string) bool {
 }
 
 func (t *Turn) setHeld(id string, held bool, kind job.EventKind, text string) bool {
-	j := t.line.jobs[id]
+	j := t.line.roster.jobs[id]
 	if j == nil || j.State != job.Queued && !j.Leaving() || j.Held == held {
 		return false
 	}
@@ -430,7 +462,7 @@ func (t *Turn) RestorePauses(meta func(key string) (string, error)) error {
 // observe takes in a reading of the cards, or its failure. A failed reading
 // starts nothing and ends nothing.
 func (t *Turn) observe(s gpu.Sample, err error) {
-	first := t.cards.at.IsZero()
+	first := t.cards.book.at.IsZero()
 	if !t.cards.look(t.Now, s, err, t.work(), t.attempts.inUse) {
 		return
 	}

@@ -203,7 +203,7 @@ func TestTheUserIsToldBeforeOveruseEnds(t *testing.T) {
 		t.Errorf("told at once: %q", told)
 	}
 	const ends = "; it will be ended at "
-	if shown := r.at().Copy(r.e.line.jobs["1"]).Detail; !strings.Contains(shown, "20000 MiB used, 245 MiB declared"+ends) {
+	if shown := r.at().attempts.Copy(r.e.turn.line.roster.jobs["1"]).Detail; !strings.Contains(shown, "20000 MiB used, 245 MiB declared"+ends) {
 		t.Errorf("shown: %q", shown)
 	}
 	r.pass(2 * time.Minute)
@@ -213,7 +213,7 @@ func TestTheUserIsToldBeforeOveruseEnds(t *testing.T) {
 	// Back within its declaration, the time begins anew.
 	r.uses("1", 0, 200)
 	r.pass(time.Second)
-	if at := r.at().EndsForOveruse("1"); at != "" {
+	if at := r.at().attempts.EndsForOveruse("1"); at != "" {
 		t.Errorf("it still ends: %s", at)
 	}
 	r.uses("1", 0, 20000)
@@ -307,7 +307,7 @@ func TestAJobIsParkedByHandForABoundedTime(t *testing.T) {
 	r.wantRow("1", job.Running, "") // asking again does not prolong it
 	// A bound that comes later holds for jobs that are parked, here and after a restart.
 	r = parked(time.Time{})
-	p := r.e.cfg.Parking
+	p := r.e.turn.cfg.Parking
 	p.Longest = day
 	r.at().SetParking(p)
 	comesBack("a new bound", r)

@@ -40,8 +40,8 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 	}
 	e := m.Engine(engine.Config{Rules: sched.DefaultRules()}, 7)
 	e.Outside(time.Now(), func(turn *engine.Turn) {
-		if len(turn.Devices()) != 2 {
-			t.Errorf("the engine knows %v", turn.Devices())
+		if len(turn.Cards().Devices()) != 2 {
+			t.Errorf("the engine knows %v", turn.Cards().Devices())
 		}
 	})
 	_, err = Open(t.Context(), setup)
