@@ -67,7 +67,7 @@ func (s *session) asks(ctx context.Context) bool {
 	s.engine.Do(ctx, func(t *engine.Turn) {
 		words := ""
 		if s.interrupted == 0 {
-			begun := t.Running().Parked() // their work would be lost too
+			begun := t.Parking().List() // their work would be lost too
 			for _, r := range t.Running().List() {
 				begun = append(begun, r.Job)
 			}

@@ -95,8 +95,8 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 	s.engine.Outside(time.Now(), func(t *engine.Turn) {
 		err = s.limitGroups(t)
 		t.Restore(live, nil)
-		t.Again(again)
-		s.queue.apply(s.file, t)
+		t.Queue().Again(again)
+		s.queue.apply(s.file, requestsOf(t))
 		t.See(sample)
 		ids := make([]string, len(lines))
 		for i := range lines {

@@ -192,10 +192,10 @@ func (s *session) tendOrphans(t *engine.Turn) {
 		switch {
 		case e == nil:
 		case o.gone:
-			if t.Release(e.id, "berth") {
+			if t.Queue().Unhold(e.id, "berth") {
 				s.say(fmt.Sprintf("job %s was interrupted mid-run by a previous scheduler's death — re-queuing", e.id))
 			}
-		case t.Hold(e.id, "berth"), !o.said && e.state == job.Queued:
+		case t.Queue().Hold(e.id, "berth"), !o.said && e.state == job.Queued:
 			o.said = true
 			s.warn(fmt.Sprintf("job %s is still running as an ORPHAN of a previous scheduler (pgid %d) — not re-dispatching until it ends; to end it: kill -TERM -%[2]d", e.id, o.group))
 		}

@@ -1,8 +1,6 @@
 package batch
 
 import (
-	"berth/internal/engine"
-
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/engine"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -84,7 +83,7 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	if s.interrupted == 1 && running > 0 {
 		s.say(fmt.Sprintf("stopping %s; the next run starts them again (Ctrl-C again: do not wait for them to end)", text.Count(running, "running job")))
 	}
-	if away := t.HandedOver(); s.interrupted == 1 && away > 0 {
+	if away := t.Remote().Count(); s.interrupted == 1 && away > 0 {
 		s.say(fmt.Sprintf("%s with Slurm; run the same command to come back to them (berth cancel ends them then)", text.Count(away, "job")+" "+text.Verb(away, "stay")))
 	}
 	s.stoppedAt = t.Now

@@ -63,7 +63,15 @@ type engineRequests interface {
 	Cancel(id, detail string) bool
 }
 
-var _ engineRequests = (*engine.Turn)(nil)
+type canceller interface{ Cancel(id, detail string) bool }
+
+// requestsOf is the engine as it takes them.
+func requestsOf(t *engine.Turn) engineRequests {
+	return struct {
+		*engine.Queue
+		canceller
+	}{t.Queue(), t}
+}
 
 // apply makes the engine's queue match the file: it submits new lines, removes
 // the jobs of deleted lines, and applies edits and the order. Running and ended

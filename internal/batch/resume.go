@@ -67,8 +67,8 @@ func (s *session) resume(ctx context.Context) error {
 		t.Recall(s.store.Past)
 		err = s.limitGroups(t)
 		t.Restore(live, found)
-		t.Again(again)
-		s.queue.apply(s.file, t)
+		t.Queue().Again(again)
+		s.queue.apply(s.file, requestsOf(t))
 		s.tendOrphans(t)
 	})
 	s.file.Lines = nil // free it: the queue has a copy
@@ -78,7 +78,7 @@ func (s *session) resume(ctx context.Context) error {
 // limitGroups sets the limits of this run. Those of an earlier run do not count.
 func (s *session) limitGroups(t *engine.Turn) error {
 	for group, limit := range s.opt.GroupLimits {
-		if err := t.LimitGroup(s.user(), group, limit); err != nil {
+		if err := t.Groups().Limit(s.user(), group, limit); err != nil {
 			return problem.Newf(problem.Invalid, "", "--group-limit: expected at most %d groups, found %d", engine.MaxGroups, len(s.opt.GroupLimits))
 		}
 	}

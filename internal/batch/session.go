@@ -170,7 +170,7 @@ func (s *session) watch(ctx context.Context) {
 			s.engine.Do(ctx, func(t *engine.Turn) {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
 				boundMemory(len(file.Lines))
-				s.queue.apply(file, t)
+				s.queue.apply(file, requestsOf(t))
 				s.tendOrphans(t)
 				s.sayNotes()
 			})
@@ -323,7 +323,7 @@ func (s *session) show(t *engine.Turn) {
 func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
 		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
-		cards: t.Cards().List(), running: append(t.Running().List(), t.RunningAway()...), paused: t.Blocked(),
+		cards: t.Cards().List(), running: append(t.Running().List(), t.Remote().Running()...), paused: t.Blocked(),
 		pending: s.waiting(t, pending), began: s.account.began,
 	}
 	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {

@@ -126,11 +126,11 @@ func (c *Cluster) tell(ctx context.Context, jobs []job.Job, gone []string, at ti
 func (c *Cluster) take(ctx context.Context) (jobs []job.Job, gone []string, at time.Time, ok bool) {
 	// Until the answer comes, these belong to the engine.
 	err := c.Engine.Change(ctx, func(t *engine.Turn) {
-		jobs, gone = t.TakeAway()
+		jobs, gone = t.Remote().Changes()
 		at = t.Now
 	})
 	if err != nil {
-		_ = c.Engine.Do(ctx, func(t *engine.Turn) { t.KeepAway(jobs, gone) })
+		_ = c.Engine.Do(ctx, func(t *engine.Turn) { t.Remote().KeepChanges(jobs, gone) })
 		return nil, nil, time.Time{}, false
 	}
 	return jobs, gone, at, true

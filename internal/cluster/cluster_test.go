@@ -116,7 +116,7 @@ func (q *queue) submit(n int, change func(i int, j *job.Job)) (ids []string) {
 			spec.Shell, spec.To = "true", job.ToSlurm
 			jobs[i] = &job.Job{Spec: spec, User: "ann"}
 		}
-		t.Number(jobs)
+		t.Queue().Number(jobs)
 		for i, j := range jobs {
 			if change != nil {
 				change(i, j)
@@ -134,7 +134,7 @@ func (q *queue) job(id string) job.Job {
 	q.t.Helper()
 	var found *job.Job
 	err := q.engine.Do(context.Background(), func(t *engine.Turn) {
-		if j, ok := t.Find(id); ok {
+		if j, ok := t.Jobs().Find(id); ok {
 			found = j.Clone()
 		}
 	})
@@ -266,10 +266,10 @@ func TestCancelHoldEditInSlurmsQueue(t *testing.T) {
 	testkit.Eventually(t, "all are there", func() bool { return waits(ids[0]) && waits(ids[1]) && waits(ids[2]) })
 	q.act(func(t *engine.Turn) {
 		t.CancelBy(ids[0], "ann", 0)
-		t.Hold(ids[1], "ann")
+		t.Queue().Hold(ids[1], "ann")
 		spec := job.Defaults()
 		spec.Shell, spec.To, spec.CPUs = "false", job.ToSlurm, 3
-		t.Edit(ids[2], spec, 3)
+		t.Queue().Edit(ids[2], spec, 3)
 	})
 	testkit.Eventually(t, "one is cancelled", func() bool { return q.job(ids[0]).State == job.Cancelled })
 	testkit.Eventually(t, "one is held in Slurm", func() bool { return strings.Contains(q.why(ids[1]), "JobHeldUser") })
@@ -283,7 +283,7 @@ func TestCancelHoldEditInSlurmsQueue(t *testing.T) {
 	if fake.ran[ids[1]] != 0 {
 		t.Error("a held job ran")
 	}
-	q.act(func(t *engine.Turn) { t.Release(ids[1], "ann") })
+	q.act(func(t *engine.Turn) { t.Queue().Unhold(ids[1], "ann") })
 	q.await(ids[1], job.Finished)
 }
 
@@ -433,12 +433,12 @@ func TestAReleaseIsNotForgotten(t *testing.T) {
 	q := newQueue(t, fake)
 	id := q.submit(1, nil)[0]
 	testkit.Eventually(t, "it is in Slurm's queue", func() bool { return q.job(id).Handover.Slurm != "" })
-	q.act(func(t *engine.Turn) { t.Hold(id, "ann") })
+	q.act(func(t *engine.Turn) { t.Queue().Hold(id, "ann") })
 	testkit.Eventually(t, "it is held there", func() bool { return strings.Contains(q.why(id), "JobHeldUser") })
 	fake.mu.Lock()
 	fake.down = true // Slurm does not hear of the release
 	fake.mu.Unlock()
-	q.act(func(t *engine.Turn) { t.Release(id, "ann") })
+	q.act(func(t *engine.Turn) { t.Queue().Unhold(id, "ann") })
 	q.stop()
 	fake.mu.Lock()
 	fake.down = false

@@ -135,8 +135,8 @@ func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
 		words += ", expected to start at " + e.Start.Local().Format(time.DateTime)
 	}
 	return func(t *engine.Turn) {
-		t.Named(id, batch, e.ID)
-		t.SeeAway(id, batch, words)
+		t.Remote().Named(id, batch, e.ID)
+		t.Remote().See(id, batch, words)
 	}
 }
 
@@ -177,7 +177,7 @@ func (d *desk) holds(ctx context.Context, byBatch map[string]batch, queue []slur
 	if len(released) > 0 {
 		_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 			for _, h := range released {
-				t.ReleasedAway(h.job.ID, h.job.Handover.Batch)
+				t.Remote().Released(h.job.ID, h.job.Handover.Batch)
 			}
 		}) // if it is not on disk, the next berth finds the same
 	}
@@ -310,7 +310,7 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("it began on %s and left no record of its end, and Slurm no longer knows it", h.job.Handover.Node)
 	}
 	id, batch := h.job.ID, h.job.Handover.Batch
-	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Returned(id, batch, r) }) == nil {
+	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Remote().Returned(id, batch, r) }) == nil {
 		d.forget(ctx, h)
 	}
 }
@@ -357,15 +357,15 @@ func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
 		case outcome == job.WasCancelled && a.Node != "":
 			// Nobody cancels in that moment; but a node ends a job whose id it knows from
 			// another one, which slurmctld gave out twice after a crash.
-			t.TakenBack(id, batch, "Slurm ended this job on "+a.Node+" before it began; berth hands it over again")
+			t.Remote().TakenBack(id, batch, "Slurm ended this job on "+a.Node+" before it began; berth hands it over again")
 		case outcome == job.WasCancelled:
-			t.CancelledAway(id, batch, detail)
+			t.Remote().Cancelled(id, batch, detail)
 		case outcome == job.OK: // its wrapper found that berth had taken it back
-			t.TakenBack(id, batch, "")
+			t.Remote().TakenBack(id, batch, "")
 		case outcome == job.Lost || again: // the node failed, Slurm preempted it, or the shared disk was full
-			t.TakenBack(id, batch, "Slurm ended this job before it began ("+why+"); berth hands it over again")
+			t.Remote().TakenBack(id, batch, "Slurm ended this job before it began ("+why+"); berth hands it over again")
 		default:
-			t.Refused(id, batch, fmt.Sprintf("Slurm ended it before it began (%s); see %s", why, slurmLog(h.job.Handover.Dir)))
+			t.Remote().Refused(id, batch, fmt.Sprintf("Slurm ended it before it began (%s); see %s", why, slurmLog(h.job.Handover.Dir)))
 		}
 	})
 	if err == nil {

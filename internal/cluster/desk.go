@@ -294,6 +294,6 @@ func (d *desk) explain(ctx context.Context) {
 	}
 	if trouble != d.explained {
 		d.explained = trouble
-		d.c.Engine.Do(ctx, func(t *engine.Turn) { t.AwayTrouble(d.uid, trouble) })
+		d.c.Engine.Do(ctx, func(t *engine.Turn) { t.Remote().SetTrouble(d.uid, trouble) })
 	}
 }

@@ -56,14 +56,14 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 		if b, found := s.Begun[index]; found && !b.Taken {
 			log := d.logOf(orderedAs(&h.job), h.job.Handover.Dir, index)
 			h.has.Begun, h.job.Handover.Node = true, b.Node
-			news = append(news, func(t *engine.Turn) { t.Began(id, batch, b, log) })
+			news = append(news, func(t *engine.Turn) { t.Remote().Began(id, batch, b, log) })
 		}
 		if n, found := s.Now[index]; found {
 			h.has.Now, h.has.NowAt = true, s.NowAt[index]
 			if !h.fenced.IsZero() {
 				h.fenced = time.Now()
 			}
-			news = append(news, func(t *engine.Turn) { t.UsedAway(id, batch, n) })
+			news = append(news, func(t *engine.Turn) { t.Remote().Used(id, batch, n) })
 		}
 		r, found := s.Ended[index]
 		if !found || !h.has.Begun {
@@ -76,7 +76,7 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 			continue
 		}
 		over = append(over, h)
-		news = append(news, func(t *engine.Turn) { t.Returned(id, batch, r) })
+		news = append(news, func(t *engine.Turn) { t.Remote().Returned(id, batch, r) })
 	}
 	if len(news) == 0 {
 		return
@@ -182,7 +182,7 @@ func (d *desk) takeBack(ctx context.Context, jobs []*held, why string) {
 	}
 	err = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range taken {
-			t.TakenBack(h.job.ID, h.job.Handover.Batch, why)
+			t.Remote().TakenBack(h.job.ID, h.job.Handover.Batch, why)
 		}
 	})
 	if err != nil {

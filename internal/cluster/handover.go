@@ -118,7 +118,7 @@ func (d *desk) group(ctx context.Context) []*group {
 
 func (d *desk) refuse(ctx context.Context, h *held, why string) {
 	id, batch := h.job.ID, h.job.Handover.Batch
-	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Refused(id, batch, why) }) == nil {
+	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Remote().Refused(id, batch, why) }) == nil {
 		delete(d.jobs, id)
 		delete(d.doubted, id)
 	}
@@ -133,10 +133,10 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 		for _, p := range parcels {
 			var kept []*held
 			for _, h := range p.jobs {
-				switch ready, now := t.AwayReady(&h.job); {
+				switch ready, same := t.Remote().Ready(&h.job); {
 				case !ready: // it was cancelled meanwhile
 					gone = append(gone, h)
-				case now:
+				case same && t.Starting():
 					kept = append(kept, h)
 				default: // it was changed, which this desk is about to hear, or berth is stopping
 				}
@@ -149,7 +149,7 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 					h.job.Handover.Index = numbers[i]
 				}
 				h.handed = t.Now
-				t.HandOver(h.job.ID, h.job.Handover)
+				t.Remote().HandOver(h.job.ID, h.job.Handover)
 			}
 		}
 	})
@@ -243,7 +243,7 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 	}
 	_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range named {
-			t.Named(h.job.ID, h.job.Handover.Batch, h.job.Handover.Slurm)
+			t.Remote().Named(h.job.ID, h.job.Handover.Batch, h.job.Handover.Slurm)
 		}
 	}) // if it is not on disk, the queue tells it again
 }
@@ -255,7 +255,7 @@ func (d *desk) unsent(ctx context.Context, jobs []*held, why string) {
 	d.fullUntil, d.full = time.Now().Add(d.c.pace.troubled), "its files cannot be written: "+why
 	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range jobs {
-			t.TakenBack(h.job.ID, h.job.Handover.Batch, "")
+			t.Remote().TakenBack(h.job.ID, h.job.Handover.Batch, "")
 		}
 	})
 	if err != nil {

@@ -73,11 +73,11 @@ func TestAChangeJustBeforeTheHandover(t *testing.T) {
 	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
 		if known := id.Load(); r.Queue != "" && known != nil {
 			q.engine.Do(ctx, func(t *engine.Turn) {
-				if j, found := t.Find(*known); found && !j.HandedOver() && len(last) < 20 {
+				if j, found := t.Jobs().Find(*known); found && !j.HandedOver() && len(last) < 20 {
 					spec := j.Spec
 					last += "e"
 					spec.Shell = last
-					t.Edit(*known, spec, j.Rank)
+					t.Queue().Edit(*known, spec, j.Rank)
 				}
 			})
 		}

@@ -120,11 +120,11 @@ func (s *submission) captureEnviron() {
 
 // room says why a user cannot have that many more jobs; nil: there is room.
 func (d *Daemon) room(t *engine.Turn, cfg *Config, c api.Caller, user string, more int) *problem.Problem {
-	have, limit := t.Owned(user), cfg.queuedJobsFor(user)
+	have, limit := t.Jobs().Owned(user), cfg.queuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
 		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some with berth cancel", "you have %d unfinished jobs; %d more would exceed the limit of %d", have, more, limit)
 	}
-	if size := t.Size(); size+more > cfg.MaxQueue {
+	if size := t.Jobs().Size(); size+more > cfg.MaxQueue {
 		return problem.Newf(problem.TooMuch, "try again later", "the queue has %d unfinished jobs; %d more would exceed its limit of %d", size, more, cfg.MaxQueue)
 	}
 	return nil

@@ -80,9 +80,9 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 			for i := range some {
 				a.one(t, &some[i])
 			}
-			t.Again(a.again)
+			t.Queue().Again(a.again)
 			for id, at := range a.begins {
-				t.Begin(id, at)
+				t.Queue().Begin(id, at)
 			}
 		})
 		d.twins.add(a.again)
@@ -135,7 +135,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 	j, live := t.Jobs().Job(seen.ID)
 	if !live {
 		j = seen
-		if written, pending := t.Find(seen.ID); pending {
+		if written, pending := t.Jobs().Find(seen.ID); pending {
 			j = written // its end is not on disk yet
 		} else if !seen.State.Terminal() {
 			a.leave(seen.ID, "", "it has just ended")
@@ -162,7 +162,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 
 // stateNow is a job's state after it was acted on.
 func (a *action) stateNow(t *engine.Turn, j *job.Job, live bool) job.State {
-	if now, found := t.Find(j.ID); found && live {
+	if now, found := t.Jobs().Find(j.ID); found && live {
 		return now.State
 	}
 	return job.Queued // only requeue acts on jobs that have ended
@@ -196,9 +196,9 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 	}
 	switch a.request.Action {
 	case api.ActHold:
-		return a.held(live && t.Hold(j.ID, by), j, live, "held", "already held")
+		return a.held(live && t.Queue().Hold(j.ID, by), j, live, "held", "already held")
 	case api.ActRelease:
-		return a.held(live && t.Release(j.ID, by), j, live, "released", "not held")
+		return a.held(live && t.Queue().Unhold(j.ID, by), j, live, "released", "not held")
 	case api.ActPark:
 		return a.park(t, j, live)
 	case api.ActUnpark:
@@ -266,7 +266,7 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 			return "its text is no longer kept (retention.history_text), so it cannot run again", false
 		}
 		again := j.Clone()
-		again.Rank, again.Held = t.TakeRank(), false
+		again.Rank, again.Held = t.Queue().TakeRank(), false
 		a.bound(&again.Spec)
 		if ch := a.request.Changes; ch != nil {
 			if why := a.change(t, again, ch); why != "" {

@@ -305,7 +305,7 @@ func (a *adoption) accept(ctx context.Context) error {
 		if refusal = a.unclaimed(t); refusal != nil {
 			return
 		}
-		t.Number([]*job.Job{j})
+		t.Queue().Number([]*job.Job{j})
 		t.Adopt(j, t.Cards().Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { unsaved = err })
 	})
 	switch {

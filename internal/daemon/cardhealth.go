@@ -27,7 +27,7 @@ func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
 
 // showIdle adds since when a job has not used its cards.
 func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
-	if since, idle := t.Running().IdleSince(on.ID); idle {
+	if since, idle := t.Uses().IdleSince(on.ID); idle {
 		on.IdleSince = &since
 	}
 }

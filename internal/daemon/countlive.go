@@ -8,7 +8,7 @@ import (
 // countLive counts the unfinished jobs by state.
 func countLive(t *engine.Turn, counts map[string]int) {
 	queued, held := t.Live()
-	parked := len(t.Running().Parked())
+	parked := len(t.Parking().List())
 	counts[string(job.Queued)], counts[string(job.Running)] = queued, held-parked
 	if parked > 0 {
 		counts[string(job.Parked)] = parked

@@ -39,9 +39,9 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequ
 	if err != nil {
 		return nil, err
 	}
-	t.Edit(j.ID, asked.Spec, j.Rank)
+	t.Queue().Edit(j.ID, asked.Spec, j.Rank)
 	if slices.Contains(changedKeys(ch), "begin") {
-		t.Begin(j.ID, asked.NotBefore)
+		t.Queue().Begin(j.ID, asked.NotBefore)
 	}
 	return notes, nil
 }

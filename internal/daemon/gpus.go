@@ -34,7 +34,7 @@ func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 
 func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 	at, trouble := t.Cards().ReadAt()
-	running, parked := t.Running().List(), t.Running().Parked()
+	running, parked := t.Running().List(), t.Parking().List()
 	others := t.Bookings().Others()
 	cards := []api.GPU{}
 	var listed []listedProcess
@@ -105,7 +105,7 @@ func orNil[T int | int64 | float64](value T) *T {
 
 func (d *Daemon) onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
 	on := api.GPUJob{ID: j.ID, Name: j.Name(), User: j.User, Share: j.Grant.Share}
-	if now, peak, known := t.Cards().NowMiB(j.ID, card.Index); known {
+	if now, peak, known := t.Running().NowMiB(j.ID, card.Index); known {
 		on.UsedMiB, on.PeakMiB = &now, &peak
 	}
 	d.showIdle(t, &on)

@@ -26,7 +26,7 @@ func (d *Daemon) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]
 	}
 	var groups []api.Group
 	err := d.do(ctx, func(t *engine.Turn) {
-		for _, g := range t.Groups(user) {
+		for _, g := range t.Groups().List(user) {
 			groups = append(groups, groupView(g))
 		}
 	})
@@ -64,13 +64,13 @@ func (d *Daemon) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api
 	err = d.change(ctx, func(t *engine.Turn) {
 		if r.Limit != "" {
 			what += "limit " + string(r.Limit) + " "
-			refusal = t.LimitGroup(g.User, g.Name, limit)
+			refusal = t.Groups().Limit(g.User, g.Name, limit)
 		}
 		if r.Paused != nil && refusal == nil {
 			what += "paused " + strconv.FormatBool(*r.Paused)
-			refusal = t.PauseGroup(g.User, g.Name, *r.Paused, c.Name)
+			refusal = t.Groups().Pause(g.User, g.Name, *r.Paused, c.Name)
 		}
-		for _, of := range t.Groups(g.User) {
+		for _, of := range t.Groups().List(g.User) {
 			if of.Name == g.Name {
 				*g = groupView(of)
 			}
@@ -95,10 +95,10 @@ func (d *Daemon) RemoveGroup(ctx context.Context, c api.Caller, user, name strin
 	if err == nil {
 		known := false
 		err = d.change(ctx, func(t *engine.Turn) {
-			for _, g := range t.Groups(user) {
+			for _, g := range t.Groups().List(user) {
 				known = known || g.Name == name
 			}
-			t.RemoveGroup(user, name)
+			t.Groups().Remove(user, name)
 		})
 		if err == nil && !known {
 			err = problem.Newf(problem.NotFound, "berth group list shows them", "%s has no group %s", user, name)

@@ -257,7 +257,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		Publish: d.publish, Watch: d.metrics, After: d.parted, Away: d.wakeCluster,
 	}, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
-		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta), t.RestorePace(d.store.Meta), t.RestoreGroups(d.store.Metas))
+		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta), t.RestorePace(d.store.Meta), t.Groups().Restore(d.store.Metas))
 	})
 	return err
 }

@@ -95,7 +95,7 @@ func (q *liveQuery) choose(t *engine.Turn) {
 		q.each(t, func(j *job.Job) bool { q.take(t, j); return true })
 	}
 	if q.unwritten {
-		t.EachUnwritten(func(j *job.Job) {
+		t.Jobs().EachUnwritten(func(j *job.Job) {
 			if q.ch.matches(t, j) && q.within(j) {
 				q.chosen = append(q.chosen, chosen{j.Seq, j.ID, j.State})
 			}
@@ -181,7 +181,7 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 		q.found = make([]job.Job, 0, len(q.chosen))
 	}
 	for _, c := range slice {
-		j, known := t.Find(c.id)
+		j, known := t.Jobs().Find(c.id)
 		if known = known && (q.unwritten || !j.State.Terminal()); !known {
 			q.moved = append(q.moved, move{was: c.state})
 			continue

@@ -413,7 +413,7 @@ func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string
 // number assigns the ids. The tasks of an array have the number of the first one
 // and their index.
 func (s *submission) number(t *engine.Turn) {
-	t.Number(s.jobs)
+	t.Queue().Number(s.jobs)
 	for _, it := range s.items {
 		for k, j := range s.jobs[it.from:it.to] {
 			if it.asked.Array != nil {

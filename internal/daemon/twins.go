@@ -101,7 +101,7 @@ func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (
 func (d *Daemon) current(ctx context.Context, id string) (*job.Job, error) {
 	var j *job.Job
 	err := d.do(ctx, func(t *engine.Turn) {
-		if known, found := t.Find(id); found {
+		if known, found := t.Jobs().Find(id); found {
 			now := t.Running().Copy(known)
 			j = &now
 		}

@@ -15,8 +15,8 @@ const (
 // roomFor says why a user's unfinished jobs cannot have that much more text and
 // this environment; nil: there is room.
 func roomFor(t *engine.Turn, cfg *Config, user string, more int, environ string) *problem.Problem {
-	have := t.Text(user, "")
-	more += t.Text(user, environ) - have
+	have := t.Jobs().Text(user, "")
+	more += t.Jobs().Text(user, environ) - have
 	if cfg.MaxText == 0 || more <= 0 || int64(have+more) <= cfg.MaxText {
 		return nil
 	}

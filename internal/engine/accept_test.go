@@ -22,7 +22,7 @@ func (r *rig) accept(user string, specs ...job.Spec) (jobs []*job.Job, answer *e
 	for _, s := range specs {
 		jobs = append(jobs, &job.Job{User: user, Spec: s})
 	}
-	r.at().Number(jobs)
+	r.at().queue.Number(jobs)
 	for _, j := range jobs {
 		j.Rank = j.Seq
 	}
@@ -50,16 +50,16 @@ func TestAJobIsAcceptedWhenItIsOnDiskAndNotBefore(t *testing.T) {
 	if !errors.Is(*answer, errUnanswered) {
 		t.Error("answered before the commit")
 	}
-	if _, live := r.at().line.roster.Job("1"); live || r.at().Owned("ann") != 2 || r.at().Size() != 2 {
-		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().Owned("ann"), r.at().Size())
+	if _, live := r.at().line.roster.Job("1"); live || r.at().line.roster.Owned("ann") != 2 || r.at().line.roster.Size() != 2 {
+		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().line.roster.Owned("ann"), r.at().line.roster.Size())
 	}
 	r.step()
 	if *answer != nil {
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantTold("queued 1", "queued 2")
-	if string(r.blobs["env"]) != "A=1" || r.at().Owned("ann") != 2 || r.at().Size() != 2 {
-		t.Errorf("blobs %q, owned %d, size %d", r.blobs, r.at().Owned("ann"), r.at().Size())
+	if string(r.blobs["env"]) != "A=1" || r.at().line.roster.Owned("ann") != 2 || r.at().line.roster.Size() != 2 {
+		t.Errorf("blobs %q, owned %d, size %d", r.blobs, r.at().line.roster.Owned("ann"), r.at().line.roster.Size())
 	}
 	r.step() // the loop does this at once where jobs were let in
 	r.wantRow("1", job.Running, "")
@@ -77,8 +77,8 @@ func TestNewJobsThatDoNotFitOnTheDiskAreRefusedAndTheRestIsWritten(t *testing.T)
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantRow("1", job.Failed, "exit:3")
-	if _, live := r.at().line.roster.Job("2"); live || r.at().Size() != 0 || r.at().Owned("ann") != 0 {
-		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().Size(), r.at().Owned("ann"))
+	if _, live := r.at().line.roster.Job("2"); live || r.at().line.roster.Size() != 0 || r.at().line.roster.Owned("ann") != 0 {
+		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().line.roster.Size(), r.at().line.roster.Owned("ann"))
 	}
 	if r.at().Blocked() != "" {
 		t.Errorf("blocked: %q", r.at().Blocked())
@@ -111,7 +111,7 @@ func TestWhoWaitsForACommitHearsHowItWent(t *testing.T) {
 		if want != nil {
 			r.commitErr = errDisk
 		}
-		r.at().Hold("2", "ann")
+		r.at().queue.Hold("2", "ann")
 		got := errUnanswered
 		r.e.turn.changes.then(func(err error) { got = err })
 		_ = r.e.Step(r.now)
@@ -246,10 +246,10 @@ func TestARequeuedJobKeepsItsPlace(t *testing.T) {
 func TestHold(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec())
-	if r.at().Hold("1", "ann") {
+	if r.at().queue.Hold("1", "ann") {
 		t.Error("a running job was held")
 	}
-	if !r.at().Hold("2", "ann") || r.at().Hold("2", "ann") || r.at().Release("9", "ann") {
+	if !r.at().queue.Hold("2", "ann") || r.at().queue.Hold("2", "ann") || r.at().queue.Unhold("9", "ann") {
 		t.Error("a queued job is held once, and one that never was not released")
 	}
 	r.end("1", keep.Record{}, false)
@@ -260,7 +260,7 @@ func TestHold(t *testing.T) {
 	r.again()
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if !r.at().Release("2", "ann") || r.at().Release("2", "ann") {
+	if !r.at().queue.Unhold("2", "ann") || r.at().queue.Unhold("2", "ann") {
 		t.Error("it is released once")
 	}
 	r.pass(time.Second)
@@ -287,7 +287,7 @@ func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	}
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if by := r.at().cards.PausedBy("GPU-1"); by != "root" {
+	if by := r.at().cards.book.PausedBy("GPU-1"); by != "root" {
 		t.Errorf("paused by %q", by)
 	}
 	r.at().Pause(1, false, "root")

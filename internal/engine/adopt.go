@@ -84,7 +84,7 @@ func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
 	for _, id := range slices.Sorted(maps.Keys(t.line.adopted)) {
 		j := t.line.roster.jobs[id]
 		if !t.alive(*j.Spec.Adopt) {
-			t.finish(j, job.Lost, judge.AdoptedEnded(j))
+			t.queue.finish(j, job.Lost, judge.AdoptedEnded(j))
 			continue
 		}
 		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
@@ -94,7 +94,7 @@ func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
 		return decided
 	}
 	starts = append(decided, starts...)
-	t.cards.publish(t.Now, t.attempts.bookings(starts))
+	t.cards.publish(t.Now, t.attempts.holdings.bookings(starts))
 	return starts
 }
 

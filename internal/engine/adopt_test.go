@@ -45,10 +45,10 @@ func (r *rig) adoptUsing(mib map[int]int64, budgetMiB int64, cards ...int) (answ
 	sp := job.Defaults()
 	sp.Argv, sp.IDs, sp.GPUs, sp.Adopt = []string{"python", "train.py"}, cards, len(cards), &job.Process{PID: 4242, Start: 77}
 	j := &job.Job{Spec: sp, User: "ann", Attempt: job.Attempt{PeakMiB: mib}}
-	r.at().Number([]*job.Job{j})
+	r.at().queue.Number([]*job.Job{j})
 	answer = new(error)
 	*answer = errOther
-	r.at().Adopt(j, r.at().cards.Occupied(cards, budgetMiB), func(err error) { *answer = err })
+	r.at().Adopt(j, r.at().cards.book.Occupied(cards, budgetMiB), func(err error) { *answer = err })
 	return answer
 }
 
@@ -110,7 +110,7 @@ func TestOthersArePlacedBesideAnAdoptedProcess(t *testing.T) {
 	r.step()
 	r.owners[4242] = "1"
 	r.look()
-	if cards := r.at().cards.List(); cards[0].ForeignMiB != 0 {
+	if cards := r.at().cards.book.List(); cards[0].ForeignMiB != 0 {
 		t.Errorf("%d MiB are still a stranger's", cards[0].ForeignMiB)
 	}
 	r.submit(spec(vram(18000), func(s *job.Spec) { s.IDs = []int{0} }), spec(vram(2000), func(s *job.Spec) { s.IDs = []int{0} }))

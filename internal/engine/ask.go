@@ -24,9 +24,10 @@ import (
 // to keep it, make a snapshot.
 func (t *Turn) State() sched.State {
 	t.line.queue.Tick(t.Now)
+	t.line.expect.relearn(func(kind string) { t.attempts.expect(kind, t.line.span) })
 	s := sched.State{
 		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host,
-		Cards: t.cards.book.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
+		Cards: t.cards.book.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.holdings.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
 	}
 	t.shares(&s)
 	t.parkedIn(&s)
@@ -42,7 +43,7 @@ func (t *Turn) State() sched.State {
 // parkedIn fills in what parked jobs leave of the host's memory, and where they come
 // back to.
 func (t *Turn) parkedIn(s *sched.State) {
-	if room, known := t.attempts.parkRoom(); known {
+	if room, known := t.attempts.parking.room(); known {
 		if s.ParkMiB = room.allMiB; s.ParkMiB == 0 {
 			s.ParkMiB = -1
 		}
@@ -103,12 +104,12 @@ func (t *Turn) capMiB(r sched.Request) int64 {
 }
 
 // Owned counts a user's unfinished jobs, including staged ones.
-func (t *Turn) Owned(user string) int { return t.line.roster.owned[user] + t.changes.stagedOf[user] }
+func (r *roster) Owned(user string) int { return r.owned[user] + r.changes.stagedOf[user] }
 
 // Size counts the unfinished jobs, including staged ones.
-func (t *Turn) Size() int {
-	size := len(t.line.roster.jobs)
-	for _, b := range t.changes.staged {
+func (r *roster) Size() int {
+	size := len(r.jobs)
+	for _, b := range r.changes.staged {
 		size += len(b.Jobs)
 	}
 	return size
@@ -131,18 +132,18 @@ func (t *Turn) Written() bool { return t.changes.written() }
 func (t *Turn) Stopping() bool { return t.stopping }
 
 // Find is an unfinished job, or one whose end is not on disk yet.
-func (t *Turn) Find(id string) (*job.Job, bool) {
-	if j, ok := t.line.roster.jobs[id]; ok {
+func (r *roster) Find(id string) (*job.Job, bool) {
+	if j, ok := r.jobs[id]; ok {
 		return j, true
 	}
-	j, ok := t.changes.rows[id]
+	j, ok := r.changes.rows[id]
 	return j, ok
 }
 
 // EachUnwritten visits the jobs whose end is not on disk yet.
-func (t *Turn) EachUnwritten(fn func(*job.Job)) {
-	for id, j := range t.changes.rows {
-		if _, live := t.line.roster.jobs[id]; !live {
+func (r *roster) EachUnwritten(fn func(*job.Job)) {
+	for id, j := range r.changes.rows {
+		if _, live := r.jobs[id]; !live {
 			fn(j)
 		}
 	}
@@ -350,11 +351,11 @@ func (s *attempts) List() []Running {
 	return list
 }
 
-// RunningAway lists the jobs that the cluster runs, oldest first. Their current use
+// Running lists the jobs that the cluster runs, oldest first. Their current use
 // is not known, only their peak.
-func (t *Turn) RunningAway() []Running {
+func (a *away) Running() []Running {
 	var list []Running
-	for _, j := range t.line.away.oldestFirst() {
+	for _, j := range a.oldestFirst() {
 		r := Running{Job: j, NowMiB: -1}
 		_, r.PeakMiB = highest(j.PeakMiB)
 		list = append(list, r)
@@ -385,11 +386,11 @@ func (s *attempts) Copy(j *job.Job) job.Job {
 	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
 		c.AvgUtil = &util
 	}
-	if since, idle := s.IdleSince(j.ID); idle {
+	if since, idle := s.uses.IdleSince(j.ID); idle {
 		c.IdleSince = since
 	}
 	if c.Detail = cmp.Or(a.hindrance.String(), c.Detail, a.trouble); c.IdleSince.IsZero() {
-		c.Detail = cmp.Or(c.Detail, join(a.exceeds, s.EndsForOveruse(j.ID)))
+		c.Detail = cmp.Or(c.Detail, join(a.exceeds, s.uses.EndsForOveruse(j.ID)))
 	}
 	return c
 }
@@ -413,48 +414,48 @@ func (s *attempts) Supervises(pid int) (id string, found bool) {
 }
 
 // NowMiB is what a running job uses on a card now, and its peak there.
-func (c *cards) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) {
-	nowMiB, known = c.meter.Now(id)[card]
-	return nowMiB, c.meter.Peak(id)[card], known
+func (s *attempts) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) {
+	nowMiB, known = s.cards.meter.Now(id)[card]
+	return nowMiB, s.cards.meter.Peak(id)[card], known
 }
 
 // List is the last reading of each card.
-func (c *cards) List() []sched.Card { return c.book.list() }
+func (b *cardBook) List() []sched.Card { return b.list() }
 
 // Devices is every known card as last seen.
-func (c *cards) Devices() []gpu.Device {
-	devices := slices.Collect(maps.Values(c.book.known))
+func (b *cardBook) Devices() []gpu.Device {
+	devices := slices.Collect(maps.Values(b.known))
 	slices.SortFunc(devices, func(a, b gpu.Device) int { return a.Index - b.Index })
 	return devices
 }
 
 // Device is a card as it was last read.
-func (c *cards) Device(uuid string) (gpu.Device, bool) { return c.book.device(uuid) }
+func (b *cardBook) Device(uuid string) (gpu.Device, bool) { return b.device(uuid) }
 
 // HealthOf is the health of a card.
-func (c *cards) HealthOf(uuid string) gpu.Verdict { return c.book.health.Of(uuid) }
+func (b *cardBook) HealthOf(uuid string) gpu.Verdict { return b.health.Of(uuid) }
 
 // PausedBy says who paused a card; empty: it is not paused.
-func (c *cards) PausedBy(uuid string) string { return c.book.paused[uuid] }
+func (b *cardBook) PausedBy(uuid string) string { return b.paused[uuid] }
 
 // ReadAt is when the cards were last read, and why they could not be read since.
-func (c *cards) ReadAt() (at time.Time, trouble error) { return c.book.arrived, c.book.err }
+func (b *cardBook) ReadAt() (at time.Time, trouble error) { return b.arrived, b.err }
 
 // SeenAt is when a card was last read; zero: not since berth started.
-func (c *cards) SeenAt(index int) time.Time { return c.book.seen[index] }
+func (b *cardBook) SeenAt(index int) time.Time { return b.seen[index] }
 
 // FailedAt is when reading the cards last failed.
-func (c *cards) FailedAt() time.Time { return c.book.failed }
+func (b *cardBook) FailedAt() time.Time { return b.failed }
 
 // Look asks for a new reading of the cards, which an idle engine would not make.
-func (c *cards) Look() { c.asked = true }
+func (b *cardBook) Look() { b.asked = true }
 
 // Occupants are the processes on each card as last read. A card that hides them
 // has no entry.
-func (c *cards) Occupants() map[int][]gpu.Process {
-	occupants := make(map[int][]gpu.Process, len(c.book.known))
-	for index, d := range c.book.known {
-		if d.ProcessesKnown && c.book.present[index] {
+func (b *cardBook) Occupants() map[int][]gpu.Process {
+	occupants := make(map[int][]gpu.Process, len(b.known))
+	for index, d := range b.known {
+		if d.ProcessesKnown && b.present[index] {
 			occupants[index] = slices.Clone(d.Processes)
 		}
 	}
@@ -463,10 +464,10 @@ func (c *cards) Occupants() map[int][]gpu.Process {
 
 // Occupied is the grant of a process that uses these cards already. Other jobs
 // may join it. A budget of zero would mean the whole card.
-func (c *cards) Occupied(indices []int, budgetMiB int64) job.Grant {
-	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: c.book.smallest(indices)}
+func (b *cardBook) Occupied(indices []int, budgetMiB int64) job.Grant {
+	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: b.smallest(indices)}
 	for _, index := range indices {
-		g.UUIDs = append(g.UUIDs, c.book.known[index].UUID)
+		g.UUIDs = append(g.UUIDs, b.known[index].UUID)
 	}
 	return g
 }
@@ -502,7 +503,7 @@ func (t *Turn) Resting() bool { return t.cards.resting(t.Now, t.work()) }
 // before the end of a job would show the job's memory as used or, worse, miss
 // memory that is still in use.
 func (t *Turn) needsSample() bool {
-	if t.cards.asked || !t.Now.Before(t.cards.due(t.Now, t.work())) {
+	if t.cards.book.asked || !t.Now.Before(t.cards.due(t.Now, t.work())) {
 		return true
 	}
 	return t.line.queue.Len() > 0 && !t.stopping && t.cards.book.err == nil && !t.Ready()

@@ -16,28 +16,28 @@ import (
 // attempts is the running jobs, their supervisors, and the orders to send once
 // they are on disk. It knows the cards that jobs hold, and no queue.
 type attempts struct {
-	active   map[string]*attempt // those that hold cards, by job id
-	parked   map[string]*attempt // those that left them, likewise
-	byToken  map[string]string   // supervisor token to job id
-	attended map[string]int      // how many are attached to the jobs of these supervisors
-	strays   map[string]*stray   // by token
-	runner   Runner
-	cards    *cards
-	cfg      *Config
-	changes  *changes
-	limits   memoryLimits
-	cpu      cpuWatch
+	active  map[string]*attempt // those that hold cards, by job id
+	parked  map[string]*attempt // those that left them, likewise
+	byToken map[string]string   // supervisor token to job id
+	strays  map[string]*stray   // by token
+	runner  Runner
+	cards   *cards
+	cfg     *Config
+	changes *changes
+	limits  memoryLimits
 
 	acks  []string // supervisors whose exit record may be deleted
 	stops []stopOrder
 	warns []warnOrder
 	parks []parkOrder
 
-	pace   pace
 	diedAt time.Time // when a supervisor last died before its job started
 
-	grown      map[string]struct{} // peaks to store with another commit
-	grownSince time.Time
+	parking    parking
+	uses       uses
+	preemption preemption
+	hindrances hindrances
+	holdings   holdings
 }
 
 // attempt is a running job as the engine sees it.
@@ -80,10 +80,14 @@ type stopOrder struct {
 type warnOrder struct{ token, stamp string }
 
 func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
-	return &attempts{
-		active: map[string]*attempt{}, parked: map[string]*attempt{}, byToken: map[string]string{}, attended: map[string]int{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
-		limits: memoryLimits{}, grown: map[string]struct{}{}, pace: firstPace,
+	s := &attempts{
+		active: map[string]*attempt{}, parked: map[string]*attempt{}, byToken: map[string]string{}, strays: map[string]*stray{},
+		runner: r, cards: k, cfg: cfg, changes: c, limits: memoryLimits{},
 	}
+	s.parking = parking{set: s, pace: firstPace, attended: map[string]int{}}
+	s.uses = uses{set: s, grown: map[string]struct{}{}}
+	s.preemption, s.hindrances, s.holdings = preemption{s}, hindrances{s}, holdings{s}
+	return s
 }
 
 // begin records an attempt that is on disk.
@@ -100,7 +104,7 @@ func (s *attempts) release(now time.Time, a *attempt) {
 	delete(s.active, a.job.ID)
 	delete(s.parked, a.job.ID)
 	delete(s.byToken, a.token)
-	delete(s.grown, a.job.ID)
+	delete(s.uses.grown, a.job.ID)
 	if parked {
 		s.cards.moved = true
 		s.acks = append(s.acks, a.token)
@@ -114,9 +118,9 @@ func (s *attempts) release(now time.Time, a *attempt) {
 		s.cards.book.freed[card] = now
 	}
 	s.cards.moved = true
-	s.openCards(now, a.job.Grant.UUIDs)
+	s.hindrances.openCards(now, a.job.Grant.UUIDs)
 	s.acks = append(s.acks, a.token)
-	s.setOwners()
+	s.holdings.setOwners()
 }
 
 // heldBy is the attempt that a supervisor's event is about; nil: it does not
@@ -181,34 +185,38 @@ func (a *attempt) closely(now time.Time) bool {
 	return declaredMiB > 0 && float64(a.nearMiB) >= nearShare*float64(declaredMiB) && now.Sub(a.grewAt) < closeWatch
 }
 
+// holdings is what running jobs hold of the cards, for placement, for other berths
+// and for the meter.
+type holdings struct{ set *attempts }
+
 // held is what is on the cards for placement, including other berths' jobs. Here
 // a budget grows once a job used more than it declared.
-func (s *attempts) held(now time.Time) []sched.Held {
-	list := make([]sched.Held, 0, len(s.active)+len(s.cards.bookings.others))
-	cards := s.cards.book.list()
-	for _, a := range s.active {
-		h := s.occupied(a.job, cards)
-		s.rank(now, a, &h)
+func (hs *holdings) held(now time.Time) []sched.Held {
+	list := make([]sched.Held, 0, len(hs.set.active)+len(hs.set.cards.bookings.others))
+	cards := hs.set.cards.book.list()
+	for _, a := range hs.set.active {
+		h := hs.occupied(a.job, cards)
+		hs.rank(now, a, &h)
 		list = append(list, h)
 	}
-	return append(list, s.cards.heldByOthers()...)
+	return append(list, hs.set.cards.heldByOthers()...)
 }
 
 // hold is one of our jobs on its cards, with what was measured so far.
-func (s *attempts) hold(j *job.Job, cards []sched.Card) sched.Held {
+func (hs *holdings) hold(j *job.Job, cards []sched.Card) sched.Held {
 	measured := *j
-	s.measure(&measured)
-	return sched.Hold(&measured, s.cfg.Rules, cards)
+	hs.set.measure(&measured)
+	return sched.Hold(&measured, hs.set.cfg.Rules, cards)
 }
 
 // occupied is hold without the cards that an adopted process has left: berth
 // keeps nothing free for it that it used and freed.
-func (s *attempts) occupied(j *job.Job, cards []sched.Card) sched.Held {
-	h := s.hold(j, cards)
+func (hs *holdings) occupied(j *job.Job, cards []sched.Card) sched.Held {
+	h := hs.hold(j, cards)
 	if j.Spec.Adopt == nil {
 		return h
 	}
-	nowMiB, peakMiB := s.cards.meter.Now(j.ID), s.cards.meter.Peak(j.ID)
+	nowMiB, peakMiB := hs.set.cards.meter.Now(j.ID), hs.set.cards.meter.Peak(j.ID)
 	var left sched.Held
 	for i, card := range h.Cards {
 		if used, known := nowMiB[card]; !known || used > 0 || peakMiB[card] == 0 {
@@ -232,12 +240,12 @@ func (s *attempts) charged(a *attempt) *job.Job {
 	return &j
 }
 
-// holdings is where the meter looks for whose memory.
-func (s *attempts) holdings() []gpu.Holding {
-	held := s.cards.heldByOthers()
-	cards := s.cards.book.list()
-	for _, a := range s.active {
-		held = append(held, s.hold(a.job, cards))
+// list is where the meter looks for whose memory.
+func (hs *holdings) list() []gpu.Holding {
+	held := hs.set.cards.heldByOthers()
+	cards := hs.set.cards.book.list()
+	for _, a := range hs.set.active {
+		held = append(held, hs.hold(a.job, cards))
 	}
 	list := make([]gpu.Holding, 0, len(held))
 	for _, h := range held {
@@ -247,47 +255,47 @@ func (s *attempts) holdings() []gpu.Holding {
 }
 
 // rank fills in a running job's owner and its rank in the order.
-func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
+func (hs *holdings) rank(now time.Time, a *attempt, h *sched.Held) {
 	j := a.job
 	ran := max(0, now.Sub(j.RunsSince()))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
-	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.run, s.cfg.left(j)
+	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.run, hs.set.cfg.left(j)
 	h.Served = j.Parking.Served
 	if waited := j.RunsSince().Sub(laterOf(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
 	}
 	switch {
 	case j.Leaving():
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(s.cfg.bounded(j.Spec.Grace)), now)
+		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(hs.set.cfg.bounded(j.Spec.Grace)), now)
 	case j.Parking.Phase == job.ParkOut:
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, now.Add(s.pace.out(j.Parking.HostMiB()))
+		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, now.Add(hs.set.parking.pace.out(j.Parking.HostMiB()))
 	case j.Stop != job.NoStop:
 		// It was told to stop, and is gone within its grace period.
-		end := ran + s.cfg.bounded(j.Spec.Grace)
+		end := ran + hs.set.cfg.bounded(j.Spec.Grace)
 		h.Run, h.Limit = sched.Estimate{Low: ran, Mid: end, High: end}, end
 	default:
-		h.Preempt = s.preemptMode(a)
+		h.Preempt = hs.set.parking.preemptMode(a)
 	}
 }
 
 // bookings is what this berth publishes to the others on the machine.
-func (s *attempts) bookings(starts []*job.Job) []gpu.Entry {
-	entries := make([]gpu.Entry, 0, len(s.active)+len(starts))
-	cards := s.cards.book.list()
-	for _, a := range s.active {
-		entries = append(entries, s.booking(a.job, cards))
+func (hs *holdings) bookings(starts []*job.Job) []gpu.Entry {
+	entries := make([]gpu.Entry, 0, len(hs.set.active)+len(starts))
+	cards := hs.set.cards.book.list()
+	for _, a := range hs.set.active {
+		entries = append(entries, hs.booking(a.job, cards))
 	}
 	for _, j := range starts {
-		entries = append(entries, s.booking(j, cards))
+		entries = append(entries, hs.booking(j, cards))
 	}
-	entries = append(entries, s.strayBookings()...)
+	entries = append(entries, hs.strayBookings()...)
 	slices.SortFunc(entries, func(a, b gpu.Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries
 }
 
-func (s *attempts) booking(j *job.Job, cards []sched.Card) gpu.Entry {
-	identity, _ := s.runner.Identity(j.Keep)
-	h, uuids := s.occupied(j, cards), j.Grant.UUIDs
+func (hs *holdings) booking(j *job.Job, cards []sched.Card) gpu.Entry {
+	identity, _ := hs.set.runner.Identity(j.Keep)
+	h, uuids := hs.occupied(j, cards), j.Grant.UUIDs
 	if len(h.Cards) < len(j.Grant.GPUs) {
 		uuids = make([]string, len(h.Cards))
 		for i, card := range h.Cards {
@@ -304,10 +312,10 @@ func (s *attempts) booking(j *job.Job, cards []sched.Card) gpu.Entry {
 
 // setOwners tells attribution which supervisors and sessions belong to which
 // job.
-func (s *attempts) setOwners() {
-	holders := make([]run.Holder, 0, len(s.active)+len(s.cards.bookings.others))
-	for id, a := range s.active {
-		identity, _ := s.runner.Identity(a.token)
+func (hs *holdings) setOwners() {
+	holders := make([]run.Holder, 0, len(hs.set.active)+len(hs.set.cards.bookings.others))
+	for id, a := range hs.set.active {
+		identity, _ := hs.set.runner.Identity(a.token)
 		holder := run.Holder{
 			Key: id, KeepPID: identity.KeepPID, Session: identity.Session, Cgroup: identity.Cgroup, Token: a.token, UID: a.job.UID,
 		}
@@ -316,7 +324,7 @@ func (s *attempts) setOwners() {
 		}
 		holders = append(holders, holder)
 	}
-	s.cards.bookings.setOwners(holders)
+	hs.set.cards.bookings.setOwners(holders)
 }
 
 // expect updates the estimates of a group of similar jobs.
@@ -365,7 +373,7 @@ func (s *attempts) act() {
 		Fault("warned")
 	}
 	for _, o := range s.parks {
-		s.move(o)
+		s.parking.send(o)
 	}
 	for _, o := range s.stops {
 		Fault("before stop")

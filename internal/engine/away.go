@@ -20,6 +20,8 @@ type away struct {
 	seen    map[string]string   // what the cluster says about those that wait
 	changed map[string]bool     // since they were last taken
 	trouble map[int]Trouble     // by user
+	queue   *Queue
+	changes *changes
 }
 
 // Trouble is why a user's jobs do not go on; empty: they do.
@@ -28,8 +30,8 @@ type Trouble struct {
 	Submit string // why it gets no more jobs
 }
 
-func newAway() *away {
-	return &away{ready: map[string]bool{}, running: map[string]*job.Job{}, seen: map[string]string{}, changed: map[string]bool{}, trouble: map[int]Trouble{}}
+func newAway(c *changes) *away {
+	return &away{changes: c, ready: map[string]bool{}, running: map[string]*job.Job{}, seen: map[string]string{}, changed: map[string]bool{}, trouble: map[int]Trouble{}}
 }
 
 // enter takes in a job that may be handed over, or was.
@@ -98,28 +100,28 @@ func byStart(a, b *job.Job) int {
 	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Seq, b.Seq))
 }
 
-// TakeAway is what changed among the cluster's jobs since the last call: copies of
+// Changes is what changed among the cluster's jobs since the last call: copies of
 // those that are to be or were handed over, and the ids of those that are not any
 // more.
-func (t *Turn) TakeAway() (jobs []job.Job, gone []string) {
-	for _, id := range slices.Sorted(maps.Keys(t.line.away.changed)) {
-		j := t.line.roster.jobs[id]
-		if j == nil || !t.line.away.ready[id] && !j.HandedOver() {
+func (a *away) Changes() (jobs []job.Job, gone []string) {
+	for _, id := range slices.Sorted(maps.Keys(a.changed)) {
+		j := a.queue.line.roster.jobs[id]
+		if j == nil || !a.ready[id] && !j.HandedOver() {
 			gone = append(gone, id)
 			continue
 		}
 		jobs = append(jobs, *j.Clone())
 	}
-	clear(t.line.away.changed)
+	clear(a.changed)
 	slices.SortFunc(jobs, func(a, b job.Job) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Seq, b.Seq))
 	})
 	return jobs, gone
 }
 
-// HandedOver counts the unfinished jobs that the cluster has.
-func (t *Turn) HandedOver() (n int) {
-	for _, j := range t.line.roster.jobs {
+// Count counts the unfinished jobs that the cluster has.
+func (a *away) Count() (n int) {
+	for _, j := range a.queue.line.roster.jobs {
 		if j.HandedOver() {
 			n++
 		}
@@ -127,64 +129,64 @@ func (t *Turn) HandedOver() (n int) {
 	return n
 }
 
-// AwayTrouble says why a user's jobs on the cluster do not go on.
-func (t *Turn) AwayTrouble(uid int, trouble Trouble) { t.line.away.trouble[uid] = trouble }
+// SetTrouble says why a user's jobs on the cluster do not go on.
+func (a *away) SetTrouble(uid int, trouble Trouble) { a.trouble[uid] = trouble }
 
-// AwayReady reports whether a job is still to be handed over, and whether it may be
-// now: as it was when it was taken, and not by a berth that starts nothing any more.
-func (t *Turn) AwayReady(taken *job.Job) (ready, now bool) {
-	if !t.line.away.ready[taken.ID] {
+// Ready reports whether a job is still to be handed over, and whether it is as it
+// was when it was taken.
+func (a *away) Ready(taken *job.Job) (ready, same bool) {
+	if !a.ready[taken.ID] {
 		return false, false
 	}
-	j := t.line.roster.jobs[taken.ID]
-	return true, !t.stopping && t.removed == nil && sameSpec(j.Spec, taken.Spec) && j.VRAMMiB == taken.VRAMMiB && j.Attempt.Number == taken.Attempt.Number
+	j := a.queue.line.roster.jobs[taken.ID]
+	return true, sameSpec(j.Spec, taken.Spec) && j.VRAMMiB == taken.VRAMMiB && j.Attempt.Number == taken.Attempt.Number
 }
 
 // HandOver records that a job that is ready is about to be handed over.
-func (t *Turn) HandOver(id string, h job.Handover) {
-	j := t.line.roster.jobs[id]
-	delete(t.line.away.ready, id)
+func (a *away) HandOver(id string, h job.Handover) {
+	j := a.queue.line.roster.jobs[id]
+	delete(a.ready, id)
 	j.Handover, j.Stop, j.Detail = h, job.NoStop, ""
-	t.changes.fact(j)
+	a.changes.fact(j)
 }
 
 // handed is a job that was handed over in this batch, or nil: what is reported may
 // be about an earlier one.
-func (t *Turn) handed(id, batch string) *job.Job {
-	if j := t.line.roster.jobs[id]; j != nil && batch != "" && j.Handover.Batch == batch {
+func (a *away) handed(id, batch string) *job.Job {
+	if j := a.queue.line.roster.jobs[id]; j != nil && batch != "" && j.Handover.Batch == batch {
 		return j
 	}
 	return nil
 }
 
 // Named records Slurm's id of a job.
-func (t *Turn) Named(id, batch, slurm string) {
-	if j := t.handed(id, batch); j != nil && j.Handover.Slurm != slurm {
+func (a *away) Named(id, batch, slurm string) {
+	if j := a.handed(id, batch); j != nil && j.Handover.Slurm != slurm {
 		j.Handover.Slurm = slurm
-		t.changes.fact(j)
-		t.tell(job.EventNotice, j, "job "+id+" is in Slurm's queue as "+slurm)
+		a.changes.fact(j)
+		a.queue.tell(job.EventNotice, j, "job "+id+" is in Slurm's queue as "+slurm)
 	}
 }
 
-// SeeAway keeps what the cluster says about a waiting job. It is not stored.
-func (t *Turn) SeeAway(id, batch, words string) {
-	if j := t.handed(id, batch); j != nil && j.State == job.Queued {
-		t.line.away.seen[id] = words
+// See keeps what the cluster says about a waiting job. It is not stored.
+func (a *away) See(id, batch, words string) {
+	if j := a.handed(id, batch); j != nil && j.State == job.Queued {
+		a.seen[id] = words
 	}
 }
 
-// ReleasedAway records that the cluster does not hold a job any more that berth
+// Released records that the cluster does not hold a job any more that berth
 // released.
-func (t *Turn) ReleasedAway(id, batch string) {
-	if j := t.handed(id, batch); j != nil && !j.Held && j.Handover.Held {
+func (a *away) Released(id, batch string) {
+	if j := a.handed(id, batch); j != nil && !j.Held && j.Handover.Held {
 		j.Handover.Held = false
-		t.changes.fact(j)
+		a.changes.fact(j)
 	}
 }
 
 // Began records that the cluster started a job, on these GPUs of its node.
-func (t *Turn) Began(id, batch string, b handover.Begun, log string) {
-	j := t.handed(id, batch)
+func (a *away) Began(id, batch string, b handover.Begun, log string) {
+	j := a.handed(id, batch)
 	if j == nil || j.State != job.Queued {
 		return
 	}
@@ -192,16 +194,16 @@ func (t *Turn) Began(id, batch string, b handover.Begun, log string) {
 	j.Held = false // Slurm was faster
 	j.MustTo(job.Running)
 	// The node's clock may differ, and the file is the user's.
-	at := notBefore(earlier(b.At, t.Now), j.Handover.At)
+	at := notBefore(earlier(b.At, a.changes.now), j.Handover.At)
 	j.Attempt = j.Attempt.Next(at, grantOf(b, j.Spec.Share), "")
 	j.Stop, j.Log, j.Handover.Node = stop, log, b.Node
 	if b.Slurm != "" {
 		j.Handover.Slurm = b.Slurm
 	}
-	delete(t.line.away.seen, id)
-	t.line.away.running[id] = j
-	t.changes.fact(j)
-	t.tell(job.EventStarted, j, "on "+b.Node)
+	delete(a.seen, id)
+	a.running[id] = j
+	a.changes.fact(j)
+	a.queue.tell(job.EventStarted, j, "on "+b.Node)
 }
 
 func grantOf(b handover.Begun, share float64) job.Grant {
@@ -215,16 +217,16 @@ func grantOf(b handover.Begun, share float64) job.Grant {
 	return g
 }
 
-// UsedAway takes in what a job of the cluster uses. It is stored with its end.
-func (t *Turn) UsedAway(id, batch string, n handover.Now) {
-	if j := t.handed(id, batch); j != nil && j.State == job.Running {
+// Used takes in what a job of the cluster uses. It is stored with its end.
+func (a *away) Used(id, batch string, n handover.Now) {
+	if j := a.handed(id, batch); j != nil && j.State == job.Running {
 		j.PeakMiB, j.AvgUtil = n.PeakMiB, n.AvgUtil
 	}
 }
 
 // Returned records how a job of the cluster ended, and what follows.
-func (t *Turn) Returned(id, batch string, r handover.Record) {
-	j := t.handed(id, batch)
+func (a *away) Returned(id, batch string, r handover.Record) {
+	j := a.handed(id, batch)
 	if j == nil || j.State != job.Running {
 		return
 	}
@@ -233,16 +235,16 @@ func (t *Turn) Returned(id, batch string, r handover.Record) {
 		j.PeakMiB = r.PeakMiB
 	}
 	j.OverGPUs = sched.OverGPUs(j.Grant, j.VRAMMiB, j.PeakMiB, func(int) int64 { return j.Grant.CardMiB })
-	r.EndedAt = earlier(r.EndedAt, t.Now)
-	t.line.away.leave(id)
-	ruling := judge.Remote(j, r, t.Now)
+	r.EndedAt = earlier(r.EndedAt, a.changes.now)
+	a.leave(id)
+	ruling := judge.Remote(j, r, a.changes.now)
 	if ruling.Outcome != "" {
-		t.finishAt(j, ruling.Outcome, ruling.Detail, r.EndedAt)
+		a.queue.finishAt(j, ruling.Outcome, ruling.Detail, r.EndedAt)
 		return
 	}
 	j.EndedAt = r.EndedAt
 	j.Handover = job.Handover{}
-	t.back(j, ruling)
+	a.queue.back(j, ruling)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -254,67 +256,67 @@ func earlier(a, b time.Time) time.Time {
 
 // TakenBack records that a job will not begin where it was handed over: it is
 // cancelled, or handed over again. why is empty if that needs no explanation.
-func (t *Turn) TakenBack(id, batch, why string) {
-	j := t.handed(id, batch)
+func (a *away) TakenBack(id, batch, why string) {
+	j := a.handed(id, batch)
 	if j == nil || j.State != job.Queued {
 		return
 	}
-	t.line.away.leave(id)
+	a.leave(id)
 	if j.Stop == job.StopCancel {
-		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
+		a.queue.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
 	j.Handover, j.Stop = job.Handover{}, job.NoStop
-	t.changes.fact(j)
+	a.changes.fact(j)
 	if why != "" {
-		t.tell(job.EventWarning, j, why)
+		a.queue.tell(job.EventWarning, j, why)
 	}
-	t.enqueue(j)
+	a.queue.enqueue(j)
 }
 
-// KeepAway undoes a TakeAway whose changes could not be written.
-func (t *Turn) KeepAway(jobs []job.Job, gone []string) {
+// KeepChanges undoes a TakeAway whose changes could not be written.
+func (a *away) KeepChanges(jobs []job.Job, gone []string) {
 	for i := range jobs {
-		t.line.away.changed[jobs[i].ID] = true
+		a.changed[jobs[i].ID] = true
 	}
 	for _, id := range gone {
-		t.line.away.changed[id] = true
+		a.changed[id] = true
 	}
 }
 
-// CancelledAway ends a job that was cancelled in the cluster's own queue.
-func (t *Turn) CancelledAway(id, batch, detail string) {
-	if j := t.handed(id, batch); j != nil && j.State == job.Queued {
-		t.line.away.leave(id)
-		t.finish(j, job.WasCancelled, detail)
+// Cancelled ends a job that was cancelled in the cluster's own queue.
+func (a *away) Cancelled(id, batch, detail string) {
+	if j := a.handed(id, batch); j != nil && j.State == job.Queued {
+		a.leave(id)
+		a.queue.finish(j, job.WasCancelled, detail)
 	}
 }
 
 // Refused ends a job that the cluster does not take. batch is empty if it was not
 // handed over.
-func (t *Turn) Refused(id, batch, why string) {
-	j := t.queued(id)
-	if j == nil || j.Handover.Batch != batch || !j.HandedOver() && !t.line.away.ready[id] {
+func (a *away) Refused(id, batch, why string) {
+	j := a.queue.queued(id)
+	if j == nil || j.Handover.Batch != batch || !j.HandedOver() && !a.ready[id] {
 		return
 	}
-	t.line.away.leave(id)
+	a.leave(id)
 	if j.Stop == job.StopCancel {
-		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
+		a.queue.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
-	t.finish(j, job.Launch, why)
+	a.queue.finish(j, job.Launch, why)
 }
 
-// stopAway has the cluster stop a job, once that is on disk. The first reason
+// stop has the cluster stop a job, once that is on disk. The first reason
 // counts, but cancelling overrides a requeue.
-func (t *Turn) stopAway(j *job.Job, why job.Stop, detail string) {
+func (a *away) stop(j *job.Job, why job.Stop, detail string) {
 	if j.Stop == job.NoStop || why == job.StopCancel && j.Stop != job.StopCancel {
 		j.Stop = why
 		if detail != "" {
 			j.Detail = detail
 		}
-		t.changes.fact(j)
-		t.tell(job.EventStopping, j, string(why))
+		a.changes.fact(j)
+		a.queue.tell(job.EventStopping, j, string(why))
 	}
-	t.line.away.changed[j.ID] = true
+	a.changed[j.ID] = true
 }

@@ -20,7 +20,6 @@ type cards struct {
 	changes  *changes
 
 	early  []gpu.Xid // errors reported before any card was read
-	asked  bool      // a new reading was requested
 	busyAt time.Time // when a reading was last needed
 	moved  bool      // something changed since the last decision that could change it
 
@@ -53,6 +52,7 @@ type cardBook struct {
 	left    map[int]gpu.Left // memory that ended jobs still use, in the last sample
 	overdue map[int]bool     // where that takes too long
 	told    bool
+	asked   bool   // a new reading was requested
 	trouble string // what the last reading lacked, reported once
 }
 

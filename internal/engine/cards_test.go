@@ -149,13 +149,13 @@ func TestAnothersJobIsNoStrangerWhileNothingIsQueued(t *testing.T) {
 			if !before {
 				r.look()
 			}
-			if card := r.at().cards.List()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.at().cards.bookings.Others()) != 1 {
+			if card := r.at().cards.book.List()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.at().cards.bookings.Others()) != 1 {
 				t.Errorf("%+v is held by %+v", card, r.at().cards.bookings.Others())
 			}
 			// What cannot be read for once changes nothing, and is no news while nothing waits.
 			r.told, r.othersErr = nil, errors.New("the ledger is gone")
 			r.look()
-			if card := r.at().cards.List()[0]; card.ForeignMiB != 0 || len(r.at().cards.bookings.Others()) != 1 || len(r.told) > 0 {
+			if card := r.at().cards.book.List()[0]; card.ForeignMiB != 0 || len(r.at().cards.bookings.Others()) != 1 || len(r.told) > 0 {
 				t.Errorf("%+v is held by %+v; told %+v", card, r.at().cards.bookings.Others(), r.told)
 			}
 			r.others, r.othersErr = nil, nil
@@ -206,7 +206,7 @@ func TestJobsThatWaitForOneAnotherRunAgainTogether(t *testing.T) {
 	r.submit(waits, spec(func(s *job.Spec) { s.GPUs = 0 }))
 	r.end("2", keep.Record{ExitCode: 1}, false)
 	r.wantRow("1", job.Cancelled, job.Depends)
-	r.at().Again([]*job.Job{r.row("1").Clone(), r.row("2").Clone()})
+	r.at().queue.Again([]*job.Job{r.row("1").Clone(), r.row("2").Clone()})
 	r.step()
 	r.wantRow("1", job.Queued, "")
 	r.wantRow("2", job.Running, "")

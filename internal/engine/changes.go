@@ -18,6 +18,7 @@ import (
 // once it is. It knows no queue, no card and no supervisor.
 type changes struct {
 	store Store
+	now   time.Time // of the turn: everything in it happens at that time
 	log   *slog.Logger
 
 	rows    map[string]*job.Job // jobs whose row on disk is out of date

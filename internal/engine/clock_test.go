@@ -90,7 +90,7 @@ func TestABeginIsWhatTheClockOnTheWallSays(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
 		r := newRig(t, 1, fairShare)
 		jobs := []*job.Job{{Spec: spec(), NotBefore: r.now.Add(30 * time.Minute)}}
-		r.at().Number(jobs)
+		r.at().queue.Number(jobs)
 		r.at().Accept(Batch{Jobs: jobs, Done: func(error) {}})
 		r.step()
 		r.jump(jump)

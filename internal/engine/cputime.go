@@ -37,43 +37,43 @@ type cpuUse struct {
 }
 
 // readCPUTimes takes in the last reading, and begins the next one when it is due.
-func (s *attempts) readCPUTimes(now time.Time) {
-	if s.cpu.next != nil {
+func (u *uses) readCPUTimes(now time.Time) {
+	if u.cpu.next != nil {
 		select {
-		case r := <-s.cpu.next:
-			s.cpu.next = nil
-			s.took(r)
+		case r := <-u.cpu.next:
+			u.cpu.next = nil
+			u.took(r)
 		default:
 			return
 		}
 	}
-	interval := s.cpuInterval()
-	if since := now.Sub(s.cpu.begun); interval == 0 || since >= 0 && since < interval {
+	interval := u.cpuInterval()
+	if since := now.Sub(u.cpu.begun); interval == 0 || since >= 0 && since < interval {
 		return
 	}
 	var jobs []run.Identity
-	for _, a := range s.active {
-		if identity, ok := s.runner.Identity(a.token); ok && a.withoutGPUs() {
+	for _, a := range u.set.active {
+		if identity, ok := u.set.runner.Identity(a.token); ok && a.withoutGPUs() {
 			jobs = append(jobs, identity)
 		}
 	}
 	if len(jobs) == 0 {
 		return
 	}
-	next, times := make(chan cpuReading, 1), s.cfg.CPUTimes
-	s.cpu = cpuWatch{begun: now, next: next}
+	next, times := make(chan cpuReading, 1), u.set.cfg.CPUTimes
+	u.cpu = cpuWatch{begun: now, next: next}
 	go func() { next <- cpuReading{now, times(jobs)} }()
 }
 
 // cpuInterval is the time between readings; 0: nobody wants to know.
-func (s *attempts) cpuInterval() time.Duration {
+func (u *uses) cpuInterval() time.Duration {
 	interval := time.Duration(0)
-	for _, after := range []time.Duration{s.cfg.IdleAfter, s.cfg.IdleCancel} {
+	for _, after := range []time.Duration{u.set.cfg.IdleAfter, u.set.cfg.IdleCancel} {
 		if after > 0 && (interval == 0 || after < interval) {
 			interval = after
 		}
 	}
-	if s.cfg.CPUTimes == nil || interval == 0 {
+	if u.set.cfg.CPUTimes == nil || interval == 0 {
 		return 0
 	}
 	return min(max(interval/4, cpuIntervalLeast), cpuInterval)
@@ -81,8 +81,8 @@ func (s *attempts) cpuInterval() time.Duration {
 
 // took compares a reading with the one before. A job whose time could not be read is
 // not idle.
-func (s *attempts) took(r cpuReading) {
-	for _, a := range s.active {
+func (u *uses) took(r cpuReading) {
+	for _, a := range u.set.active {
 		used, read := r.used[a.token]
 		before, span := a.cpu, r.at.Sub(a.cpu.at)
 		switch {

@@ -80,7 +80,7 @@ func TestAJobWithoutGPUsIsIdleWithoutCPUTime(t *testing.T) {
 				used["t1"] = time.Hour // from the start, whatever came before
 				test.run(r, used)
 				r.wantTexts(job.EventIdle, test.want...)
-				_, idle := r.at().attempts.IdleSince("1")
+				_, idle := r.at().attempts.uses.IdleSince("1")
 				if idle != (test.want != nil) {
 					t.Errorf("idle %v", idle)
 				}

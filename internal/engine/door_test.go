@@ -37,8 +37,8 @@ func TestRequestsDoNotKeepRoundsFromComing(t *testing.T) {
 		before, after := turns.Load(), int64(0)
 		r.e.Do(fair.As(ctx, 2), func(turn *Turn) {
 			j := &job.Job{Key: "b", User: "bob", Spec: job.Spec{Shell: "true"}}
-			turn.Number([]*job.Job{j})
-			turn.Submit([]*job.Job{j})
+			turn.queue.Number([]*job.Job{j})
+			turn.queue.Submit([]*job.Job{j})
 			turn.changes.then(func(error) { after = turns.Load() })
 		})
 		<-time.After(time.Second)

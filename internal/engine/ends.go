@@ -20,7 +20,7 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 	if t.halted(j, ev.Record) {
 		ev.Record.Stop = string(job.StopInterrupt)
 	}
-	t.attempts.measured(a)
+	t.attempts.uses.measured(a)
 	r := judge.Attempt(j, judge.End{
 		Record: ev.Record, OOM: ev.OOM, Peaks: j.PeakMiB, Now: t.Now,
 		CapMiB: t.capMiB(sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
@@ -40,10 +40,10 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 	at := endOf(j, ev.Record, t.Now)
 	t.releaseAt(a, at)
 	if r.Outcome != "" {
-		t.finishAt(j, r.Outcome, r.Detail, at)
+		t.queue.finishAt(j, r.Outcome, r.Detail, at)
 		return
 	}
-	t.back(j, r)
+	t.queue.back(j, r)
 }
 
 // halted reports whether a job that ended without berth's doing was stopped
@@ -78,40 +78,40 @@ func notBefore(at, earliest time.Time) time.Time {
 }
 
 // finish ends a job that is not running.
-func (t *Turn) finish(j *job.Job, outcome job.Outcome, detail string) {
-	t.finishAt(j, outcome, detail, t.Now)
+func (q *Queue) finish(j *job.Job, outcome job.Outcome, detail string) {
+	q.finishAt(j, outcome, detail, q.changes.now)
 }
 
 // finishAt ends a job, and those whose dependency on it failed. A long chain is
 // worked off in a loop.
-func (t *Turn) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
-	over := []*job.Job{t.over(j, outcome, detail, at)}
+func (q *Queue) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
+	over := []*job.Job{q.over(j, outcome, detail, at)}
 	for ; len(over) > 0; over = over[1:] {
-		for _, b := range t.line.settle(t.Now, over[0]) {
-			over = append(over, t.over(b.job, job.Depends, b.why, t.Now))
+		for _, b := range q.line.settle(q.changes.now, over[0]) {
+			over = append(over, q.over(b.job, job.Depends, b.why, q.changes.now))
 		}
 	}
 }
 
 // over records how a job ended.
-func (t *Turn) over(j *job.Job, outcome job.Outcome, detail string, at time.Time) *job.Job {
-	t.line.unqueue(j.ID)
-	if j.State == job.Queued && t.cfg.TellQueued {
+func (q *Queue) over(j *job.Job, outcome job.Outcome, detail string, at time.Time) *job.Job {
+	q.line.unqueue(j.ID)
+	if j.State == job.Queued && q.cfg.TellQueued {
 		// Its arrival may not be published yet, and must be as it was then.
 		j = j.Clone()
 	}
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
 	j.EndedAt = notBefore(at, j.StartedAt)
-	t.line.roster.forget(j)
-	t.changes.fact(j)
-	t.tell(job.EventEnded, j, detail)
-	t.attempts.expect(t.line.learn(t.Now, j), t.line.span)
+	q.line.roster.forget(j)
+	q.changes.fact(j)
+	q.tell(job.EventEnded, j, detail)
+	q.line.learn(q.changes.now, j)
 	return j
 }
 
 // back returns a job to the queue for another attempt.
-func (t *Turn) back(j *job.Job, r judge.Ruling) {
+func (q *Queue) back(j *job.Job, r judge.Ruling) {
 	j.MustTo(job.Queued)
 	ended := j.Attempt
 	j.Attempt = ended.Past()
@@ -120,7 +120,7 @@ func (t *Turn) back(j *job.Job, r judge.Ruling) {
 		j.PreemptedFor = ""
 	}
 	if !r.NeverRan {
-		j.WaitsSince = t.Now
+		j.WaitsSince = q.changes.now
 	}
 	if r.Preempted {
 		j.Preemptions++
@@ -133,20 +133,20 @@ func (t *Turn) back(j *job.Job, r judge.Ruling) {
 	}
 	if r.ToTheEnd {
 		j.Requeues++
-		t.toTheEnd(j)
+		q.toTheEnd(j)
 	}
-	t.changes.fact(j)
+	q.changes.fact(j)
 	// The event has the attempt; the job itself has none now.
 	j.Grant, j.OverGPUs, j.StartedAt = ended.Grant, ended.OverGPUs, ended.StartedAt
-	t.tell(r.Again, j, r.Detail)
+	q.tell(r.Again, j, r.Detail)
 	if j.OverGPUs, j.StartedAt = 0, (time.Time{}); j.Spec.Adopt == nil {
 		j.Grant = job.Grant{} // an adopted process stays where it is
 	}
-	if t.cfg.Wanted != nil && !t.cfg.Wanted(j.ID) {
-		t.Withdraw(j.ID)
+	if q.cfg.Wanted != nil && !q.cfg.Wanted(j.ID) {
+		q.Withdraw(j.ID)
 		return
 	}
-	t.enqueue(j)
+	q.enqueue(j)
 }
 
 // neverRan undoes a placement: the attempt does not count.
@@ -155,12 +155,12 @@ func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 	stopped := j.Stop
 	t.release(a)
 	if stopped == job.StopCancel {
-		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
+		t.queue.finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
 	j.Attempt.Number--
 	j.Log = ""
-	t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: why, NotBefore: notBefore, NeverRan: true})
+	t.queue.back(j, judge.Ruling{Again: job.EventRequeued, Detail: why, NotBefore: notBefore, NeverRan: true})
 }
 
 // stillborn undoes a placement whose supervisor died before the job started. If
@@ -179,7 +179,7 @@ func (t *Turn) stillborn(a *attempt) {
 // of its processes is left.
 func (t *Turn) lost(a *attempt, r keep.Record) {
 	j := a.job
-	t.attempts.measured(a)
+	t.attempts.uses.measured(a)
 	t.release(a)
 	unanswered := ""
 	if a.hindrance.silent != "" {
@@ -188,37 +188,37 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		t.finish(j, job.WasCancelled, judge.Said(j, "cancelled while running")+unanswered)
+		t.queue.finish(j, job.WasCancelled, judge.Said(j, "cancelled while running")+unanswered)
 	case wasTold(t.Now, j):
-		t.back(j, judge.Preempted(j))
+		t.queue.back(j, judge.Preempted(j))
 	case j.Stop == job.StopRequeue:
-		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")})
+		t.queue.back(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")})
 	case j.Stop == job.StopOveruse:
-		t.finish(j, job.Overuse, j.Detail+unanswered)
+		t.queue.finish(j, job.Overuse, j.Detail+unanswered)
 	case j.Stop == job.StopTimeout:
 		t.rule(j, judge.Timeout(j), unanswered)
 	case j.Stop == job.StopInterrupt && a.hindrance.silent != "":
 		t.rule(j, judge.Interrupted, "")
 	case rebooted && j.Spec.Requeue:
-		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})
+		t.queue.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})
 	case j.Spec.Requeue && j.StartedAt.Before(t.cfg.LostBefore):
-		t.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"})
+		t.queue.back(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"})
 	case rebooted:
-		t.finish(j, job.Lost, "the machine went down while it ran")
+		t.queue.finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:
-		t.finish(j, job.Lost, "adopted: its supervisor died; "+judge.GoesOn(j))
+		t.queue.finish(j, job.Lost, "adopted: its supervisor died; "+judge.GoesOn(j))
 	default:
-		t.finish(j, job.Lost, a.blame("its supervisor died, so its exit status is not known"))
+		t.queue.finish(j, job.Lost, a.blame("its supervisor died, so its exit status is not known"))
 	}
 }
 
 // rule does what was decided about the end of an attempt.
 func (t *Turn) rule(j *job.Job, r judge.Ruling, more string) {
 	if r.Detail += more; r.Outcome != "" {
-		t.finish(j, r.Outcome, r.Detail)
+		t.queue.finish(j, r.Outcome, r.Detail)
 		return
 	}
-	t.back(j, r)
+	t.queue.back(j, r)
 }
 
 func (t *Turn) release(a *attempt) { t.releaseAt(a, t.Now) }

@@ -128,15 +128,18 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	if cfg.Watch == nil {
 		cfg.Watch = unwatched{}
 	}
-	t := &Turn{cfg: &cfg, changes: newChanges(watchedStore{s, cfg.Watch}, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
+	t := &Turn{cfg: &cfg, changes: newChanges(watchedStore{s, cfg.Watch}, cfg.Log), door: fair.NewDoor[func(*Turn)]()}
 	t.line = newLine(&cfg, t.changes)
+	t.queue = &Queue{line: t.line, changes: t.changes, cfg: &cfg, nextSeq: lastSeq + 1}
+	t.line.away.queue = t.queue
+	t.groups = newGroups(t.line, t.changes)
 	t.cards = newCards(&cfg, src, l, o, t.changes)
 	t.attempts = newAttempts(&cfg, r, t.cards, t.changes)
 	// Each part gets what it needs from those below it as functions.
 	t.line.capMiB = func(_ time.Time, r sched.Request) int64 { return t.capMiB(r) }
-	t.line.parking = t.attempts.pace.preempt
+	t.line.parking = t.attempts.parking.pace.preempt
 	t.cards.quarantined = t.attempts.tellJobsOn
-	t.cards.bookings.strays = t.attempts.strayBookings
+	t.cards.bookings.strays = t.attempts.holdings.strayBookings
 	e := &Engine{turn: t}
 	e.over, e.end = context.WithCancel(context.Background())
 	return e

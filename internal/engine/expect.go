@@ -18,11 +18,12 @@ type expectations struct {
 	learnt map[string]int             // how many of a kind have ended since one was queued
 	autos  map[string]map[string]bool // queued jobs with vram=auto whose own command was not measured, by kind
 	review []string                   // queued jobs to estimate again
+	fresh  map[string]bool            // kinds about which more is known than when running jobs were estimated
 }
 
 func newExpectations() *expectations {
 	return &expectations{
-		book: predict.NewBook(), alike: map[string]map[string]bool{}, learnt: map[string]int{}, autos: map[string]map[string]bool{},
+		book: predict.NewBook(), alike: map[string]map[string]bool{}, learnt: map[string]int{}, autos: map[string]map[string]bool{}, fresh: map[string]bool{},
 	}
 }
 
@@ -191,19 +192,27 @@ func (l *line) autoMiB(now time.Time, j *job.Job, peakMiB int64) int64 {
 	return declared
 }
 
-// learn records how a job ended. It returns the kind of similar jobs; empty: it
-// says nothing about others.
-func (l *line) learn(now time.Time, ended *job.Job) (kind string) {
+// learn records how a job ended.
+func (l *line) learn(now time.Time, ended *job.Job) {
 	p, ok := past(ended)
 	if !ok {
-		return ""
+		return
 	}
 	p.Key = predict.Normalise(p.Command)
 	l.expect.book.Add(p)
+	l.expect.fresh[p.Key] = true
 	l.vouch(ended, p.Key, p.Ran)
 	l.learnPeak(now, p)
 	l.learnSpan(p.Key)
-	return p.Key
+}
+
+// relearn calls f for each kind of job about which more is known since the last
+// call, so that running jobs of that kind can be estimated again.
+func (x *expectations) relearn(f func(kind string)) {
+	for kind := range x.fresh {
+		f(kind)
+	}
+	clear(x.fresh)
 }
 
 // learnPeak sets the declaration of vram=auto jobs whose own command was measured

@@ -22,8 +22,8 @@ func TestOnAFullDisk(t *testing.T) {
 	r := runOne(t, vram(1000))
 	r.commitErr = fmt.Errorf("commit: %w", store.ErrFull)
 	jobs := []*job.Job{{Spec: spec(vram(1000))}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	if err := r.e.Step(r.now); err == nil {
 		t.Fatal("the disk is not full")
 	}
@@ -88,7 +88,7 @@ func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
 	}
 	var refused error
 	batch := []*job.Job{{Spec: spec()}}
-	r.at().Number(batch)
+	r.at().queue.Number(batch)
 	r.at().Accept(Batch{Jobs: batch, Done: func(err error) { refused = err }})
 	_ = r.e.Step(r.now)
 	if !errors.Is(refused, store.ErrFull) {
@@ -121,8 +121,8 @@ func TestWhereTheStoreWasRemoved(t *testing.T) {
 	r := runOne(t, vram(1000))
 	r.removed = fmt.Errorf("%w: /x", store.ErrRemoved)
 	jobs := []*job.Job{{Spec: spec(vram(1000))}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	r.step()
 	r.wantRow("2", job.Queued, "")
 	if why := r.at().Why("2"); why != "cannot be started: the directory of the store was removed: /x" {
@@ -154,7 +154,7 @@ func TestOnADiskThatFails(t *testing.T) {
 	r.commitErr = fmt.Errorf("commit: %w: %w", store.ErrUnwritable, syscall.EROFS)
 	var refused error
 	batch := []*job.Job{{Spec: spec()}}
-	r.at().Number(batch)
+	r.at().queue.Number(batch)
 	r.at().Accept(Batch{Jobs: batch, Done: func(err error) { refused = err }})
 	_ = r.e.Step(r.now)
 	if !errors.Is(refused, store.ErrUnwritable) {
@@ -188,8 +188,8 @@ func TestTheLoopOutlivesADiskThatFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, 1)
 				jobs := []*job.Job{{Spec: spec()}}
-				r.at().Number(jobs)
-				r.at().Submit(jobs)
+				r.at().queue.Number(jobs)
+				r.at().queue.Submit(jobs)
 				r.commitErr = test.err
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()

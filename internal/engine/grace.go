@@ -47,16 +47,16 @@ func (c *Config) left(j *job.Job) time.Duration {
 // outlasts reports whether berth has to enforce a job's time limit too: its
 // supervisor does not answer, or may have been told a longer grace period than
 // is allowed now.
-func (s *attempts) outlasts(a *attempt) bool {
+func (p *preemption) outlasts(a *attempt) bool {
 	spec := &a.job.Spec
-	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.OnTimeout != job.TimeoutPark && (a.hindrance.silent != "" || spec.Grace > s.cfg.bounded(spec.Grace))
+	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.OnTimeout != job.TimeoutPark && (a.hindrance.silent != "" || spec.Grace > p.set.cfg.bounded(spec.Grace))
 }
 
 // enforceLimit stops such a job at its time limit. The supervisor does so too;
 // the shorter grace period counts.
-func (s *attempts) enforceLimit(now time.Time, a *attempt) {
-	if s.outlasts(a) && a.job.Worked(now) >= a.job.Spec.TimeLimit {
-		s.stop(now, a.job, job.StopTimeout, a.job.Spec.Grace, "")
+func (p *preemption) enforceLimit(now time.Time, a *attempt) {
+	if p.outlasts(a) && a.job.Worked(now) >= a.job.Spec.TimeLimit {
+		p.set.stop(now, a.job, job.StopTimeout, a.job.Spec.Grace, "")
 	}
 }
 

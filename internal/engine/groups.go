@@ -39,51 +39,62 @@ type Group struct {
 	Queued     int
 }
 
+// groups is the settings of all groups, by user and name.
+type groups struct {
+	settings map[sched.GroupName]setting
+	line     *line
+	changes  *changes
+}
+
+func newGroups(l *line, c *changes) *groups {
+	return &groups{settings: map[sched.GroupName]setting{}, line: l, changes: c}
+}
+
 func groupOf(j *job.Job) sched.GroupName {
 	return sched.GroupName{User: j.User, Name: j.Spec.Group}
 }
 
-// LimitGroup sets how many jobs of a group may run at a time; 0: all.
-func (t *Turn) LimitGroup(user, name string, limit int) error {
-	of := t.line.groups[sched.GroupName{User: user, Name: name}]
+// Limit sets how many jobs of a group may run at a time; 0: all.
+func (g *groups) Limit(user, name string, limit int) error {
+	of := g.settings[sched.GroupName{User: user, Name: name}]
 	of.Limit = limit
-	return t.setGroup(sched.GroupName{User: user, Name: name}, of)
+	return g.set(sched.GroupName{User: user, Name: name}, of)
 }
 
-// PauseGroup keeps jobs of a group from starting, or lets them start again;
+// Pause keeps jobs of a group from starting, or lets them start again;
 // running jobs are not touched.
-func (t *Turn) PauseGroup(user, name string, paused bool, by string) error {
-	of := t.line.groups[sched.GroupName{User: user, Name: name}]
+func (g *groups) Pause(user, name string, paused bool, by string) error {
+	of := g.settings[sched.GroupName{User: user, Name: name}]
 	switch {
 	case !paused:
 		of.PausedBy = ""
 	case of.PausedBy == "":
 		of.PausedBy = by
 	}
-	return t.setGroup(sched.GroupName{User: user, Name: name}, of)
+	return g.set(sched.GroupName{User: user, Name: name}, of)
 }
 
-// RemoveGroup lifts the limit and the pause of a group. Its jobs keep the name.
-func (t *Turn) RemoveGroup(user, name string) {
-	_ = t.setGroup(sched.GroupName{User: user, Name: name}, setting{}) // removing makes none too many
+// Remove lifts the limit and the pause of a group. Its jobs keep the name.
+func (g *groups) Remove(user, name string) {
+	_ = g.set(sched.GroupName{User: user, Name: name}, setting{}) // removing makes none too many
 }
 
-func (t *Turn) setGroup(name sched.GroupName, of setting) error {
-	was, known := t.line.groups[name]
+func (g *groups) set(name sched.GroupName, of setting) error {
+	was, known := g.settings[name]
 	switch {
 	case was == of:
 		return nil
 	case of == setting{}:
-		delete(t.line.groups, name)
-	case !known && t.line.countGroups(name.User) >= MaxGroups:
+		delete(g.settings, name)
+	case !known && g.count(name.User) >= MaxGroups:
 		return ErrTooManyGroups
 	default:
-		t.line.groups[name] = of
+		g.settings[name] = of
 	}
-	t.line.saveGroups(name.User)
-	t.line.moved = true
+	g.save(name.User)
+	g.line.moved = true
 	if was.PausedBy != "" && of.PausedBy == "" {
-		t.line.resumed(t.Now, name)
+		g.line.resumed(g.changes.now, name)
 	}
 	return nil
 }
@@ -105,8 +116,8 @@ func (l *line) resumed(now time.Time, name sched.GroupName) {
 	}
 }
 
-func (l *line) countGroups(user string) (n int) {
-	for name := range l.groups {
+func (g *groups) count(user string) (n int) {
+	for name := range g.settings {
 		if name.User == user {
 			n++
 		}
@@ -114,10 +125,10 @@ func (l *line) countGroups(user string) (n int) {
 	return n
 }
 
-// saveGroups adds a user's groups to the next commit.
-func (l *line) saveGroups(user string) {
+// save adds a user's groups to the next commit.
+func (g *groups) save(user string) {
 	own := map[string]setting{}
-	for name, of := range l.groups {
+	for name, of := range g.settings {
 		if name.User == user {
 			own[name.Name] = of
 		}
@@ -126,11 +137,11 @@ func (l *line) saveGroups(user string) {
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	l.changes.meta[groupsKey+user] = string(data)
+	g.changes.meta[groupsKey+user] = string(data)
 }
 
-// RestoreGroups takes over the groups from an earlier berth.
-func (t *Turn) RestoreGroups(metas func(prefix string) (map[string]string, error)) error {
+// Restore takes over the groups from an earlier berth.
+func (g *groups) Restore(metas func(prefix string) (map[string]string, error)) error {
 	values, err := metas(groupsKey)
 	if err != nil {
 		return err
@@ -141,20 +152,20 @@ func (t *Turn) RestoreGroups(metas func(prefix string) (map[string]string, error
 			return fmt.Errorf("read the groups of %s: %w", user, err)
 		}
 		for name, of := range own {
-			t.line.groups[sched.GroupName{User: user, Name: name}] = of
+			g.settings[sched.GroupName{User: user, Name: name}] = of
 		}
 	}
-	t.line.moved = true
+	g.line.moved = true
 	return nil
 }
 
 // limitedGroups is what a decision has to know about groups.
 func (t *Turn) limitedGroups() map[sched.GroupName]sched.JobGroup {
-	if len(t.line.groups) == 0 {
+	if len(t.groups.settings) == 0 {
 		return nil
 	}
-	groups := make(map[sched.GroupName]sched.JobGroup, len(t.line.groups))
-	for name, of := range t.line.groups {
+	groups := make(map[sched.GroupName]sched.JobGroup, len(t.groups.settings))
+	for name, of := range t.groups.settings {
 		groups[name] = sched.JobGroup{Limit: of.Limit, PausedBy: of.PausedBy}
 	}
 	for id, a := range t.attempts.active {
@@ -169,9 +180,9 @@ func (t *Turn) limitedGroups() map[sched.GroupName]sched.JobGroup {
 	return groups
 }
 
-// Groups lists the groups of a user that are set or have unfinished jobs, by
+// List lists the groups of a user that are set or have unfinished jobs, by
 // name; those of all users without one.
-func (t *Turn) Groups(user string) []Group {
+func (g *groups) List(user string) []Group {
 	all := map[sched.GroupName]*Group{}
 	find := func(name sched.GroupName) *Group {
 		if all[name] == nil {
@@ -179,13 +190,13 @@ func (t *Turn) Groups(user string) []Group {
 		}
 		return all[name]
 	}
-	for name, of := range t.line.groups {
+	for name, of := range g.settings {
 		if user == "" || name.User == user {
 			g := find(name)
 			g.Limit, g.PausedBy = of.Limit, of.PausedBy
 		}
 	}
-	t.line.roster.Each(-1, func(j *job.Job) bool {
+	g.line.roster.Each(-1, func(j *job.Job) bool {
 		if j.Spec.Group == "" || user != "" && j.User != user {
 			return true
 		}

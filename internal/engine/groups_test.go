@@ -16,7 +16,7 @@ func inGroup(name string) func(*job.Spec) { return func(s *job.Spec) { s.Group =
 // limitGroup and pauseGroup act as ann, and let the loop come round.
 func (r *rig) limitGroup(name string, limit int) {
 	r.t.Helper()
-	if err := r.at().LimitGroup("ann", name, limit); err != nil {
+	if err := r.at().groups.Limit("ann", name, limit); err != nil {
 		r.t.Fatal(err)
 	}
 	r.pass(time.Second)
@@ -24,7 +24,7 @@ func (r *rig) limitGroup(name string, limit int) {
 
 func (r *rig) pauseGroup(name string, paused bool) {
 	r.t.Helper()
-	if err := r.at().PauseGroup("ann", name, paused, "anna"); err != nil {
+	if err := r.at().groups.Pause("ann", name, paused, "anna"); err != nil {
 		r.t.Fatal(err)
 	}
 	r.pass(time.Second)
@@ -46,7 +46,7 @@ func TestAGroupRunsNoMoreJobsThanItsLimit(t *testing.T) {
 	r.wantRow("4", job.Queued, "")
 	r.limitGroup("io", 3)
 	r.wantRow("4", job.Running, "")
-	got := r.at().Groups("ann")
+	got := r.at().groups.List("ann")
 	if len(got) != 1 || got[0].Limit != 3 || strings.Join(got[0].Running, " ") != "2 3 4" || got[0].Queued != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -64,13 +64,13 @@ func TestAPausedGroupStartsNothing(t *testing.T) {
 	if why := r.at().Why("2"); why != "group io is paused by anna" {
 		t.Errorf("it waits because %q", why)
 	}
-	if err := r.at().PauseGroup("ann", "io", true, "root"); err != nil || r.at().Groups("ann")[0].PausedBy != "anna" {
-		t.Errorf("paused again: %v, %+v", err, r.at().Groups("ann"))
+	if err := r.at().groups.Pause("ann", "io", true, "root"); err != nil || r.at().groups.List("ann")[0].PausedBy != "anna" {
+		t.Errorf("paused again: %v, %+v", err, r.at().groups.List("ann"))
 	}
 	r.pass(time.Hour)
 	r.pauseGroup("io", false)
 	r.wantRow("2", job.Running, "")
-	if got := r.at().Groups("ann"); len(got) != 2 || got[0].PausedBy != "" {
+	if got := r.at().groups.List("ann"); len(got) != 2 || got[0].PausedBy != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -95,7 +95,7 @@ func TestWaitingInAPausedGroupDoesNotCount(t *testing.T) {
 	}
 	r.pauseGroup("gone", true)
 	r.pass(time.Hour)
-	r.at().RemoveGroup("ann", "gone")
+	r.at().groups.Remove("ann", "gone")
 	if since := r.pendingOf("3").Since; since.Sub(submitted) < 51*time.Hour {
 		t.Errorf("its group was removed while paused, and it is said to have waited since %s", since)
 	}
@@ -106,14 +106,14 @@ func TestGroupsAreOfTheirUser(t *testing.T) {
 	r.pauseGroup("io", true)
 	bobs := spec(inGroup("io"))
 	j := &job.Job{User: "bob", Spec: bobs}
-	r.at().Number([]*job.Job{j})
-	r.at().Submit([]*job.Job{j})
+	r.at().queue.Number([]*job.Job{j})
+	r.at().queue.Submit([]*job.Job{j})
 	r.pass(time.Second)
 	r.wantRow(j.ID, job.Running, "")
-	if got := r.at().Groups("bob"); len(got) != 1 || got[0].PausedBy != "" || len(got[0].Running) != 1 {
+	if got := r.at().groups.List("bob"); len(got) != 1 || got[0].PausedBy != "" || len(got[0].Running) != 1 {
 		t.Errorf("bob's: %+v", got)
 	}
-	if got := r.at().Groups(""); len(got) != 2 {
+	if got := r.at().groups.List(""); len(got) != 2 {
 		t.Errorf("everybody's: %+v", got)
 	}
 }
@@ -123,22 +123,22 @@ func TestGroupsAreBoundedAndSurvive(t *testing.T) {
 	for i := range MaxGroups {
 		r.limitGroup(fmt.Sprint("g", i), 1)
 	}
-	if err := r.at().LimitGroup("ann", "more", 1); !errors.Is(err, ErrTooManyGroups) {
+	if err := r.at().groups.Limit("ann", "more", 1); !errors.Is(err, ErrTooManyGroups) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := r.at().PauseGroup("ann", "more", true, "ann"); !errors.Is(err, ErrTooManyGroups) {
+	if err := r.at().groups.Pause("ann", "more", true, "ann"); !errors.Is(err, ErrTooManyGroups) {
 		t.Errorf("one more, paused: %v", err)
 	}
-	if err := r.at().LimitGroup("bob", "more", 1); err != nil {
+	if err := r.at().groups.Limit("bob", "more", 1); err != nil {
 		t.Errorf("another user's: %v", err)
 	}
-	r.at().RemoveGroup("ann", "g0")
+	r.at().groups.Remove("ann", "g0")
 	r.limitGroup("g1", 0) // no limit and no pause: only a name
 	r.pauseGroup("g2", true)
 	r.limitGroup("new", 7)
 	saved := r.meta
 	again := newRig(t, 1)
-	err := again.at().RestoreGroups(func(prefix string) (map[string]string, error) {
+	err := again.at().groups.Restore(func(prefix string) (map[string]string, error) {
 		found := map[string]string{}
 		for key, value := range saved {
 			if strings.HasPrefix(key, prefix) {
@@ -150,11 +150,11 @@ func TestGroupsAreBoundedAndSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(again.at().Groups("")), fmt.Sprint(r.at().Groups("")); got != want || len(again.at().Groups("ann")) != MaxGroups-1 {
+	if got, want := fmt.Sprint(again.at().groups.List("")), fmt.Sprint(r.at().groups.List("")); got != want || len(again.at().groups.List("ann")) != MaxGroups-1 {
 		t.Errorf("after a restart:\n%s\nwant\n%s", got, want)
 	}
 	bad := func(string) (map[string]string, error) { return map[string]string{"groups/ann": "{"}, nil }
-	if err := again.at().RestoreGroups(bad); err == nil || !strings.Contains(err.Error(), "the groups of ann") {
+	if err := again.at().groups.Restore(bad); err == nil || !strings.Contains(err.Error(), "the groups of ann") {
 		t.Errorf("damaged: %v", err)
 	}
 }

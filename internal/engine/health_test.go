@@ -96,7 +96,7 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	r.told = nil
 	r.pass(time.Second)
 	r.wantTexts(job.EventCard)
-	if v := r.at().cards.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
+	if v := r.at().cards.book.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
 		t.Errorf("%+v", v)
 	}
 	if got := r.e.turn.attempts.active["1"].trouble; got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
@@ -150,7 +150,7 @@ func TestAPersonsWordIsKept(t *testing.T) {
 	r.look()
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
-	if card := r.at().cards.List()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
+	if card := r.at().cards.book.List()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
 		t.Errorf("%+v", card)
 	}
 }
@@ -179,7 +179,7 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 			r.pass(time.Second)
 			r.submit(spec())
 			r.wantRow("1", job.Queued, "")
-			if v := r.at().cards.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
+			if v := r.at().cards.book.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
 				t.Errorf("it is %v", v.State)
 			}
 			if len(r.e.turn.cards.early) > 0 {
@@ -247,7 +247,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).needsSample() || !r.e.at(r.now.Add(restGlance)).needsSample() {
 		t.Fatal("they are not left alone")
 	}
-	r.at().cards.Look()
+	r.at().cards.book.Look()
 	if !r.at().needsSample() {
 		t.Error("somebody who asks for them is not shown them")
 	}
@@ -314,7 +314,7 @@ func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
 	if why := r.at().Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if card := r.at().cards.List()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
+	if card := r.at().cards.book.List()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
 		t.Errorf("%+v", card)
 	}
 	r.devices[0].Processes = nil // now it does not, and the memory is still in use
@@ -350,7 +350,7 @@ func TestMemoryOfNobodyKnowsWhomIsHeldForStrangers(t *testing.T) {
 		r.submit(spec(vram(2000)))
 		r.wantRow("2", job.Queued, "")
 		r.pass(31 * time.Second)
-		if v := r.at().cards.HealthOf("GPU-0"); v.State != want {
+		if v := r.at().cards.book.HealthOf("GPU-0"); v.State != want {
 			t.Errorf("with %d MiB left it is %+v", used, v)
 		}
 		r.pass(time.Second)
@@ -378,7 +378,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.devices[0].Processes = nil
 	r.end("1", keep.Record{}, false)
 	r.pass(31 * time.Second)
-	if v := r.at().cards.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
+	if v := r.at().cards.book.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
 		t.Fatalf("%+v", v)
 	}
 	r.submit(spec(vram(9000)))
@@ -387,7 +387,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.step()
 	r.wantRow("2", job.Running, "")
 	r.pass(time.Second)
-	if v := r.at().cards.HealthOf("GPU-0"); v.State != gpu.HealthOK {
+	if v := r.at().cards.book.HealthOf("GPU-0"); v.State != gpu.HealthOK {
 		t.Errorf("%+v", v)
 	}
 }
@@ -403,7 +403,7 @@ func TestPartsThatWereDividedAnewAreForgotten(t *testing.T) {
 	r.pass(time.Second)
 	r.devices = []gpu.Device{r.devices[0], part}
 	r.pass(time.Second)
-	if cards := r.at().cards.List(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
+	if cards := r.at().cards.book.List(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
 		t.Errorf("%+v", cards)
 	}
 	r.wantTexts(job.EventCard)

@@ -12,6 +12,9 @@ import (
 	"berth/internal/text"
 )
 
+// hindrances follows supervisors and processes that do not do what they should.
+type hindrances struct{ set *attempts }
+
 // hindrance is what keeps a running job from ending, or may.
 type hindrance struct {
 	stuck  string // a process that outlived KILL
@@ -32,17 +35,17 @@ func (s *attempts) Hindrance(id string) string {
 
 // survived reports a process that outlived KILL. It may still use the cards,
 // so they take no other job until it is gone.
-func (s *attempts) survived(now time.Time, a *attempt, p keep.Stuck) {
+func (h *hindrances) survived(now time.Time, a *attempt, p keep.Stuck) {
 	what := "process"
-	if identity, ok := s.runner.Identity(a.token); ok && identity.KeepPID == p.PID {
+	if identity, ok := h.set.runner.Identity(a.token); ok && identity.KeepPID == p.PID {
 		what = "supervisor process"
 	}
 	a.hindrance.stuck = fmt.Sprintf("%s %d does not end (%s), %s after KILL", what, p.PID, stateText(p.State), text.Brief(keep.UnkillableAfter))
 	if p.Others > 0 {
 		a.hindrance.stuck += "; nor " + plural(p.Others, "does", "do") + " " + text.Count(p.Others, "other")
 	}
-	s.changes.tell(now, job.EventWarning, a.job, a.hindrance.stuck)
-	s.closeCards(now, a)
+	h.set.changes.tell(now, job.EventWarning, a.job, a.hindrance.stuck)
+	h.closeCards(now, a)
 }
 
 func plural(n int, one, several string) string {
@@ -53,50 +56,50 @@ func plural(n int, one, several string) string {
 }
 
 // closeCards makes the cards of a job that does not end suspect.
-func (s *attempts) closeCards(now time.Time, a *attempt) {
+func (h *hindrances) closeCards(now time.Time, a *attempt) {
 	for _, uuid := range a.job.Grant.UUIDs {
-		s.cards.heed(now, s.cards.book.health.Stuck(now, uuid, fmt.Sprintf("job %s: %s", a.job.ID, a.hindrance.stuck)))
+		h.set.cards.heed(now, h.set.cards.book.health.Stuck(now, uuid, fmt.Sprintf("job %s: %s", a.job.ID, a.hindrance.stuck)))
 	}
 }
 
 // openCards ends that for the cards of a job that has ended, unless another on
 // them does not end either.
-func (s *attempts) openCards(now time.Time, cards []string) {
+func (h *hindrances) openCards(now time.Time, cards []string) {
 	for _, uuid := range cards {
-		s.cards.heed(now, s.cards.book.health.Stuck(now, uuid, ""))
+		h.set.cards.heed(now, h.set.cards.book.health.Stuck(now, uuid, ""))
 	}
-	for _, id := range s.ids() {
-		if a := s.active[id]; a.hindrance.stuck != "" && slices.ContainsFunc(cards, func(uuid string) bool { return slices.Contains(a.job.Grant.UUIDs, uuid) }) {
-			s.closeCards(now, a)
+	for _, id := range h.set.ids() {
+		if a := h.set.active[id]; a.hindrance.stuck != "" && slices.ContainsFunc(cards, func(uuid string) bool { return slices.Contains(a.job.Grant.UUIDs, uuid) }) {
+			h.closeCards(now, a)
 		}
 	}
 }
 
 // forgetStuck opens cards that an earlier berth closed for a job that has ended
 // since. The runner reports again what still does not end.
-func (s *attempts) forgetStuck(now time.Time) {
-	for _, d := range s.cards.book.known {
-		if !s.inUse(d.Index) {
-			s.openCards(now, []string{d.UUID})
+func (h *hindrances) forgetStuck(now time.Time) {
+	for _, d := range h.set.cards.book.known {
+		if !h.set.inUse(d.Index) {
+			h.openCards(now, []string{d.UUID})
 		}
 	}
 }
 
 // fellSilent reports a supervisor that does not answer. Its job keeps running:
 // it may only be slow.
-func (s *attempts) fellSilent(now time.Time, a *attempt, p keep.Stuck) {
+func (h *hindrances) fellSilent(now time.Time, a *attempt, p keep.Stuck) {
 	does := "does not answer"
 	if p.State == 'T' || p.State == 't' {
 		does = "does not answer: it is stopped"
 	}
 	a.hindrance.silent = fmt.Sprintf("its supervisor (process %d) %s (%s)", p.PID, does, stateText(p.State))
-	s.changes.tell(now, job.EventWarning, a.job, a.hindrance.silent)
+	h.set.changes.tell(now, job.EventWarning, a.job, a.hindrance.silent)
 }
 
-func (s *attempts) answers(now time.Time, a *attempt) {
+func (h *hindrances) answers(now time.Time, a *attempt) {
 	if a.hindrance.silent != "" {
 		a.hindrance.silent = ""
-		s.changes.tell(now, job.EventNotice, a.job, "its supervisor answers again")
+		h.set.changes.tell(now, job.EventNotice, a.job, "its supervisor answers again")
 	}
 }
 
@@ -115,14 +118,14 @@ func stateText(state byte) string {
 	return "state " + string(rune(state))
 }
 
-// hinders takes in an event that changes nothing yet about the job.
-func (s *attempts) hinders(now time.Time, a *attempt, ev run.Event) {
+// note takes in an event that changes nothing yet about the job.
+func (h *hindrances) note(now time.Time, a *attempt, ev run.Event) {
 	switch ev.Kind {
 	case run.Stuck:
-		s.survived(now, a, ev.Process)
+		h.survived(now, a, ev.Process)
 	case run.Silent:
-		s.fellSilent(now, a, ev.Process)
+		h.fellSilent(now, a, ev.Process)
 	case run.Answers:
-		s.answers(now, a)
+		h.answers(now, a)
 	}
 }

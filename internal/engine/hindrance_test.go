@@ -17,7 +17,7 @@ func (r *rig) hinder(kind run.EventKind, pid int, state byte) {
 }
 
 func (r *rig) health(index int) string {
-	return r.at().cards.HealthOf(r.devices[index].UUID).State.String()
+	return r.at().cards.book.HealthOf(r.devices[index].UUID).State.String()
 }
 
 func (r *rig) shows(id string) string {

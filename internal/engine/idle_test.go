@@ -24,21 +24,21 @@ func TestAnIdleJobIsToldOfOnce(t *testing.T) {
 	r := idleRig(t)
 	since := r.now
 	r.pass(DefaultIdleAfter - time.Second)
-	if _, idle := r.at().attempts.IdleSince("1"); idle {
+	if _, idle := r.at().attempts.uses.IdleSince("1"); idle {
 		t.Error("idle too soon")
 	}
 	r.wantTexts(job.EventIdle)
 	r.pass(time.Second)
 	r.pass(time.Hour)
 	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0 and has not used it for 30m")
-	if got, idle := r.at().attempts.IdleSince("1"); !idle || !got.Equal(since) {
+	if got, idle := r.at().attempts.uses.IdleSince("1"); !idle || !got.Equal(since) {
 		t.Errorf("idle since %v %v", got, idle)
 	}
 	r.wantRow("1", job.Running, "")
 	// A moment of use, and it begins anew.
 	r.devices[0].UtilPct = 3
 	r.pass(time.Second)
-	if _, idle := r.at().attempts.IdleSince("1"); idle {
+	if _, idle := r.at().attempts.uses.IdleSince("1"); idle {
 		t.Error("idle while it computes")
 	}
 	r.devices[0].UtilPct = 0

@@ -27,7 +27,6 @@ type line struct {
 	adopted  map[string]bool  // those that represent a process, which start where it is
 	gates    gates            // those that may not start yet
 	away     *away            // those that a cluster runs
-	groups   map[sched.GroupName]setting
 	outcomes map[string]verdict
 	expect   *expectations
 	usage    usage
@@ -44,9 +43,9 @@ type place struct {
 
 func newLine(cfg *Config, c *changes) *line {
 	l := &line{
-		roster: newRoster(), cfg: cfg, rules: cfg.Rules, changes: c, log: cfg.Log,
+		roster: newRoster(c), cfg: cfg, rules: cfg.Rules, changes: c, log: cfg.Log,
 		queue: sched.NewQueue(), inLine: map[string]place{}, adopted: map[string]bool{},
-		gates: newGates(), away: newAway(), groups: map[sched.GroupName]setting{}, outcomes: map[string]verdict{}, expect: newExpectations(), vouched: vouched{},
+		gates: newGates(), away: newAway(c), outcomes: map[string]verdict{}, expect: newExpectations(), vouched: vouched{},
 	}
 	l.queue.SetRules(l.rules)
 	return l

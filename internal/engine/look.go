@@ -48,10 +48,10 @@ func (w work) none() bool { return !w.queued && !w.running }
 // is a reading to use.
 func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(index int) bool) bool {
 	c.moved = true
-	if c.asked || c.busyAt.IsZero() || !c.quiet(now, w) {
+	if c.book.asked || c.busyAt.IsZero() || !c.quiet(now, w) {
 		c.busyAt = now
 	}
-	c.asked = false
+	c.book.asked = false
 	s.Xids = c.heard(s.Xids, err)
 	if err != nil {
 		c.book.err, c.book.failed = err, now

@@ -209,7 +209,7 @@ func (t *Turn) wait(looking bool) time.Duration {
 	if undecided := t.undecided() && t.line.queue.Len() > 0 && !t.stopping; t.changes.failed == nil && (undecided || len(t.line.expect.review) > 0 || !t.Written()) {
 		until(t.Now)
 	}
-	for _, at := range []time.Time{t.line.gates.next(), t.attempts.urgeAt(), t.decideAt()} {
+	for _, at := range []time.Time{t.line.gates.next(), t.attempts.preemption.urgeAt(), t.decideAt()} {
 		if !at.IsZero() {
 			until(at)
 		}
@@ -217,8 +217,8 @@ func (t *Turn) wait(looking bool) time.Duration {
 	if t.changes.failed != nil || len(t.changes.warned) > 0 || len(t.line.adopted) > 0 {
 		until(t.Now.Add(t.cfg.Poll))
 	}
-	if len(t.attempts.grown) > 0 {
-		until(t.attempts.grownSince.Add(grownDelay))
+	if len(t.attempts.uses.grown) > 0 {
+		until(t.attempts.uses.grownSince.Add(grownDelay))
 	}
 	if !t.line.usage.since.IsZero() {
 		until(t.line.usage.since.Add(usageDelay))

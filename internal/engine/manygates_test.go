@@ -74,8 +74,8 @@ func idleRounds(t *testing.T, waiting int) time.Duration {
 			jobs[i].NotBefore = later
 		}
 	}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	r.step()
 	least := time.Hour
 	for range 100 {

@@ -19,32 +19,40 @@ const grownDelay = 10 * time.Second
 // reported.
 const DefaultIdleAfter = 30 * time.Minute
 
+// uses watches what running jobs use of their cards and CPUs.
+type uses struct {
+	set        *attempts
+	cpu        cpuWatch
+	grown      map[string]struct{} // peaks to store with another commit
+	grownSince time.Time
+}
+
 // compare takes in what jobs use: their peaks are shown, stored and published as
 // they grow.
-func (s *attempts) compare(now time.Time) {
-	for _, id := range s.ids() {
-		a := s.active[id]
+func (u *uses) compare(now time.Time) {
+	for _, id := range u.set.ids() {
+		a := u.set.active[id]
 		if a.job.Spec.Adopt != nil {
-			if cards := len(s.occupied(a.job, nil).Cards); cards != a.occupies {
-				a.occupies, s.cards.bookings.behind = cards, true
+			if cards := len(u.set.holdings.occupied(a.job, nil).Cards); cards != a.occupies {
+				a.occupies, u.set.cards.bookings.behind = cards, true
 			}
 		}
-		card, peak := highest(s.cards.meter.Peak(id))
+		card, peak := highest(u.set.cards.meter.Peak(id))
 		if peak == 0 {
 			continue
 		}
 		if peak >= a.shownMiB+usageStepMiB {
 			a.shownMiB = peak
-			s.changes.show(now, job.EventUsage, a.job, fmt.Sprintf("gpu%d:%d MiB", card, peak))
+			u.set.changes.show(now, job.EventUsage, a.job, fmt.Sprintf("gpu%d:%d MiB", card, peak))
 		}
 		if peak >= a.storedMiB+a.storedMiB/10+1 {
-			if len(s.grown) == 0 {
-				s.grownSince = now
+			if len(u.grown) == 0 {
+				u.grownSince = now
 			}
-			s.grown[id] = struct{}{}
+			u.grown[id] = struct{}{}
 		}
 		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
-			a.bookedMiB, s.cards.bookings.behind = peak, true // publish it to the other berths
+			a.bookedMiB, u.set.cards.bookings.behind = peak, true // publish it to the other berths
 		}
 		if peak >= a.nearMiB+a.nearMiB/100+1 {
 			a.nearMiB, a.grewAt = peak, now
@@ -63,33 +71,33 @@ func highest(peaks map[int]int64) (card int, mib int64) {
 }
 
 // saveGrown adds grown peaks to another commit, or makes one after some time.
-func (s *attempts) saveGrown(now time.Time, atOnce bool) {
-	if len(s.grown) == 0 || len(s.changes.rows) == 0 && !atOnce && now.Sub(s.grownSince) < grownDelay {
+func (u *uses) saveGrown(now time.Time, atOnce bool) {
+	if len(u.grown) == 0 || len(u.set.changes.rows) == 0 && !atOnce && now.Sub(u.grownSince) < grownDelay {
 		return
 	}
-	for id := range s.grown {
-		a := s.active[id]
-		s.measure(a.job)
+	for id := range u.grown {
+		a := u.set.active[id]
+		u.set.measure(a.job)
 		_, a.storedMiB = highest(a.job.PeakMiB)
-		s.changes.fact(a.job)
+		u.set.changes.fact(a.job)
 	}
-	clear(s.grown)
+	clear(u.grown)
 }
 
 // measured copies the measurements of an attempt into its job.
-func (s *attempts) measured(a *attempt) {
+func (u *uses) measured(a *attempt) {
 	j := a.job
-	s.measure(j)
+	u.set.measure(j)
 	j.AvgUtil = nil
-	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
+	if util, ok := u.set.cards.meter.AvgUtil(j.ID); ok {
 		j.AvgUtil = &util
 	}
 }
 
 // IdleSince is since when a running job has left its cards unused, once that is
 // long enough to be reported.
-func (s *attempts) IdleSince(id string) (time.Time, bool) {
-	a := s.active[id]
+func (u *uses) IdleSince(id string) (time.Time, bool) {
+	a := u.set.active[id]
 	if a == nil || !a.idleTold {
 		return time.Time{}, false
 	}
@@ -97,11 +105,11 @@ func (s *attempts) IdleSince(id string) (time.Time, bool) {
 }
 
 // watchIdle records which jobs used their cards in the last sample, or any CPU time.
-func (s *attempts) watchIdle(now time.Time) {
-	s.readCPUTimes(now)
-	for _, id := range s.ids() {
-		a := s.active[id]
-		idle, what := s.idle(a)
+func (u *uses) watchIdle(now time.Time) {
+	u.readCPUTimes(now)
+	for _, id := range u.set.ids() {
+		a := u.set.active[id]
+		idle, what := u.idle(a)
 		switch {
 		case !idle:
 			a.idleSince, a.idleTold = time.Time{}, false
@@ -110,15 +118,15 @@ func (s *attempts) watchIdle(now time.Time) {
 			a.idleSince = now
 		}
 		span := now.Sub(a.idleSince)
-		if after := s.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
+		if after := u.set.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
 			a.idleTold = true
-			s.changes.tell(now, job.EventIdle, a.job, what+" for "+text.Brief(after))
+			u.set.changes.tell(now, job.EventIdle, a.job, what+" for "+text.Brief(after))
 		}
-		if park := s.cfg.Parking.Idle; park > 0 && span >= park {
-			s.parkIdle(now, a, what)
+		if park := u.set.cfg.Parking.Idle; park > 0 && span >= park {
+			u.set.parking.parkIdle(now, a, what)
 		}
-		if cancel := s.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
-			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: it %s; cancelled by the administrator's policy", text.Brief(cancel), what))
+		if cancel := u.set.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
+			u.set.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: it %s; cancelled by the administrator's policy", text.Brief(cancel), what))
 		}
 	}
 }
@@ -126,12 +134,12 @@ func (s *attempts) watchIdle(now time.Time) {
 // idle reports whether a job leaves its cards, or its CPUs, unused while others
 // cannot have them, and in words what it does. A job with a small part of a card is
 // idle only if it holds memory there.
-func (s *attempts) idle(a *attempt) (idle bool, what string) {
+func (u *uses) idle(a *attempt) (idle bool, what string) {
 	j := a.job
 	if a.withoutGPUs() {
 		return a.idleOnCPUs()
 	}
-	card, heldMiB, unused := s.cards.meter.Unused(j.ID, j.Grant.GPUs)
+	card, heldMiB, unused := u.set.cards.meter.Unused(j.ID, j.Grant.GPUs)
 	switch {
 	case !unused:
 		return false, ""

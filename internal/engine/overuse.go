@@ -38,25 +38,25 @@ func (e excess) String() string {
 // declaredOn is what a job declared to use on a card. A job with whole cards
 // declares nothing there. On other cards it may use what counts as not using
 // them.
-func (s *attempts) declaredOn(j *job.Job, card int) (e excess, declares bool) {
+func (u *uses) declaredOn(j *job.Job, card int) (e excess, declares bool) {
 	e.card = card
 	switch {
 	case !slices.Contains(j.Grant.GPUs, card):
-		e.declaredMiB, e.stray = s.cfg.Rules.IdleThresholdMiB, true
+		e.declaredMiB, e.stray = u.set.cfg.Rules.IdleThresholdMiB, true
 		return e, j.Spec.Adopt == nil // an adopted process goes where it likes
 	case j.VRAMMiB > 0:
 		e.declaredMiB = j.VRAMMiB
 	case j.Grant.Share > 0:
-		e.declaredMiB = int64(j.Grant.Share * float64(s.cards.book.known[card].TotalMiB))
+		e.declaredMiB = int64(j.Grant.Share * float64(u.set.cards.book.known[card].TotalMiB))
 	}
 	return e, e.declaredMiB > 0
 }
 
 // exceeds finds the card on which a job uses most beyond its declaration, by more
 // than a fraction of it.
-func (s *attempts) exceeds(j *job.Job, usedMiB map[int]int64, above float64) (worst excess, found bool) {
+func (u *uses) exceeds(j *job.Job, usedMiB map[int]int64, above float64) (worst excess, found bool) {
 	for _, card := range slices.Sorted(maps.Keys(usedMiB)) {
-		e, declares := s.declaredOn(j, card)
+		e, declares := u.declaredOn(j, card)
 		e.usedMiB = usedMiB[card]
 		if declares && float64(e.usedMiB) > float64(e.declaredMiB)*(1+above) &&
 			(!found || e.usedMiB-e.declaredMiB > worst.usedMiB-worst.declaredMiB) {
@@ -70,57 +70,57 @@ func (s *attempts) exceeds(j *job.Job, usedMiB map[int]int64, above float64) (wo
 // each attempt, and ends one that uses far more now and has for long. The peak is
 // for the report: a short one harms neighbours, but ends nothing. It returns the
 // jobs that it reported.
-func (s *attempts) watchOveruse(now time.Time, harms func(*attempt) bool) (reported []*attempt) {
-	for _, id := range s.ids() {
-		a := s.active[id]
-		if e, over := s.exceeds(a.job, s.cards.meter.Peak(id), s.cfg.Tolerance); over && a.exceeds == "" {
+func (u *uses) watchOveruse(now time.Time, harms func(*attempt) bool) (reported []*attempt) {
+	for _, id := range u.set.ids() {
+		a := u.set.active[id]
+		if e, over := u.exceeds(a.job, u.set.cards.meter.Peak(id), u.set.cfg.Tolerance); over && a.exceeds == "" {
 			a.exceeds = e.String()
-			s.changes.tell(now, job.EventExceeds, a.job, a.exceeds)
+			u.set.changes.tell(now, job.EventExceeds, a.job, a.exceeds)
 			reported = append(reported, a)
 		}
-		usedMiB := s.cards.meter.Now(id)
+		usedMiB := u.set.cards.meter.Now(id)
 		if usedMiB == nil {
 			continue // not measured this time: that proves nothing
 		}
-		e, over := s.exceeds(a.job, usedMiB, s.cfg.Overuse.Above)
+		e, over := u.exceeds(a.job, usedMiB, u.set.cfg.Overuse.Above)
 		switch {
-		case !over || s.cfg.Overuse.Harmful && s.cfg.Overuse.After > 0 && !harms(a):
+		case !over || u.set.cfg.Overuse.Harmful && u.set.cfg.Overuse.After > 0 && !harms(a):
 			a.overSince, a.overTold = time.Time{}, false
 			continue
 		case a.overSince.IsZero() || a.overSince.After(now):
 			a.overSince = now
 		}
-		s.endOveruse(now, a, e)
+		u.endOveruse(now, a, e)
 	}
 	return reported
 }
 
 // endOveruse ends a job that has used far too much for long enough. Halfway, its
 // user is told.
-func (s *attempts) endOveruse(now time.Time, a *attempt, e excess) {
-	after, spent := s.cfg.Overuse.After, now.Sub(a.overSince)
+func (u *uses) endOveruse(now time.Time, a *attempt, e excess) {
+	after, spent := u.set.cfg.Overuse.After, now.Sub(a.overSince)
 	switch {
 	case after <= 0 || a.job.Stop != job.NoStop || a.job.Spec.Adopt != nil:
 	case spent >= after:
-		s.stop(now, a.job, job.StopOveruse, a.job.Spec.Grace, fmt.Sprintf("%s, for %s; ended by the administrator's policy", e, text.Brief(after)))
+		u.set.stop(now, a.job, job.StopOveruse, a.job.Spec.Grace, fmt.Sprintf("%s, for %s; ended by the administrator's policy", e, text.Brief(after)))
 	case spent >= after/2 && !a.overTold:
 		a.overTold = true
-		s.changes.tell(now, job.EventOveruse, a.job, fmt.Sprintf("%s; %s", e, s.EndsForOveruse(a.job.ID)))
+		u.set.changes.tell(now, job.EventOveruse, a.job, fmt.Sprintf("%s; %s", e, u.EndsForOveruse(a.job.ID)))
 	}
 }
 
 // EndsForOveruse says when a running job will be ended for using far more memory
 // than it declared; empty: it will not.
-func (s *attempts) EndsForOveruse(id string) string {
-	a := s.active[id]
-	if a == nil || a.overSince.IsZero() || s.cfg.Overuse.After <= 0 || a.job.Stop != job.NoStop || a.job.Spec.Adopt != nil {
+func (u *uses) EndsForOveruse(id string) string {
+	a := u.set.active[id]
+	if a == nil || a.overSince.IsZero() || u.set.cfg.Overuse.After <= 0 || a.job.Stop != job.NoStop || a.job.Spec.Adopt != nil {
 		return ""
 	}
 	until := ""
-	if s.cfg.Overuse.Harmful {
+	if u.set.cfg.Overuse.Harmful {
 		until = ", or nobody suffers from it any more"
 	}
-	return fmt.Sprintf("it will be ended at %s unless it goes back to what it declared%s", a.overSince.Add(s.cfg.Overuse.After).Local().Format(time.DateTime), until)
+	return fmt.Sprintf("it will be ended at %s unless it goes back to what it declared%s", a.overSince.Add(u.set.cfg.Overuse.After).Local().Format(time.DateTime), until)
 }
 
 // harms reports whether others suffer from what a job takes. What that depends on is

@@ -24,7 +24,7 @@ func TestAttributionKnowsWhoseEachJobIs(t *testing.T) {
 	r.e.turn.cards.bookings.owners = l
 	j := r.submit(spec(func(s *job.Spec) { s.GPUs = 0 }))[0]
 	r.e.turn.attempts.active[j.ID].job.UID = 1234
-	r.at().attempts.setOwners()
+	r.at().attempts.holdings.setOwners()
 	if len(l.holders) != 1 || l.holders[0].Key != j.ID || l.holders[0].UID != 1234 {
 		t.Errorf("it is told of %+v", l.holders)
 	}

@@ -56,15 +56,15 @@ func (p *pace) preempt(mib int64) sched.Preempt {
 }
 
 // learnPace takes in one move, and adds the pace to the next commit.
-func (s *attempts) learnPace(rate *float64, mib int64, took time.Duration) {
+func (p *parking) learnPace(rate *float64, mib int64, took time.Duration) {
 	if !learn(rate, mib, took) {
 		return
 	}
-	data, err := json.Marshal(s.pace)
+	data, err := json.Marshal(p.pace)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	s.changes.meta[paceKey] = string(data)
+	p.set.changes.meta[paceKey] = string(data)
 }
 
 // ParkState is whether jobs can be parked now, at what pace, and what is parked.
@@ -77,11 +77,11 @@ type ParkState struct {
 
 // ParkState is the present state of parking.
 func (t *Turn) ParkState() ParkState {
-	s := ParkState{Cannot: t.cfg.Parking.Cannot, Out: t.attempts.pace.Out, Back: t.attempts.pace.Back, RoomMiB: -1}
+	s := ParkState{Cannot: t.cfg.Parking.Cannot, Out: t.attempts.parking.pace.Out, Back: t.attempts.parking.pace.Back, RoomMiB: -1}
 	for _, a := range t.attempts.parked {
 		s.HeldMiB += a.job.Parking.HostMiB()
 	}
-	if room, known := t.attempts.parkRoom(); known {
+	if room, known := t.attempts.parking.room(); known {
 		s.RoomMiB = room.allMiB
 	}
 	return s
@@ -97,6 +97,6 @@ func (t *Turn) RestorePace(meta func(key string) (string, error)) error {
 	if err := json.Unmarshal([]byte(value), &p); err != nil || p.Out < paceLow || p.Back < paceLow {
 		return fmt.Errorf("read how fast jobs are parked: expected two speeds, found %q", value)
 	}
-	t.attempts.pace = p
+	t.attempts.parking.pace = p
 	return nil
 }

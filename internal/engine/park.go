@@ -45,6 +45,13 @@ type Parking struct {
 // it.
 var DefaultParking = Parking{Patience: time.Minute}
 
+// parking moves running jobs off their cards and back.
+type parking struct {
+	set      *attempts
+	pace     pace
+	attended map[string]int // how many are attached to the jobs of these supervisors
+}
+
 // parkFloorMiB of the host's memory is never given to parked jobs.
 const parkFloorMiB = 1 << 10
 
@@ -62,11 +69,11 @@ const resumeDelay = 10 * time.Second
 
 // cannotPark says why a running job cannot be parked; empty: it can. A person may
 // ask again for one that was refused.
-func (s *attempts) cannotPark(a *attempt, again bool) string {
+func (p *parking) cannotPark(a *attempt, again bool) string {
 	j := a.job
 	switch {
-	case s.cfg.Parking.Cannot != "":
-		return s.cfg.Parking.Cannot
+	case p.set.cfg.Parking.Cannot != "":
+		return p.set.cfg.Parking.Cannot
 	case len(j.Grant.GPUs) == 0:
 		return "it has no GPU"
 	case j.Spec.Adopt != nil:
@@ -98,8 +105,8 @@ func (c *Config) parks(spec *job.Spec) bool {
 }
 
 // parkMiB is what a job uses on each of its cards, and has to go to the host.
-func (s *attempts) parkMiB(a *attempt) map[int]int64 {
-	used, peak := s.cards.meter.Now(a.job.ID), s.cards.meter.Peak(a.job.ID)
+func (p *parking) parkMiB(a *attempt) map[int]int64 {
+	used, peak := p.set.cards.meter.Now(a.job.ID), p.set.cards.meter.Peak(a.job.ID)
 	list := make(map[int]int64, len(a.job.Grant.GPUs))
 	for _, card := range a.job.Grant.GPUs {
 		mib, known := used[card]
@@ -126,37 +133,37 @@ func (r *parkRoom) of(user string) int64 {
 	return max(0, min(r.allMiB, r.userMiB-r.heldMiB[user]))
 }
 
-// parkRoom counts what parked jobs have. Those that are just leaving their cards
+// room counts what parked jobs have. Those that are just leaving their cards
 // will need some of what is free.
-func (s *attempts) parkRoom() (room parkRoom, known bool) {
-	p := &s.cfg.Parking
-	if p.FreeMiB == nil {
+func (p *parking) room() (room parkRoom, known bool) {
+	policy := &p.set.cfg.Parking
+	if policy.FreeMiB == nil {
 		return parkRoom{}, false
 	}
-	room = parkRoom{userMiB: p.UserMiB, heldMiB: map[string]int64{}}
+	room = parkRoom{userMiB: policy.UserMiB, heldMiB: map[string]int64{}}
 	var parkedMiB, leavingMiB int64
-	for _, a := range s.parked {
+	for _, a := range p.set.parked {
 		parkedMiB += a.job.Parking.HostMiB()
 		room.heldMiB[a.job.User] += a.job.Parking.HostMiB()
 	}
-	for _, a := range s.active {
+	for _, a := range p.set.active {
 		if a.job.Parking.Phase == job.ParkOut {
 			leavingMiB += a.job.Parking.HostMiB()
 			room.heldMiB[a.job.User] += a.job.Parking.HostMiB()
 		}
 	}
-	room.allMiB = p.FreeMiB(parkedMiB) - leavingMiB - parkFloorMiB
-	if p.MemoryMiB != 0 {
-		room.allMiB = min(room.allMiB, p.MemoryMiB-parkedMiB-leavingMiB)
+	room.allMiB = policy.FreeMiB(parkedMiB) - leavingMiB - parkFloorMiB
+	if policy.MemoryMiB != 0 {
+		room.allMiB = min(room.allMiB, policy.MemoryMiB-parkedMiB-leavingMiB)
 	}
 	room.allMiB = max(0, room.allMiB)
 	return room, true
 }
 
-// noParkRoom says how much host memory is missing to park a job; empty: none.
-func (s *attempts) noParkRoom(a *attempt) string {
-	moves := job.Parking{CardMiB: s.parkMiB(a)}
-	room, known := s.parkRoom()
+// noRoom says how much host memory is missing to park a job; empty: none.
+func (p *parking) noRoom(a *attempt) string {
+	moves := job.Parking{CardMiB: p.parkMiB(a)}
+	room, known := p.room()
 	needs, own := moves.HostMiB(), room.of(a.job.User)
 	switch {
 	case !known || needs <= own:
@@ -180,7 +187,7 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 		}
 		a.job.Held, a.job.NotBefore = until.IsZero(), until
 		t.changes.fact(a.job)
-		t.enqueue(a.job)
+		t.queue.enqueue(a.job)
 		return ""
 	case a == nil && t.line.away.running[id] != nil:
 		return "it runs on Slurm"
@@ -193,12 +200,12 @@ func (t *Turn) Park(id, by string, until time.Time) (why string) {
 		t.changes.fact(a.job)
 		return ""
 	}
-	if why = cmp.Or(t.attempts.cannotPark(a, true), t.attempts.noParkRoom(a)); why != "" {
+	if why = cmp.Or(t.attempts.parking.cannotPark(a, true), t.attempts.parking.noRoom(a)); why != "" {
 		return why
 	}
 	a.job.Held, a.job.NotBefore = until.IsZero(), until
-	t.attempts.sendOut(a, by)
-	t.tell(job.EventNotice, a.job, fmt.Sprintf("job %s is being parked by %s", id, by))
+	t.attempts.parking.sendOut(a, by)
+	t.queue.tell(job.EventNotice, a.job, fmt.Sprintf("job %s is being parked by %s", id, by))
 	return ""
 }
 
@@ -233,30 +240,30 @@ func (t *Turn) boundParked(j *job.Job) bool {
 // mostOn is how much a job could use on these cards. Its memory limit is raised by
 // as much: it may have grown since it was last measured, and with less the kernel
 // would kill it half way. Once it is parked it cannot grow.
-func (s *attempts) mostOn(cards []int) (mib int64) {
+func (p *parking) mostOn(cards []int) (mib int64) {
 	for _, card := range cards {
-		mib += s.cards.book.known[card].TotalMiB
+		mib += p.set.cards.book.known[card].TotalMiB
 	}
 	return mib
 }
 
 // sendOut orders a job off its cards, once that is on disk.
-func (s *attempts) sendOut(a *attempt, by string) {
-	s.leave(a.job, by, s.parkMiB(a))
-	s.changes.fact(a.job)
-	s.parks = append(s.parks, s.parkOrderFor(a.job))
+func (p *parking) sendOut(a *attempt, by string) {
+	p.record(a.job, by, p.parkMiB(a))
+	p.set.changes.fact(a.job)
+	p.set.parks = append(p.set.parks, p.orderFor(a.job))
 }
 
-// leave records that a job is to leave its cards.
-func (s *attempts) leave(j *job.Job, by string, cardMiB map[int]int64) {
+// record records that a job is to leave its cards.
+func (p *parking) record(j *job.Job, by string, cardMiB map[int]int64) {
 	Fault("park decided")
 	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB, j.Parking.Refused = job.ParkOut, by, cardMiB, ""
 }
 
-func (s *attempts) parkOrderFor(j *job.Job) parkOrder {
+func (p *parking) orderFor(j *job.Job) parkOrder {
 	o := parkOrder{
-		token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: s.mostOn(j.Grant.GPUs),
-		patience: cmp.Or(j.Spec.ParkTimeout, s.cfg.Parking.Patience),
+		token: j.Keep, back: j.Parking.Phase == job.ParkBack, hostMiB: p.mostOn(j.Grant.GPUs),
+		patience: cmp.Or(j.Spec.ParkTimeout, p.set.cfg.Parking.Patience),
 	}
 	if o.back {
 		for i, card := range j.Grant.GPUs {
@@ -266,18 +273,18 @@ func (s *attempts) parkOrderFor(j *job.Job) parkOrder {
 	return o
 }
 
-// move sends an order that is on disk. If it is lost, the supervisor says so when
+// send sends an order that is on disk. If it is lost, the supervisor says so when
 // it is found again.
-func (s *attempts) move(o parkOrder) {
+func (p *parking) send(o parkOrder) {
 	Fault("before park")
 	var err error
 	if o.back {
-		err = s.runner.Resume(o.token, o.rooms)
+		err = p.set.runner.Resume(o.token, o.rooms)
 	} else {
-		err = s.runner.Park(o.token, o.patience, o.hostMiB)
+		err = p.set.runner.Park(o.token, o.patience, o.hostMiB)
 	}
 	if err != nil {
-		s.cfg.Log.Warn("cannot park or resume a job", "token", o.token, "err", err)
+		p.set.cfg.Log.Warn("cannot park or resume a job", "token", o.token, "err", err)
 	}
 	Fault("park asked")
 }
@@ -291,9 +298,9 @@ func (t *Turn) Unpark(id, by string) bool {
 	}
 	j.Held, j.NotBefore = false, time.Time{}
 	t.changes.fact(j)
-	t.tell(job.EventReleased, j, "unparked by "+by)
+	t.queue.tell(job.EventReleased, j, "unparked by "+by)
 	if j.State == job.Parked {
-		t.enqueue(j)
+		t.queue.enqueue(j)
 	}
 	return true
 }
@@ -316,11 +323,11 @@ func (t *Turn) parking(a *attempt, n keep.ParkNews) {
 	case n.Parked && outcome: // it could not come back
 		t.parkedAgain(a, n)
 	case n.Parked:
-		t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j)) // the order was lost with the last berth
+		t.attempts.parks = append(t.attempts.parks, t.attempts.parking.orderFor(j)) // the order was lost with the last berth
 	case j.Parking.Phase == job.ParkOut && outcome:
 		t.parkRefused(a, n.Why)
 	case j.Parking.Phase == job.ParkOut:
-		t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j))
+		t.attempts.parks = append(t.attempts.parks, t.attempts.parking.orderFor(j))
 	case j.Parking.Phase == job.ParkBack:
 		t.resumed(a, n)
 	}
@@ -330,10 +337,10 @@ func (t *Turn) parking(a *attempt, n keep.ParkNews) {
 func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 	j := a.job
 	if j.Parking.CardMiB == nil { // nobody asked for it: the store is older, or another
-		j.Parking.CardMiB, j.Held = t.attempts.parkMiB(a), true
+		j.Parking.CardMiB, j.Held = t.attempts.parking.parkMiB(a), true
 	}
 	j.Parking.Saved(n.MiB)
-	t.attempts.measured(a)
+	t.attempts.uses.measured(a)
 	if t.cfg.Rules.Fair {
 		t.line.usage.charge(t.Now, j, t.Now, t.scale(), t.cfg.HalfLife)
 	}
@@ -343,38 +350,38 @@ func (t *Turn) parkedNow(a *attempt, n keep.ParkNews) {
 	j.Parking.Phase, j.Parking.Since = job.ParkNone, t.Now
 	j.Parking.Times++
 	j.WaitsSince = t.Now
-	t.attempts.vacate(t.Now, a)
+	t.attempts.parking.vacate(t.Now, a)
 	t.changes.fact(j)
 	if j.Detail = ""; j.PreemptedFor != "" {
 		j.Detail = "parked for job " + j.PreemptedFor
 	}
 	t.cfg.Watch.Parked(n.Took, j.Parking.HostMiB())
-	t.attempts.learnPace(&t.attempts.pace.Out, j.Parking.HostMiB(), n.Took)
-	t.tell(job.EventParked, j, gib(j.Parking.HostMiB())+" moved to the host's memory"+in(n.Took))
-	t.enqueue(j)
+	t.attempts.parking.learnPace(&t.attempts.parking.pace.Out, j.Parking.HostMiB(), n.Took)
+	t.queue.tell(job.EventParked, j, gib(j.Parking.HostMiB())+" moved to the host's memory"+in(n.Took))
+	t.queue.enqueue(j)
 }
 
 // vacate takes a parked job off its cards. Its supervisor keeps it.
-func (s *attempts) vacate(now time.Time, a *attempt) {
-	delete(s.active, a.job.ID)
-	delete(s.grown, a.job.ID)
-	s.parked[a.job.ID] = a
-	s.cards.meter.Ended(a.job.ID, a.job.Grant.GPUs, now)
-	s.cards.meter.Forget(a.job.ID)
+func (p *parking) vacate(now time.Time, a *attempt) {
+	delete(p.set.active, a.job.ID)
+	delete(p.set.uses.grown, a.job.ID)
+	p.set.parked[a.job.ID] = a
+	p.set.cards.meter.Ended(a.job.ID, a.job.Grant.GPUs, now)
+	p.set.cards.meter.Forget(a.job.ID)
 	for _, card := range a.job.Grant.GPUs {
-		s.cards.book.freed[card] = now
+		p.set.cards.book.freed[card] = now
 	}
-	s.cards.moved, s.cards.bookings.behind = true, true
-	s.openCards(now, a.job.Grant.UUIDs)
-	s.setOwners()
+	p.set.cards.moved, p.set.cards.bookings.behind = true, true
+	p.set.hindrances.openCards(now, a.job.Grant.UUIDs)
+	p.set.holdings.setOwners()
 }
 
 // occupy puts a job that comes back on its cards.
-func (s *attempts) occupy(a *attempt, j *job.Job) {
+func (p *parking) occupy(a *attempt, j *job.Job) {
 	a.job, a.idleSince, a.idleTold = j, time.Time{}, false
-	delete(s.parked, j.ID)
-	s.active[j.ID] = a
-	s.cards.meter.Seed(j.ID, j.PeakMiB)
+	delete(p.set.parked, j.ID)
+	p.set.active[j.ID] = a
+	p.set.cards.meter.Seed(j.ID, j.PeakMiB)
 }
 
 // parkRefused lets a job go on that could not be parked.
@@ -391,7 +398,7 @@ func (t *Turn) parkRefused(a *attempt, why string) {
 	if by != "" {
 		what = "; it goes on running"
 	}
-	t.tell(job.EventWarning, j, j.Parking.Refused+what)
+	t.queue.tell(job.EventWarning, j, j.Parking.Refused+what)
 }
 
 // parkedAgain is for a job whose card had no room when it was to come back: it
@@ -403,10 +410,10 @@ func (t *Turn) parkedAgain(a *attempt, n keep.ParkNews) {
 	j.Parking.Phase, j.Parking.Since = job.ParkNone, t.Now
 	j.Parking.Resumed = time.Time{}
 	j.NotBefore, j.Detail = t.Now.Add(resumeDelay), "it could not be resumed yet: "+n.Why
-	t.attempts.vacate(t.Now, a)
+	t.attempts.parking.vacate(t.Now, a)
 	t.changes.fact(j)
-	t.tell(job.EventNotice, j, j.Detail)
-	t.enqueue(j)
+	t.queue.tell(job.EventNotice, j, j.Detail)
+	t.queue.enqueue(j)
 }
 
 // resumed is for a job that is back.
@@ -416,8 +423,8 @@ func (t *Turn) resumed(a *attempt, n keep.ParkNews) {
 	t.changes.fact(j)
 	parked := max(0, t.Now.Sub(j.Parking.Since))
 	t.cfg.Watch.Resumed(n.Took, parked, j.Parking.HostMiB())
-	t.attempts.learnPace(&t.attempts.pace.Back, j.Parking.HostMiB(), n.Took)
-	t.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s%s, having been parked for %s", cardsOf(j), in(n.Took), text.Span(parked)))
+	t.attempts.parking.learnPace(&t.attempts.parking.pace.Back, j.Parking.HostMiB(), n.Took)
+	t.queue.tell(job.EventResumed, j, fmt.Sprintf("resumed on %s%s, having been parked for %s", cardsOf(j), in(n.Took), text.Span(parked)))
 	t.cards.moved = true
 }
 
@@ -428,8 +435,8 @@ func (t *Turn) unparkedBehindOurBack(a *attempt) {
 	t.line.unqueue(j.ID)
 	j.MustTo(job.Running)
 	j.Parking.Resumed = t.Now
-	t.attempts.occupy(a, j)
-	t.attempts.setOwners()
+	t.attempts.parking.occupy(a, j)
+	t.attempts.holdings.setOwners()
 	t.changes.fact(j)
 }
 
@@ -486,7 +493,7 @@ func (t *Turn) restoreParked(f fate) {
 		t.attempts.takeOver(t.Now, j)
 		t.boundParked(j)
 		if j.Stop == job.NoStop {
-			t.enqueue(j)
+			t.queue.enqueue(j)
 		}
 	case fateEnded:
 		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
@@ -498,10 +505,10 @@ func (t *Turn) restoreParked(f fate) {
 	}
 }
 
-// Parked lists the parked jobs, oldest first.
-func (s *attempts) Parked() []*job.Job {
-	list := make([]*job.Job, 0, len(s.parked))
-	for _, a := range slices.Collect(maps.Values(s.parked)) {
+// List lists the parked jobs, oldest first.
+func (p *parking) List() []*job.Job {
+	list := make([]*job.Job, 0, len(p.set.parked))
+	for _, a := range slices.Collect(maps.Values(p.set.parked)) {
 		list = append(list, a.job)
 	}
 	slices.SortFunc(list, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })

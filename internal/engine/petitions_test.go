@@ -36,10 +36,10 @@ func (w *world) ask(e *Engine) {
 		e.at(w.now).Cancel(id, "a person asked")
 	}
 	if w.chance(60) {
-		e.at(w.now).Hold(id, "ann")
+		e.at(w.now).queue.Hold(id, "ann")
 	}
 	if w.chance(40) {
-		e.at(w.now).Release(id, "ann")
+		e.at(w.now).queue.Unhold(id, "ann")
 	}
 	if w.chance(40) && e.at(w.now).Requeue(id, "ann", time.Duration(w.rng.IntN(3))*time.Second) {
 		w.people.again[id] = true
@@ -65,7 +65,7 @@ func (w *world) accept(e *Engine) {
 	if w.rng.IntN(2) == 0 {
 		jobs = append(jobs, w.randomJob(0))
 	}
-	e.at(w.now).Number(jobs)
+	e.at(w.now).queue.Number(jobs)
 	for _, j := range jobs {
 		j.User, j.Rank, j.Held = "ann", j.Seq, w.rng.IntN(4) == 0
 		if w.people.promised[j.ID] {
@@ -94,7 +94,7 @@ func (w *world) runAgain(e *Engine, id string) {
 	if row == nil || live || !row.State.Terminal() || len(row.Spec.After) > 0 || w.givenUp[id] {
 		return
 	}
-	if _, unwritten := e.at(w.now).Find(id); unwritten {
+	if _, unwritten := e.at(w.now).line.roster.Find(id); unwritten {
 		return
 	}
 	for _, other := range w.rows {
@@ -103,7 +103,7 @@ func (w *world) runAgain(e *Engine, id string) {
 		}
 	}
 	w.people.again[id] = true
-	e.at(w.now).Again([]*job.Job{row.Clone()})
+	e.at(w.now).queue.Again([]*job.Job{row.Clone()})
 }
 
 // settleAll is the calm after the storm: what was held is released, and what
@@ -111,7 +111,7 @@ func (w *world) runAgain(e *Engine, id string) {
 func (w *world) settleAll(e *Engine) {
 	e.at(w.now).line.roster.Each(0, func(j *job.Job) bool {
 		if j.Held && j.State == job.Queued {
-			e.at(w.now).Release(j.ID, "ann")
+			e.at(w.now).queue.Unhold(j.ID, "ann")
 		}
 		e.at(w.now).Unpark(j.ID, "ann")
 		return true

@@ -93,7 +93,7 @@ func TestAHigherPriorityTakesEffectAtOnce(t *testing.T) {
 	r.pass(longEnough)
 	r.submit(spec(vram(20000)))
 	r.wantRow("1", job.Running, "")
-	r.at().Edit("2", spec(vram(20000), priority(1)), 2)
+	r.at().queue.Edit("2", spec(vram(20000), priority(1)), 2)
 	r.step()
 	if !r.row("1").Leaving() {
 		t.Error("an edited priority moves nobody")
@@ -156,10 +156,10 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
 	adopted.Adopt = &job.Process{}
-	if mode := r.at().attempts.preemptMode(&attempt{job: &job.Job{Spec: adopted}}).Mode; mode != "" {
+	if mode := r.at().attempts.parking.preemptMode(&attempt{job: &job.Job{Spec: adopted}}).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}
-	if mode := r.at().attempts.preemptMode(&attempt{job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
+	if mode := r.at().attempts.parking.preemptMode(&attempt{job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
 		t.Errorf("another is not: %q", mode)
 	}
 }
@@ -178,7 +178,7 @@ func TestAWarningComesFirst(t *testing.T) {
 	r.wantDid()
 	r.pass(time.Second)
 	r.wantDid("stop t1 aside 10s")
-	if at := r.at().attempts.urgeAt(); !at.IsZero() {
+	if at := r.at().attempts.preemption.urgeAt(); !at.IsZero() {
 		t.Errorf("told, the loop wakes at %v", at)
 	}
 	r.end("1", aside(), false)
@@ -221,8 +221,8 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(gives, vram(20000), warned(time.Second)))
 	jobs := []*job.Job{{Spec: spec(vram(20000), priority(5))}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	r.step()
 	r.now = r.now.Add(longEnough)
 	r.look()
@@ -254,9 +254,9 @@ func TestWhatPeopleAskOfAJobThatLeaves(t *testing.T) {
 		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.at().Requeue("1", "ann", 0) }, job.Queued, "requeued by ann", false},
 		{"it is requeued, and who it made room for cancelled", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) {
 			r.at().Requeue("1", "ann", 0)
-			r.at().Hold("2", "ann")
+			r.at().queue.Hold("2", "ann")
 		}, job.Running, "", false},
-		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.at().Hold("1", "ann") }, job.Queued, "preempted for job 2", true},
+		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.at().queue.Hold("1", "ann") }, job.Queued, "preempted for job 2", true},
 		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.at().Interrupt(false) }, job.Queued, "preempted for job 2", false},
 	} {
 		r := crowded(t, test.spec)
@@ -340,11 +340,11 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r.at().Cancel("2", "asked")
 	for _, planned := range []sched.Victim{{Job: "2", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.e.turn.attempts.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
+		if list := r.e.turn.attempts.preemption.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0])
 		}
 	}
-	if list := r.e.turn.attempts.victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.e.turn.attempts.preemption.victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }
@@ -368,7 +368,7 @@ func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 // release it while it runs.
 func TestAJobThatStaysIsNotHeld(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000), warned(time.Minute)))
-	if !r.at().Hold("1", "ann") {
+	if !r.at().queue.Hold("1", "ann") {
 		t.Fatal("one that leaves cannot be held")
 	}
 	r.at().Cancel("2", "asked")

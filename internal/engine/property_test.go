@@ -27,9 +27,9 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 			"submit": func(rt *rapid.T) { m.submit() },
 			"end":    func(rt *rapid.T) { m.end() },
 			"cancel": func(rt *rapid.T) { r.at().Cancel(m.anyID(), "asked") },
-			"drop":   func(rt *rapid.T) { r.at().Withdraw(m.anyID()) },
-			"hold":   func(rt *rapid.T) { r.at().Hold(m.anyID(), "ann") },
-			"let go": func(rt *rapid.T) { r.at().Release(m.anyID(), "ann") },
+			"drop":   func(rt *rapid.T) { r.at().queue.Withdraw(m.anyID()) },
+			"hold":   func(rt *rapid.T) { r.at().queue.Hold(m.anyID(), "ann") },
+			"let go": func(rt *rapid.T) { r.at().queue.Unhold(m.anyID(), "ann") },
 			"again":  func(rt *rapid.T) { r.at().Requeue(m.anyID(), "ann", 0) },
 			"pause":  func(rt *rapid.T) { r.at().Pause(0, rapid.Bool().Draw(rt, "paused"), "root") },
 			"accept": func(rt *rapid.T) { r.accept("ann", m.spec()) },
@@ -39,7 +39,7 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 				r.at().SetRules(rules, r.e.turn.cfg.Limits)
 			},
 			"edit": func(rt *rapid.T) {
-				r.at().Edit(m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
+				r.at().queue.Edit(m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
 			},
 			"disk":   func(rt *rapid.T) { r.commitErr = either(rt, errDisk) },
 			"ledger": func(rt *rapid.T) { r.bookErr = either(rt, errOther) },
@@ -100,8 +100,8 @@ func (m *machine) submit() {
 	if len(jobs[0].Spec.After) > 0 && jobs[0].Spec.After[0].Job == fmt.Sprint(m.n+1) {
 		jobs[0].Spec.After = nil // nothing waits for what is not there yet
 	}
-	m.r.at().Number(jobs)
-	m.r.e.at(m.r.now).Submit(jobs)
+	m.r.at().queue.Number(jobs)
+	m.r.e.at(m.r.now).queue.Submit(jobs)
 }
 
 // end lets one of the commands that run end somehow.

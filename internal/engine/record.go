@@ -25,7 +25,7 @@ func (t *Turn) record() {
 	for _, a := range t.attempts.active {
 		all = t.recordJob(all, a.job, card)
 	}
-	for _, j := range t.attempts.Parked() {
+	for _, j := range t.attempts.parking.List() {
 		track := series.Track{Kind: series.Parked, Owner: j.User, ID: j.ID, Attempt: j.Number}
 		all = append(all, series.Reading{Track: track, Point: series.Point{At: t.Now, MiB: j.Parking.HostMiB(), UtilPct: series.Unknown, PowerW: series.Unknown, TempC: series.Unknown}})
 	}

@@ -122,7 +122,7 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	for _, f := range fates {
 		if f.Kind == fateQueued {
 			t.shorten(f.Job)
-			t.enqueue(f.Job)
+			t.queue.enqueue(f.Job)
 			continue
 		}
 		if f.Job.State == job.Parked {
@@ -134,7 +134,7 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	for _, f := range strays {
 		t.stray(f)
 	}
-	t.attempts.setOwners()
+	t.attempts.holdings.setOwners()
 }
 
 // shorten keeps a clock that was set back from turning seconds before a retry

@@ -15,8 +15,8 @@ func TestANewJobIsToldOfBeforeItStartsAndOnceItIsOnDisk(t *testing.T) {
 	r := newRig(t, 1)
 	r.commitErr = errDisk
 	jobs := []*job.Job{{Spec: spec()}, {Spec: spec()}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	if err := r.e.Step(r.now); err == nil {
 		t.Fatal("the disk is full, and the round succeeded")
 	}
@@ -40,14 +40,14 @@ func TestEdit(t *testing.T) {
 	}{
 		{
 			name:  "a changed spec applies and is on disk",
-			edit:  func(r *rig) { r.at().Edit("2", spec(vram(4000), gpus(1)), 1) },
+			edit:  func(r *rig) { r.at().queue.Edit("2", spec(vram(4000), gpus(1)), 1) },
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 4000) },
 		},
 		{
 			name: "a raised declaration outlives an edit that does not touch it",
 			edit: func(r *rig) {
 				r.e.turn.line.roster.jobs["2"].VRAMMiB = 5000
-				r.at().Edit("2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
+				r.at().queue.Edit("2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 5000) },
 		},
@@ -55,13 +55,13 @@ func TestEdit(t *testing.T) {
 			name: "and gives way to one that does",
 			edit: func(r *rig) {
 				r.e.turn.line.roster.jobs["2"].VRAMMiB = 5000
-				r.at().Edit("2", spec(vram(3000)), 1)
+				r.at().queue.Edit("2", spec(vram(3000)), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 3000) },
 		},
 		{
 			name: "an edit that makes it impossible ends it so",
-			edit: func(r *rig) { r.at().Edit("2", spec(gpus(9)), 1) },
+			edit: func(r *rig) { r.at().queue.Edit("2", spec(gpus(9)), 1) },
 			check: func(t *testing.T, j *job.Job) {
 				if j.Outcome != job.Infeasible {
 					t.Errorf("it is %s %q", j.State, j.Outcome)
@@ -89,7 +89,7 @@ func wantMiB(t *testing.T, j *job.Job, want int64) {
 
 func TestEditOfARunningJobDoesNothing(t *testing.T) {
 	r := runOne(t, vram(2000))
-	r.at().Edit("1", spec(vram(9000), command("other")), 7)
+	r.at().queue.Edit("1", spec(vram(9000), command("other")), 7)
 	r.step()
 	r.wantDid()
 	if j, _ := r.at().line.roster.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
@@ -100,7 +100,7 @@ func TestEditOfARunningJobDoesNothing(t *testing.T) {
 func TestReorderChangesWhoIsNext(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec(), spec())
-	r.at().Edit("2", spec(), 9)
+	r.at().queue.Edit("2", spec(), 9)
 	r.did = nil
 	r.end("1", keep.Record{}, false)
 	r.wantRow("3", job.Running, "")
@@ -113,7 +113,7 @@ func TestARequeuedJobStaysBehindTheLinesThatWereThere(t *testing.T) {
 	r.submit(again, spec(), spec())
 	r.end("1", keep.Record{Stop: "timeout"}, false)
 	r.wantRow("2", job.Running, "")
-	r.at().Edit("1", again, 0) // the file is saved again; its line is first
+	r.at().queue.Edit("1", again, 0) // the file is saved again; its line is first
 	r.end("2", keep.Record{}, false)
 	r.wantRow("3", job.Running, "")
 	r.end("3", keep.Record{}, false)
@@ -154,14 +154,14 @@ func TestAfterItsLimitAJobGoesBehindEveryPriority(t *testing.T) {
 func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec())
-	if r.at().Withdraw("1") {
+	if r.at().queue.Withdraw("1") {
 		t.Error("a running job was withdrawn")
 	}
-	if r.at().Withdraw("42") {
+	if r.at().queue.Withdraw("42") {
 		t.Error("a job that never was was withdrawn")
 	}
 	r.told = nil
-	if !r.at().Withdraw("2") {
+	if !r.at().queue.Withdraw("2") {
 		t.Error("a queued job was not")
 	}
 	r.step()
@@ -178,9 +178,9 @@ func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
 func TestWithdrawnBeforeItWasOnDisk(t *testing.T) {
 	r := newRig(t, 1)
 	jobs := []*job.Job{{Spec: spec()}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
-	r.at().Withdraw("1")
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
+	r.at().queue.Withdraw("1")
 	r.step()
 	r.wantDid("commit 1:deleted")
 }
@@ -287,7 +287,7 @@ func TestAgainStartsFromTheBeginning(t *testing.T) {
 		t.Errorf("%d bytes of its log are gone", row.LogDropped)
 	}
 	r.told = nil
-	r.at().Again([]*job.Job{r.row("1").Clone()})
+	r.at().queue.Again([]*job.Job{r.row("1").Clone()})
 	r.step()
 	r.wantTold("requeued 1", "started 1")
 	row := r.row("1")

@@ -135,8 +135,8 @@ func (r *rig) submit(specs ...job.Spec) []*job.Job {
 	for i, spec := range specs {
 		jobs = append(jobs, &job.Job{Spec: spec, Rank: int64(i)})
 	}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	r.step()
 	return jobs
 }

@@ -17,13 +17,15 @@ type roster struct {
 	texts texts
 	last  int64 // the highest Rank that any of them had
 
+	changes *changes // has those that are not on disk yet
+
 	seqs []int64
 	ids  []string // parallel; empty: gone
 	gone int
 }
 
-func newRoster() roster {
-	return roster{jobs: map[string]*job.Job{}, owned: map[string]int{}, texts: newTexts()}
+func newRoster(c *changes) roster {
+	return roster{changes: c, jobs: map[string]*job.Job{}, owned: map[string]int{}, texts: newTexts()}
 }
 
 // know adds or updates a job.

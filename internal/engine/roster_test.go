@@ -14,7 +14,7 @@ import (
 // number shows exactly the jobs above it, in order.
 func TestTheRosterIsTheLiveJobsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := newRoster()
+		e := newRoster(nil)
 		var next int64
 		for range rapid.IntRange(0, 400).Draw(t, "steps") {
 			seq := rapid.Int64Range(1, next+1).Draw(t, "seq")

@@ -38,14 +38,14 @@ func (t *Turn) step() error {
 	clear(t.line.outcomes)
 	// 1. What time alone changed.
 	t.openGates()
-	t.attempts.urge(t.Now, t.waits)
+	t.attempts.preemption.urge(t.Now, t.waits)
 	t.endSlices()
 	t.line.reviewSome()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
 	starts, victims := t.decide()
 	starts = t.watchAdopted(starts)
 	// 3. Commit.
-	t.attempts.saveGrown(t.Now, t.ending)
+	t.attempts.uses.saveGrown(t.Now, t.ending)
 	if value, due := t.line.usage.save(t.Now, t.ending); due {
 		t.changes.meta[usageKey] = value
 	}
@@ -73,7 +73,7 @@ func (t *Turn) step() error {
 	t.publish(t.changes.take(tx.Events))
 	t.changes.answer(nil)
 	if len(starts) == 0 && t.cards.bookings.behind {
-		t.cards.publish(t.Now, t.attempts.bookings(nil))
+		t.cards.publish(t.Now, t.attempts.holdings.bookings(nil))
 	}
 	t.cards.bookings.behind = false
 	t.launch(starts)
@@ -90,7 +90,7 @@ func (t *Turn) openGates() {
 		if !ok || next.at.After(t.Now) {
 			return
 		}
-		t.enqueue(t.line.roster.jobs[next.id])
+		t.queue.enqueue(t.line.roster.jobs[next.id])
 	}
 }
 
@@ -155,7 +155,7 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	defer t.cards.bookings.ledger.Unlock()
 	changed, ok := t.cards.readOthers(t.Now, t.attempts.runs)
 	if changed {
-		t.attempts.setOwners()
+		t.attempts.holdings.setOwners()
 	}
 	if !ok {
 		return nil, nil
@@ -165,7 +165,7 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	t.cfg.Watch.Decided(time.Since(begun))
 	t.again = plan.Again
 	for _, refusal := range plan.Infeasible {
-		t.finish(t.line.roster.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+		t.queue.finish(t.line.roster.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts = t.lease(plan.Starts)
 	if len(starts) > 0 {
@@ -173,7 +173,7 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	}
 	t.moved = t.moved || len(starts) == maxStarts
 	if len(starts) > 0 {
-		if err := t.cards.bookings.ledger.Publish(t.attempts.bookings(starts)); err != nil {
+		if err := t.cards.bookings.ledger.Publish(t.attempts.holdings.bookings(starts)); err != nil {
 			t.changes.warn(t.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
 			t.letGo(starts)
 			return nil, nil
@@ -183,7 +183,7 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 		// It worked this time: report the next failure again.
 		clear(t.changes.warned)
 	}
-	return starts, t.attempts.victims(t.Now, plan.Victims)
+	return starts, t.attempts.preemption.victims(t.Now, plan.Victims)
 }
 
 // lease takes a supervisor for each placement. It returns a changed copy of the
@@ -230,7 +230,7 @@ func (t *Turn) letGo(starts []*job.Job) {
 func (t *Turn) abandon(starts []*job.Job) {
 	t.letGo(starts)
 	if len(starts) > 0 {
-		t.cards.publish(t.Now, t.attempts.bookings(nil))
+		t.cards.publish(t.Now, t.attempts.holdings.bookings(nil))
 	}
 }
 
@@ -246,10 +246,10 @@ func (t *Turn) depart(victims []*job.Job) {
 		a := t.attempts.active[j.ID]
 		t.line.roster.jobs[j.ID], a.job = j, j
 		if j.Parking.Phase == job.ParkOut {
-			t.attempts.parks = append(t.attempts.parks, t.attempts.parkOrderFor(j))
+			t.attempts.parks = append(t.attempts.parks, t.attempts.parking.orderFor(j))
 			continue
 		}
-		t.attempts.hurry(t.Now, a, t.waits)
+		t.attempts.preemption.hurry(t.Now, a, t.waits)
 	}
 }
 
@@ -259,7 +259,7 @@ func (t *Turn) launch(starts []*job.Job) {
 		t.line.unqueue(j.ID)
 		t.line.roster.jobs[j.ID] = j
 		if a := t.attempts.parked[j.ID]; a != nil {
-			t.attempts.occupy(a, j)
+			t.attempts.parking.occupy(a, j)
 			continue
 		}
 		a := t.attempts.begin(t.Now, j, t.line.span(j))
@@ -267,7 +267,7 @@ func (t *Turn) launch(starts []*job.Job) {
 	}
 	for _, j := range starts {
 		if j.Parking.Phase == job.ParkBack {
-			t.attempts.move(t.attempts.parkOrderFor(j))
+			t.attempts.parking.send(t.attempts.parking.orderFor(j))
 			continue
 		}
 		order, err := t.cfg.Order(j, t.cards.book.given)
@@ -285,7 +285,7 @@ func (t *Turn) launch(starts []*job.Job) {
 		}
 	}
 	if len(starts) > 0 {
-		t.attempts.setOwners()
+		t.attempts.holdings.setOwners()
 	}
 }
 
@@ -307,5 +307,5 @@ func (t *Turn) refused(j *job.Job, err error) {
 	}
 	t.release(a)
 	t.attempts.runner.Release(token)
-	t.finish(j, job.Launch, err.Error())
+	t.queue.finish(j, job.Launch, err.Error())
 }

@@ -151,8 +151,8 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 	}
 	e.at(w.now).Restore(live, w.scan())
 	if fresh != nil {
-		e.at(w.now).Number(fresh)
-		e.at(w.now).Submit(fresh)
+		e.at(w.now).queue.Number(fresh)
+		e.at(w.now).queue.Submit(fresh)
 	}
 	return e
 }

@@ -170,7 +170,7 @@ func TestHostMemoryForParkedJobs(t *testing.T) {
 		r := newRig(t, 1, func(c *Config) { c.Parking = test.parking })
 		s := r.at().attempts
 		s.active["1"], s.parked["2"] = with("ann", job.ParkOut, 1000), with("bob", job.ParkNone, 4000)
-		if got, known := s.parkRoom(); got.allMiB != test.want || got.of("bob") != test.bobs || !known {
+		if got, known := s.parking.room(); got.allMiB != test.want || got.of("bob") != test.bobs || !known {
 			t.Errorf("%s: %d MiB, %d of them for bob; want %d and %d", test.name, got.allMiB, got.of("bob"), test.want, test.bobs)
 		}
 	}
@@ -302,24 +302,24 @@ func TestWhichJobsAreParkedForOthers(t *testing.T) {
 // TestTheCostOfParkingIsLearnt, and outlives a restart.
 func TestTheCostOfParkingIsLearnt(t *testing.T) {
 	r := parkedRig(t)
-	before := r.at().attempts.pace
+	before := r.at().attempts.parking.pace
 	r.at().Park("1", "ann", time.Time{})
 	r.step()
 	r.clear(0)
 	r.says("1", keep.ParkNews{Parked: true, Took: 10 * time.Second}) // 500 MiB/s
-	slower := r.at().attempts.pace
+	slower := r.at().attempts.parking.pace
 	if slower.Out >= before.Out || slower.Out < 500 || slower.Back != before.Back {
 		t.Errorf("before %+v, after %+v", before, slower)
 	}
 	r.at().Unpark("1", "ann")
 	r.step()
 	r.says("1", keep.ParkNews{Took: 100 * time.Millisecond}) // 50,000 MiB/s
-	faster := r.at().attempts.pace
+	faster := r.at().attempts.parking.pace
 	if faster.Back <= before.Back || faster.Out != slower.Out {
 		t.Errorf("before %+v, after %+v", before, faster)
 	}
-	if err := r.at().RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.pace != faster {
-		t.Errorf("read back %+v: %v", r.at().attempts.pace, err)
+	if err := r.at().RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.parking.pace != faster {
+		t.Errorf("read back %+v: %v", r.at().attempts.parking.pace, err)
 	}
 	if rate := 1700.0; learn(&rate, 100, time.Minute) || learn(&rate, 5000, 0) || rate != 1700 {
 		t.Errorf("a little memory, or a time that is not known, changed it to %v", rate)
@@ -336,7 +336,7 @@ func TestAJobSaysHowLongItsKernelsAreWaitedFor(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Parking.Patience = time.Minute })
 	for said, want := range map[time.Duration]time.Duration{0: time.Minute, 5 * time.Minute: 5 * time.Minute} {
 		j := &job.Job{Spec: job.Spec{ParkTimeout: said}}
-		if got := r.at().attempts.parkOrderFor(j).patience; got != want {
+		if got := r.at().attempts.parking.orderFor(j).patience; got != want {
 			t.Errorf("said %v: waits %v, want %v", said, got, want)
 		}
 	}

@@ -34,14 +34,14 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		{"since it was submitted", func(r *rig) { r.submit(spec()); r.pass(hour) }, 0},
 		{"since its time came", func(r *rig) {
 			r.submit(spec())
-			r.at().Begin("2", r.now.Add(20*time.Minute))
+			r.at().queue.Begin("2", r.now.Add(20*time.Minute))
 			r.pass(hour)
 		}, 20 * time.Minute},
 		{"since it was released", func(r *rig) {
 			r.submit(spec())
-			r.at().Hold("2", "ann")
+			r.at().queue.Hold("2", "ann")
 			r.pass(10 * time.Minute)
-			r.at().Release("2", "ann")
+			r.at().queue.Unhold("2", "ann")
 			r.pass(50 * time.Minute)
 		}, 10 * time.Minute},
 		{"since the last ended that it waited for", func(r *rig) {
@@ -125,10 +125,10 @@ func TestHowLongAJobHadWaited(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec())
 	r.submit(spec())
-	r.at().Begin("2", r.now.Add(20*time.Minute))
+	r.at().queue.Begin("2", r.now.Add(20*time.Minute))
 	r.pass(time.Hour)
 	r.end("1", keep.Record{}, false)
-	r.at().Begin("2", time.Time{}) // what a running job was not to begin before is past
+	r.at().queue.Begin("2", time.Time{}) // what a running job was not to begin before is past
 	r.again(run.Found{Kind: run.FoundRunning, Token: r.row("2").Keep, Job: "2", Attempt: 1})
 	if h := r.at().State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
 		t.Errorf("the plan sees %+v", h)

@@ -97,8 +97,8 @@ func TestAnInfeasibleJobIsRefusedOnceThoughTheDiskIsFull(t *testing.T) {
 	r := newRig(t, 1)
 	r.commitErr = errDisk
 	jobs := []*job.Job{{Spec: spec(vram(99999))}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	_ = r.e.Step(r.now)
 	_ = r.e.Step(r.now)
 	r.commitErr = nil

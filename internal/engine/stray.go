@@ -162,11 +162,11 @@ func (t *Turn) stray(f run.Found) {
 	}
 	t.attempts.strays[f.Token] = st
 	if st.job != nil {
-		t.nextSeq = max(t.nextSeq, st.job.Seq+1)
+		t.queue.nextSeq = max(t.queue.nextSeq, st.job.Seq+1)
 	}
-	t.tell(job.EventWarning, st.job, fmt.Sprintf("job %s is under a supervisor that the store does not know; it is left alone (berth list --strays)", f.Job))
+	t.queue.tell(job.EventWarning, st.job, fmt.Sprintf("job %s is under a supervisor that the store does not know; it is left alone (berth list --strays)", f.Job))
 	if f.Kind == run.FoundRunning {
-		t.setHeld(f.Job, true, job.EventHeld, "held: a process of job "+f.Job+" still runs under a supervisor that the store does not know")
+		t.queue.setHeld(f.Job, true, job.EventHeld, "held: a process of job "+f.Job+" still runs under a supervisor that the store does not know")
 	}
 }
 
@@ -252,20 +252,20 @@ func (t *Turn) rejoin(j *job.Job) {
 		t.parking(a, st.park)
 	}
 	t.cards.moved, t.cards.bookings.behind = true, true
-	t.attempts.setOwners()
+	t.attempts.holdings.setOwners()
 }
 
 // strayBookings is what strays hold. To placement they are another berth's jobs:
 // nothing here may preempt or account for them.
-func (s *attempts) strayBookings() []gpu.Entry {
+func (hs *holdings) strayBookings() []gpu.Entry {
 	var entries []gpu.Entry
-	cards := s.cards.book.list()
-	for _, token := range slices.Sorted(maps.Keys(s.strays)) {
-		st := s.strays[token]
+	cards := hs.set.cards.book.list()
+	for _, token := range slices.Sorted(maps.Keys(hs.set.strays)) {
+		st := hs.set.strays[token]
 		switch {
 		case st.over != nil:
 		case st.job != nil:
-			entries = append(entries, s.booking(st.job, cards))
+			entries = append(entries, hs.booking(st.job, cards))
 		default:
 			r := st.found.Record
 			entries = append(entries, gpu.Entry{Key: BookingKey(token, st.found.Job), Job: st.found.Job, HolderPID: r.KeepPID, HolderStart: r.KeepStart})

@@ -82,9 +82,9 @@ func TextOf(jobs []*job.Job) (bytes int) {
 
 // Text is how many bytes of text a user's unfinished jobs would have with another
 // one that has this environment. Staged jobs are included.
-func (t *Turn) Text(user, environ string) int {
-	bytes := t.line.roster.texts.users[user] + t.changes.stagedText[user]
-	if t.line.roster.texts.environs[[2]string{user, environ}] == 0 {
+func (r *roster) Text(user, environ string) int {
+	bytes := r.texts.users[user] + r.changes.stagedText[user]
+	if r.texts.environs[[2]string{user, environ}] == 0 {
 		bytes += environBytes(environ)
 	}
 	return bytes

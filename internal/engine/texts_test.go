@@ -17,7 +17,7 @@ import (
 func TestTextsAreCountedAsTheyAre(t *testing.T) {
 	environs := []string{"", "an older name", store.BlobName(make([]byte, plainEnviron)), store.BlobName(make([]byte, 10_000)), store.BlobName(make([]byte, 20_000))}
 	rapid.Check(t, func(t *rapid.T) {
-		r, seq := newRoster(), int64(0)
+		r, seq := newRoster(nil), int64(0)
 		spec := func() job.Spec {
 			return job.Spec{Shell: strings.Repeat("x", rapid.SampledFrom([]int{0, plainText, plainText + 1, 9000}).Draw(t, "text"))}
 		}

@@ -33,7 +33,7 @@ func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 			vramMiB, _ = t.Auto(user, spec)
 		}
 		r.jobs = append(r.jobs, sched.Pending{
-			Job: "trial", User: user, Priority: spec.Priority, Rank: t.line.roster.last + 1, Seq: t.nextSeq,
+			Job: "trial", User: user, Priority: spec.Priority, Rank: t.line.roster.last + 1, Seq: t.queue.nextSeq,
 			Request: sched.NewRequest(*spec, vramMiB, t.cfg.Rules), Group: spec.Group,
 			Since: t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.longest(spec),
 		})

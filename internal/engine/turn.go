@@ -25,7 +25,8 @@ type Turn struct {
 	cards    *cards    // what jobs run on
 	attempts *attempts // running jobs
 
-	nextSeq  int64
+	queue    *Queue
+	groups   *groups
 	moved    bool      // something happened since the last decision that could change it
 	again    time.Time // when time alone changes the decision
 	removed  error     // why nothing starts here any more: the store is gone
@@ -37,62 +38,89 @@ type Turn struct {
 }
 
 func (e *Engine) at(now time.Time) *Turn {
-	e.turn.Now = now
+	e.turn.Now, e.turn.changes.now = now, now
 	return e.turn
 }
 
 // Jobs is the unfinished jobs.
 func (t *Turn) Jobs() *roster { return &t.line.roster }
 
+// Queue is the requests about unfinished jobs.
+func (t *Turn) Queue() *Queue { return t.queue }
+
+// Groups is the limits and pauses of groups.
+func (t *Turn) Groups() *groups { return t.groups }
+
+// Remote is the jobs that a cluster runs.
+func (t *Turn) Remote() *away { return t.line.away }
+
 // Cards is what berth knows about the machine's cards.
-func (t *Turn) Cards() *cards { return t.cards }
+func (t *Turn) Cards() *cardBook { return &t.cards.book }
 
 // Bookings is what the berths on this machine tell each other.
 func (t *Turn) Bookings() *bookings { return &t.cards.bookings }
 
-// Running is the running and the parked jobs.
+// Running is the running jobs.
 func (t *Turn) Running() *attempts { return t.attempts }
 
-func (t *Turn) tell(kind job.EventKind, j *job.Job, text string) {
-	t.changes.tell(t.Now, kind, j, text)
+// Parking is the parked jobs, and those that are about to be.
+func (t *Turn) Parking() *parking { return &t.attempts.parking }
+
+// Uses is what running jobs use.
+func (t *Turn) Uses() *uses { return &t.attempts.uses }
+
+// Starting reports whether jobs may start at all: berth is not stopping, and its
+// store is there.
+func (t *Turn) Starting() bool { return !t.stopping && t.removed == nil }
+
+func (q *Queue) tell(kind job.EventKind, j *job.Job, text string) {
+	q.changes.tell(q.changes.now, kind, j, text)
+}
+
+// Queue is the requests about unfinished jobs, and what becomes of them.
+type Queue struct {
+	line    *line
+	changes *changes
+	cfg     *Config
+	nextSeq int64
 }
 
 // Number assigns ids to new jobs, so that they can refer to one another before
 // they are submitted. Where jobs arrive one by one, it gives them their places
 // too.
-func (t *Turn) Number(jobs []*job.Job) {
+func (q *Queue) Number(jobs []*job.Job) {
 	for _, j := range jobs {
-		j.Seq = t.nextSeq
-		if t.cfg.Submissions {
-			j.Rank = t.TakeRank()
+		j.Seq = q.nextSeq
+		if q.cfg.Submissions {
+			j.Rank = q.TakeRank()
 		}
-		t.nextSeq++
+		q.nextSeq++
 		j.ID = strconv.FormatInt(j.Seq, 10)
 	}
 }
 
 // TakeRank gives out a place behind every other. It is the next number, unless
 // jobs that were sent to the end of the queue have that already.
-func (t *Turn) TakeRank() int64 {
-	t.line.roster.last = max(t.nextSeq, t.line.roster.last+1)
-	return t.line.roster.last
+func (q *Queue) TakeRank() int64 {
+	q.line.roster.last = max(q.nextSeq, q.line.roster.last+1)
+	return q.line.roster.last
 }
 
 // Submit queues numbered jobs. The caller sets Spec, Key, User and, for the lines
 // of a jobs file, Rank. They are on disk, and published, after the next round.
-func (t *Turn) Submit(jobs []*job.Job) {
+func (q *Queue) Submit(jobs []*job.Job) {
 	for _, j := range jobs {
-		j.Submitted(t.Now)
+		j.Submitted(q.changes.now)
 		if j.User == "" {
-			j.User = t.cfg.User
+			j.User = q.cfg.User
 		}
 		j.VRAMMiB = j.Spec.VRAMMiB
-		t.changes.fact(j)
-		if t.cfg.TellQueued {
-			t.changes.arrive(t.Now, j)
+		q.changes.fact(j)
+		if q.cfg.TellQueued {
+			q.changes.arrive(q.changes.now, j)
 		}
 	}
-	t.enqueueAll(jobs)
+	q.enqueueAll(jobs)
 }
 
 // Accept takes jobs of a request that waits for the answer. They exist only once
@@ -117,63 +145,64 @@ func (t *Turn) admit(batches []Batch) {
 				t.changes.arrive(t.Now, j.Clone())
 			}
 		}
-		t.enqueueAll(b.Jobs)
+		if j := b.Jobs[0]; j.State == job.Running { // an adopted stray
+			t.line.roster.know(j)
+			t.rejoin(j)
+		} else {
+			t.queue.enqueueAll(b.Jobs)
+		}
 		t.admitted = true
 		b.Done(nil)
 	}
 }
 
 // Again requeues ended jobs for a user.
-func (t *Turn) Again(jobs []*job.Job) {
+func (q *Queue) Again(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
 		j.Attempt, j.Handover = j.Attempt.None(), job.Handover{}
 		j.Outcome, j.Detail, j.PreemptedFor = "", "", ""
-		j.NotBefore, j.WaitsSince = time.Time{}, t.Now
+		j.NotBefore, j.WaitsSince = time.Time{}, q.changes.now
 		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
-		t.changes.fact(j)
-		t.tell(job.EventRequeued, j, "requeued by its user")
+		q.changes.fact(j)
+		q.tell(job.EventRequeued, j, "requeued by its user")
 	}
-	t.enqueueAll(jobs)
+	q.enqueueAll(jobs)
 }
 
 // enqueueAll queues jobs that may depend on one another: all are known before
-// any is queued. The job of an adopted stray is running already.
-func (t *Turn) enqueueAll(jobs []*job.Job) {
+// any is queued.
+func (q *Queue) enqueueAll(jobs []*job.Job) {
 	for _, j := range jobs {
-		t.line.roster.know(j)
+		q.line.roster.know(j)
 	}
 	for _, j := range jobs {
-		if j.State == job.Running {
-			t.rejoin(j)
-			continue
-		}
-		t.enqueue(j)
+		q.enqueue(j)
 	}
 }
 
 // enqueue queues a job, or ends one that can never start.
-func (t *Turn) enqueue(j *job.Job) {
-	if broken := t.line.enqueue(t.Now, j); broken != "" {
-		t.finish(j, job.Depends, broken)
+func (q *Queue) enqueue(j *job.Job) {
+	if broken := q.line.enqueue(q.changes.now, j); broken != "" {
+		q.finish(j, job.Depends, broken)
 	}
 }
 
 // queued is a queued job, or nil.
-func (t *Turn) queued(id string) *job.Job {
-	if j := t.line.roster.jobs[id]; j != nil && j.State == job.Queued {
+func (q *Queue) queued(id string) *job.Job {
+	if j := q.line.roster.jobs[id]; j != nil && j.State == job.Queued {
 		return j
 	}
 	return nil
 }
 
 // Edit changes the spec or the place of a queued job.
-func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
-	j := t.queued(id)
+func (q *Queue) Edit(id string, spec job.Spec, rank int64) {
+	j := q.queued(id)
 	if j == nil {
 		return
 	}
-	if j.Requeues > 0 && !t.cfg.Submissions {
+	if j.Requeues > 0 && !q.cfg.Submissions {
 		// A job that was sent to the end of the queue stays behind the lines
 		// that were there before it.
 		rank += requeueOffset * int64(j.Requeues)
@@ -187,17 +216,17 @@ func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 			j.VRAMMiB = spec.VRAMMiB
 		}
 		j.Spec = spec
-		t.line.roster.texts.weigh(j)
-		t.changes.fact(j)
+		q.line.roster.texts.weigh(j)
+		q.changes.fact(j)
 	}
 	j.Rank = rank
 	if j.HandedOver() {
 		if changed { // a run that begins meanwhile is stopped, and starts again as changed
-			t.stopAway(j, job.StopRequeue, "changed")
+			q.line.away.stop(j, job.StopRequeue, "changed")
 		}
 		return
 	}
-	t.enqueue(j)
+	q.enqueue(j)
 }
 
 func sameSpec(a, b job.Spec) bool {
@@ -206,15 +235,15 @@ func sameSpec(a, b job.Spec) bool {
 }
 
 // Begin changes the time before which a queued job may not start.
-func (t *Turn) Begin(id string, notBefore time.Time) {
-	if j := t.queued(id); j != nil {
+func (q *Queue) Begin(id string, notBefore time.Time) {
+	if j := q.queued(id); j != nil {
 		j.NotBefore = notBefore
-		t.changes.fact(j)
+		q.changes.fact(j)
 		if j.HandedOver() {
-			t.stopAway(j, job.StopRequeue, "changed")
+			q.line.away.stop(j, job.StopRequeue, "changed")
 			return
 		}
-		t.enqueue(j)
+		q.enqueue(j)
 	}
 }
 
@@ -223,35 +252,35 @@ const requeueOffset = int64(1) << 32
 
 // toTheEnd moves a job behind everything that is queued now with its priority,
 // or behind everything.
-func (t *Turn) toTheEnd(j *job.Job) {
-	if t.cfg.LimitedLast {
-		for _, other := range t.line.roster.jobs {
+func (q *Queue) toTheEnd(j *job.Job) {
+	if q.cfg.LimitedLast {
+		for _, other := range q.line.roster.jobs {
 			if other.State == job.Queued {
 				j.Spec.Priority = min(j.Spec.Priority, other.Spec.Priority)
 			}
 		}
 	}
-	if t.cfg.Submissions {
-		j.Rank = t.TakeRank()
+	if q.cfg.Submissions {
+		j.Rank = q.TakeRank()
 		return
 	}
 	j.Rank += requeueOffset
 }
 
 // Withdraw forgets a queued job as if it had never been submitted.
-func (t *Turn) Withdraw(id string) bool {
-	j := t.queued(id)
+func (q *Queue) Withdraw(id string) bool {
+	j := q.queued(id)
 	if j == nil {
 		return false
 	}
 	if j.HandedOver() {
-		t.stopAway(j, job.StopCancel, "cancelled before it started")
+		q.line.away.stop(j, job.StopCancel, "cancelled before it started")
 		return true
 	}
-	t.line.unqueue(id)
-	t.line.roster.forget(j)
-	t.changes.forget(id)
-	t.tell(job.EventDequeued, j, "")
+	q.line.unqueue(id)
+	q.line.roster.forget(j)
+	q.changes.forget(id)
+	q.tell(job.EventDequeued, j, "")
 	return true
 }
 
@@ -263,11 +292,11 @@ func (t *Turn) Cancel(id, detail string) bool {
 		return false
 	}
 	if j.HandedOver() {
-		t.stopAway(j, job.StopCancel, detail)
+		t.line.away.stop(j, job.StopCancel, detail)
 		return true
 	}
 	if j.State == job.Queued {
-		t.finish(j, job.WasCancelled, detail)
+		t.queue.finish(j, job.WasCancelled, detail)
 		return true
 	}
 	t.stop(j, job.StopCancel, j.Spec.Grace, "")
@@ -277,7 +306,7 @@ func (t *Turn) Cancel(id, detail string) bool {
 // stop stops a job that its supervisor holds; a parked one does not come back.
 func (t *Turn) stop(j *job.Job, why job.Stop, grace time.Duration, detail string) {
 	if j.HandedOver() {
-		t.stopAway(j, why, detail)
+		t.line.away.stop(j, why, detail)
 		return
 	}
 	if j.State == job.Parked {
@@ -314,26 +343,26 @@ func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
 
 // Hold keeps a queued job, or one that is being preempted, from starting until
 // it is released.
-func (t *Turn) Hold(id, by string) bool { return t.setHeld(id, true, job.EventHeld, "held by "+by) }
+func (q *Queue) Hold(id, by string) bool { return q.setHeld(id, true, job.EventHeld, "held by "+by) }
 
-// Release lifts a hold.
-func (t *Turn) Release(id, by string) bool {
-	return t.setHeld(id, false, job.EventReleased, "released by "+by)
+// Unhold lifts a hold.
+func (q *Queue) Unhold(id, by string) bool {
+	return q.setHeld(id, false, job.EventReleased, "released by "+by)
 }
 
-func (t *Turn) setHeld(id string, held bool, kind job.EventKind, text string) bool {
-	j := t.line.roster.jobs[id]
+func (q *Queue) setHeld(id string, held bool, kind job.EventKind, text string) bool {
+	j := q.line.roster.jobs[id]
 	if j == nil || j.State != job.Queued && !j.Leaving() || j.Held == held {
 		return false
 	}
 	if j.Held = held; !held {
-		j.WaitsSince = t.Now
+		j.WaitsSince = q.changes.now
 	}
 	j.Handover.Held = j.Handover.Held || held && j.HandedOver()
-	t.changes.fact(j)
-	t.tell(kind, j, text)
+	q.changes.fact(j)
+	q.tell(kind, j, text)
 	if j.State == job.Queued {
-		t.enqueue(j) // one that a cluster has is held there
+		q.enqueue(j) // one that a cluster has is held there
 	}
 	return true
 }
@@ -376,7 +405,7 @@ func (t *Turn) Lost() error { return t.removed }
 // Retire makes an idle engine accept no more jobs. It returns false, and changes
 // nothing, if it is not idle.
 func (t *Turn) Retire() bool {
-	if t.Size() > 0 || !t.Written() {
+	if t.line.roster.Size() > 0 || !t.Written() {
 		return false
 	}
 	t.stopping = true
@@ -396,7 +425,7 @@ func (t *Turn) SetHealth(index int, state gpu.HealthState, by, reason string) bo
 }
 
 // Warn records a warning about a job, or about berth itself.
-func (t *Turn) Warn(j *job.Job, text string) { t.tell(job.EventWarning, j, text) }
+func (t *Turn) Warn(j *job.Job, text string) { t.queue.tell(job.EventWarning, j, text) }
 
 // TellCard records what a user did to one card or all.
 func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.tellCard(t.Now, card, nil, text) }
@@ -421,7 +450,7 @@ func (t *Turn) SetParking(p Parking) {
 	t.cfg.Parking, t.moved = p, true
 	for _, a := range t.attempts.parked {
 		if t.boundParked(a.job) {
-			t.enqueue(a.job)
+			t.queue.enqueue(a.job)
 		}
 	}
 	t.line.estimateAgain(t.Now)
@@ -467,16 +496,16 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 		return
 	}
 	if (first || t.line.queue.Len() == 0) && t.cards.glanceAtOthers(t.attempts.runs) {
-		t.attempts.setOwners()
+		t.attempts.holdings.setOwners()
 	}
 	if first {
-		t.attempts.forgetStuck(t.Now)
+		t.attempts.hindrances.forgetStuck(t.Now)
 	}
-	t.cards.measure(t.attempts.holdings())
-	t.attempts.compare(t.Now)
-	t.vouch(append(t.attempts.settle(t.Now), t.attempts.watchOveruse(t.Now, t.harms())...))
+	t.cards.measure(t.attempts.holdings.list())
+	t.attempts.uses.compare(t.Now)
+	t.vouch(append(t.attempts.uses.settle(t.Now), t.attempts.uses.watchOveruse(t.Now, t.harms())...))
 	t.cards.checkLeft(t.Now)
-	t.attempts.watchIdle(t.Now)
+	t.attempts.uses.watchIdle(t.Now)
 	t.record()
 }
 
@@ -505,10 +534,10 @@ func (t *Turn) absorb(ev run.Event) {
 		return
 	}
 	t.attempts.remarked(t.Now, a, ev.Record.Note)
-	t.attempts.hinders(t.Now, a, ev)
+	t.attempts.hindrances.note(t.Now, a, ev)
 	switch ev.Kind {
 	case run.Started:
-		t.attempts.setOwners()
+		t.attempts.holdings.setOwners()
 		t.attempts.limitMemory(a, ev.Record.Cgroup, t.door)
 	case run.Ended:
 		t.ended(a, ev)

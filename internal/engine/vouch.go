@@ -63,14 +63,14 @@ func (t *Turn) vouch(measured []*attempt) {
 }
 
 // settle finds the shares that count as measured from now on.
-func (s *attempts) settle(now time.Time) (settled []*attempt) {
-	for _, a := range s.active {
+func (u *uses) settle(now time.Time) (settled []*attempt) {
+	for _, a := range u.set.active {
 		if !a.unmeasured {
 			continue
 		}
 		still := a.nearMiB > 0 && now.Sub(a.grewAt) >= settleAfter
 		if still || now.Sub(a.startedAt) >= settleAtMost {
-			a.unmeasured, s.cards.moved = false, true
+			a.unmeasured, u.set.cards.moved = false, true
 			settled = append(settled, a)
 		}
 	}

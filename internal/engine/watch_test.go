@@ -73,8 +73,8 @@ func TestAWatchHearsOfRoundsDecisionsAndCommits(t *testing.T) {
 	}
 	r.commitErr = store.ErrFull
 	jobs := []*job.Job{{Spec: job.Spec{Argv: []string{"b"}, GPUs: 1}}}
-	r.at().Number(jobs)
-	r.at().Submit(jobs)
+	r.at().queue.Number(jobs)
+	r.at().queue.Submit(jobs)
 	if err := r.e.Step(r.now); err == nil {
 		t.Error("the store is not full")
 	}
@@ -95,8 +95,8 @@ func TestTheCensusCountsEveryUnfinishedJob(t *testing.T) {
 		job.Spec{Argv: []string{"e"}, GPUs: 1, After: []job.Dependency{{Job: "2", On: job.AfterAny}}},
 	)
 	late := &job.Job{Spec: job.Spec{Argv: []string{"f"}, GPUs: 1}, NotBefore: r.now.Add(time.Hour), User: "bob"}
-	r.at().Number([]*job.Job{late})
-	r.at().Submit([]*job.Job{late})
+	r.at().queue.Number([]*job.Job{late})
+	r.at().queue.Submit([]*job.Job{late})
 	r.pass(time.Minute)
 	c := r.at().Census()
 	if c.Queued != 4 || c.Running != 1 || c.Parked != 1 || c.Room != 2 || c.Held != 1 || c.Later != 1 || c.Dependent != 1 {

@@ -156,8 +156,8 @@ func harmfulRig(t *testing.T, gpus float64, change ...func(*Config)) *rig {
 func (r *rig) submitAs(user string, s job.Spec) {
 	r.t.Helper()
 	j := &job.Job{User: user, Spec: s}
-	r.at().Number([]*job.Job{j})
-	r.at().Submit([]*job.Job{j})
+	r.at().queue.Number([]*job.Job{j})
+	r.at().queue.Submit([]*job.Job{j})
 	r.step()
 }
 
@@ -213,7 +213,7 @@ func TestTheUserIsToldBeforeOveruseEnds(t *testing.T) {
 	// Back within its declaration, the time begins anew.
 	r.uses("1", 0, 200)
 	r.pass(time.Second)
-	if at := r.at().attempts.EndsForOveruse("1"); at != "" {
+	if at := r.at().attempts.uses.EndsForOveruse("1"); at != "" {
 		t.Errorf("it still ends: %s", at)
 	}
 	r.uses("1", 0, 20000)

@@ -100,7 +100,7 @@ func (n *node) refuse(err error, errs io.Writer) int {
 // can be done for it.
 func (n *node) run(signals <-chan os.Signal) {
 	n.newEngine(0)
-	n.engine.Outside(time.Now(), func(t *engine.Turn) { t.Submit([]*job.Job{only(&n.order, n.cards)}) })
+	n.engine.Outside(time.Now(), func(t *engine.Turn) { t.Queue().Submit([]*job.Job{only(&n.order, n.cards)}) })
 	n.loop(func(ctx context.Context) {
 		go n.heed(ctx, signals)
 		go n.report(ctx)
@@ -169,7 +169,7 @@ func (n *node) over(t *engine.Turn) bool {
 	case t.Now.Sub(n.overAt) < writtenWithin:
 		return false
 	}
-	t.EachUnwritten(func(j *job.Job) { n.ended = j.Clone() })
+	t.Jobs().EachUnwritten(func(j *job.Job) { n.ended = j.Clone() })
 	return true
 }
 
