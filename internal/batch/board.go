@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"berth/internal/engine"
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/sched"
 	"berth/internal/text"
@@ -28,15 +28,15 @@ type snapshot struct {
 	tally   tally
 	total   int
 	cards   []sched.Card
-	running []engine.Running
-	pending []waiting
+	running []running.Job
+	pending []waitingJob
 	ended   []*job.Job // newest first, bounded
 	paused  string     // why no job can start
 	began   time.Time  // when this berth run did
 }
 
-// waiting is a queued job with the reason it waits.
-type waiting struct {
+// waitingJob is a queued job with the reason it waits.
+type waitingJob struct {
 	job    *job.Job
 	reason string
 }
@@ -119,7 +119,7 @@ func renderBoard(s snapshot) []byte {
 }
 
 // memory is a running job's memory in use and its declaration.
-func memory(r engine.Running) string {
+func memory(r running.Job) string {
 	if len(r.Job.Grant.GPUs) == 0 {
 		return "cpu job"
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/fault"
 	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/store"
@@ -74,7 +75,7 @@ func (s *session) detach(ctx context.Context) {
 		return
 	}
 	s.returns = file
-	engine.Fault("successor waits")
+	fault.Point("successor waits")
 	s.engine.Do(ctx, s.leave)
 }
 
@@ -111,7 +112,7 @@ func (s *session) parted(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	s.close()
-	engine.Fault("left")
+	fault.Point("left")
 	bounded, cancel := context.WithTimeout(ctx, handoverTime)
 	defer cancel()
 	go s.hurry(bounded, cancel)
@@ -209,7 +210,7 @@ func (s *session) mark() error {
 	if s.opt.Background == nil {
 		return nil
 	}
-	engine.Fault("inherits")
+	fault.Point("inherits")
 	return replace(s.markPath(), fmt.Appendf(nil, "%d %s\n", os.Getpid(), s.absFile()))
 }
 

@@ -15,8 +15,8 @@ import (
 	"berth/internal/testkit"
 )
 
-// running starts a process in a group of its own, which ends when end is called.
-func running(t *testing.T, c *exec.Cmd) (end func()) {
+// start starts a process in a group of its own, which ends when end is called.
+func start(t *testing.T, c *exec.Cmd) (end func()) {
 	t.Helper()
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	hold, err := c.StdinPipe()
@@ -53,7 +53,7 @@ func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
 	defer log.Close()
 	left := exec.Command("cat")
 	left.Stdout, left.Stderr = log, log
-	end := running(t, left)
+	end := start(t, left)
 	if err := s.inherit(at0); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestAGpuschedThatStillRunsHereIsNotRunBeside(t *testing.T) {
 	testkit.Write(t, l.journal(), seen)
 	testkit.Write(t, filepath.Join(dir, "gpusched"), "read end\n")
 	theirs := &exec.Cmd{Path: "/bin/sh", Args: []string{"python3", "gpusched", "jobs.txt", "--watch"}, Dir: dir}
-	end := running(t, theirs)
+	end := start(t, theirs)
 	var p *problem.Problem
 	if err := l.keepTheirs(); !errors.As(err, &p) || !strings.Contains(p.What, fmt.Sprintf("(pid %d)", theirs.Process.Pid)) {
 		t.Errorf("beside it: %v", err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/sched"
 )
@@ -13,7 +14,7 @@ import (
 func withCards(s *session) *session {
 	device := gpu.Unknown(0, "GPU-a", "Card")
 	device.TotalMiB = 1000
-	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Devices: []gpu.Device{device}, Poll: time.Second},
+	s.engine = engine.New(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules(), Devices: []gpu.Device{device}, Poll: time.Second}},
 		s.store, nil, nil, nil, nil, 0)
 	return s
 }

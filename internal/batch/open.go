@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/cards"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
@@ -314,10 +316,12 @@ func (s *session) newEngine() {
 
 func (s *session) engineConfig() engine.Config {
 	cfg := engine.Config{
-		Rules: s.opt.Rules, Limits: engine.Limits{Default: sched.Limit{Jobs: s.opt.Jobs, Flag: "-j"}}, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
-		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")),
-		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.Preempt == machine.PreemptNever, Parking: machine.ParkingFor(s.opt.Preempt, s.opt.Parking),
-		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Away: s.wakeCluster,
+		Settings: settings.Settings{
+			Rules: s.opt.Rules, Limits: settings.Limits{Default: sched.Limit{Jobs: s.opt.Jobs, Flag: "-j"}}, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
+			User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), TellQueued: s.opt.JSON, Wanted: s.queue.wanted,
+			IdleAfter: settings.DefaultIdleAfter, KeepAll: s.opt.Preempt == machine.PreemptNever, Parking: machine.ParkingFor(s.opt.Preempt, s.opt.Parking),
+		},
+		Publish: s.publish, After: s.after, Away: s.wakeCluster,
 	}
 	if s.inAllocation() {
 		cfg.Halted, cfg.LostBefore = s.halt.stopped, time.Now()
@@ -331,7 +335,7 @@ func outerBooking(token string) string {
 	if len(parts) != 3 {
 		return ""
 	}
-	return engine.BookingKey(parts[0], parts[1])
+	return cards.BookingKey(parts[0], parts[1])
 }
 
 func (s *session) getenv(name string) string {

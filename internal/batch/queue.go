@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"berth/internal/engine"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 )
@@ -68,7 +69,7 @@ type canceller interface{ Cancel(id, detail string) bool }
 // requestsOf is the engine as it takes them.
 func requestsOf(t *engine.Turn) engineRequests {
 	return struct {
-		*engine.Queue
+		*waiting.Queue
 		canceller
 	}{t.Queue(), t}
 }

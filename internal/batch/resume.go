@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/machine"
@@ -79,7 +80,7 @@ func (s *session) resume(ctx context.Context) error {
 func (s *session) limitGroups(t *engine.Turn) error {
 	for group, limit := range s.opt.GroupLimits {
 		if err := t.Groups().Limit(s.user(), group, limit); err != nil {
-			return problem.Newf(problem.Invalid, "", "--group-limit: expected at most %d groups, found %d", engine.MaxGroups, len(s.opt.GroupLimits))
+			return problem.Newf(problem.Invalid, "", "--group-limit: expected at most %d groups, found %d", waiting.MaxGroups, len(s.opt.GroupLimits))
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/cluster"
 	"berth/internal/engine"
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/machine"
@@ -323,7 +324,7 @@ func (s *session) show(t *engine.Turn) {
 func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
 		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
-		cards: t.Cards().List(), running: append(t.Running().List(), t.Remote().Running()...), paused: t.Blocked(),
+		cards: t.Cards().List(), running: append(t.Running().List(), running.Elsewhere(t.Remote().Running())...), paused: t.Blocked(),
 		pending: s.waiting(t, pending), began: s.account.began,
 	}
 	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {
@@ -333,16 +334,16 @@ func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 }
 
 // waiting are the first queued jobs, each with the reason it waits.
-func (s *session) waiting(t *engine.Turn, most int) []waiting {
+func (s *session) waiting(t *engine.Turn, most int) []waitingJob {
 	jobs := t.Next(most)
 	ids := make([]string, len(jobs))
 	for i, j := range jobs {
 		ids[i] = j.ID
 	}
-	list := make([]waiting, len(jobs))
+	list := make([]waitingJob, len(jobs))
 	stories := s.stories(t, ids)
 	for i, j := range jobs {
-		list[i] = waiting{job: j}
+		list[i] = waitingJob{job: j}
 		if story := stories[i]; story.ID != "" && !t.Stopping() {
 			story.WasPreempted(j.PreemptedFor)
 			list[i].reason = story.String()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
@@ -255,7 +256,7 @@ func (s *session) turn(f func(*engine.Turn) bool) (done bool) {
 func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
 	s, _ := newSession(t, "a\n")
 	disk := &fullDisk{full: true}
-	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Publish: s.publish}, disk, nil, nil, nil, nil, 0)
+	s.engine = engine.New(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}, Publish: s.publish}, disk, nil, nil, nil, nil, 0)
 	s.engine.Outside(at0, func(t *engine.Turn) { s.queue.apply(s.file, requestsOf(t)) })
 	s.engine.Outside(at0, func(t *engine.Turn) { t.Cancel("1", "asked") }) // its end is known, and cannot be written down
 	if err := s.engine.Step(at0); !errors.Is(err, store.ErrFull) {
@@ -290,7 +291,7 @@ func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
 func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 	s, _ := newSession(t, "a\n")
 	s.opt.Poll, s.opt.Watch = time.Hour, true
-	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Publish: s.publish}, &fullDisk{}, nil, nil, nil, nil, 0)
+	s.engine = engine.New(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}, Publish: s.publish}, &fullDisk{}, nil, nil, nil, nil, 0)
 	s.engine.Outside(at0, func(t *engine.Turn) { s.queue.apply(s.file, requestsOf(t)) })
 	s.turn(s.after) // which writes the board
 	s.engine.Outside(at0, func(t *engine.Turn) { t.Cancel("1", "asked") })

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/engine"
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/text"
@@ -247,7 +247,7 @@ func (w *theirWords) board(s snapshot) []byte {
 	fmt.Fprintf(&b, "gpusched status @ %s — %d running, %d pending, %d done\n", s.at.Local().Format("15:04:05"),
 		s.tally.running, s.tally.queued, s.tally.done()-s.tally.earlier)
 	byNumber := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-	slices.SortFunc(s.running, func(a, b engine.Running) int { return byNumber(a.Job.ID, b.Job.ID) })
+	slices.SortFunc(s.running, func(a, b running.Job) int { return byNumber(a.Job.ID, b.Job.ID) })
 	for _, r := range s.running {
 		state := ""
 		if r.Job.Stop == job.StopCancel {
@@ -288,7 +288,7 @@ func (w *theirWords) board(s snapshot) []byte {
 	return b.Bytes()
 }
 
-func theirUsage(r engine.Running) string {
+func theirUsage(r running.Job) string {
 	parts := make([]string, 0, len(r.Job.Grant.GPUs))
 	for _, card := range slices.Sorted(slices.Values(r.Job.Grant.GPUs)) {
 		parts = append(parts, fmt.Sprintf("gpu%d:%d", card, r.CardMiB[card]))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"berth/internal/engine"
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -85,7 +85,7 @@ func cardsText(j *job.Job) string {
 
 // bar draws the memory in use relative to the declaration or, without one, to
 // the budget.
-func bar(r engine.Running) string {
+func bar(r running.Job) string {
 	of := r.Job.VRAMMiB
 	if of == 0 {
 		of = r.Job.Grant.BudgetMiB

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/engine"
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/sched"
 	"berth/internal/testkit"
@@ -35,10 +35,10 @@ func busy() snapshot {
 			{Index: 3, TotalMiB: 24576, UsedMiB: 5000, UtilPct: 0, HealthReason: "the memory of job 7 is not free yet: 5000 MiB"},
 			{Index: 10, TotalMiB: 81920, UtilPct: -1, Stale: true, HealthReason: "missing from the last reading"},
 		},
-		running: []engine.Running{
+		running: []running.Job{
 			{Job: train, NowMiB: 17100, PeakMiB: 17200}, {Job: pair, NowMiB: -1}, {Job: half, NowMiB: 6000}, {Job: copying, NowMiB: -1},
 		},
-		pending: []waiting{
+		pending: []waitingJob{
 			{job: &job.Job{ID: "5", Spec: spec("python next.py")}, reason: "needs 2 GPUs with 18432 MiB free; best now: gpu1 20000, gpu3 9000"},
 			{job: retried},
 		},
@@ -104,7 +104,7 @@ func TestView(t *testing.T) {
 func TestViewIsBounded(t *testing.T) {
 	s := snapshot{at: at0, paused: "berth is stopping"}
 	for i := range 100 {
-		s.running = append(s.running, engine.Running{Job: started(fmt.Sprint(i), "x", 0)})
+		s.running = append(s.running, running.Job{Job: started(fmt.Sprint(i), "x", 0)})
 	}
 	s.tally.running = 100
 	lines := renderView(s, 80, 60, false)
@@ -169,7 +169,7 @@ func TestBar(t *testing.T) {
 	}
 	for _, test := range tests {
 		j := &job.Job{VRAMMiB: test.declared, Attempt: job.Attempt{Grant: job.Grant{BudgetMiB: test.budget, CardMiB: 24576}}}
-		if got := bar(engine.Running{Job: j, NowMiB: test.now}); got != test.want {
+		if got := bar(running.Job{Job: j, NowMiB: test.now}); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/journal"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/run"
@@ -73,8 +75,8 @@ func (q *queue) start() {
 	var made sync.WaitGroup
 	made.Add(1)
 	e := engine.New(engine.Config{
-		Rules: sched.DefaultRules(), Submissions: true, User: "ann", Poll: 50 * time.Millisecond,
-		Order: launcher.Order, LogPath: launcher.LogPath, Log: logger,
+		Settings: settings.Settings{Rules: sched.DefaultRules(), Submissions: true, User: "ann", Poll: 50 * time.Millisecond, Log: logger},
+		Order:    launcher.Order, LogPath: launcher.LogPath,
 		Away: func() { made.Wait(); c.Wake() },
 		Publish: func(events []job.Event) {
 			q.mu.Lock()
@@ -123,7 +125,7 @@ func (q *queue) submit(n int, change func(i int, j *job.Job)) (ids []string) {
 			}
 			ids = append(ids, j.ID)
 		}
-		t.Accept(engine.Batch{Jobs: jobs, Done: func(err error) { testkit.Must(q.t, err) }})
+		t.Accept(journal.Batch{Jobs: jobs, Done: func(err error) { testkit.Must(q.t, err) }})
 	})
 	testkit.Must(q.t, err)
 	return ids

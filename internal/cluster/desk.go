@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/remote"
 	"berth/internal/handover"
 	"berth/internal/job"
 	"berth/internal/slurm"
@@ -31,7 +32,7 @@ type desk struct {
 	jobs      map[string]*held // by berth's id
 	most      int              // jobs of a batch that Slurm takes
 	trouble   string
-	explained engine.Trouble // as the engine was told
+	explained remote.Trouble // as the engine was told
 	full      string         // why Slurm gets no more jobs
 	fullUntil time.Time
 	asked     time.Time     // when Slurm's queue was last listed
@@ -288,7 +289,7 @@ func (d *desk) batches() map[string]batch {
 
 // explain tells the engine why nothing goes on.
 func (d *desk) explain(ctx context.Context) {
-	trouble := engine.Trouble{Ask: d.trouble, Submit: d.full}
+	trouble := remote.Trouble{Ask: d.trouble, Submit: d.full}
 	if trouble.Ask != "" && !d.good.IsZero() {
 		trouble.Ask += "; last answer at " + d.good.Local().Format(time.TimeOnly)
 	}

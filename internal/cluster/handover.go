@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/engine"
+	"berth/internal/engine/fault"
 	"berth/internal/handover"
 	"berth/internal/job"
 	"berth/internal/slurm"
@@ -159,7 +160,7 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 	for _, h := range gone {
 		delete(d.jobs, h.job.ID)
 	}
-	engine.Fault("handed over")
+	fault.Point("handed over")
 	// What is not on disk yet will be. Without an answer from Slurm, the jobs are
 	// taken back then.
 	d.want = d.want || err != nil
@@ -207,7 +208,7 @@ func (d *desk) send(ctx context.Context, parcels []*parcel) {
 	}
 	close(next)
 	all.Wait()
-	engine.Fault("submitted")
+	fault.Point("submitted")
 }
 
 // settle records what Slurm answered.

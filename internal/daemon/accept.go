@@ -8,6 +8,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/fault"
+	"berth/internal/engine/journal"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/predict"
@@ -22,7 +25,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.captureEnviron()
 	s.listKinds()
 	var refusal, unsaved error
-	batch := engine.Batch{Jobs: s.jobs, Text: engine.TextOf(s.jobs), Done: func(err error) { unsaved = err }}
+	batch := journal.Batch{Jobs: s.jobs, Text: waiting.TextOf(s.jobs), Done: func(err error) { unsaved = err }}
 	environ := ""
 	if s.environ != nil {
 		environ = store.BlobName(s.environ)
@@ -55,13 +58,13 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		return api.SubmitReply{}, notWritten(cmp.Or(unsaved, err))
 	}
 	s.d.twins.add(s.jobs)
-	engine.Fault("before reply")
+	fault.Point("before reply")
 	return s.reply(), nil
 }
 
 // writeText writes a large request's text before the jobs are accepted, so that no
 // commit is large. The caller calls done when they were accepted or refused.
-func (s *submission) writeText(ctx context.Context, b *engine.Batch, admissible func(*engine.Turn) error) (done func(), err error) {
+func (s *submission) writeText(ctx context.Context, b *journal.Batch, admissible func(*engine.Turn) error) (done func(), err error) {
 	if b.Text <= actBytes {
 		return func() {}, nil
 	}

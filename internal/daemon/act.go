@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/engine/judge"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/text"
@@ -273,7 +274,7 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 				return why, false
 			}
 		}
-		text := a.text + engine.TextOf([]*job.Job{again})
+		text := a.text + waiting.TextOf([]*job.Job{again})
 		if full := roomFor(t, a.cfg, j.User, text, again.Environ); full != nil {
 			return full.What, false
 		}

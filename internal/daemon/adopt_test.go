@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/problem"
@@ -225,7 +226,7 @@ func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
 		if err := l.d.do(l.ctx, func(t *engine.Turn) {
-			t.SetRules(l.d.config().Rules, engine.Limits{Users: map[string]sched.Limit{"nobody": limit}})
+			t.SetRules(l.d.config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"berth/internal/cluster"
-	"berth/internal/engine"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/sched"
@@ -102,7 +102,7 @@ const (
 const PolicyFair sched.Policy = "fair"
 
 // parking is how jobs are parked under this configuration, on this machine.
-func (c *Config) parking(m *machine.Machine) engine.Parking {
+func (c *Config) parking(m *machine.Machine) settings.Parking {
 	p := machine.ParkingFor(c.Preempt, c.Parking)
 	host := float64(m.ParkHostMiB())
 	p.MemoryMiB, p.UserMiB = int64(c.ParkMemory.of(host)), int64(c.ParkedMemory.of(host))
@@ -125,14 +125,14 @@ func DefaultConfig(shared bool) Config {
 		Preempt:      machine.PreemptRequeue,
 		Parking:      machine.ParkPreemptible,
 		ParkMemory:   Portion{Percent: 100 * machine.ParkPart},
-		ParkTimeout:  engine.DefaultParking.Patience,
+		ParkTimeout:  settings.DefaultParking.Patience,
 		MaxQueue:     200_000,
 		MaxArray:     10_000,
 		MaxSpecs:     100_000,
 		MaxEnviron:   1 << 20,
 		MaxText:      32 << 20,
 		LogFree:      launch.DefaultLogFree,
-		IdleReport:   engine.DefaultIdleAfter,
+		IdleReport:   settings.DefaultIdleAfter,
 		OveruseAbove: 0.5,
 		History:      90 * day,
 		HistoryJobs:  100_000,
@@ -163,8 +163,8 @@ func DefaultConfig(shared bool) Config {
 const day = 24 * time.Hour
 
 // overuse is when jobs are ended for it. A private daemon has nobody else to suffer.
-func (c *Config) overuse(shared bool) engine.Overuse {
-	return engine.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel, Harmful: shared}
+func (c *Config) overuse(shared bool) settings.Overuse {
+	return settings.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel, Harmful: shared}
 }
 
 // queuedJobsFor is how many unfinished jobs the user may have; 0: no limit.

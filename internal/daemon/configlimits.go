@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/engine"
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/sched"
@@ -46,7 +46,7 @@ type Limits struct {
 // on is the limits on such a machine. A part of a single GPU is no limit: jobs that
 // declare their memory count as one GPU each, so it would keep them from sharing it.
 // A part of the CPUs is at least one, which is what a job without GPUs needs.
-func (l Limits) on(gpus int, host sched.Host) engine.Limits {
+func (l Limits) on(gpus int, host sched.Host) settings.Limits {
 	limit := func(u UserLimit) sched.Limit {
 		found := sched.Limit{Jobs: u.Jobs, CPUs: int(u.CPUs.of(float64(host.CPUs))), MemMiB: int64(u.Memory.of(float64(host.MemMiB)))}
 		if u.GPUs.Percent == 0 || gpus > 1 {
@@ -54,7 +54,7 @@ func (l Limits) on(gpus int, host sched.Host) engine.Limits {
 		}
 		return found
 	}
-	found := engine.Limits{Default: limit(l.Default)}
+	found := settings.Limits{Default: limit(l.Default)}
 	for user, own := range l.Users {
 		putIn(&found.Users, user, limit(own))
 	}

@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/cluster"
 	"berth/internal/engine"
+	"berth/internal/engine/fault"
 	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/machine"
@@ -141,7 +142,7 @@ func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
 		f(t)
 		ran = true
 	})
-	engine.Fault("before answer")
+	fault.Point("before answer")
 	if !ran {
 		return unlessEnded(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/waiting"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 )
@@ -33,7 +34,7 @@ func (d *Daemon) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]
 	return groups, err
 }
 
-func groupView(g engine.Group) api.Group {
+func groupView(g waiting.Group) api.Group {
 	v := api.Group{Name: g.Name, User: g.User, Running: len(g.Running), Queued: g.Queued, Paused: g.PausedBy != "", PausedBy: g.PausedBy}
 	if g.Limit > 0 {
 		v.Limit = &g.Limit
@@ -76,9 +77,9 @@ func (d *Daemon) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api
 			}
 		}
 	})
-	if errors.Is(refusal, engine.ErrTooManyGroups) {
+	if errors.Is(refusal, waiting.ErrTooManyGroups) {
 		refusal = problem.Newf(problem.TooMuch, "remove some with berth group remove; berth group list shows them",
-			"%s has %d limited or paused groups already, which is the most allowed", g.User, engine.MaxGroups)
+			"%s has %d limited or paused groups already, which is the most allowed", g.User, waiting.MaxGroups)
 	}
 	if err == nil {
 		err = refusal

@@ -73,7 +73,7 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 func (d *Daemon) asked(c api.Caller, j *job.Job) api.Detail {
 	detail := api.Detail{View: d.view(c, j, nil), TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After}
 	if d.maySee(c, j) {
-		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
+		detail.Dir, detail.Settings = j.Spec.Dir, fieldsOf(&j.Spec)
 		if !mayBe(c, j) {
 			delete(detail.Settings, "notify") // a target may be a secret
 		}
@@ -93,8 +93,8 @@ func (d *Daemon) asked(c api.Caller, j *job.Job) api.Detail {
 // eventsShown is how many of a job's last events are sent with it.
 const eventsShown = 100
 
-// settings lists the remaining fields of the spec as a user would write them.
-func settings(s *job.Spec) map[string]string {
+// fieldsOf lists the remaining fields of the spec as a user would write them.
+func fieldsOf(s *job.Spec) map[string]string {
 	set := jobfile.Settings(s)
 	if s.Adopt != nil {
 		set["process"] = strconv.Itoa(s.Adopt.PID)

@@ -16,7 +16,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/fault"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/machine"
@@ -251,9 +253,15 @@ func (d *Daemon) openEngine(context.Context) error {
 		return err
 	}
 	d.engine = d.machine.Engine(engine.Config{
-		Rules: cfg.Rules, Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
-		Limits: d.limits(cfg), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == machine.PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(d.opt.Places.Shared), Parking: cfg.parking(d.machine), MaxGrace: cfg.Grace, LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
-		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
+		Settings: settings.Settings{
+			User: d.userName(d.uid), Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll,
+			Rules: cfg.Rules, Limits: d.limits(cfg), HalfLife: cfg.HalfLife,
+			Tolerance: cfg.Tolerance, Overuse: cfg.overuse(d.opt.Places.Shared),
+			IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, MaxGrace: cfg.Grace,
+			KeepAll: cfg.Preempt == machine.PreemptNever, Parking: cfg.parking(d.machine),
+			LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
+		},
+		Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Watch: d.metrics, After: d.parted, Away: d.wakeCluster,
 	}, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
@@ -326,7 +334,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		t.Recall(d.store.Past)
 		t.Restore(live, found)
 	})
-	engine.Fault("restored")
+	fault.Point("restored")
 	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(found))
 	return nil
 }

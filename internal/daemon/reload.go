@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -79,7 +80,7 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 
 // limits are those of users on this machine. Where several share it, what they
 // declare is measured before it counts.
-func (d *Daemon) limits(cfg *Config) engine.Limits {
+func (d *Daemon) limits(cfg *Config) settings.Limits {
 	limits := cfg.Limits.on(len(d.machine.Devices), d.machine.Host())
 	limits.Measured = d.opt.Places.Shared
 	return limits

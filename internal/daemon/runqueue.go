@@ -14,6 +14,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -94,7 +95,7 @@ func (d *Daemon) tellLast() {
 func ReadRun(q RunQueue) (server *api.Server, done func(), err error) {
 	launcher := launch.Launcher{JobsDir: q.JobsDir, Home: lookup(q.Env, "HOME")}
 	cfg := DefaultConfig(false)
-	m, e, err := machine.OpenToRead(q.StateDir, engine.Config{Rules: cfg.Rules, Poll: cfg.Poll, Tolerance: cfg.Tolerance}, launcher)
+	m, e, err := machine.OpenToRead(q.StateDir, engine.Config{Settings: settings.Settings{Rules: cfg.Rules, Poll: cfg.Poll, Tolerance: cfg.Tolerance}}, launcher)
 	if err != nil {
 		return nil, nil, notReadable(q.LogDir, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -29,7 +30,7 @@ func TestARunAnswersItsOwnUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	q := RunQueue{LogDir: dir, StateDir: dir, JobsDir: filepath.Join(dir, "jobs"), Machine: m, Engine: m.Engine(engine.Config{Rules: sched.DefaultRules()}, 0)}
+	q := RunQueue{LogDir: dir, StateDir: dir, JobsDir: filepath.Join(dir, "jobs"), Machine: m, Engine: m.Engine(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}}, 0)}
 	publish, done, err := ServeRun(q)
 	if err != nil {
 		t.Fatal(err)

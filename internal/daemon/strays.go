@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/running"
 	"berth/internal/problem"
 	"berth/internal/run"
 )
@@ -25,7 +26,7 @@ func listed(ids []string) string {
 
 // Strays lists the supervisors that the store does not know.
 func (d *Daemon) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
-	var found []engine.Stray
+	var found []running.Stray
 	if err := d.do(ctx, func(t *engine.Turn) { found = t.Strays() }); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func (d *Daemon) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) 
 	return strays, nil
 }
 
-func (d *Daemon) strayView(s *engine.Stray) api.Stray {
+func (d *Daemon) strayView(s *running.Stray) api.Stray {
 	r := s.Found.Record
 	v := api.Stray{
 		Token: s.Found.Token, Job: s.Found.Job, Attempt: s.Found.Attempt, State: string(s.State), GPUs: []int{},
@@ -57,7 +58,7 @@ func (d *Daemon) strayView(s *engine.Stray) api.Stray {
 // mayTouchStray is mayTouch for a stray. One without a copy of its job is only
 // for administrators: its record names no user on a private daemon, and root's
 // jobs on a shared one.
-func (d *Daemon) mayTouchStray(c api.Caller, s *engine.Stray) bool {
+func (d *Daemon) mayTouchStray(c api.Caller, s *running.Stray) bool {
 	if s.Job == nil {
 		return c.Admin || !d.opt.Places.Shared
 	}
@@ -85,7 +86,7 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 		slices.Sort(wanted)
 		for _, token := range slices.Compact(wanted) {
 			result := api.AdoptedStray{Token: token}
-			at := slices.IndexFunc(all, func(s engine.Stray) bool { return s.Found.Token == token })
+			at := slices.IndexFunc(all, func(s running.Stray) bool { return s.Found.Token == token })
 			if at >= 0 && !d.mayTouchStray(c, &all[at]) {
 				denied = append(denied, all[at].Found.Job)
 				at = -1 // it exists only for its owner

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/engine/waiting"
 	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/predict"
@@ -176,7 +177,7 @@ func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
 	if j.StartedAt.IsZero() {
 		return nil
 	}
-	left := g.span().Left(j.Worked(now), engine.LongestRun(&j.Spec))
+	left := g.span().Left(j.Worked(now), waiting.LongestRun(&j.Spec))
 	if left.High <= 0 {
 		return nil
 	}

@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/cards"
+	"berth/internal/engine/journal"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -26,7 +30,7 @@ func (r *rig) accept(user string, specs ...job.Spec) (jobs []*job.Job, answer *e
 	for _, j := range jobs {
 		j.Rank = j.Seq
 	}
-	r.at().Accept(Batch{Jobs: jobs, Blobs: map[string][]byte{"env": []byte("A=1")}, Done: func(err error) { *answer = err }})
+	r.at().Accept(journal.Batch{Jobs: jobs, Blobs: map[string][]byte{"env": []byte("A=1")}, Done: func(err error) { *answer = err }})
 	return jobs, answer
 }
 
@@ -50,16 +54,16 @@ func TestAJobIsAcceptedWhenItIsOnDiskAndNotBefore(t *testing.T) {
 	if !errors.Is(*answer, errUnanswered) {
 		t.Error("answered before the commit")
 	}
-	if _, live := r.at().line.roster.Job("1"); live || r.at().line.roster.Owned("ann") != 2 || r.at().line.roster.Size() != 2 {
-		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().line.roster.Owned("ann"), r.at().line.roster.Size())
+	if _, live := r.at().line.Roster.Job("1"); live || r.at().line.Roster.Owned("ann") != 2 || r.at().line.Roster.Size() != 2 {
+		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().line.Roster.Owned("ann"), r.at().line.Roster.Size())
 	}
 	r.step()
 	if *answer != nil {
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantTold("queued 1", "queued 2")
-	if string(r.blobs["env"]) != "A=1" || r.at().line.roster.Owned("ann") != 2 || r.at().line.roster.Size() != 2 {
-		t.Errorf("blobs %q, owned %d, size %d", r.blobs, r.at().line.roster.Owned("ann"), r.at().line.roster.Size())
+	if string(r.blobs["env"]) != "A=1" || r.at().line.Roster.Owned("ann") != 2 || r.at().line.Roster.Size() != 2 {
+		t.Errorf("blobs %q, owned %d, size %d", r.blobs, r.at().line.Roster.Owned("ann"), r.at().line.Roster.Size())
 	}
 	r.step() // the loop does this at once where jobs were let in
 	r.wantRow("1", job.Running, "")
@@ -77,8 +81,8 @@ func TestNewJobsThatDoNotFitOnTheDiskAreRefusedAndTheRestIsWritten(t *testing.T)
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantRow("1", job.Failed, "exit:3")
-	if _, live := r.at().line.roster.Job("2"); live || r.at().line.roster.Size() != 0 || r.at().line.roster.Owned("ann") != 0 {
-		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().line.roster.Size(), r.at().line.roster.Owned("ann"))
+	if _, live := r.at().line.Roster.Job("2"); live || r.at().line.Roster.Size() != 0 || r.at().line.Roster.Owned("ann") != 0 {
+		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().line.Roster.Size(), r.at().line.Roster.Owned("ann"))
 	}
 	if r.at().Blocked() != "" {
 		t.Errorf("blocked: %q", r.at().Blocked())
@@ -113,7 +117,7 @@ func TestWhoWaitsForACommitHearsHowItWent(t *testing.T) {
 		}
 		r.at().queue.Hold("2", "ann")
 		got := errUnanswered
-		r.e.turn.changes.then(func(err error) { got = err })
+		r.e.turn.changes.Then(func(err error) { got = err })
 		_ = r.e.Step(r.now)
 		if !errors.Is(got, want) || want == nil && got != nil {
 			t.Errorf("told %v, want %v", got, want)
@@ -287,14 +291,14 @@ func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	}
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if by := r.at().cards.book.PausedBy("GPU-1"); by != "root" {
+	if by := r.at().cards.Book.PausedBy("GPU-1"); by != "root" {
 		t.Errorf("paused by %q", by)
 	}
 	r.at().Pause(1, false, "root")
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
-	if r.meta[pausedKey] != `{"GPU-0":"root"}` {
-		t.Errorf("on disk: %s", r.meta[pausedKey])
+	if r.meta[cards.PausedKey] != `{"GPU-0":"root"}` {
+		t.Errorf("on disk: %s", r.meta[cards.PausedKey])
 	}
 }
 
@@ -310,22 +314,22 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	r.pass(10 * time.Minute)
 	r.end("1", keep.Record{}, false)
 	r.wantRow("4", job.Running, "") // ann had the card, so bob comes before her older jobs
-	if wait := r.at().wait(true); wait > usageDelay {
+	if wait := r.at().wait(true); wait > waiting.UsageDelay {
 		t.Errorf("the loop would sleep %s and leave what users had in memory", wait)
 	}
-	r.pass(usageDelay)
-	if !strings.Contains(r.meta[usageKey], `"ann":`) {
-		t.Fatalf("on disk: %q", r.meta[usageKey])
+	r.pass(waiting.UsageDelay)
+	if !strings.Contains(r.meta[waiting.UsageKey], `"ann":`) {
+		t.Fatalf("on disk: %q", r.meta[waiting.UsageKey])
 	}
-	before := r.e.turn.line.usage.Seconds["ann"]
+	before := r.e.turn.line.Usage.Seconds["ann"]
 	r.boot(nil, nil, fairShare)
 	if err := r.at().RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.e.turn.line.usage.Seconds["ann"]; got != before || got < 500 {
+	if got := r.e.turn.line.Usage.Seconds["ann"]; got != before || got < 500 {
 		t.Errorf("ann had %.0f s, the next berth says %.0f", before, got)
 	}
-	if got := r.e.turn.line.usage.decayed(r.e.turn.line.usage.At.Add(time.Hour), time.Hour)["ann"]; got < before*0.49 || got > before*0.51 {
+	if got := r.e.turn.line.Usage.Decayed(r.e.turn.line.Usage.At.Add(time.Hour), time.Hour)["ann"]; got < before*0.49 || got > before*0.51 {
 		t.Errorf("an hour later it counts %.0f of %.0f", got, before)
 	}
 }
@@ -338,8 +342,8 @@ func TestALastRoundWritesDownWhatWasPutOff(t *testing.T) {
 	r.pass(time.Minute)
 	r.end("1", keep.Record{}, false)
 	r.e.leave()
-	if !strings.Contains(r.meta[usageKey], `"ann":`) {
-		t.Errorf("on disk: %q", r.meta[usageKey])
+	if !strings.Contains(r.meta[waiting.UsageKey], `"ann":`) {
+		t.Errorf("on disk: %q", r.meta[waiting.UsageKey])
 	}
 }
 
@@ -366,14 +370,14 @@ func TestNewRulesApplyToWhatIsQueued(t *testing.T) {
 	r.submit(spec())
 	rules := r.e.turn.cfg.Rules
 	rules.JobsPerGPU = 4
-	r.at().SetRules(rules, Limits{Default: sched.Limit{Jobs: 4}})
+	r.at().SetRules(rules, settings.Limits{Default: sched.Limit{Jobs: 4}})
 	r.pass(time.Second)
 	r.wantRow("4", job.Running, "")
 	if share := r.row("4").Grant.Share; share != 0.25 {
 		t.Errorf("the queued job was given the share %v", share)
 	}
 	r.submit(spec(vram(1000)))
-	r.at().SetRules(rules, Limits{Default: sched.Limit{Jobs: 3}})
+	r.at().SetRules(rules, settings.Limits{Default: sched.Limit{Jobs: 3}})
 	r.pass(time.Second)
 	if why := r.at().Why("5"); !strings.Contains(why, "3") {
 		t.Errorf("why: %q", why)
@@ -385,16 +389,16 @@ func TestWalksOfTheRoster(t *testing.T) {
 	r.accept("ann", spec(), spec(), spec(), spec())
 	r.step()
 	for _, id := range []string{"2", "3"} {
-		j := r.e.turn.line.roster.jobs[id]
-		delete(r.e.turn.line.roster.jobs, id)
+		j := r.e.turn.line.Roster.Jobs[id]
+		delete(r.e.turn.line.Roster.Jobs, id)
 		j.ID = "2_" + string('4'+id[0]-'2') // an array whose number is 2
-		r.e.turn.line.roster.jobs[j.ID] = j
-		r.e.turn.line.roster.ids[j.Seq-1] = j.ID
+		r.e.turn.line.Roster.Jobs[j.ID] = j
+		r.e.turn.line.Roster.Ids[j.Seq-1] = j.ID
 	}
 	var back, tasks []string
-	r.at().line.roster.EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
-	r.at().line.roster.EachTask("2", func(j *job.Job) { tasks = append(tasks, j.ID) })
-	r.at().line.roster.EachTask("1", func(j *job.Job) { t.Errorf("job %s is no task of 1", j.ID) })
+	r.at().line.Roster.EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
+	r.at().line.Roster.EachTask("2", func(j *job.Job) { tasks = append(tasks, j.ID) })
+	r.at().line.Roster.EachTask("1", func(j *job.Job) { t.Errorf("job %s is no task of 1", j.ID) })
 	if want := []string{"2_5", "2_4"}; !slices.Equal(back, want) {
 		t.Errorf("back from 4: %v, want %v", back, want)
 	}
@@ -411,7 +415,7 @@ func TestManyShortJobsCountAsMuchAsALongOne(t *testing.T) {
 		r.pass(100 * time.Millisecond)
 		r.end(jobs[0].ID, keep.Record{Elapsed: 100 * time.Millisecond}, false)
 	}
-	if got := r.e.turn.line.usage.Seconds["ann"]; got < 4 {
+	if got := r.e.turn.line.Usage.Seconds["ann"]; got < 4 {
 		t.Errorf("fifty short jobs count %.3f s", got)
 	}
 }

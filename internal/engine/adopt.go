@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	"berth/internal/engine/journal"
 	"berth/internal/engine/judge"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/run"
 	"berth/internal/sched"
@@ -21,18 +23,18 @@ func (t *Turn) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 	if j.Spec.Adopt == nil {
 		panic("bug: job " + j.ID + " is adopted and names no process")
 	}
-	t.Accept(Batch{Jobs: []*job.Job{j}, Done: done})
+	t.Accept(journal.Batch{Jobs: []*job.Job{j}, Done: done})
 	j.Grant = grant
 }
 
 // Adopted is the job that represents this process, if there is one.
 func (t *Turn) Adopted(p job.Process) (id string, found bool) {
-	for id, j := range t.line.roster.jobs {
+	for id, j := range t.line.Roster.Jobs {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			return id, true
 		}
 	}
-	t.changes.eachStaged(func(j *job.Job) {
+	t.changes.EachStaged(func(j *job.Job) {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			id, found = j.ID, true
 		}
@@ -51,16 +53,16 @@ func (t *Turn) OverLimit(user string, cards int) string {
 	var use sched.Use
 	count := func(j *job.Job) {
 		if j.User == user {
-			use.Add(holding(j))
+			use.Add(waiting.Holding(j))
 		}
 	}
-	for _, a := range t.attempts.active {
-		count(t.attempts.charged(a))
+	for _, a := range t.attempts.Active {
+		count(t.attempts.Charged(a))
 	}
-	for id := range t.line.adopted {
-		count(t.line.roster.jobs[id])
+	for id := range t.line.Adopted {
+		count(t.line.Roster.Jobs[id])
 	}
-	t.changes.eachStaged(func(j *job.Job) {
+	t.changes.EachStaged(func(j *job.Job) {
 		if j.Spec.Adopt != nil {
 			count(j)
 		}
@@ -77,14 +79,14 @@ func (t *Turn) OverLimit(user string, cards int) string {
 // watchAdopted starts watching adopted processes. It runs after the decision,
 // because their memory is in use already.
 func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
-	if t.stopping || len(t.line.adopted) == 0 {
+	if t.stopping || len(t.line.Adopted) == 0 {
 		return decided
 	}
 	var planned []sched.Start
-	for _, id := range slices.Sorted(maps.Keys(t.line.adopted)) {
-		j := t.line.roster.jobs[id]
+	for _, id := range slices.Sorted(maps.Keys(t.line.Adopted)) {
+		j := t.line.Roster.Jobs[id]
 		if !t.alive(*j.Spec.Adopt) {
-			t.queue.finish(j, job.Lost, judge.AdoptedEnded(j))
+			t.queue.Finish(j, job.Lost, judge.AdoptedEnded(j))
 			continue
 		}
 		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
@@ -94,7 +96,7 @@ func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
 		return decided
 	}
 	starts = append(decided, starts...)
-	t.cards.publish(t.Now, t.attempts.holdings.bookings(starts))
+	t.cards.Publish(t.Now, t.attempts.Holdings.Bookings(starts))
 	return starts
 }
 

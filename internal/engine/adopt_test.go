@@ -48,7 +48,7 @@ func (r *rig) adoptUsing(mib map[int]int64, budgetMiB int64, cards ...int) (answ
 	r.at().queue.Number([]*job.Job{j})
 	answer = new(error)
 	*answer = errOther
-	r.at().Adopt(j, r.at().cards.book.Occupied(cards, budgetMiB), func(err error) { *answer = err })
+	r.at().Adopt(j, r.at().cards.Book.Occupied(cards, budgetMiB), func(err error) { *answer = err })
 	return answer
 }
 
@@ -63,7 +63,7 @@ func TestAnAdoptedProcessIsOnDiskBeforeItIsAcknowledgedAndStartsWhereItIs(t *tes
 		t.Fatalf("the answer is %v", *answer)
 	}
 	r.wantDid("commit 1:queued")
-	if r.e.turn.line.queue.Len() != 0 {
+	if r.e.turn.line.Queue.Len() != 0 {
 		t.Error("it stands in the line")
 	}
 	r.step()
@@ -98,7 +98,7 @@ func TestAnAdoptionThatCannotBeWrittenIsRefused(t *testing.T) {
 	}
 	r.commitErr = nil
 	r.step()
-	if _, known := r.at().line.roster.Job("1"); known || r.rows["1"] != nil {
+	if _, known := r.at().line.Roster.Job("1"); known || r.rows["1"] != nil {
 		t.Error("what was refused exists")
 	}
 }
@@ -110,7 +110,7 @@ func TestOthersArePlacedBesideAnAdoptedProcess(t *testing.T) {
 	r.step()
 	r.owners[4242] = "1"
 	r.look()
-	if cards := r.at().cards.book.List(); cards[0].ForeignMiB != 0 {
+	if cards := r.at().cards.Book.List(); cards[0].ForeignMiB != 0 {
 		t.Errorf("%d MiB are still a stranger's", cards[0].ForeignMiB)
 	}
 	r.submit(spec(vram(18000), func(s *job.Spec) { s.IDs = []int{0} }), spec(vram(2000), func(s *job.Spec) { s.IDs = []int{0} }))
@@ -218,7 +218,7 @@ func TestAnAdoptedProcessIsTriedNeitherAgainNorRequeued(t *testing.T) {
 	r.adopt(0)
 	r.step()
 	r.step()
-	r.e.turn.line.roster.jobs["1"].Spec.Retries, r.e.turn.line.roster.jobs["1"].Spec.RetryOn = 3, job.RetryFail
+	r.e.turn.line.Roster.Jobs["1"].Spec.Retries, r.e.turn.line.Roster.Jobs["1"].Spec.RetryOn = 3, job.RetryFail
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantRow("1", job.Failed, job.Lost)
 }
@@ -285,7 +285,7 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 			r.step()
 			r.step()
 			test.want(t, r)
-			if r.e.turn.line.queue.Len() != 0 {
+			if r.e.turn.line.Queue.Len() != 0 {
 				t.Error("it stands in the line")
 			}
 		})

@@ -1,15 +1,14 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"syscall"
 	"time"
 
-	"berth/internal/gpu"
+	"berth/internal/engine/running"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/predict"
 	"berth/internal/reason"
@@ -23,18 +22,18 @@ import (
 // State is what the next decision is based on. It is valid only during the turn:
 // to keep it, make a snapshot.
 func (t *Turn) State() sched.State {
-	t.line.queue.Tick(t.Now)
-	t.line.expect.relearn(func(kind string) { t.attempts.expect(kind, t.line.span) })
+	t.line.Queue.Tick(t.Now)
+	t.line.Expect.Relearn(func(kind string) { t.attempts.Expect(kind, t.line.Span) })
 	s := sched.State{
 		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host,
-		Cards: t.cards.book.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.holdings.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
+		Cards: t.cards.Book.Placeable(t.Now, t.cards.FreshFor()), Held: t.attempts.Holdings.Held(t.Now), Queue: t.line.Queue, MaxStarts: maxStarts,
 	}
 	t.shares(&s)
 	t.parkedIn(&s)
 	switch {
-	case t.cards.book.err != nil:
-		s.Unreadable = t.cards.book.err.Error()
-	case t.cards.book.at.IsZero():
+	case t.cards.Book.Err != nil:
+		s.Unreadable = t.cards.Book.Err.Error()
+	case t.cards.Book.At.IsZero():
 		s.Unreadable = "they have not been read yet"
 	}
 	return s
@@ -43,20 +42,20 @@ func (t *Turn) State() sched.State {
 // parkedIn fills in what parked jobs leave of the host's memory, and where they come
 // back to.
 func (t *Turn) parkedIn(s *sched.State) {
-	if room, known := t.attempts.parking.room(); known {
-		if s.ParkMiB = room.allMiB; s.ParkMiB == 0 {
+	if room, known := t.attempts.Parking.Room(); known {
+		if s.ParkMiB = room.AllMiB; s.ParkMiB == 0 {
 			s.ParkMiB = -1
 		}
-		if room.userMiB > 0 {
+		if room.UserMiB > 0 {
 			s.ParkOfMiB = map[string]int64{}
-			for _, a := range t.attempts.active {
-				s.ParkOfMiB[a.job.User] = room.of(a.job.User)
+			for _, a := range t.attempts.Active {
+				s.ParkOfMiB[a.Job.User] = room.Of(a.Job.User)
 			}
 		}
 	}
-	for _, a := range t.attempts.parked {
+	for _, a := range t.attempts.Parked {
 		for i := range s.Cards {
-			s.Cards[i].ParkedMiB += a.job.Parking.CardMiB[s.Cards[i].Index]
+			s.Cards[i].ParkedMiB += a.Job.Parking.CardMiB[s.Cards[i].Index]
 		}
 	}
 }
@@ -66,105 +65,67 @@ func (t *Turn) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
 	s.Pools, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, t.limitedGroups()
 	if t.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum = t.line.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
+		s.Usage, s.FairQuantum = t.line.Usage.Decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
 	}
 	scale := t.scale()
-	for _, a := range t.attempts.active {
-		j := t.attempts.charged(a)
+	for _, a := range t.attempts.Active {
+		j := t.attempts.Charged(a)
 		if j.Spec.ArrayLimit > 0 {
 			s.Pools[j.Array()]++
 		}
-		use, held := s.InUse[j.User], holding(j)
+		use, held := s.InUse[j.User], waiting.Holding(j)
 		use.Add(held)
-		if a.unmeasured {
+		if a.Unmeasured {
 			use.Unmeasured += max(0, float64(len(held.Cards))-held.CountedGPUs())
 		}
 		s.InUse[j.User] = use
 		if t.cfg.Rules.Fair {
-			s.Usage[j.User] += gpuSeconds(j, t.Now, scale) + sched.FairQuantum*held.FairWeight(scale)
+			s.Usage[j.User] += waiting.GpuSeconds(j, t.Now, scale) + sched.FairQuantum*held.FairWeight(scale)
 		}
 	}
-	for _, a := range t.attempts.parked {
-		use := s.InUse[a.job.User]
+	for _, a := range t.attempts.Parked {
+		use := s.InUse[a.Job.User]
 		use.Jobs++
 		use.Parked++
-		s.InUse[a.job.User] = use
+		s.InUse[a.Job.User] = use
 	}
 }
 
 // scale is what CPUs and host memory count as in usage.
-func (t *Turn) scale() sched.Scale { return t.cfg.Host.Scale(len(t.cards.book.known)) }
-
-// capMiB is the most memory that a request may declare and still be placed; 0:
-// not known.
-func (t *Turn) capMiB(r sched.Request) int64 {
-	return sched.CapMiB(sched.State{
-		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host, Cards: t.cards.book.placeable(t.Now, t.cards.freshFor()),
-	}, r)
-}
-
-// Owned counts a user's unfinished jobs, including staged ones.
-func (r *roster) Owned(user string) int { return r.owned[user] + r.changes.stagedOf[user] }
-
-// Size counts the unfinished jobs, including staged ones.
-func (r *roster) Size() int {
-	size := len(r.jobs)
-	for _, b := range r.changes.staged {
-		size += len(b.Jobs)
-	}
-	return size
-}
+func (t *Turn) scale() sched.Scale { return t.cfg.Host.Scale(len(t.cards.Book.Known)) }
 
 // Live counts the queued jobs, and those that have begun: running and parked.
 func (t *Turn) Live() (queued, running int) {
-	running = len(t.attempts.active) + len(t.attempts.parked) + len(t.line.away.running)
-	return len(t.line.roster.jobs) - running, running
+	running = len(t.attempts.Active) + len(t.attempts.Parked) + t.remote.Begun()
+	return len(t.line.Roster.Jobs) - running, running
 }
 
 // Supervised counts the jobs that supervisors hold on this machine.
-func (t *Turn) Supervised() int { return len(t.attempts.active) + len(t.attempts.parked) }
+func (t *Turn) Supervised() int { return len(t.attempts.Active) + len(t.attempts.Parked) }
 
 // Written reports whether everything that happened so far is on disk and
 // published.
-func (t *Turn) Written() bool { return t.changes.written() }
+func (t *Turn) Written() bool { return t.changes.Written() }
 
 // Stopping reports whether berth was told to stop.
 func (t *Turn) Stopping() bool { return t.stopping }
-
-// Find is an unfinished job, or one whose end is not on disk yet.
-func (r *roster) Find(id string) (*job.Job, bool) {
-	if j, ok := r.jobs[id]; ok {
-		return j, true
-	}
-	j, ok := r.changes.rows[id]
-	return j, ok
-}
-
-// EachUnwritten visits the jobs whose end is not on disk yet.
-func (r *roster) EachUnwritten(fn func(*job.Job)) {
-	for id, j := range r.changes.rows {
-		if _, live := r.jobs[id]; !live {
-			fn(j)
-		}
-	}
-}
 
 // InOrder visits the unfinished jobs until fn returns false: running and parked
 // ones, oldest first, then queued ones as Next lists them. fn must not keep a job or change the
 // queue.
 func (t *Turn) InOrder(fn func(*job.Job) bool) {
-	begun := append(t.attempts.oldestFirst(), t.line.away.oldestFirst()...)
-	for _, a := range t.attempts.parked {
-		begun = append(begun, a.job)
+	begun := append(t.attempts.OldestFirst(), t.remote.Running()...)
+	for _, a := range t.attempts.Parked {
+		begun = append(begun, a.Job)
 	}
-	slices.SortStableFunc(begun, byStart)
+	slices.SortStableFunc(begun, job.ByStart)
 	for _, j := range begun {
 		if !fn(j) {
 			return
 		}
 	}
 	t.eachQueued(func(j *job.Job) bool {
-		_, parked := t.attempts.parked[j.ID]
+		_, parked := t.attempts.Parked[j.ID]
 		return parked || fn(j)
 	})
 }
@@ -185,14 +146,14 @@ func (t *Turn) Next(n int) []*job.Job {
 func (t *Turn) eachQueued(fn func(*job.Job) bool) {
 	more := true
 	sched.InOrder(t.State(), func(id string) bool {
-		more = fn(t.line.roster.jobs[id])
+		more = fn(t.line.Roster.Jobs[id])
 		return more
 	})
 	if !more {
 		return
 	}
-	t.line.roster.Each(0, func(j *job.Job) bool {
-		if _, waits := t.line.queue.Get(j.ID); waits || t.attempts.runs(j.ID) || j.State == job.Running {
+	t.line.Roster.Each(0, func(j *job.Job) bool {
+		if _, waits := t.line.Queue.Get(j.ID); waits || t.attempts.Runs(j.ID) || j.State == job.Running {
 			return true
 		}
 		return fn(j)
@@ -207,8 +168,8 @@ func (t *Turn) Blocked() string {
 	switch {
 	case t.stopping:
 		return "berth is stopping"
-	case t.cards.book.err != nil && t.removed == nil:
-		return "the GPUs cannot be read: " + t.cards.book.err.Error()
+	case t.cards.Book.Err != nil && t.removed == nil:
+		return "the GPUs cannot be read: " + t.cards.Book.Err.Error()
 	}
 	return t.unable()
 }
@@ -217,11 +178,11 @@ func (t *Turn) Blocked() string {
 // can.
 func (t *Turn) unable() string {
 	var err error
-	if t.line.queue.Len() > 0 {
+	if t.line.Queue.Len() > 0 {
 		err = t.unleased
 	}
-	if t.changes.failed != nil {
-		err = t.changes.failed
+	if t.changes.Failed != nil {
+		err = t.changes.Failed
 	}
 	if t.removed != nil {
 		err = t.removed
@@ -246,11 +207,11 @@ func (t *Turn) Why(id string) string { return t.Reasons([]string{id})[id] }
 // Gate says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
 func (t *Turn) Gate(id string) string {
-	text := t.line.why(t.Now, id)
+	text := t.line.Why(t.Now, id)
 	if why := t.unable(); why != "" && text == "" && t.waits(id) {
 		text = "cannot be started: " + why
 	}
-	return afterPreemption(t.line.roster.jobs[id], text)
+	return afterPreemption(t.line.Roster.Jobs[id], text)
 }
 
 // Reasons says why each of these queued jobs waits, at about the cost of one
@@ -261,7 +222,7 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 	for _, id := range ids {
 		if text := t.Gate(id); text != "" {
 			reasons[id] = text
-		} else if _, queued := t.line.queue.Get(id); queued {
+		} else if _, queued := t.line.Queue.Get(id); queued {
 			inLine = append(inLine, id)
 		}
 	}
@@ -275,7 +236,7 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 		return reasons
 	}
 	for i, text := range sched.Sentences(t.State(), inLine) {
-		reasons[inLine[i]] = afterPreemption(t.line.roster.jobs[inLine[i]], text)
+		reasons[inLine[i]] = afterPreemption(t.line.Roster.Jobs[inLine[i]], text)
 	}
 	return reasons
 }
@@ -283,11 +244,11 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 // Estimate is the estimated duration and memory of an unfinished job, with their
 // sources. A running job is expected to run longer than it has.
 func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
-	j, live := t.line.roster.jobs[id]
+	j, live := t.line.Roster.Jobs[id]
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
-	ask, book := t.line.ask(j), t.line.expect.book
+	ask, book := t.line.Ask(j), t.line.Expect.Book
 	if j.State == job.Running || j.State == job.Parked {
 		ask.Ran = j.Worked(t.Now).Truncate(time.Second)
 	}
@@ -298,22 +259,22 @@ func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	if run.Guess() && ask.Limit > 0 {
 		run.High = ask.Limit + ask.Grace // as sched.Estimate.Left has it
 	}
-	return run, t.line.memory(j), true
+	return run, t.line.Memory(j), true
 }
 
 // Auto is what a vram=auto job of a user would declare, and from what; 0: it
 // would declare nothing, and get GPUs to itself.
 func (t *Turn) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory) {
 	j := &job.Job{User: user, Spec: *spec}
-	from = t.line.memory(j)
-	return t.line.autoMiB(t.Now, j, from.HighMiB), from
+	from = t.line.Memory(j)
+	return t.line.AutoMiB(t.Now, j, from.HighMiB), from
 }
 
 // Infeasible goes through the jobs that can never run here, and why. Until a card
 // was seen that is unknown, and nothing is refused.
 func (t *Turn) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.Reason] {
 	return func(yield func(int, reason.Reason) bool) {
-		if t.cards.unseen() {
+		if t.cards.Unseen() {
 			return
 		}
 		state := t.State()
@@ -329,182 +290,71 @@ func (t *Turn) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.
 	}
 }
 
-// Running is a running job with its current use.
-type Running struct {
-	Job     *job.Job
-	NowMiB  int64 // on the card where it uses most; -1: not known
-	CardMiB map[int]int64
-	PeakMiB int64
-}
-
-// List is the running jobs, oldest first.
-func (s *attempts) List() []Running {
-	list := make([]Running, 0, len(s.active))
-	for _, j := range s.oldestFirst() {
-		r := Running{Job: j, NowMiB: -1, CardMiB: s.cards.meter.Now(j.ID)}
-		if card, now := highest(r.CardMiB); card >= 0 {
-			r.NowMiB = now
-		}
-		_, r.PeakMiB = highest(s.cards.meter.Peak(j.ID))
-		list = append(list, r)
-	}
-	return list
-}
-
-// Running lists the jobs that the cluster runs, oldest first. Their current use
-// is not known, only their peak.
-func (a *away) Running() []Running {
-	var list []Running
-	for _, j := range a.oldestFirst() {
-		r := Running{Job: j, NowMiB: -1}
-		_, r.PeakMiB = highest(j.PeakMiB)
-		list = append(list, r)
-	}
-	return list
-}
-
-// oldestFirst is the running jobs by start.
-func (s *attempts) oldestFirst() []*job.Job {
-	list := make([]*job.Job, 0, len(s.active))
-	for _, a := range s.active {
-		list = append(list, a.job)
-	}
-	slices.SortFunc(list, byStart)
-	return list
-}
-
-// Copy is a copy of a job as it is now, with what was measured so far.
-func (s *attempts) Copy(j *job.Job) job.Job {
-	c := *j
-	a := s.active[j.ID]
-	if a == nil {
-		return c
-	}
-	if s.measure(&c); len(c.PeakMiB) == 0 {
-		c.PeakMiB = j.PeakMiB
-	}
-	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
-		c.AvgUtil = &util
-	}
-	if since, idle := s.uses.IdleSince(j.ID); idle {
-		c.IdleSince = since
-	}
-	if c.Detail = cmp.Or(a.hindrance.String(), c.Detail, a.trouble); c.IdleSince.IsZero() {
-		c.Detail = cmp.Or(c.Detail, join(a.exceeds, s.uses.EndsForOveruse(j.ID)))
-	}
-	return c
-}
-
-// join puts a second remark behind a first, where there are both.
-func join(first, second string) string {
-	if first == "" || second == "" {
-		return cmp.Or(first, second)
-	}
-	return first + "; " + second
-}
-
-// Supervises is the running job whose supervisor the process is.
-func (s *attempts) Supervises(pid int) (id string, found bool) {
-	for id, a := range s.active {
-		if identity, ok := s.runner.Identity(a.token); ok && identity.KeepPID == pid {
-			return id, true
-		}
-	}
-	return "", false
-}
-
-// NowMiB is what a running job uses on a card now, and its peak there.
-func (s *attempts) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) {
-	nowMiB, known = s.cards.meter.Now(id)[card]
-	return nowMiB, s.cards.meter.Peak(id)[card], known
-}
-
-// List is the last reading of each card.
-func (b *cardBook) List() []sched.Card { return b.list() }
-
-// Devices is every known card as last seen.
-func (b *cardBook) Devices() []gpu.Device {
-	devices := slices.Collect(maps.Values(b.known))
-	slices.SortFunc(devices, func(a, b gpu.Device) int { return a.Index - b.Index })
-	return devices
-}
-
-// Device is a card as it was last read.
-func (b *cardBook) Device(uuid string) (gpu.Device, bool) { return b.device(uuid) }
-
-// HealthOf is the health of a card.
-func (b *cardBook) HealthOf(uuid string) gpu.Verdict { return b.health.Of(uuid) }
-
-// PausedBy says who paused a card; empty: it is not paused.
-func (b *cardBook) PausedBy(uuid string) string { return b.paused[uuid] }
-
-// ReadAt is when the cards were last read, and why they could not be read since.
-func (b *cardBook) ReadAt() (at time.Time, trouble error) { return b.arrived, b.err }
-
-// SeenAt is when a card was last read; zero: not since berth started.
-func (b *cardBook) SeenAt(index int) time.Time { return b.seen[index] }
-
-// FailedAt is when reading the cards last failed.
-func (b *cardBook) FailedAt() time.Time { return b.failed }
-
-// Look asks for a new reading of the cards, which an idle engine would not make.
-func (b *cardBook) Look() { b.asked = true }
-
-// Occupants are the processes on each card as last read. A card that hides them
-// has no entry.
-func (b *cardBook) Occupants() map[int][]gpu.Process {
-	occupants := make(map[int][]gpu.Process, len(b.known))
-	for index, d := range b.known {
-		if d.ProcessesKnown && b.present[index] {
-			occupants[index] = slices.Clone(d.Processes)
-		}
-	}
-	return occupants
-}
-
-// Occupied is the grant of a process that uses these cards already. Other jobs
-// may join it. A budget of zero would mean the whole card.
-func (b *cardBook) Occupied(indices []int, budgetMiB int64) job.Grant {
-	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: b.smallest(indices)}
-	for _, index := range indices {
-		g.UUIDs = append(g.UUIDs, b.known[index].UUID)
-	}
-	return g
-}
-
-// Others is what other berths hold on this machine's cards.
-func (b *bookings) Others() []gpu.Entry { return slices.Clone(b.others) }
-
-// OwnerOf is the job that a process on a card belongs to, or another berth's
-// booking; empty: an external process. A number from another PID namespace is
-// not known.
-func (b *bookings) OwnerOf(pid int) (key string, known bool) {
-	key, owned, known := b.owners.Owner(pid)
-	if !owned {
-		key = ""
-	}
-	return key, known
-}
-
 // Shows reports whether the last reading is recent enough to show and newer than
 // the last end of a job.
 func (t *Turn) Shows(youngest time.Duration) bool {
-	return t.cards.book.err == nil && !t.cards.book.wantsLook(t.Now, youngest)
+	return t.cards.Book.Err == nil && !t.cards.Book.WantsLook(t.Now, youngest)
 }
 
 // Ready reports whether the last reading is recent enough to place jobs.
-func (t *Turn) Ready() bool { return !t.cards.book.wantsLook(t.Now, t.cards.freshFor()) }
+func (t *Turn) Ready() bool { return !t.cards.Book.WantsLook(t.Now, t.cards.FreshFor()) }
 
 // Resting reports whether the cards are not polled because they have been idle
 // for long. The first reading after that may be slow.
-func (t *Turn) Resting() bool { return t.cards.resting(t.Now, t.work()) }
+func (t *Turn) Resting() bool { return t.cards.Resting(t.Now, t.work()) }
 
 // needsSample reports whether the next decision needs a new reading. One from
 // before the end of a job would show the job's memory as used or, worse, miss
 // memory that is still in use.
 func (t *Turn) needsSample() bool {
-	if t.cards.book.asked || !t.Now.Before(t.cards.due(t.Now, t.work())) {
+	if t.cards.Book.Asked || !t.Now.Before(t.cards.Due(t.Now, t.work())) {
 		return true
 	}
-	return t.line.queue.Len() > 0 && !t.stopping && t.cards.book.err == nil && !t.Ready()
+	return t.line.Queue.Len() > 0 && !t.stopping && t.cards.Book.Err == nil && !t.Ready()
 }
+
+// limitedGroups is what a decision has to know about groups.
+func (t *Turn) limitedGroups() map[sched.GroupName]sched.JobGroup {
+	if len(t.groups.Settings) == 0 {
+		return nil
+	}
+	groups := make(map[sched.GroupName]sched.JobGroup, len(t.groups.Settings))
+	for name, of := range t.groups.Settings {
+		groups[name] = sched.JobGroup{Limit: of.Limit, PausedBy: of.PausedBy}
+	}
+	for id, a := range t.attempts.Active {
+		if of, set := groups[waiting.GroupOf(a.Job)]; set {
+			of.Running = append(of.Running, id)
+			groups[waiting.GroupOf(a.Job)] = of
+		}
+	}
+	for _, of := range groups {
+		slices.Sort(of.Running)
+	}
+	return groups
+}
+
+// harms reports whether others suffer from what a job takes. What that depends on is
+// worked out when it is asked for the first time.
+func (t *Turn) harms() func(*running.Attempt) bool {
+	var state *sched.State
+	var contended map[int]sched.Contenders
+	return func(a *running.Attempt) bool {
+		if state == nil {
+			s := t.State()
+			state, contended = &s, sched.Contended(s)
+		}
+		if limit := t.cfg.Limits.Of(a.Job.User).GPUs; limit > 0 && state.InUse[a.Job.User].GPUs > limit+overTolerance {
+			return true
+		}
+		for card, usedMiB := range t.cards.Meter.Now(a.Job.ID) {
+			if usedMiB > 0 && contended[card].Besides(a.Job.User) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// overTolerance keeps the last bit of a sum from putting a user over a limit.
+const overTolerance = 1e-6

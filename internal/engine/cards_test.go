@@ -128,7 +128,7 @@ func TestABookingOfAnEarlierVersion(t *testing.T) {
 	r.look()
 	r.submit(spec(vram(8000)))
 	r.wantRow("2", job.Running, "")
-	if others := r.at().cards.bookings.Others(); len(others) > 0 {
+	if others := r.at().cards.Bookings.Others(); len(others) > 0 {
 		t.Errorf("held by others: %+v", others)
 	}
 }
@@ -149,20 +149,20 @@ func TestAnothersJobIsNoStrangerWhileNothingIsQueued(t *testing.T) {
 			if !before {
 				r.look()
 			}
-			if card := r.at().cards.book.List()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.at().cards.bookings.Others()) != 1 {
-				t.Errorf("%+v is held by %+v", card, r.at().cards.bookings.Others())
+			if card := r.at().cards.Book.List()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.at().cards.Bookings.Others()) != 1 {
+				t.Errorf("%+v is held by %+v", card, r.at().cards.Bookings.Others())
 			}
 			// What cannot be read for once changes nothing, and is no news while nothing waits.
 			r.told, r.othersErr = nil, errors.New("the ledger is gone")
 			r.look()
-			if card := r.at().cards.book.List()[0]; card.ForeignMiB != 0 || len(r.at().cards.bookings.Others()) != 1 || len(r.told) > 0 {
-				t.Errorf("%+v is held by %+v; told %+v", card, r.at().cards.bookings.Others(), r.told)
+			if card := r.at().cards.Book.List()[0]; card.ForeignMiB != 0 || len(r.at().cards.Bookings.Others()) != 1 || len(r.told) > 0 {
+				t.Errorf("%+v is held by %+v; told %+v", card, r.at().cards.Bookings.Others(), r.told)
 			}
 			r.others, r.othersErr = nil, nil
 			r.clear(0)
 			r.look()
-			if len(r.at().cards.bookings.Others()) != 0 {
-				t.Errorf("it is over, and holds %+v", r.at().cards.bookings.Others())
+			if len(r.at().cards.Bookings.Others()) != 0 {
+				t.Errorf("it is over, and holds %+v", r.at().cards.Bookings.Others())
 			}
 		})
 	}
@@ -220,7 +220,7 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 	r := newRig(t, 0)
 	r.submit(spec())
 	r.step()
-	if j, live := r.at().line.roster.Job("1"); !live || j.State != job.Queued {
+	if j, live := r.at().line.Roster.Job("1"); !live || j.State != job.Queued {
 		t.Errorf("the job is %+v", j)
 	}
 	for _, why := range r.at().Infeasible("ann", spec()) {

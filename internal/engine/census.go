@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"maps"
-	"time"
-)
+import "time"
 
 // Census is the unfinished jobs, counted. It costs as much for a long queue as for
 // a short one.
@@ -26,12 +23,12 @@ type Census struct {
 func (t *Turn) Census() Census {
 	queued, held := t.Live()
 	c := Census{
-		Queued: queued, Running: held - len(t.attempts.parked), Parked: len(t.attempts.parked),
-		Room: t.line.queue.Len(), Held: len(t.line.gates.held), Later: len(t.line.gates.until.at), Dependent: len(t.line.gates.waiting),
-		Oldest: t.line.queue.OldestSince(), Users: maps.Clone(t.line.roster.owned),
+		Queued: queued, Running: held - len(t.attempts.Parked), Parked: len(t.attempts.Parked),
+		Room: t.line.Queue.Len(), Held: len(t.line.Gates.Held), Later: len(t.line.Gates.Until.At), Dependent: len(t.line.Gates.Waiting),
+		Oldest: t.line.Queue.OldestSince(), Users: t.line.Roster.Users(),
 	}
-	for _, a := range t.attempts.parked {
-		c.HostMiB += a.job.Parking.HostMiB()
+	for _, a := range t.attempts.Parked {
+		c.HostMiB += a.Job.Parking.HostMiB()
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"berth/internal/engine/running"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -65,7 +66,7 @@ func TestAJobIsChargedForItsPartOfTheHost(t *testing.T) {
 		t.Errorf("100 seconds are %g GPU-seconds, want %g", got, want)
 	}
 	r.end("1", keep.Record{}, false)
-	if got := r.e.turn.line.usage.Seconds["ann"]; math.Abs(got-101) > 2 {
+	if got := r.e.turn.line.Usage.Seconds["ann"]; math.Abs(got-101) > 2 {
 		t.Errorf("usage of the job that ended: %g", got)
 	}
 }
@@ -93,14 +94,14 @@ func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
 	r.manyUse(0, map[string]int64{"1": 100, "2": 11059})
 	r.pass(time.Second)
 	wantGPUs(t, "after it shrank", r.at().State().InUse["ann"].GPUs, over)
-	copied := r.at().attempts.Copy(r.e.turn.line.roster.jobs["1"])
+	copied := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"])
 	wantGPUs(t, "shown", copied.ChargedGPUs(), 0.5)
 	// The charge outlives berth.
-	r.pass(grownDelay)
+	r.pass(running.GrownDelay)
 	wantGPUs(t, "on disk", r.row("1").ChargedGPUs(), 0.5)
 	r.manyUse(0, map[string]int64{"2": 11059})
 	r.end("1", keep.Record{Elapsed: 100 * time.Second}, false)
-	if got := r.e.turn.line.usage.Seconds["ann"]; math.Abs(got-50) > 0.1 {
+	if got := r.e.turn.line.Usage.Seconds["ann"]; math.Abs(got-50) > 0.1 {
 		t.Errorf("fair share counts %.2f GPU-seconds of 100 s on half a GPU", got)
 	}
 	r.pass(time.Second)
@@ -111,7 +112,7 @@ func TestChargesAfterARestart(t *testing.T) {
 	r := runOne(t, share(0.1))
 	r.uses("1", 0, 12288)
 	r.pass(time.Second)
-	r.pass(grownDelay)
+	r.pass(running.GrownDelay)
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	wantGPUs(t, "before the cards are read", r.at().State().InUse["ann"].GPUs, 0.1)
 	r.pass(time.Second)

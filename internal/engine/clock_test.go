@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/journal"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -91,7 +92,7 @@ func TestABeginIsWhatTheClockOnTheWallSays(t *testing.T) {
 		r := newRig(t, 1, fairShare)
 		jobs := []*job.Job{{Spec: spec(), NotBefore: r.now.Add(30 * time.Minute)}}
 		r.at().queue.Number(jobs)
-		r.at().Accept(Batch{Jobs: jobs, Done: func(error) {}})
+		r.at().Accept(journal.Batch{Jobs: jobs, Done: func(error) {}})
 		r.step()
 		r.jump(jump)
 		r.pass(time.Second)
@@ -109,13 +110,13 @@ func TestUsageIsWhatTheSupervisorMeasured(t *testing.T) {
 		id := r.submit(spec())[0].ID
 		r.jump(jump, r.held(id))
 		r.end(id, keep.Record{Elapsed: 100 * time.Second}, false)
-		for user, seconds := range r.e.turn.line.usage.Seconds {
+		for user, seconds := range r.e.turn.line.Usage.Seconds {
 			if seconds < 99 || seconds > 101 {
 				t.Errorf("%s is charged %g GPU-seconds for 100", user, seconds)
 			}
 		}
 		// A later look, with the clock back where it was, makes nothing negative.
-		for _, s := range r.e.turn.line.usage.decayed(r.now.Add(-jump), time.Hour) {
+		for _, s := range r.e.turn.line.Usage.Decayed(r.now.Add(-jump), time.Hour) {
 			if s < 0 || s > 101 {
 				t.Errorf("usage became %g", s)
 			}

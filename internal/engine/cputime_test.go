@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -15,7 +16,7 @@ import (
 func cpuRig(t *testing.T, cancel time.Duration) (*rig, map[string]time.Duration) {
 	used := map[string]time.Duration{}
 	r := newRig(t, 1, func(c *Config) {
-		c.IdleAfter, c.IdleCancel = DefaultIdleAfter, cancel
+		c.IdleAfter, c.IdleCancel = settings.DefaultIdleAfter, cancel
 		c.CPUTimes = func(jobs []run.Identity) map[string]time.Duration {
 			found := map[string]time.Duration{}
 			for _, j := range jobs {
@@ -80,7 +81,7 @@ func TestAJobWithoutGPUsIsIdleWithoutCPUTime(t *testing.T) {
 				used["t1"] = time.Hour // from the start, whatever came before
 				test.run(r, used)
 				r.wantTexts(job.EventIdle, test.want...)
-				_, idle := r.at().attempts.uses.IdleSince("1")
+				_, idle := r.at().attempts.Uses.IdleSince("1")
 				if idle != (test.want != nil) {
 					t.Errorf("idle %v", idle)
 				}

@@ -39,7 +39,7 @@ func TestRequestsDoNotKeepRoundsFromComing(t *testing.T) {
 			j := &job.Job{Key: "b", User: "bob", Spec: job.Spec{Shell: "true"}}
 			turn.queue.Number([]*job.Job{j})
 			turn.queue.Submit([]*job.Job{j})
-			turn.changes.then(func(error) { after = turns.Load() })
+			turn.changes.Then(func(error) { after = turns.Load() })
 		})
 		<-time.After(time.Second)
 		stop()

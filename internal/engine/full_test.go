@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"berth/internal/engine/journal"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/store"
@@ -89,7 +90,7 @@ func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
 	var refused error
 	batch := []*job.Job{{Spec: spec()}}
 	r.at().queue.Number(batch)
-	r.at().Accept(Batch{Jobs: batch, Done: func(err error) { refused = err }})
+	r.at().Accept(journal.Batch{Jobs: batch, Done: func(err error) { refused = err }})
 	_ = r.e.Step(r.now)
 	if !errors.Is(refused, store.ErrFull) {
 		t.Errorf("a new job is refused with %v", refused)
@@ -129,7 +130,7 @@ func TestWhereTheStoreWasRemoved(t *testing.T) {
 		t.Errorf("it waits because %q", why)
 	}
 	var refused error
-	r.at().Accept(Batch{Jobs: []*job.Job{{Spec: spec()}}, Done: func(err error) { refused = err }})
+	r.at().Accept(journal.Batch{Jobs: []*job.Job{{Spec: spec()}}, Done: func(err error) { refused = err }})
 	if !errors.Is(refused, store.ErrRemoved) {
 		t.Errorf("a new job is refused with %v", refused)
 	}
@@ -155,7 +156,7 @@ func TestOnADiskThatFails(t *testing.T) {
 	var refused error
 	batch := []*job.Job{{Spec: spec()}}
 	r.at().queue.Number(batch)
-	r.at().Accept(Batch{Jobs: batch, Done: func(err error) { refused = err }})
+	r.at().Accept(journal.Batch{Jobs: batch, Done: func(err error) { refused = err }})
 	_ = r.e.Step(r.now)
 	if !errors.Is(refused, store.ErrUnwritable) {
 		t.Errorf("a new job is refused with %v", refused)

@@ -123,7 +123,7 @@ func TestABackoffIsAGate(t *testing.T) {
 	r.wantRow("2", job.Running, "") // another has its turn meanwhile
 	r.end("2", keep.Record{}, false)
 	r.wantRow("1", job.Queued, "")
-	if got, want := r.e.turn.line.gates.next(), start0.Add(time.Second); !got.Equal(want) {
+	if got, want := r.e.turn.line.Gates.Next(), start0.Add(time.Second); !got.Equal(want) {
 		t.Errorf("the gate opens at %s, want %s", got, want)
 	}
 	if why := r.at().Why("1"); !strings.HasPrefix(why, "not before ") {
@@ -187,7 +187,7 @@ func TestVRAMAuto(t *testing.T) {
 		t.Errorf("not known: %d MiB, alone %v; want a card to itself", row.VRAMMiB, row.Grant.Alone)
 	}
 	r.wantRow("3", job.Queued, "")
-	r.e.turn.cards.meter.Seed("2", map[int]int64{1: 5000})
+	r.e.turn.cards.Meter.Seed("2", map[int]int64{1: 5000})
 	r.end("2", keep.Record{}, false)
 	r.pass(time.Millisecond)
 	r.wantRow("3", job.Running, "")
@@ -199,7 +199,7 @@ func TestVRAMAuto(t *testing.T) {
 func TestVRAMAutoLearnsForThoseThatStillWait(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(auto, command("new")), spec(auto, command("new")), spec(auto, command("new")))
-	r.e.turn.cards.meter.Seed("1", map[int]int64{0: 5000})
+	r.e.turn.cards.Meter.Seed("1", map[int]int64{0: 5000})
 	r.end("1", keep.Record{}, false)
 	r.pass(time.Millisecond)
 	for _, id := range []string{"2", "3"} {
@@ -212,7 +212,7 @@ func TestVRAMAutoLearnsForThoseThatStillWait(t *testing.T) {
 func TestVRAMAutoLearnsNothingFromAFailure(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(auto, command("new")), spec(auto, command("new")))
-	r.e.turn.cards.meter.Seed("1", map[int]int64{0: 50})
+	r.e.turn.cards.Meter.Seed("1", map[int]int64{0: 50})
 	r.end("1", keep.Record{ExitCode: 1}, false)
 	r.pass(time.Millisecond)
 	if row := r.row("2"); row.VRAMMiB != 0 || !row.Grant.Alone {
@@ -223,9 +223,9 @@ func TestVRAMAutoLearnsNothingFromAFailure(t *testing.T) {
 func TestVRAMAutoDoesNotForgetWhatARetryRaisedItTo(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(auto, command("new"), retries(2)), spec(auto, command("new")))
-	r.e.turn.cards.meter.Seed("1", map[int]int64{0: 9000})
+	r.e.turn.cards.Meter.Seed("1", map[int]int64{0: 9000})
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1}, true) // back with 11250
-	r.e.turn.cards.meter.Seed("2", map[int]int64{1: 4000})
+	r.e.turn.cards.Meter.Seed("2", map[int]int64{1: 4000})
 	r.end("2", keep.Record{}, false)
 	if row := r.row("1"); row.VRAMMiB != 11250 {
 		t.Errorf("it declares %d MiB after running out of memory at 9000", row.VRAMMiB)
@@ -242,7 +242,7 @@ func TestWhatRanOnceIsNotRefusedForTheMargin(t *testing.T) {
 	for _, row := range []struct{ peak, want int64 }{
 		{1000, 1100}, {holds - 1, holds}, {holds, holds}, {holds + 400, holds},
 	} {
-		if got := r.e.turn.line.autoMiB(r.now, &job.Job{Spec: spec()}, row.peak); got != row.want {
+		if got := r.e.turn.line.AutoMiB(r.now, &job.Job{Spec: spec()}, row.peak); got != row.want {
 			t.Errorf("measured at %d MiB it is declared at %d, want %d", row.peak, got, row.want)
 		}
 	}

@@ -115,7 +115,7 @@ func TestALoweredMaximumAppliesToRunningJobs(t *testing.T) {
 	if p := r.pendingOf("3"); p.Limit != time.Hour+fiveMinutes {
 		t.Errorf("then up to %s", p.Limit)
 	}
-	if at := r.at().attempts.preemption.urgeAt(); !at.Equal(r.row("1").StartedAt.Add(time.Hour)) {
+	if at := r.at().attempts.Preemption.UrgeAt(); !at.Equal(r.row("1").StartedAt.Add(time.Hour)) {
 		t.Errorf("the next stop is due %s", at)
 	}
 	r.pass(59*time.Minute - time.Second)

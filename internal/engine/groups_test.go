@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/keep"
 )
@@ -120,13 +121,13 @@ func TestGroupsAreOfTheirUser(t *testing.T) {
 
 func TestGroupsAreBoundedAndSurvive(t *testing.T) {
 	r := newRig(t, 1)
-	for i := range MaxGroups {
+	for i := range waiting.MaxGroups {
 		r.limitGroup(fmt.Sprint("g", i), 1)
 	}
-	if err := r.at().groups.Limit("ann", "more", 1); !errors.Is(err, ErrTooManyGroups) {
+	if err := r.at().groups.Limit("ann", "more", 1); !errors.Is(err, waiting.ErrTooManyGroups) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := r.at().groups.Pause("ann", "more", true, "ann"); !errors.Is(err, ErrTooManyGroups) {
+	if err := r.at().groups.Pause("ann", "more", true, "ann"); !errors.Is(err, waiting.ErrTooManyGroups) {
 		t.Errorf("one more, paused: %v", err)
 	}
 	if err := r.at().groups.Limit("bob", "more", 1); err != nil {
@@ -150,7 +151,7 @@ func TestGroupsAreBoundedAndSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(again.at().groups.List("")), fmt.Sprint(r.at().groups.List("")); got != want || len(again.at().groups.List("ann")) != MaxGroups-1 {
+	if got, want := fmt.Sprint(again.at().groups.List("")), fmt.Sprint(r.at().groups.List("")); got != want || len(again.at().groups.List("ann")) != waiting.MaxGroups-1 {
 		t.Errorf("after a restart:\n%s\nwant\n%s", got, want)
 	}
 	bad := func(string) (map[string]string, error) { return map[string]string{"groups/ann": "{"}, nil }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/cards"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -65,7 +66,7 @@ func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
 	r.lose(0)
 	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 keeps running")
 	r.wantRow("1", job.Running, "")
-	if j, _ := r.at().line.roster.Job("1"); r.at().attempts.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
+	if j, _ := r.at().line.Roster.Job("1"); r.at().attempts.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
 		t.Errorf("it shows %q", r.at().attempts.Copy(j).Detail)
 	}
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1, Stragglers: 1}, false)
@@ -96,10 +97,10 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	r.told = nil
 	r.pass(time.Second)
 	r.wantTexts(job.EventCard)
-	if v := r.at().cards.book.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
+	if v := r.at().cards.Book.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
 		t.Errorf("%+v", v)
 	}
-	if got := r.e.turn.attempts.active["1"].trouble; got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
+	if got := r.e.turn.attempts.Active["1"].Trouble; got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
 		t.Errorf("trouble %q", got)
 	}
 }
@@ -150,7 +151,7 @@ func TestAPersonsWordIsKept(t *testing.T) {
 	r.look()
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
-	if card := r.at().cards.book.List()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
+	if card := r.at().cards.Book.List()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
 		t.Errorf("%+v", card)
 	}
 }
@@ -179,27 +180,27 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 			r.pass(time.Second)
 			r.submit(spec())
 			r.wantRow("1", job.Queued, "")
-			if v := r.at().cards.book.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
+			if v := r.at().cards.Book.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
 				t.Errorf("it is %v", v.State)
 			}
-			if len(r.e.turn.cards.early) > 0 {
+			if len(r.e.turn.cards.Early) > 0 {
 				t.Error("it is kept though it was heard")
 			}
 		})
 	}
 	r := newRig(t, 1)
 	r.boot(nil, nil)
-	for range maxEarly + 1 {
+	for range cards.MaxEarly + 1 {
 		r.at().observe(gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
 	}
-	if len(r.e.turn.cards.early) != maxEarly {
-		t.Errorf("%d are kept", len(r.e.turn.cards.early))
+	if len(r.e.turn.cards.Early) != cards.MaxEarly {
+		t.Errorf("%d are kept", len(r.e.turn.cards.Early))
 	}
 }
 
 func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 	r := newRig(t, 1)
-	r.now = r.now.Add(restIntervalSlow - time.Millisecond)
+	r.now = r.now.Add(cards.RestIntervalSlow - time.Millisecond)
 	if r.at().needsSample() {
 		t.Error("it is looked at too often")
 	}
@@ -208,7 +209,7 @@ func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 		t.Error("it is not looked at")
 	}
 	r.lose(0)
-	if r.now = r.now.Add(restInterval - time.Millisecond); r.at().needsSample() {
+	if r.now = r.now.Add(cards.RestInterval - time.Millisecond); r.at().needsSample() {
 		t.Error("a card in trouble is looked at too often for what a look costs")
 	}
 	if r.now = r.now.Add(time.Millisecond); !r.at().needsSample() {
@@ -222,32 +223,32 @@ func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 
 func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.turn.cards.source = cheapSource{}
-	for range int(2 * restAfter / restInterval) {
-		r.pass(restInterval)
+	r.e.turn.cards.Source = cheapSource{}
+	for range int(2 * cards.RestAfter / cards.RestInterval) {
+		r.pass(cards.RestInterval)
 	}
-	if r.at().Resting() || !r.e.at(r.now.Add(restInterval)).needsSample() {
+	if r.at().Resting() || !r.e.at(r.now.Add(cards.RestInterval)).needsSample() {
 		t.Error("what is shown of them would be old")
 	}
 }
 
 func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Rest = true })
-	r.e.turn.cards.source = cheapSource{}
+	r.e.turn.cards.Source = cheapSource{}
 	rest := func(d time.Duration) {
 		for end := r.now.Add(d); r.now.Before(end); {
-			r.pass(restInterval)
+			r.pass(cards.RestInterval)
 		}
 	}
-	rest(restAfter - restInterval)
-	if r.at().Resting() || !r.e.at(r.now.Add(restInterval)).needsSample() {
+	rest(cards.RestAfter - cards.RestInterval)
+	if r.at().Resting() || !r.e.at(r.now.Add(cards.RestInterval)).needsSample() {
 		t.Fatal("they are left alone too soon")
 	}
-	rest(restInterval)
-	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).needsSample() || !r.e.at(r.now.Add(restGlance)).needsSample() {
+	rest(cards.RestInterval)
+	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).needsSample() || !r.e.at(r.now.Add(cards.RestGlance)).needsSample() {
 		t.Fatal("they are not left alone")
 	}
-	r.at().cards.book.Look()
+	r.at().cards.Book.Look()
 	if !r.at().needsSample() {
 		t.Error("somebody who asks for them is not shown them")
 	}
@@ -255,7 +256,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	if r.at().Resting() {
 		t.Error("somebody who asked may ask again")
 	}
-	rest(restAfter)
+	rest(cards.RestAfter)
 	r.submit(spec())
 	if r.at().Resting() || !r.e.at(r.now.Add(time.Hour)).needsSample() {
 		t.Error("a job waits for nobody's look")
@@ -266,8 +267,8 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 
 func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Rest = true })
-	r.e.turn.cards.source = cheapSource{}
-	for range int(restAfter/time.Minute) + 1 {
+	r.e.turn.cards.Source = cheapSource{}
+	for range int(cards.RestAfter/time.Minute) + 1 {
 		r.now = r.now.Add(time.Minute)
 		r.lose(0)
 	}
@@ -278,27 +279,27 @@ func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 
 func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	r := newRig(t, 2)
-	r.e.turn.cards.source = cheapSource{}
+	r.e.turn.cards.Source = cheapSource{}
 	r.submit(spec(card0))
 	r.uses("1", 0, 8000)
 	r.pass(time.Second)
 	r.lose(0)
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1}, false)
 	r.submit(spec(card0))
-	for range int(leftPatience / time.Second) {
+	for range int(cards.LeftPatience / time.Second) {
 		r.lose(0)
 	}
-	if got := r.at().cards.due(r.now, r.at().work()).Sub(r.now); got != troubleInterval {
+	if got := r.at().cards.Due(r.now, r.at().work()).Sub(r.now); got != cards.TroubleInterval {
 		t.Errorf("it is looked at every %s", got)
 	}
 }
 
 func TestAJobWithoutACardIsNotWatchedClosely(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.turn.cards.source = cheapSource{}
+	r.e.turn.cards.Source = cheapSource{}
 	r.submit(spec(cpu))
 	r.look()
-	if got := r.at().cards.due(r.now, r.at().work()).Sub(r.now); got != time.Second {
+	if got := r.at().cards.Due(r.now, r.at().work()).Sub(r.now); got != time.Second {
 		t.Errorf("the cards are looked at every %s", got)
 	}
 }
@@ -314,7 +315,7 @@ func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
 	if why := r.at().Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if card := r.at().cards.book.List()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
+	if card := r.at().cards.Book.List()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
 		t.Errorf("%+v", card)
 	}
 	r.devices[0].Processes = nil // now it does not, and the memory is still in use
@@ -350,7 +351,7 @@ func TestMemoryOfNobodyKnowsWhomIsHeldForStrangers(t *testing.T) {
 		r.submit(spec(vram(2000)))
 		r.wantRow("2", job.Queued, "")
 		r.pass(31 * time.Second)
-		if v := r.at().cards.book.HealthOf("GPU-0"); v.State != want {
+		if v := r.at().cards.Book.HealthOf("GPU-0"); v.State != want {
 			t.Errorf("with %d MiB left it is %+v", used, v)
 		}
 		r.pass(time.Second)
@@ -378,7 +379,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.devices[0].Processes = nil
 	r.end("1", keep.Record{}, false)
 	r.pass(31 * time.Second)
-	if v := r.at().cards.book.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
+	if v := r.at().cards.Book.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
 		t.Fatalf("%+v", v)
 	}
 	r.submit(spec(vram(9000)))
@@ -387,7 +388,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.step()
 	r.wantRow("2", job.Running, "")
 	r.pass(time.Second)
-	if v := r.at().cards.book.HealthOf("GPU-0"); v.State != gpu.HealthOK {
+	if v := r.at().cards.Book.HealthOf("GPU-0"); v.State != gpu.HealthOK {
 		t.Errorf("%+v", v)
 	}
 }
@@ -403,7 +404,7 @@ func TestPartsThatWereDividedAnewAreForgotten(t *testing.T) {
 	r.pass(time.Second)
 	r.devices = []gpu.Device{r.devices[0], part}
 	r.pass(time.Second)
-	if cards := r.at().cards.book.List(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
+	if cards := r.at().cards.Book.List(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
 		t.Errorf("%+v", cards)
 	}
 	r.wantTexts(job.EventCard)
@@ -416,11 +417,11 @@ func (cheapSource) Cheap() bool { return true }
 
 func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.turn.cards.source = cheapSource{}
+	r.e.turn.cards.Source = cheapSource{}
 	r.submit(spec(vram(10000)))
-	interval := func() time.Duration { return r.at().cards.due(r.now, r.at().work()).Sub(r.now) }
+	interval := func() time.Duration { return r.at().cards.Due(r.now, r.at().work()).Sub(r.now) }
 	r.look()
-	if got := interval(); got != closeInterval {
+	if got := interval(); got != cards.CloseInterval {
 		t.Errorf("at its start it is looked at every %s", got)
 	}
 	r.uses("1", 0, 5000)
@@ -430,7 +431,7 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	}
 	r.uses("1", 0, 9100)
 	r.pass(time.Second)
-	if got := interval(); got != closeInterval {
+	if got := interval(); got != cards.CloseInterval {
 		t.Errorf("near its declaration it is looked at every %s", got)
 	}
 	for range 11 {
@@ -446,27 +447,27 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 
 func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Poll = 20 * time.Second })
-	interval := func() time.Duration { return r.at().cards.due(r.now, r.at().work()).Sub(r.now) }
-	r.e.turn.cards.source = cheapSource{}
+	interval := func() time.Duration { return r.at().cards.Due(r.now, r.at().work()).Sub(r.now) }
+	r.e.turn.cards.Source = cheapSource{}
 	if got := interval(); got != 20*time.Second {
 		t.Errorf("at rest they are looked at every %s", got)
 	}
 	r.e.turn.cfg.Poll = 2 * time.Second
-	if got := interval(); got != restInterval {
+	if got := interval(); got != cards.RestInterval {
 		t.Errorf("at rest they are looked at every %s", got)
 	}
 	r.lose(0)
-	if got := interval(); got != troubleInterval {
+	if got := interval(); got != cards.TroubleInterval {
 		t.Errorf("a card in trouble is looked at every %s", got)
 	}
 	for range 7 {
 		r.pass(time.Second)
 	}
-	if got := interval(); got != restInterval {
+	if got := interval(); got != cards.RestInterval {
 		t.Errorf("one that is well again is looked at every %s", got)
 	}
 	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
-	if got := interval(); got != troubleInterval {
+	if got := interval(); got != cards.TroubleInterval {
 		t.Errorf("cards that cannot be read are looked at every %s", got)
 	}
 }

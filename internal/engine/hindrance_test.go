@@ -17,11 +17,11 @@ func (r *rig) hinder(kind run.EventKind, pid int, state byte) {
 }
 
 func (r *rig) health(index int) string {
-	return r.at().cards.book.HealthOf(r.devices[index].UUID).State.String()
+	return r.at().cards.Book.HealthOf(r.devices[index].UUID).State.String()
 }
 
 func (r *rig) shows(id string) string {
-	j, _ := r.at().line.roster.Job(id)
+	j, _ := r.at().line.Roster.Job(id)
 	return r.at().attempts.Copy(j).Detail
 }
 

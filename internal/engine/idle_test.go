@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/keep"
 )
 
 func idleRig(t *testing.T, change ...func(*job.Spec)) *rig {
-	r := newRig(t, 1, func(c *Config) { c.IdleAfter = DefaultIdleAfter })
+	r := newRig(t, 1, func(c *Config) { c.IdleAfter = settings.DefaultIdleAfter })
 	r.submit(spec(change...))
 	r.uses("1", 0, 12000)
 	r.devices[0].UtilPct = 0
@@ -23,27 +24,27 @@ func idleRig(t *testing.T, change ...func(*job.Spec)) *rig {
 func TestAnIdleJobIsToldOfOnce(t *testing.T) {
 	r := idleRig(t)
 	since := r.now
-	r.pass(DefaultIdleAfter - time.Second)
-	if _, idle := r.at().attempts.uses.IdleSince("1"); idle {
+	r.pass(settings.DefaultIdleAfter - time.Second)
+	if _, idle := r.at().attempts.Uses.IdleSince("1"); idle {
 		t.Error("idle too soon")
 	}
 	r.wantTexts(job.EventIdle)
 	r.pass(time.Second)
 	r.pass(time.Hour)
 	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0 and has not used it for 30m")
-	if got, idle := r.at().attempts.uses.IdleSince("1"); !idle || !got.Equal(since) {
+	if got, idle := r.at().attempts.Uses.IdleSince("1"); !idle || !got.Equal(since) {
 		t.Errorf("idle since %v %v", got, idle)
 	}
 	r.wantRow("1", job.Running, "")
 	// A moment of use, and it begins anew.
 	r.devices[0].UtilPct = 3
 	r.pass(time.Second)
-	if _, idle := r.at().attempts.uses.IdleSince("1"); idle {
+	if _, idle := r.at().attempts.Uses.IdleSince("1"); idle {
 		t.Error("idle while it computes")
 	}
 	r.devices[0].UtilPct = 0
 	r.pass(time.Second)
-	r.pass(DefaultIdleAfter)
+	r.pass(settings.DefaultIdleAfter)
 	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0 and has not used it for 30m")
 }
 
@@ -51,7 +52,7 @@ func TestAJobIsNotIdleForWhatIsNotKnown(t *testing.T) {
 	r := idleRig(t)
 	r.devices[0].UtilPct = -1
 	r.pass(time.Second)
-	r.pass(2 * DefaultIdleAfter)
+	r.pass(2 * settings.DefaultIdleAfter)
 	r.wantTexts(job.EventIdle)
 }
 
@@ -72,7 +73,7 @@ func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 
 func TestAnAdoptedProcessIsNeverCancelledForBeingIdle(t *testing.T) {
 	r := idleRig(t)
-	r.e.turn.attempts.active["1"].job.Spec.Adopt = &job.Process{PID: 4711}
+	r.e.turn.attempts.Active["1"].Job.Spec.Adopt = &job.Process{PID: 4711}
 	r.at().SetIdle(0, time.Hour)
 	r.pass(2 * time.Hour)
 	for _, did := range r.did {
@@ -124,13 +125,13 @@ func TestAJobThatOnlySleepsIsIdle(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, func(c *Config) { c.IdleAfter = DefaultIdleAfter })
+			r := newRig(t, 2, func(c *Config) { c.IdleAfter = settings.DefaultIdleAfter })
 			r.submit(test.spec)
 			test.then(r)
 			for range 4 {
 				r.pass(time.Second)
 			}
-			r.pass(DefaultIdleAfter)
+			r.pass(settings.DefaultIdleAfter)
 			if test.want == "" {
 				r.wantTexts(job.EventIdle)
 			} else {
@@ -143,11 +144,11 @@ func TestAJobThatOnlySleepsIsIdle(t *testing.T) {
 // TestAnIdleNeighbourDoesNotHelp: a job that sleeps beside one that works is idle
 // if berth knows that all the work and memory are the other's.
 func TestAnIdleNeighbourDoesNotHelp(t *testing.T) {
-	r := newRig(t, 1, func(c *Config) { c.IdleAfter = DefaultIdleAfter })
+	r := newRig(t, 1, func(c *Config) { c.IdleAfter = settings.DefaultIdleAfter })
 	r.submit(spec(share(0.5)), spec(share(0.5)))
 	r.uses("2", 0, 8000)
 	r.devices[0].UtilPct, r.devices[0].Processes[0].UtilPct = 80, 80
 	r.pass(time.Second)
-	r.pass(DefaultIdleAfter)
+	r.pass(settings.DefaultIdleAfter)
 	r.wantTexts(job.EventIdle, "1: holds gpu0 and has used neither its memory nor its cores for 30m")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"berth/internal/engine/running"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -96,7 +97,7 @@ func TestTheDriverLimitsTheMemoryOfACappedJob(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			r, d := newRig(t, 1), newStrictDriver()
-			r.e.turn.cards.source = d
+			r.e.turn.cards.Source = d
 			r.begin(row.spec, "/c")
 			if diff := cmp.Diff([]gpu.MemoryLimit{row.want}, d.await(t, 1)); diff != "" {
 				t.Error(diff)
@@ -121,9 +122,9 @@ func TestWhereTheDriverIsNotAsked(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			r, d := newRig(t, 1), newStrictDriver()
 			d.cannot = row.cannot
-			r.e.turn.cards.source = d
+			r.e.turn.cards.Source = d
 			r.begin(row.spec, row.cgroup)
-			if len(r.e.turn.attempts.limits) != 0 {
+			if len(r.e.turn.attempts.Limits) != 0 {
 				t.Error("it was")
 			}
 		})
@@ -135,7 +136,7 @@ func TestWhereTheDriverIsNotAsked(t *testing.T) {
 func TestALimitDoesNotOutliveItsJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
 	d.hold = make(chan struct{})
-	r.e.turn.cards.source = d
+	r.e.turn.cards.Source = d
 	first := r.begin(declares("mps", 4096), "/c")
 	r.end(first.ID, keep.Record{}, false)
 	r.begin(declares("", 4096), "/c")
@@ -151,14 +152,14 @@ func TestALimitHasItsWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := newRig(t, 1), newStrictDriver()
 		d.hold = make(chan struct{})
-		r.e.turn.cards.source = d
+		r.e.turn.cards.Source = d
 		first := r.begin(declares("mps", 4096), "/c")
 		r.end(first.ID, keep.Record{}, false)
 		r.begin(declares("mps", 2048), "/c")
-		<-time.After(limitDeadline - time.Second)
+		<-time.After(running.LimitDeadline - time.Second)
 		close(d.hold)
 		d.await(t, 2)
-		if left := d.left[1]; left != limitDeadline {
+		if left := d.left[1]; left != running.LimitDeadline {
 			t.Errorf("the second has %s", left)
 		}
 		synctest.Wait()
@@ -167,7 +168,7 @@ func TestALimitHasItsWholeTime(t *testing.T) {
 
 func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
-	r.e.turn.cards.source = d
+	r.e.turn.cards.Source = d
 	first := r.begin(declares("mps", 4096), "/c")
 	d.await(t, 1)
 	r.end(first.ID, keep.Record{}, false)
@@ -190,7 +191,7 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 func TestALimitThatCannotBeSetIsAWarningOnTheJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
 	d.err = errors.New("no permission")
-	r.e.turn.cards.source = d
+	r.e.turn.cards.Source = d
 	j := r.begin(declares("mps", 4096), "/c")
 	select {
 	case <-r.e.turn.door.Knock():

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/internal/engine/running"
+	"berth/internal/engine/waiting"
 	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/run"
@@ -64,7 +66,7 @@ func (e *Engine) Change(ctx context.Context, f func(*Turn)) error {
 	written := make(chan error, 1)
 	err := e.Do(ctx, func(t *Turn) {
 		f(t)
-		t.changes.then(func(err error) { written <- err })
+		t.changes.Then(func(err error) { written <- err })
 	})
 	if err != nil {
 		return err
@@ -107,7 +109,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	defer e.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	eyes := newEyes(ctx, e.turn.cards.source)
+	eyes := newEyes(ctx, e.turn.cards.Source)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -204,24 +206,24 @@ func (t *Turn) wait(looking bool) time.Duration {
 	wait := time.Hour
 	until := func(at time.Time) { wait = min(wait, max(at.Sub(t.Now), time.Millisecond)) }
 	if !looking {
-		until(t.cards.due(t.Now, t.work()))
+		until(t.cards.Due(t.Now, t.work()))
 	}
-	if undecided := t.undecided() && t.line.queue.Len() > 0 && !t.stopping; t.changes.failed == nil && (undecided || len(t.line.expect.review) > 0 || !t.Written()) {
+	if undecided := t.undecided() && t.line.Queue.Len() > 0 && !t.stopping; t.changes.Failed == nil && (undecided || len(t.line.Expect.Review) > 0 || !t.Written()) {
 		until(t.Now)
 	}
-	for _, at := range []time.Time{t.line.gates.next(), t.attempts.preemption.urgeAt(), t.decideAt()} {
+	for _, at := range []time.Time{t.line.Gates.Next(), t.attempts.Preemption.UrgeAt(), t.decideAt()} {
 		if !at.IsZero() {
 			until(at)
 		}
 	}
-	if t.changes.failed != nil || len(t.changes.warned) > 0 || len(t.line.adopted) > 0 {
+	if t.changes.Failed != nil || len(t.changes.Warned) > 0 || len(t.line.Adopted) > 0 {
 		until(t.Now.Add(t.cfg.Poll))
 	}
-	if len(t.attempts.uses.grown) > 0 {
-		until(t.attempts.uses.grownSince.Add(grownDelay))
+	if len(t.attempts.Uses.Grown) > 0 {
+		until(t.attempts.Uses.GrownSince.Add(running.GrownDelay))
 	}
-	if !t.line.usage.since.IsZero() {
-		until(t.line.usage.since.Add(usageDelay))
+	if !t.line.Usage.Since.IsZero() {
+		until(t.line.Usage.Since.Add(waiting.UsageDelay))
 	}
 	return wait
 }
@@ -232,9 +234,9 @@ func (e *Engine) see(ctx context.Context, eyes *eyes) {
 	if eyes.busy || !e.at(time.Now()).needsSample() {
 		return
 	}
-	if e.turn.cards.source.Cheap() {
+	if e.turn.cards.Source.Cheap() {
 		glance, cancel := context.WithTimeout(ctx, sampleWait)
-		sample, err := e.turn.cards.source.Sample(glance)
+		sample, err := e.turn.cards.Source.Sample(glance)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			e.at(time.Now()).observe(sample, err)

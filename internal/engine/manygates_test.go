@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/keep"
 )
@@ -16,31 +17,31 @@ import (
 // the earliest that is left.
 func TestAlarmsRingInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, model := newAlarms(), map[string]time.Time{}
+		a, model := waiting.NewAlarms(), map[string]time.Time{}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			id := strconv.Itoa(rapid.IntRange(0, 9).Draw(t, "id"))
 			if rapid.IntRange(0, 2).Draw(t, "what") > 0 {
 				at := start0.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "at")) * time.Second)
-				a.set(id, at)
+				a.Set(id, at)
 				model[id] = at
 			} else {
-				a.remove(id)
+				a.Remove(id)
 				delete(model, id)
 			}
-			next, ok := a.first()
+			next, ok := a.First()
 			if ok != (len(model) > 0) {
 				t.Fatalf("there are %d, and first says %v", len(model), ok)
 			}
 			for id, at := range model {
-				if at.Before(next.at) {
-					t.Fatalf("%s rings at %s, the first at %s", id, at, next.at)
+				if at.Before(next.At) {
+					t.Fatalf("%s rings at %s, the first at %s", id, at, next.At)
 				}
 			}
-			if ok && !model[next.id].Equal(next.at) {
-				t.Fatalf("%s rings at %s, not at %s", next.id, model[next.id], next.at)
+			if ok && !model[next.Id].Equal(next.At) {
+				t.Fatalf("%s rings at %s, not at %s", next.Id, model[next.Id], next.At)
 			}
-			if len(a.heap) > 2*len(a.at)+64 {
-				t.Fatalf("%d entries for %d alarms", len(a.heap), len(a.at))
+			if len(a.Heap) > 2*len(a.At)+64 {
+				t.Fatalf("%d entries for %d alarms", len(a.Heap), len(a.At))
 			}
 		}
 	})
@@ -112,7 +113,7 @@ func TestAJobMayWaitForAWholeArray(t *testing.T) {
 	if r.asked > tasks {
 		t.Errorf("the store was asked %d times", r.asked)
 	}
-	if len(r.e.turn.line.gates.dependents)+len(r.e.turn.line.gates.waiting) > 0 {
+	if len(r.e.turn.line.Gates.Dependents)+len(r.e.turn.line.Gates.Waiting) > 0 {
 		t.Error("something still waits")
 	}
 }
@@ -138,8 +139,8 @@ func TestWhatNoLongerWaitsIsForgotten(t *testing.T) {
 		r.at().Cancel(id, "asked")
 	}
 	r.step()
-	if len(r.e.turn.line.gates.dependents) > 0 || len(r.e.turn.line.expect.autos) > 0 {
-		t.Errorf("dependents %v, autos %v", r.e.turn.line.gates.dependents, r.e.turn.line.expect.autos)
+	if len(r.e.turn.line.Gates.Dependents) > 0 || len(r.e.turn.line.Expect.Autos) > 0 {
+		t.Errorf("dependents %v, autos %v", r.e.turn.line.Gates.Dependents, r.e.turn.line.Expect.Autos)
 	}
 }
 

@@ -122,7 +122,7 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 	r.devices = both[:1]
 	r.now = r.now.Add(time.Second)
 	r.look()
-	cards := r.at().cards.book.List()
+	cards := r.at().cards.Book.List()
 	if len(cards) != 2 || cards[0].Stale || !cards[1].Stale || cards[1].HealthReason == "" {
 		t.Fatalf("cards %+v", cards)
 	}
@@ -139,7 +139,7 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 
 func TestOnlyTheCardsThatWereAskedFor(t *testing.T) {
 	r := newRig(t, 3, func(c *Config) { c.Cards = []int{2} })
-	if cards := r.at().cards.book.List(); len(cards) != 1 || cards[0].Index != 2 {
+	if cards := r.at().cards.Book.List(); len(cards) != 1 || cards[0].Index != 2 {
 		t.Fatalf("cards %+v", cards)
 	}
 	r.submit(spec())

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -38,7 +39,7 @@ func TestWhatIsReportedAsTooMuch(t *testing.T) {
 			want = []string{c.want}
 		}
 		t.Run(c.says, func(*testing.T) { r.wantTexts(job.EventExceeds, want...) })
-		shown := r.at().attempts.Copy(r.e.turn.line.roster.jobs["1"])
+		shown := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"])
 		if _, text, _ := strings.Cut(c.want, ": "); shown.Detail != text {
 			t.Errorf("%s: it is shown with %q", c.says, shown.Detail)
 		}
@@ -46,7 +47,7 @@ func TestWhatIsReportedAsTooMuch(t *testing.T) {
 }
 
 func overuseRig(t *testing.T, change ...func(*job.Spec)) *rig {
-	r := newRig(t, 2, func(c *Config) { c.Overuse = Overuse{Above: 0.5, After: time.Minute} })
+	r := newRig(t, 2, func(c *Config) { c.Overuse = settings.Overuse{Above: 0.5, After: time.Minute} })
 	r.submit(spec(change...))
 	r.pass(time.Second)
 	r.did, r.told = nil, nil
@@ -59,14 +60,14 @@ func (r *rig) stopped() bool {
 
 func TestAJobFarBeyondItsDeclarationIsEndedOnlyWhereThatIsThePolicy(t *testing.T) {
 	r := overuseRig(t, vram(1000), retries(3))
-	r.at().SetOveruse(Overuse{Above: 0.5})
+	r.at().SetOveruse(settings.Overuse{Above: 0.5})
 	r.uses("1", 0, 20000)
 	r.pass(time.Second)
 	r.pass(time.Hour)
 	if r.stopped() {
 		t.Error("ended by default")
 	}
-	r.at().SetOveruse(Overuse{Above: 0.5, After: 2 * time.Hour})
+	r.at().SetOveruse(settings.Overuse{Above: 0.5, After: 2 * time.Hour})
 	r.pass(time.Hour - time.Second)
 	if r.stopped() {
 		t.Error("ended too soon")
@@ -100,7 +101,7 @@ func TestWhatEndsNoJob(t *testing.T) {
 			r.pass(59 * time.Second)
 		},
 		"an adopted process": func(r *rig) {
-			r.e.turn.attempts.active["1"].job.Spec.Adopt = &job.Process{PID: 4711}
+			r.e.turn.attempts.Active["1"].Job.Spec.Adopt = &job.Process{PID: 4711}
 			r.uses("1", 0, 20000)
 			r.pass(time.Second)
 			r.pass(time.Hour)

@@ -21,10 +21,10 @@ func (l *listener) Owner(int) (string, bool, bool) { return "", false, false }
 func TestAttributionKnowsWhoseEachJobIs(t *testing.T) {
 	r := newRig(t, 1)
 	l := &listener{rig: r}
-	r.e.turn.cards.bookings.owners = l
+	r.e.turn.cards.Bookings.Owners = l
 	j := r.submit(spec(func(s *job.Spec) { s.GPUs = 0 }))[0]
-	r.e.turn.attempts.active[j.ID].job.UID = 1234
-	r.at().attempts.holdings.setOwners()
+	r.e.turn.attempts.Active[j.ID].Job.UID = 1234
+	r.at().attempts.Holdings.SetOwners()
 	if len(l.holders) != 1 || l.holders[0].Key != j.ID || l.holders[0].UID != 1234 {
 		t.Errorf("it is told of %+v", l.holders)
 	}
@@ -34,8 +34,8 @@ func TestAttributionKnowsWhoseEachJobIs(t *testing.T) {
 func TestAProcessIsPartOfAJobWhateverTheDriverCallsIt(t *testing.T) {
 	r := newRig(t, 1)
 	r.owners[4242] = "7"
-	r.e.turn.cards.bookings.owners = &listener{rig: r}
-	if id, other, found := r.at().cards.bookings.BelongsTo(4242); id != "7" || other || !found {
+	r.e.turn.cards.Bookings.Owners = &listener{rig: r}
+	if id, other, found := r.at().cards.Bookings.BelongsTo(4242); id != "7" || other || !found {
 		t.Errorf("it is %q's, %v, %v", id, other, found)
 	}
 }

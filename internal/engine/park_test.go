@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -14,7 +15,7 @@ import (
 // says gives the engine what a supervisor says of its job's parking.
 func (r *rig) says(id string, n keep.ParkNews) {
 	r.t.Helper()
-	j, ok := r.at().line.roster.Job(id)
+	j, ok := r.at().line.Roster.Job(id)
 	if !ok {
 		r.t.Fatalf("job %s is over already", id)
 	}
@@ -179,9 +180,9 @@ func TestAJobWhoseCardIsFullStaysParked(t *testing.T) {
 	r.wantRow("1", job.Running, "")
 	r.says("1", hasNoRoom)
 	r.wantRow("1", job.Parked, "")
-	r.pass(resumeDelay / 2)
+	r.pass(running.ResumeDelay / 2)
 	r.wantRow("1", job.Parked, "")
-	r.pass(resumeDelay)
+	r.pass(running.ResumeDelay)
 	r.wantRow("1", job.Running, "")
 	r.says("1", wasResumed)
 	if row := r.row("1"); row.Parking.Phase != job.ParkNone {
@@ -192,7 +193,7 @@ func TestAJobWhoseCardIsFullStaysParked(t *testing.T) {
 func TestAJobThatCouldNotBeResumedDidNotEndWell(t *testing.T) {
 	for requeue, state := range map[bool]job.State{false: job.Failed, true: job.Queued} {
 		r := parkedRig(t)
-		r.e.turn.line.roster.jobs["1"].Spec.Requeue = requeue
+		r.e.turn.line.Roster.Jobs["1"].Spec.Requeue = requeue
 		r.park()
 		r.at().Unpark("1", "ann")
 		r.pass(time.Second)
@@ -239,7 +240,7 @@ func TestParkingSurvivesACrash(t *testing.T) {
 			if last != test.did {
 				t.Errorf("did %q, want %q last", r.did, test.did)
 			}
-			if held := len(r.at().attempts.active) == 1; held != (test.state == job.Running) {
+			if held := len(r.at().attempts.Active) == 1; held != (test.state == job.Running) {
 				t.Errorf("holds its card: %v", held)
 			}
 		})

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
+	"berth/internal/engine/journal"
+	"berth/internal/engine/remote"
+	"berth/internal/engine/settings"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/sched"
 	"berth/internal/store"
@@ -40,53 +43,53 @@ func queuedJob(id string, seq int64, change ...func(*job.Spec)) *job.Job {
 // those who wait are told which.
 func TestChangesAlone(t *testing.T) {
 	d := &disk{full: true}
-	c := newChanges(d, slog.New(slog.DiscardHandler))
-	c.fact(queuedJob("1", 1))
-	c.tell(start0, job.EventHeld, nil, "")
+	c := journal.New(d, slog.New(slog.DiscardHandler))
+	c.Fact(queuedJob("1", 1))
+	c.Tell(start0, job.EventHeld, nil, "")
 	var refused error
-	c.stage(Batch{Jobs: []*job.Job{queuedJob("2", 2)}, Done: func(err error) { refused = err }})
-	if _, _, err := c.commit(start0, nil); !errors.Is(err, store.ErrFull) || !errors.Is(refused, store.ErrFull) {
+	c.Stage(journal.Batch{Jobs: []*job.Job{queuedJob("2", 2)}, Done: func(err error) { refused = err }})
+	if _, _, err := c.Commit(start0, nil); !errors.Is(err, store.ErrFull) || !errors.Is(refused, store.ErrFull) {
 		t.Fatalf("a full disk: %v, and for the new job %v", err, refused)
 	}
-	if c.written() || len(c.shown()) == 0 {
+	if c.Written() || len(c.Shown()) == 0 {
 		t.Error("the fact is forgotten, or nobody hears of the disk")
 	}
 	d.full = false
-	tx, _, err := c.commit(start0, []decision{{queuedJob("1", 1), job.EventStarted, ""}})
+	tx, _, err := c.Commit(start0, []journal.Decision{{Job: queuedJob("1", 1), Kind: job.EventStarted}})
 	if err != nil || len(tx.Put) != 1 || len(tx.Events) != 2 {
 		t.Fatalf("%v: %d rows and %d events, want 1 and 2", err, len(tx.Put), len(tx.Events))
 	}
-	if staged := c.settle(); len(staged) != 0 || !c.written() {
-		t.Errorf("%d staged, written: %v", len(staged), c.written())
+	if staged := c.Settle(); len(staged) != 0 || !c.Written() {
+		t.Errorf("%d staged, written: %v", len(staged), c.Written())
 	}
 }
 
 // TestTheLineAlone: a chain of jobs is let go link by link, or breaks.
 func TestTheLineAlone(t *testing.T) {
-	l := newLine(&Config{Rules: sched.DefaultRules(), Log: slog.New(slog.DiscardHandler)}, newChanges(&disk{}, slog.New(slog.DiscardHandler)))
-	l.capMiB = func(time.Time, sched.Request) int64 { return 0 }
+	l := waiting.New(&settings.Settings{Rules: sched.DefaultRules(), Log: slog.New(slog.DiscardHandler)}, journal.New(&disk{}, slog.New(slog.DiscardHandler)))
+	l.Cluster = remote.New(nil, l.Changes)
 	first, then, other := queuedJob("1", 1), queuedJob("2", 2, after("1", job.AfterOK)), queuedJob("3", 3, after("1", job.AfterFail))
 	for _, j := range []*job.Job{first, then, other} {
-		l.roster.know(j)
+		l.Roster.Know(j)
 	}
 	for _, j := range []*job.Job{first, then, other} {
-		if broken := l.enqueue(start0, j); broken != "" {
+		if broken := l.Enqueue(start0, j); broken != "" {
 			t.Fatalf("job %s: %s", j.ID, broken)
 		}
 	}
-	if l.queue.Len() != 1 || l.why(start0, "2") == "" {
-		t.Fatalf("%d wait for room; job 2 waits for %q", l.queue.Len(), l.why(start0, "2"))
+	if l.Queue.Len() != 1 || l.Why(start0, "2") == "" {
+		t.Fatalf("%d wait for room; job 2 waits for %q", l.Queue.Len(), l.Why(start0, "2"))
 	}
-	l.unqueue("1")
+	l.Unqueue("1")
 	first.MustTo(job.Running)
 	first.MustTo(job.Finished)
 	first.Outcome = job.OK
-	l.roster.forget(first)
-	never := l.settle(start0, first)
-	if len(never) != 1 || never[0].job != other {
+	l.Roster.Forget(first)
+	never := l.Settle(start0, first)
+	if len(never) != 1 || never[0].Job != other {
 		t.Errorf("%d can never start, want job 3 alone", len(never))
 	}
-	if _, queued := l.queue.Get("2"); !queued || l.why(start0, "2") != "" {
-		t.Errorf("job 2 waits for %q", l.why(start0, "2"))
+	if _, queued := l.Queue.Get("2"); !queued || l.Why(start0, "2") != "" {
+		t.Errorf("job 2 waits for %q", l.Why(start0, "2"))
 	}
 }

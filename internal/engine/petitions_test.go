@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"berth/internal/engine/cards"
+	"berth/internal/engine/journal"
 	"berth/internal/engine/launch"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -51,7 +53,7 @@ func (w *world) ask(e *Engine) {
 	if w.chance(60) {
 		w.runAgain(e, id)
 	}
-	if j, live := e.at(w.now).line.roster.Job(id); live && j.Leaving() && w.chance(4) {
+	if j, live := e.at(w.now).line.Roster.Job(id); live && j.Leaving() && w.chance(4) {
 		e.at(w.now).Cancel(j.PreemptedFor, "nobody has to make room for it")
 	}
 	if w.chance(30) && !w.stopping {
@@ -73,7 +75,7 @@ func (w *world) accept(e *Engine) {
 		}
 		delete(w.people.denied, j.ID) // another had that number, and nobody was told of it
 	}
-	e.at(w.now).Accept(Batch{Jobs: jobs, Done: func(err error) {
+	e.at(w.now).Accept(journal.Batch{Jobs: jobs, Done: func(err error) {
 		for _, j := range jobs {
 			switch {
 			case err != nil:
@@ -90,11 +92,11 @@ func (w *world) accept(e *Engine) {
 // runAgain queues a job that is over, if nobody waits for how it ended.
 func (w *world) runAgain(e *Engine, id string) {
 	row := w.rows[id]
-	_, live := e.at(w.now).line.roster.Job(id)
+	_, live := e.at(w.now).line.Roster.Job(id)
 	if row == nil || live || !row.State.Terminal() || len(row.Spec.After) > 0 || w.givenUp[id] {
 		return
 	}
-	if _, unwritten := e.at(w.now).line.roster.Find(id); unwritten {
+	if _, unwritten := e.at(w.now).line.Roster.Find(id); unwritten {
 		return
 	}
 	for _, other := range w.rows {
@@ -109,7 +111,7 @@ func (w *world) runAgain(e *Engine, id string) {
 // settleAll is the calm after the storm: what was held is released, and what
 // was paused resumed.
 func (w *world) settleAll(e *Engine) {
-	e.at(w.now).line.roster.Each(0, func(j *job.Job) bool {
+	e.at(w.now).line.Roster.Each(0, func(j *job.Job) bool {
 		if j.Held && j.State == job.Queued {
 			e.at(w.now).queue.Unhold(j.ID, "ann")
 		}
@@ -135,7 +137,7 @@ func (w *world) checkTx(tx store.Tx) {
 	meta := maps.Clone(w.people.meta)
 	maps.Copy(meta, tx.Meta)
 	paused := map[string]string{}
-	if text := meta[pausedKey]; text != "" {
+	if text := meta[cards.PausedKey]; text != "" {
 		if err := json.Unmarshal([]byte(text), &paused); err != nil {
 			w.wrong("the paused cards are written as %q", text)
 		}

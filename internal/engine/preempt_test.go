@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -156,10 +157,10 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
 	adopted.Adopt = &job.Process{}
-	if mode := r.at().attempts.parking.preemptMode(&attempt{job: &job.Job{Spec: adopted}}).Mode; mode != "" {
+	if mode := r.at().attempts.Parking.PreemptMode(&running.Attempt{Job: &job.Job{Spec: adopted}}).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}
-	if mode := r.at().attempts.parking.preemptMode(&attempt{job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
+	if mode := r.at().attempts.Parking.PreemptMode(&running.Attempt{Job: &job.Job{Spec: job.Spec{Preemptible: "requeue"}}}).Mode; mode != sched.Requeue {
 		t.Errorf("another is not: %q", mode)
 	}
 }
@@ -178,7 +179,7 @@ func TestAWarningComesFirst(t *testing.T) {
 	r.wantDid()
 	r.pass(time.Second)
 	r.wantDid("stop t1 aside 10s")
-	if at := r.at().attempts.preemption.urgeAt(); !at.IsZero() {
+	if at := r.at().attempts.Preemption.UrgeAt(); !at.IsZero() {
 		t.Errorf("told, the loop wakes at %v", at)
 	}
 	r.end("1", aside(), false)
@@ -232,7 +233,7 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 		t.Fatal("the round succeeded")
 	}
 	r.wantDid("no room for 1:running")
-	if j, _ := r.at().line.roster.Job("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
+	if j, _ := r.at().line.Roster.Job("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
 		t.Errorf("it is %+v though nothing is on disk", j)
 	}
 	r.commitErr = nil
@@ -340,11 +341,11 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r.at().Cancel("2", "asked")
 	for _, planned := range []sched.Victim{{Job: "2", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.e.turn.attempts.preemption.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
+		if list := r.e.turn.attempts.Preemption.Victims(r.now, []sched.Victim{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0])
 		}
 	}
-	if list := r.e.turn.attempts.preemption.victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.e.turn.attempts.Preemption.Victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }
@@ -447,7 +448,7 @@ func TestJobsAtTheirLimitTakeTurns(t *testing.T) {
 	r.submit(limited, limited, limited)
 	turns := ""
 	for range 7 {
-		running := slices.Collect(maps.Keys(r.at().attempts.active))
+		running := slices.Collect(maps.Keys(r.at().attempts.Active))
 		turns += running[0]
 		r.end(running[0], keep.Record{Stop: "timeout"}, false)
 		r.pass(time.Second)

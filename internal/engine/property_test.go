@@ -137,7 +137,7 @@ func (m *machine) check() {
 	r := m.r
 	settled := r.at().Written()
 	for id, row := range r.rows {
-		j, live := r.at().line.roster.Job(id)
+		j, live := r.at().line.Roster.Job(id)
 		if settled && live == row.State.Terminal() {
 			m.rt.Fatalf("job %s is %s on disk, but live in memory: %v", id, row.State, live)
 		}

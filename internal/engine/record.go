@@ -11,21 +11,21 @@ func (t *Turn) record() {
 	if t.cfg.Measured == nil {
 		return
 	}
-	all := make([]series.Reading, 0, len(t.cards.book.present)+2*len(t.attempts.active))
+	all := make([]series.Reading, 0, len(t.cards.Book.Present)+2*len(t.attempts.Active))
 	card := func(index int) series.Point {
-		d, known := t.cards.book.known[index]
-		if !known || !t.cards.book.present[index] {
+		d, known := t.cards.Book.Known[index]
+		if !known || !t.cards.Book.Present[index] {
 			return series.Point{At: t.Now, MiB: series.Unknown, UtilPct: series.Unknown, PowerW: series.Unknown, TempC: series.Unknown}
 		}
 		return series.Point{At: t.Now, MiB: d.UsedMiB, UtilPct: d.UtilPct, PowerW: d.PowerW, TempC: d.TempC}
 	}
-	for index := range t.cards.book.present {
-		all = append(all, series.Reading{Track: series.Track{Kind: series.GPU, ID: t.cards.book.known[index].UUID}, Point: card(index)})
+	for index := range t.cards.Book.Present {
+		all = append(all, series.Reading{Track: series.Track{Kind: series.GPU, ID: t.cards.Book.Known[index].UUID}, Point: card(index)})
 	}
-	for _, a := range t.attempts.active {
-		all = t.recordJob(all, a.job, card)
+	for _, a := range t.attempts.Active {
+		all = t.recordJob(all, a.Job, card)
 	}
-	for _, j := range t.attempts.parking.List() {
+	for _, j := range t.attempts.Parking.List() {
 		track := series.Track{Kind: series.Parked, Owner: j.User, ID: j.ID, Attempt: j.Number}
 		all = append(all, series.Reading{Track: track, Point: series.Point{At: t.Now, MiB: j.Parking.HostMiB(), UtilPct: series.Unknown, PowerW: series.Unknown, TempC: series.Unknown}})
 	}
@@ -35,7 +35,7 @@ func (t *Turn) record() {
 // recordJob adds a running job. Memory on a card that was not allocated to it is
 // its memory all the same; what could not be measured stays unknown.
 func (t *Turn) recordJob(all []series.Reading, j *job.Job, card func(index int) series.Point) []series.Reading {
-	usedMiB := t.cards.meter.Top(j.ID)
+	usedMiB := t.cards.Meter.Top(j.ID)
 	add := func(index int, mib int64) {
 		p := card(index)
 		p.MiB = mib

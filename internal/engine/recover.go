@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"berth/internal/engine/judge"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/run"
 )
@@ -117,12 +118,12 @@ func ranSince(found []run.Found, j *job.Job) bool {
 func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	fates, strays := Recover(live, found)
 	for _, f := range fates {
-		t.line.roster.know(f.Job)
+		t.line.Roster.Know(f.Job)
 	}
 	for _, f := range fates {
 		if f.Kind == fateQueued {
 			t.shorten(f.Job)
-			t.queue.enqueue(f.Job)
+			t.queue.Enqueue(f.Job)
 			continue
 		}
 		if f.Job.State == job.Parked {
@@ -134,7 +135,7 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	for _, f := range strays {
 		t.stray(f)
 	}
-	t.attempts.holdings.setOwners()
+	t.attempts.Holdings.SetOwners()
 }
 
 // shorten keeps a clock that was set back from turning seconds before a retry
@@ -150,12 +151,12 @@ func (t *Turn) shorten(j *job.Job) {
 
 func (t *Turn) restoreRunning(f fate) {
 	j := f.Job
-	a := t.attempts.begin(t.Now, j, t.line.span(j))
-	_, a.storedMiB = highest(j.PeakMiB)
-	t.attempts.recallTrouble(a)
+	a := t.attempts.Begin(t.Now, j, t.line.Span(j), waiting.KindOf(j))
+	_, a.StoredMiB = job.Highest(j.PeakMiB)
+	t.attempts.RecallTrouble(a)
 	switch f.Kind {
 	case fateRunning:
-		t.attempts.takeOver(t.Now, j)
+		t.attempts.TakeOver(t.Now, j)
 	case fateEnded:
 		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
 	case fateNeverRan:
@@ -163,24 +164,8 @@ func (t *Turn) restoreRunning(f fate) {
 	case fateVanished:
 		t.lost(a, f.Found.Record)
 	case fateForgotten:
-		t.attempts.runner.Lose(j.Keep, j.ID, j.Attempt.Number)
+		t.attempts.Runner.Lose(j.Keep, j.ID, j.Attempt.Number)
 	case fateLosing, fateQueued:
 		// The runner reports when the last process is gone.
 	}
-}
-
-// takeOver continues with a job that its supervisor holds.
-func (s *attempts) takeOver(now time.Time, j *job.Job) {
-	switch j.Stop {
-	case job.StopInterrupt:
-		// The berth that wanted it stopped is gone. If the supervisor got the
-		// order, its record will say so.
-		j.Stop = job.NoStop
-		s.changes.fact(j)
-	case job.StopCancel, job.StopRequeue, job.StopTimeout, job.StopOveruse:
-		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
-	case job.StopPreempt:
-		// Each round checks what it is to be told, and when.
-	}
-	s.changes.tell(now, job.EventAdopted, j, "")
 }

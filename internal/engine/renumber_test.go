@@ -14,11 +14,11 @@ func TestACardThatWasRememberedUnderAnotherNumberIsThereOnce(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
 		c.Devices = []gpu.Device{{Index: 7, UUID: "GPU-1", Name: "Fake", TotalMiB: 24576}}
 	})
-	cards := r.at().cards.book.List()
+	cards := r.at().cards.Book.List()
 	if len(cards) != 2 || cards[1].Index != 1 || cards[1].Stale {
 		t.Fatalf("cards %+v", cards)
 	}
-	if d, ok := r.at().cards.book.Device("GPU-1"); !ok || d.Index != 1 {
+	if d, ok := r.at().cards.Book.Device("GPU-1"); !ok || d.Index != 1 {
 		t.Errorf("it is %+v", d)
 	}
 }
@@ -30,13 +30,13 @@ func TestACardThatIsMissingSaysWhenItWasLastRead(t *testing.T) {
 	begun := r.now
 	r.devices = r.devices[:1]
 	r.pass(time.Second)
-	if at := r.at().cards.book.SeenAt(0); !at.Equal(r.now) {
+	if at := r.at().cards.Book.SeenAt(0); !at.Equal(r.now) {
 		t.Errorf("a card that is there was read at %v", at)
 	}
-	if at := r.at().cards.book.SeenAt(1); !at.Equal(begun) {
+	if at := r.at().cards.Book.SeenAt(1); !at.Equal(begun) {
 		t.Errorf("a card that is missing was read at %v", at)
 	}
-	if at := r.at().cards.book.SeenAt(2); !at.IsZero() {
+	if at := r.at().cards.Book.SeenAt(2); !at.IsZero() {
 		t.Errorf("a card that was never there was read at %v", at)
 	}
 }
@@ -56,24 +56,24 @@ func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
 	for i := range parts {
 		r.xid(i, 48)
 	}
-	if r.e.turn.cards.book.health.Settled() {
+	if r.e.turn.cards.Book.Health.Settled() {
 		t.Fatal("an Xid may pass")
 	}
 	r.devices = whole
 	r.pass(time.Second)
-	if !r.e.turn.cards.book.health.Settled() {
+	if !r.e.turn.cards.Book.Health.Settled() {
 		t.Error("what is no more is waited for")
 	}
 	r.devices = parts
 	r.pass(time.Second)
-	if v := r.at().cards.book.HealthOf("MIG-0"); v.State != gpu.HealthOK {
+	if v := r.at().cards.Book.HealthOf("MIG-0"); v.State != gpu.HealthOK {
 		t.Errorf("a part that is made anew is %+v", v)
 	}
-	if v := r.at().cards.book.HealthOf("MIG-1"); v.State != gpu.HealthQuarantined || v.By != "root" {
+	if v := r.at().cards.Book.HealthOf("MIG-1"); v.State != gpu.HealthQuarantined || v.By != "root" {
 		t.Errorf("a person's word did not stand: %+v", v)
 	}
 	r.again()
-	if v := r.at().cards.book.HealthOf("MIG-0"); v.State != gpu.HealthOK {
+	if v := r.at().cards.Book.HealthOf("MIG-0"); v.State != gpu.HealthOK {
 		t.Errorf("after a restart it is %+v", v)
 	}
 }
@@ -86,7 +86,7 @@ func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
 	j := &job.Job{ID: "1", Spec: spec(), Attempt: job.Attempt{Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}}
 	visible := func(want string) {
 		t.Helper()
-		o, err := l.Order(j, r.e.turn.cards.book.given)
+		o, err := l.Order(j, r.e.turn.cards.Book.Given)
 		if env := o.Env; err != nil || !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+want) {
 			t.Errorf("it is told %v, want %s", env, want)
 		}
@@ -94,7 +94,7 @@ func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
 	visible("0")
 	r.lose(1)
 	visible("GPU-0")
-	if d, _ := r.at().cards.book.Device("GPU-0"); d.DriverIndex != 0 {
+	if d, _ := r.at().cards.Book.Device("GPU-0"); d.DriverIndex != 0 {
 		t.Errorf("people are told the driver calls it %d", d.DriverIndex)
 	}
 	r.pass(time.Second)

@@ -46,7 +46,7 @@ func TestEdit(t *testing.T) {
 		{
 			name: "a raised declaration outlives an edit that does not touch it",
 			edit: func(r *rig) {
-				r.e.turn.line.roster.jobs["2"].VRAMMiB = 5000
+				r.e.turn.line.Roster.Jobs["2"].VRAMMiB = 5000
 				r.at().queue.Edit("2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 5000) },
@@ -54,7 +54,7 @@ func TestEdit(t *testing.T) {
 		{
 			name: "and gives way to one that does",
 			edit: func(r *rig) {
-				r.e.turn.line.roster.jobs["2"].VRAMMiB = 5000
+				r.e.turn.line.Roster.Jobs["2"].VRAMMiB = 5000
 				r.at().queue.Edit("2", spec(vram(3000)), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 3000) },
@@ -92,7 +92,7 @@ func TestEditOfARunningJobDoesNothing(t *testing.T) {
 	r.at().queue.Edit("1", spec(vram(9000), command("other")), 7)
 	r.step()
 	r.wantDid()
-	if j, _ := r.at().line.roster.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
+	if j, _ := r.at().line.Roster.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
 		t.Errorf("it was changed: %+v", j.Spec)
 	}
 }
@@ -337,7 +337,7 @@ func TestAJobThatIsNotWantedBackIsDequeuedBeforeItStartsAgain(t *testing.T) {
 	wanted, r.told = false, nil
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantTold("retry 1", "dequeued 1")
-	if _, live := r.at().line.roster.Job("1"); live || len(r.rows) != 0 {
+	if _, live := r.at().line.Roster.Job("1"); live || len(r.rows) != 0 {
 		t.Errorf("it is still there: %v", r.rows)
 	}
 }

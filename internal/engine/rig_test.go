@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -81,7 +82,7 @@ func newRig(t testing.TB, cards int, change ...func(*Config)) *rig {
 // boot starts an engine over what is on disk.
 func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) {
 	cfg := Config{
-		Rules: sched.DefaultRules(), Poll: time.Second, Tolerance: 0.1, User: "ann", TellQueued: true,
+		Settings: settings.Settings{Rules: sched.DefaultRules(), Poll: time.Second, Tolerance: 0.1, User: "ann", TellQueued: true},
 		Order: func(j *job.Job, _ launch.CardOf) (keep.Order, error) {
 			return keep.Order{Job: j.ID, Attempt: j.Attempt.Number}, nil
 		},
@@ -174,7 +175,7 @@ func (r *rig) clear(card int) { r.devices[card].UsedMiB, r.devices[card].Process
 // hear gives the engine an event about the attempt that is running.
 func (r *rig) hear(kind run.EventKind, id string, record keep.Record, oom bool) {
 	r.t.Helper()
-	j, ok := r.at().line.roster.Job(id)
+	j, ok := r.at().line.Roster.Job(id)
 	if !ok {
 		r.t.Fatalf("job %s is over already", id)
 	}

@@ -7,6 +7,10 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/engine/fault"
+	"berth/internal/engine/journal"
+	"berth/internal/engine/running"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/sched"
 )
@@ -35,22 +39,22 @@ const diedDelay = time.Second
 // next round, decisions are dropped.
 func (t *Turn) step() error {
 	t.cfg.Watch.Round()
-	clear(t.line.outcomes)
+	clear(t.line.Outcomes)
 	// 1. What time alone changed.
 	t.openGates()
-	t.attempts.preemption.urge(t.Now, t.waits)
+	t.attempts.Preemption.Urge(t.Now, t.waits)
 	t.endSlices()
-	t.line.reviewSome()
+	t.line.ReviewSome()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
 	starts, victims := t.decide()
 	starts = t.watchAdopted(starts)
 	// 3. Commit.
-	t.attempts.uses.saveGrown(t.Now, t.ending)
-	if value, due := t.line.usage.save(t.Now, t.ending); due {
-		t.changes.meta[usageKey] = value
+	t.attempts.Uses.SaveGrown(t.Now, t.ending)
+	if value, due := t.line.Usage.Save(t.Now, t.ending); due {
+		t.changes.Meta[waiting.UsageKey] = value
 	}
-	Fault("before commit")
-	tx, kept, err := t.changes.commit(t.Now, decisions(starts, victims))
+	fault.Point("before commit")
+	tx, kept, err := t.changes.Commit(t.Now, decisions(starts, victims))
 	if err == nil && !kept {
 		t.abandon(starts)
 		starts, victims = nil, nil
@@ -58,26 +62,26 @@ func (t *Turn) step() error {
 	}
 	if err != nil {
 		t.abandon(starts)
-		t.attempts.stopUnsaved()
+		t.attempts.StopUnsaved()
 		t.moved = true
-		t.publish(t.changes.shown())
-		t.changes.answer(err)
+		t.publish(t.changes.Shown())
+		t.changes.Answer(err)
 		return err
 	}
-	Fault("committed")
+	fault.Point("committed")
 	// 4. Act: acknowledge, send stops, publish, and start what was placed. An
 	// adopted stray may have ended: that is acknowledged in the next round.
 	t.depart(victims)
-	t.attempts.act()
-	t.admit(t.changes.settle())
-	t.publish(t.changes.take(tx.Events))
-	t.changes.answer(nil)
-	if len(starts) == 0 && t.cards.bookings.behind {
-		t.cards.publish(t.Now, t.attempts.holdings.bookings(nil))
+	t.attempts.Act()
+	t.admit(t.changes.Settle())
+	t.publish(t.changes.Take(tx.Events))
+	t.changes.Answer(nil)
+	if len(starts) == 0 && t.cards.Bookings.Behind {
+		t.cards.Publish(t.Now, t.attempts.Holdings.Bookings(nil))
 	}
-	t.cards.bookings.behind = false
+	t.cards.Bookings.Behind = false
 	t.launch(starts)
-	if len(t.line.away.changed) > 0 && t.cfg.Away != nil {
+	if t.remote.HasChanges() && t.cfg.Away != nil {
 		t.cfg.Away()
 	}
 	return nil
@@ -86,36 +90,36 @@ func (t *Turn) step() error {
 // openGates queues the jobs whose time has come.
 func (t *Turn) openGates() {
 	for {
-		next, ok := t.line.gates.until.first()
-		if !ok || next.at.After(t.Now) {
+		next, ok := t.line.Gates.Until.First()
+		if !ok || next.At.After(t.Now) {
 			return
 		}
-		t.queue.enqueue(t.line.roster.jobs[next.id])
+		t.queue.Enqueue(t.line.Roster.Jobs[next.Id])
 	}
 }
 
 // waits reports whether a job waits for room.
 func (t *Turn) waits(id string) bool {
-	_, queued := t.line.queue.Get(id)
+	_, queued := t.line.Queue.Get(id)
 	return queued
 }
 
 // decisions is what a round decided, with the events.
-func decisions(starts, victims []*job.Job) []decision {
-	decided := make([]decision, 0, len(starts)+len(victims))
+func decisions(starts, victims []*job.Job) []journal.Decision {
+	decided := make([]journal.Decision, 0, len(starts)+len(victims))
 	for _, j := range starts {
 		if j.Parking.Phase == job.ParkBack {
-			decided = append(decided, decision{j, job.EventNotice, "job " + j.ID + " is being resumed on " + cardsOf(j)})
+			decided = append(decided, journal.Decision{Job: j, Kind: job.EventNotice, Text: "job " + j.ID + " is being resumed on " + running.CardsOf(j)})
 			continue
 		}
-		decided = append(decided, decision{j, job.EventStarted, startText(j)})
+		decided = append(decided, journal.Decision{Job: j, Kind: job.EventStarted, Text: startText(j)})
 	}
 	for _, j := range victims {
 		if j.Parking.Phase == job.ParkOut {
-			decided = append(decided, decision{j, job.EventNotice, "job " + j.ID + " " + j.Detail})
+			decided = append(decided, journal.Decision{Job: j, Kind: job.EventNotice, Text: "job " + j.ID + " " + j.Detail})
 			continue
 		}
-		decided = append(decided, decision{j, job.EventStopping, string(j.Stop)})
+		decided = append(decided, journal.Decision{Job: j, Kind: job.EventStopping, Text: string(j.Stop)})
 	}
 	return decided
 }
@@ -123,12 +127,12 @@ func decisions(starts, victims []*job.Job) []decision {
 // undecided reports whether anything happened since the last decision that could
 // change it.
 func (t *Turn) undecided() bool {
-	return t.moved || t.line.moved || t.cards.moved || !t.again.IsZero() && !t.Now.Before(t.again)
+	return t.moved || t.line.Moved || t.cards.Moved || !t.again.IsZero() && !t.Now.Before(t.again)
 }
 
 // decideAt is when time alone changes the decision.
 func (t *Turn) decideAt() time.Time {
-	if t.stopping || t.line.queue.Len() == 0 {
+	if t.stopping || t.line.Queue.Len() == 0 {
 		return time.Time{}
 	}
 	return t.again
@@ -138,24 +142,24 @@ func (t *Turn) decideAt() time.Time {
 // preempt. The machine-wide ledger is locked from reading the other berths'
 // bookings until ours are published.
 func (t *Turn) decide() (starts, victims []*job.Job) {
-	if t.stopping || t.line.queue.Len() == 0 || !t.undecided() || t.cards.unseen() {
+	if t.stopping || t.line.Queue.Len() == 0 || !t.undecided() || t.cards.Unseen() {
 		return nil, nil // before any card was seen, nothing can be refused either
 	}
 	if t.Present() != nil {
 		return nil, nil
 	}
 	// If something prevents it below, the next reading of the cards asks again.
-	t.moved, t.line.moved, t.cards.moved, t.again = false, false, false, time.Time{}
+	t.moved, t.line.Moved, t.cards.Moved, t.again = false, false, false, time.Time{}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
 	defer cancel()
-	if err := t.cards.bookings.ledger.Lock(ctx); err != nil {
-		t.changes.warn(t.Now, "the ledger of GPU reservations is locked; nothing starts until it is free", err)
+	if err := t.cards.Bookings.Ledger.Lock(ctx); err != nil {
+		t.changes.Warn(t.Now, "the ledger of GPU reservations is locked; nothing starts until it is free", err)
 		return nil, nil
 	}
-	defer t.cards.bookings.ledger.Unlock()
-	changed, ok := t.cards.readOthers(t.Now, t.attempts.runs)
+	defer t.cards.Bookings.Ledger.Unlock()
+	changed, ok := t.cards.ReadOthers(t.Now, t.attempts.Runs)
 	if changed {
-		t.attempts.holdings.setOwners()
+		t.attempts.Holdings.SetOwners()
 	}
 	if !ok {
 		return nil, nil
@@ -165,25 +169,25 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	t.cfg.Watch.Decided(time.Since(begun))
 	t.again = plan.Again
 	for _, refusal := range plan.Infeasible {
-		t.queue.finish(t.line.roster.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+		t.queue.Finish(t.line.Roster.Jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts = t.lease(plan.Starts)
 	if len(starts) > 0 {
-		Fault("leased")
+		fault.Point("leased")
 	}
 	t.moved = t.moved || len(starts) == maxStarts
 	if len(starts) > 0 {
-		if err := t.cards.bookings.ledger.Publish(t.attempts.holdings.bookings(starts)); err != nil {
-			t.changes.warn(t.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
+		if err := t.cards.Bookings.Ledger.Publish(t.attempts.Holdings.Bookings(starts)); err != nil {
+			t.changes.Warn(t.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
 			t.letGo(starts)
 			return nil, nil
 		}
 	}
 	if len(starts) > 0 && len(starts) == len(plan.Starts) {
 		// It worked this time: report the next failure again.
-		clear(t.changes.warned)
+		clear(t.changes.Warned)
 	}
-	return starts, t.attempts.preemption.victims(t.Now, plan.Victims)
+	return starts, t.attempts.Preemption.Victims(t.Now, plan.Victims)
 }
 
 // lease takes a supervisor for each placement. It returns a changed copy of the
@@ -192,25 +196,25 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
 	t.unleased = nil
 	for _, p := range planned {
-		if j := t.line.roster.jobs[p.Job]; j.State == job.Parked {
+		if j := t.line.Roster.Jobs[p.Job]; j.State == job.Parked {
 			starts = append(starts, t.comeBack(j, p.Grant))
 			continue
 		}
-		token, err := t.attempts.runner.Lease()
+		token, err := t.attempts.Runner.Lease()
 		if t.unleased = err; err != nil {
-			t.changes.warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
+			t.changes.Warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
 			break
 		}
-		j := t.line.roster.jobs[p.Job].Clone()
+		j := t.line.Roster.Jobs[p.Job].Clone()
 		j.MustTo(job.Running)
 		before := j.PeakMiB
 		j.Attempt = j.Attempt.Next(t.Now, p.Grant, token)
 		if j.Spec.Adopt != nil {
 			j.PeakMiB = before // the process goes on, whoever watches it
 		}
-		j.Grant.CardMiB = t.cards.book.smallest(p.Grant.GPUs)
+		j.Grant.CardMiB = t.cards.Book.Smallest(p.Grant.GPUs)
 		j.Log, j.Detail, j.PreemptedFor = t.cfg.LogPath(j), "", ""
-		if since := t.line.inLine[j.ID].since; since.After(j.SubmittedAt) {
+		if since := t.line.InLine[j.ID].Since; since.After(j.SubmittedAt) {
 			j.WaitsSince = since
 		}
 		starts = append(starts, j)
@@ -221,7 +225,7 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 func (t *Turn) letGo(starts []*job.Job) {
 	for _, j := range starts {
 		if j.Parking.Phase != job.ParkBack {
-			t.attempts.runner.Release(j.Keep)
+			t.attempts.Runner.Release(j.Keep)
 		}
 	}
 }
@@ -230,7 +234,7 @@ func (t *Turn) letGo(starts []*job.Job) {
 func (t *Turn) abandon(starts []*job.Job) {
 	t.letGo(starts)
 	if len(starts) > 0 {
-		t.cards.publish(t.Now, t.attempts.holdings.bookings(nil))
+		t.cards.Publish(t.Now, t.attempts.Holdings.Bookings(nil))
 	}
 }
 
@@ -243,69 +247,69 @@ func (t *Turn) publish(events []job.Event) {
 // depart publishes the committed preemptions.
 func (t *Turn) depart(victims []*job.Job) {
 	for _, j := range victims {
-		a := t.attempts.active[j.ID]
-		t.line.roster.jobs[j.ID], a.job = j, j
+		a := t.attempts.Active[j.ID]
+		t.line.Roster.Jobs[j.ID], a.Job = j, j
 		if j.Parking.Phase == job.ParkOut {
-			t.attempts.parks = append(t.attempts.parks, t.attempts.parking.orderFor(j))
+			t.attempts.Parks = append(t.attempts.Parks, t.attempts.Parking.OrderFor(j))
 			continue
 		}
-		t.attempts.preemption.hurry(t.Now, a, t.waits)
+		t.attempts.Preemption.Hurry(t.Now, a, t.waits)
 	}
 }
 
 // launch starts the committed placements.
 func (t *Turn) launch(starts []*job.Job) {
 	for _, j := range starts {
-		t.line.unqueue(j.ID)
-		t.line.roster.jobs[j.ID] = j
-		if a := t.attempts.parked[j.ID]; a != nil {
-			t.attempts.parking.occupy(a, j)
+		t.line.Unqueue(j.ID)
+		t.line.Roster.Jobs[j.ID] = j
+		if a := t.attempts.Parked[j.ID]; a != nil {
+			t.attempts.Parking.Occupy(a, j)
 			continue
 		}
-		a := t.attempts.begin(t.Now, j, t.line.span(j))
-		a.unmeasured = t.line.unproven(j, a.kind, j.Grant.Share)
+		a := t.attempts.Begin(t.Now, j, t.line.Span(j), waiting.KindOf(j))
+		a.Unmeasured = t.line.Unproven(j, a.Kind, j.Grant.Share)
 	}
 	for _, j := range starts {
 		if j.Parking.Phase == job.ParkBack {
-			t.attempts.parking.send(t.attempts.parking.orderFor(j))
+			t.attempts.Parking.Send(t.attempts.Parking.OrderFor(j))
 			continue
 		}
-		order, err := t.cfg.Order(j, t.cards.book.given)
+		order, err := t.cfg.Order(j, t.cards.Book.Given)
 		if err == nil {
-			order.Grace = t.cfg.bounded(order.Grace)
-			order.Copy, err = encodeCopy(j, order.Env)
+			order.Grace = t.cfg.Bounded(order.Grace)
+			order.Copy, err = running.EncodeCopy(j, order.Env)
 		}
 		if err == nil {
-			Fault("before go")
-			err = t.attempts.runner.Go(j.Keep, order)
-			Fault("gone")
+			fault.Point("before go")
+			err = t.attempts.Runner.Go(j.Keep, order)
+			fault.Point("gone")
 		}
 		if err != nil {
 			t.refused(j, err)
 		}
 	}
 	if len(starts) > 0 {
-		t.attempts.holdings.setOwners()
+		t.attempts.Holdings.SetOwners()
 	}
 }
 
 // refused ends a job whose order the runner rejected: nothing ran, and no event
 // will follow.
 func (t *Turn) refused(j *job.Job, err error) {
-	a, token := t.attempts.active[j.ID], j.Keep
+	a, token := t.attempts.Active[j.ID], j.Keep
 	t.cfg.Log.Error("cannot start a job", "job", j.ID, "token", token, "err", err)
 	// There is nothing to acknowledge, and the supervisor may have another job
 	// by then.
 	defer func() {
-		t.attempts.acks = slices.DeleteFunc(t.attempts.acks, func(other string) bool { return other == token })
+		t.attempts.Acks = slices.DeleteFunc(t.attempts.Acks, func(other string) bool { return other == token })
 	}()
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	if (full || diskFails(err) || errors.Is(err, ErrNotNow)) && j.Stop != job.StopCancel {
 		t.neverRan(a, err.Error(), t.Now.Add(notNowDelay))
-		t.attempts.runner.Release(token)
+		t.attempts.Runner.Release(token)
 		return
 	}
 	t.release(a)
-	t.attempts.runner.Release(token)
-	t.queue.finish(j, job.Launch, err.Error())
+	t.attempts.Runner.Release(token)
+	t.queue.Finish(j, job.Launch, err.Error())
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -140,10 +141,12 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 	}
 	slices.SortFunc(live, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	e := New(Config{
-		Rules: w.rules(), Devices: w.devices(), Xids: w.kernelLog(), Poll: time.Second, Tolerance: 0.1, User: "ann",
+		Settings: settings.Settings{
+			Rules: w.rules(), Devices: w.devices(), Xids: w.kernelLog(), Poll: time.Second, Tolerance: 0.1, User: "ann",
+			Parking: settings.Parking{MemoryMiB: w.total, FreeMiB: freeMiB(1 << 20), Longest: 15 * time.Second},
+		},
 		Order:   w.order,
 		LogPath: func(j *job.Job) string { return j.ID },
-		Parking: Parking{MemoryMiB: w.total, FreeMiB: freeMiB(1 << 20), Longest: 15 * time.Second},
 	}, w, w, nil, w, w, last)
 	meta := func(key string) (string, error) { return w.people.meta[key], nil }
 	if err := errors.Join(e.at(w.now).RestorePauses(meta), e.at(w.now).RestoreHealth(meta)); err != nil {

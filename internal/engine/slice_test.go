@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
+	"berth/internal/engine/settings"
 	"berth/internal/job"
 	"berth/internal/keep"
 )
@@ -22,7 +24,7 @@ func TestATimeSliceEndsInTheQueue(t *testing.T) {
 	r.submit(slicing(), slicing(), slicing())
 	turns := ""
 	for range 7 {
-		for id := range r.at().attempts.active {
+		for id := range r.at().attempts.Active {
 			turns += id
 			r.uses(id, 0, 5000)
 			r.pass(59 * time.Minute)
@@ -39,7 +41,7 @@ func TestATimeSliceEndsInTheQueue(t *testing.T) {
 			}
 			r.pass(time.Second)
 		}
-		for id := range r.at().attempts.active {
+		for id := range r.at().attempts.Active {
 			if r.row(id).Parking.Phase == job.ParkBack {
 				r.says(id, wasResumed)
 			}
@@ -148,44 +150,44 @@ func TestATimeSliceIsWorthItsCost(t *testing.T) {
 // TestHostMemoryForParkedJobs: what is parked and what is on its way count, and
 // some is never given away.
 func TestHostMemoryForParkedJobs(t *testing.T) {
-	with := func(user string, phase job.ParkPhase, mib int64) *attempt {
-		return &attempt{job: &job.Job{User: user, Attempt: job.Attempt{Parking: job.Parking{Phase: phase, CardMiB: map[int]int64{0: mib}}}}}
+	with := func(user string, phase job.ParkPhase, mib int64) *running.Attempt {
+		return &running.Attempt{Job: &job.Job{User: user, Attempt: job.Attempt{Parking: job.Parking{Phase: phase, CardMiB: map[int]int64{0: mib}}}}}
 	}
 	host := func(parkedMiB int64) int64 { return 16_000 - parkedMiB }
 	for _, test := range []struct {
 		name    string
-		parking Parking
+		parking settings.Parking
 		want    int64
 		bobs    int64
 	}{
-		{"all that is free", Parking{FreeMiB: freeMiB(21_000)}, 21_000 - 1000 - 1024, 21_000 - 1000 - 1024},
-		{"an amount for all", Parking{MemoryMiB: 9000, FreeMiB: freeMiB(100_000)}, 4000, 4000},
-		{"an amount that is not there", Parking{MemoryMiB: 90_000, FreeMiB: freeMiB(4096)}, 4096 - 1000 - 1024, 4096 - 1000 - 1024},
-		{"all of it is taken", Parking{MemoryMiB: 3000, FreeMiB: freeMiB(100_000)}, 0, 0},
-		{"none may be taken", Parking{MemoryMiB: -1, FreeMiB: freeMiB(100_000)}, 0, 0},
-		{"a part for each user", Parking{MemoryMiB: 90_000, UserMiB: 6000, FreeMiB: freeMiB(100_000)}, 85_000, 2000},
-		{"a part for each user, of what is left", Parking{MemoryMiB: 6000, UserMiB: 5500, FreeMiB: freeMiB(100_000)}, 1000, 1000},
-		{"a host that shows nothing of what is parked", Parking{MemoryMiB: 90_000, FreeMiB: host}, 16_000 - 4000 - 1000 - 1024, 16_000 - 4000 - 1000 - 1024},
+		{"all that is free", settings.Parking{FreeMiB: freeMiB(21_000)}, 21_000 - 1000 - 1024, 21_000 - 1000 - 1024},
+		{"an amount for all", settings.Parking{MemoryMiB: 9000, FreeMiB: freeMiB(100_000)}, 4000, 4000},
+		{"an amount that is not there", settings.Parking{MemoryMiB: 90_000, FreeMiB: freeMiB(4096)}, 4096 - 1000 - 1024, 4096 - 1000 - 1024},
+		{"all of it is taken", settings.Parking{MemoryMiB: 3000, FreeMiB: freeMiB(100_000)}, 0, 0},
+		{"none may be taken", settings.Parking{MemoryMiB: -1, FreeMiB: freeMiB(100_000)}, 0, 0},
+		{"a part for each user", settings.Parking{MemoryMiB: 90_000, UserMiB: 6000, FreeMiB: freeMiB(100_000)}, 85_000, 2000},
+		{"a part for each user, of what is left", settings.Parking{MemoryMiB: 6000, UserMiB: 5500, FreeMiB: freeMiB(100_000)}, 1000, 1000},
+		{"a host that shows nothing of what is parked", settings.Parking{MemoryMiB: 90_000, FreeMiB: host}, 16_000 - 4000 - 1000 - 1024, 16_000 - 4000 - 1000 - 1024},
 	} {
 		r := newRig(t, 1, func(c *Config) { c.Parking = test.parking })
 		s := r.at().attempts
-		s.active["1"], s.parked["2"] = with("ann", job.ParkOut, 1000), with("bob", job.ParkNone, 4000)
-		if got, known := s.parking.room(); got.allMiB != test.want || got.of("bob") != test.bobs || !known {
-			t.Errorf("%s: %d MiB, %d of them for bob; want %d and %d", test.name, got.allMiB, got.of("bob"), test.want, test.bobs)
+		s.Active["1"], s.Parked["2"] = with("ann", job.ParkOut, 1000), with("bob", job.ParkNone, 4000)
+		if got, known := s.Parking.Room(); got.AllMiB != test.want || got.Of("bob") != test.bobs || !known {
+			t.Errorf("%s: %d MiB, %d of them for bob; want %d and %d", test.name, got.AllMiB, got.Of("bob"), test.want, test.bobs)
 		}
 	}
 }
 
 // TestWhatIsLeftOfALimit: a slice begins anew, an ordinary limit does not.
 func TestWhatIsLeftOfALimit(t *testing.T) {
-	cfg := &Config{}
+	cfg := &settings.Settings{}
 	j := &job.Job{Spec: job.Spec{TimeLimit: time.Hour}}
 	j.Parking.Served = 40 * time.Minute
-	if got := cfg.left(j); got != 20*time.Minute {
+	if got := cfg.Left(j); got != 20*time.Minute {
 		t.Errorf("%v are left", got)
 	}
 	j.Parking.Sliced = 40 * time.Minute
-	if got := cfg.left(j); got != time.Hour {
+	if got := cfg.Left(j); got != time.Hour {
 		t.Errorf("%v are left of a fresh limit", got)
 	}
 }
@@ -293,7 +295,7 @@ func TestWhichJobsAreParkedForOthers(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: did %q, want %q", test.name, r.did, test.want)
 		}
-		if waits := r.e.turn.cfg.parks(&test.spec); waits != (test.want == "park") && !strings.Contains(test.name, "room") {
+		if waits := r.e.turn.cfg.Parks(&test.spec); waits != (test.want == "park") && !strings.Contains(test.name, "room") {
 			t.Errorf("%s: while it waits, it counts as one that is parked: %v", test.name, waits)
 		}
 	}
@@ -302,26 +304,26 @@ func TestWhichJobsAreParkedForOthers(t *testing.T) {
 // TestTheCostOfParkingIsLearnt, and outlives a restart.
 func TestTheCostOfParkingIsLearnt(t *testing.T) {
 	r := parkedRig(t)
-	before := r.at().attempts.parking.pace
+	before := r.at().attempts.Parking.Pace
 	r.at().Park("1", "ann", time.Time{})
 	r.step()
 	r.clear(0)
 	r.says("1", keep.ParkNews{Parked: true, Took: 10 * time.Second}) // 500 MiB/s
-	slower := r.at().attempts.parking.pace
+	slower := r.at().attempts.Parking.Pace
 	if slower.Out >= before.Out || slower.Out < 500 || slower.Back != before.Back {
 		t.Errorf("before %+v, after %+v", before, slower)
 	}
 	r.at().Unpark("1", "ann")
 	r.step()
 	r.says("1", keep.ParkNews{Took: 100 * time.Millisecond}) // 50,000 MiB/s
-	faster := r.at().attempts.parking.pace
+	faster := r.at().attempts.Parking.Pace
 	if faster.Back <= before.Back || faster.Out != slower.Out {
 		t.Errorf("before %+v, after %+v", before, faster)
 	}
-	if err := r.at().RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.parking.pace != faster {
-		t.Errorf("read back %+v: %v", r.at().attempts.parking.pace, err)
+	if err := r.at().RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.Parking.Pace != faster {
+		t.Errorf("read back %+v: %v", r.at().attempts.Parking.Pace, err)
 	}
-	if rate := 1700.0; learn(&rate, 100, time.Minute) || learn(&rate, 5000, 0) || rate != 1700 {
+	if rate := 1700.0; running.Learn(&rate, 100, time.Minute) || running.Learn(&rate, 5000, 0) || rate != 1700 {
 		t.Errorf("a little memory, or a time that is not known, changed it to %v", rate)
 	}
 	for _, odd := range []string{"{", `{"out":0,"back":5}`, `{"out":-1,"back":100}`} {
@@ -336,7 +338,7 @@ func TestAJobSaysHowLongItsKernelsAreWaitedFor(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Parking.Patience = time.Minute })
 	for said, want := range map[time.Duration]time.Duration{0: time.Minute, 5 * time.Minute: 5 * time.Minute} {
 		j := &job.Job{Spec: job.Spec{ParkTimeout: said}}
-		if got := r.at().attempts.parking.orderFor(j).patience; got != want {
+		if got := r.at().attempts.Parking.OrderFor(j).Patience; got != want {
 			t.Errorf("said %v: waits %v, want %v", said, got, want)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/settings"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/predict"
@@ -17,7 +19,7 @@ func limit(d time.Duration) func(*job.Spec) { return func(s *job.Spec) { s.TimeL
 // pendingOf is a job as the plan sees it.
 func (r *rig) pendingOf(id string) sched.Pending {
 	r.t.Helper()
-	p, queued := r.e.turn.line.queue.Get(id)
+	p, queued := r.e.turn.line.Queue.Get(id)
 	if !queued {
 		r.t.Fatalf("job %s is not in the queue", id)
 	}
@@ -81,7 +83,7 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		}
 		rules := r.e.turn.cfg.Rules
 		rules.MarginMiB++
-		r.at().SetRules(rules, Limits{})
+		r.at().SetRules(rules, settings.Limits{})
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: under other rules %v, want %v", test.name, got, test.want)
 		}
@@ -176,21 +178,21 @@ func TestThoseInTheQueueHearOfAFirstRun(t *testing.T) {
 	r.end("2", keep.Record{Elapsed: time.Second}, false)
 	r.end("3", keep.Record{Elapsed: time.Hour}, false)
 	r.end("4", keep.Record{Elapsed: time.Second}, false)
-	if e := r.e; len(e.turn.line.inLine)+len(e.turn.line.expect.alike)+len(e.turn.line.expect.learnt)+len(e.turn.line.expect.autos) != 0 {
-		t.Errorf("with an empty queue there is %v %v %v %v", e.turn.line.inLine, e.turn.line.expect.alike, e.turn.line.expect.learnt, e.turn.line.expect.autos)
+	if e := r.e; len(e.turn.line.InLine)+len(e.turn.line.Expect.Alike)+len(e.turn.line.Expect.Learnt)+len(e.turn.line.Expect.Autos) != 0 {
+		t.Errorf("with an empty queue there is %v %v %v %v", e.turn.line.InLine, e.turn.line.Expect.Alike, e.turn.line.Expect.Learnt, e.turn.line.Expect.Autos)
 	}
 }
 
 func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 	r := newRig(t, 1)
 	specs := []job.Spec{}
-	for range 2*reviewAtOnce + 10 {
+	for range 2*waiting.ReviewAtOnce + 10 {
 		specs = append(specs, spec(command("python train.py")))
 	}
 	r.submit(specs...)
 	r.pass(time.Hour)
 	known := func() (n int) {
-		for id := range r.e.turn.line.inLine {
+		for id := range r.e.turn.line.InLine {
 			if r.pendingOf(id).Run.Mid > 0 {
 				n++
 			}
@@ -198,7 +200,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 		return n
 	}
 	r.hear(run.Ended, "1", keep.Record{Elapsed: time.Hour}, false)
-	if n := known(); n != reviewAtOnce {
+	if n := known(); n != waiting.ReviewAtOnce {
 		t.Errorf("at once %d of the queue are gone through", n)
 	}
 	if wait := r.at().wait(true); wait > time.Millisecond {
@@ -207,7 +209,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 	for range 2 {
 		r.pass(time.Second)
 	}
-	if n := known(); n != len(specs)-2 || r.e.turn.line.expect.review != nil {
+	if n := known(); n != len(specs)-2 || r.e.turn.line.Expect.Review != nil {
 		t.Errorf("in the end %d of %d are", n, len(specs))
 	}
 }
@@ -235,7 +237,7 @@ func TestWhatIsRecalled(t *testing.T) {
 	} {
 		r := newRig(t, 1)
 		r.at().Recall(func(most int) ([]*job.Job, error) {
-			if most != maxPast {
+			if most != waiting.MaxPast {
 				t.Errorf("%d are asked for", most)
 			}
 			return []*job.Job{test.job}, nil

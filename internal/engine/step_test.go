@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -36,7 +37,7 @@ func TestAnEndAndTheStartItMakesRoomForAreOneCommit(t *testing.T) {
 	r.did = nil
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.look()
-	r.e.turn.cards.book.at = r.now
+	r.e.turn.cards.Book.At = r.now
 	r.step()
 	// The supervisor of job 1 is busy until its end is on disk, so job 2 has
 	// another.
@@ -172,17 +173,17 @@ func TestPeaksAreStoredLazily(t *testing.T) {
 	if r.row("1").PeakMiB != nil {
 		t.Error("the peak is on disk already")
 	}
-	if wait := r.at().wait(true); wait > grownDelay {
+	if wait := r.at().wait(true); wait > running.GrownDelay {
 		t.Errorf("the loop would sleep %s", wait)
 	}
-	r.pass(grownDelay)
+	r.pass(running.GrownDelay)
 	r.wantDid("commit 1:running")
 	if got := r.row("1").PeakMiB[0]; got != 5000 {
 		t.Errorf("on disk: %d MiB", got)
 	}
 	r.uses("1", 0, 5400) // less than a tenth more
-	r.pass(grownDelay)
-	r.pass(grownDelay)
+	r.pass(running.GrownDelay)
+	r.pass(running.GrownDelay)
 	r.wantDid()
 	r.uses("1", 0, 6000)
 	r.pass(time.Second)
@@ -196,12 +197,12 @@ func TestAStoredPeakOutlivesBerth(t *testing.T) {
 	r := runOne(t, vram(8000))
 	r.uses("1", 0, 12000)
 	r.pass(time.Second)
-	r.pass(grownDelay)
+	r.pass(running.GrownDelay)
 	r.clear(0)
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.pass(time.Second)
 	r.did = nil
-	r.pass(grownDelay)
+	r.pass(running.GrownDelay)
 	r.wantDid() // the disk has it already
 	// Nothing is measured now, but what was seen still counts: 13200 of 24576.
 	r.submit(spec(vram(12000)), spec(vram(10000)))

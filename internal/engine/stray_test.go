@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -16,7 +17,7 @@ func (r *rig) foundCopy(kind run.FoundKind, record keep.Record) run.Found {
 	r.t.Helper()
 	f := foundOne(kind, record)
 	f.Copy = r.orders["t1"].Copy
-	if j, _ := copyOf(f); j == nil {
+	if j, _ := running.CopyOf(f); j == nil {
 		r.t.Fatal("the order has no copy of its job")
 	}
 	return f
@@ -34,7 +35,7 @@ func TestAStrayIsLeftAloneAndItsCardStaysTaken(t *testing.T) {
 		}
 	}
 	strays := r.at().Strays()
-	if len(strays) != 1 || strays[0].Job.ID != "1" || strays[0].State != StrayRunning || strays[0].PID != 4242 {
+	if len(strays) != 1 || strays[0].Job.ID != "1" || strays[0].State != running.StrayRunning || strays[0].PID != 4242 {
 		t.Fatalf("strays %+v", strays)
 	}
 	r.submit(spec(vram(8000)))
@@ -47,7 +48,7 @@ func TestAStrayIsLeftAloneAndItsCardStaysTaken(t *testing.T) {
 	r.at().absorb(run.Event{Kind: run.Ended, Token: "t1", Job: "1", Attempt: 1, Record: keep.Record{ExitCode: 3}})
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
-	if strays = r.at().Strays(); len(strays) != 1 || strays[0].State != StrayEnded {
+	if strays = r.at().Strays(); len(strays) != 1 || strays[0].State != running.StrayEnded {
 		t.Errorf("strays %+v", strays)
 	}
 }

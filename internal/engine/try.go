@@ -25,7 +25,7 @@ type Trial struct {
 
 // Rehearse prepares to try a user's jobs.
 func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
-	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: t.cards.unseen()}
+	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: t.cards.Unseen()}
 	for i := range specs {
 		spec := &specs[i]
 		vramMiB := spec.VRAMMiB
@@ -33,9 +33,9 @@ func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 			vramMiB, _ = t.Auto(user, spec)
 		}
 		r.jobs = append(r.jobs, sched.Pending{
-			Job: "trial", User: user, Priority: spec.Priority, Rank: t.line.roster.last + 1, Seq: t.queue.nextSeq,
+			Job: "trial", User: user, Priority: spec.Priority, Rank: t.line.Roster.Last + 1, Seq: t.queue.NextSeq,
 			Request: sched.NewRequest(*spec, vramMiB, t.cfg.Rules), Group: spec.Group,
-			Since: t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.longest(spec),
+			Since: t.Now, Run: t.line.Span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.Longest(spec),
 		})
 	}
 	return r

@@ -1,11 +1,16 @@
 package engine
 
 import (
-	"reflect"
-	"strconv"
+	"context"
 	"time"
 
+	"berth/internal/engine/cards"
+	"berth/internal/engine/journal"
 	"berth/internal/engine/judge"
+	"berth/internal/engine/remote"
+	"berth/internal/engine/running"
+	"berth/internal/engine/settings"
+	"berth/internal/engine/waiting"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/run"
@@ -20,13 +25,14 @@ type Turn struct {
 	Now time.Time
 
 	cfg      *Config
-	changes  *changes  // not on disk yet
-	line     *line     // waiting jobs
-	cards    *cards    // what jobs run on
-	attempts *attempts // running jobs
+	changes  *journal.Journal // not on disk yet
+	line     *waiting.Line    // waiting jobs
+	cards    *cards.Cards     // what jobs run on
+	attempts *running.Set     // running jobs
 
-	queue    *Queue
-	groups   *groups
+	queue    *waiting.Queue
+	remote   *remote.Jobs
+	groups   *waiting.Groups
 	moved    bool      // something happened since the last decision that could change it
 	again    time.Time // when time alone changes the decision
 	removed  error     // why nothing starts here any more: the store is gone
@@ -38,94 +44,44 @@ type Turn struct {
 }
 
 func (e *Engine) at(now time.Time) *Turn {
-	e.turn.Now, e.turn.changes.now = now, now
+	e.turn.Now, e.turn.changes.Now = now, now
 	return e.turn
 }
 
 // Jobs is the unfinished jobs.
-func (t *Turn) Jobs() *roster { return &t.line.roster }
+func (t *Turn) Jobs() *waiting.Roster { return &t.line.Roster }
 
 // Queue is the requests about unfinished jobs.
-func (t *Turn) Queue() *Queue { return t.queue }
+func (t *Turn) Queue() *waiting.Queue { return t.queue }
 
 // Groups is the limits and pauses of groups.
-func (t *Turn) Groups() *groups { return t.groups }
+func (t *Turn) Groups() *waiting.Groups { return t.groups }
 
 // Remote is the jobs that a cluster runs.
-func (t *Turn) Remote() *away { return t.line.away }
+func (t *Turn) Remote() *remote.Jobs { return t.remote }
 
 // Cards is what berth knows about the machine's cards.
-func (t *Turn) Cards() *cardBook { return &t.cards.book }
+func (t *Turn) Cards() *cards.Book { return &t.cards.Book }
 
 // Bookings is what the berths on this machine tell each other.
-func (t *Turn) Bookings() *bookings { return &t.cards.bookings }
+func (t *Turn) Bookings() *cards.Bookings { return &t.cards.Bookings }
 
 // Running is the running jobs.
-func (t *Turn) Running() *attempts { return t.attempts }
+func (t *Turn) Running() *running.Set { return t.attempts }
 
 // Parking is the parked jobs, and those that are about to be.
-func (t *Turn) Parking() *parking { return &t.attempts.parking }
+func (t *Turn) Parking() *running.Parking { return &t.attempts.Parking }
 
 // Uses is what running jobs use.
-func (t *Turn) Uses() *uses { return &t.attempts.uses }
+func (t *Turn) Uses() *running.Uses { return &t.attempts.Uses }
 
 // Starting reports whether jobs may start at all: berth is not stopping, and its
 // store is there.
 func (t *Turn) Starting() bool { return !t.stopping && t.removed == nil }
 
-func (q *Queue) tell(kind job.EventKind, j *job.Job, text string) {
-	q.changes.tell(q.changes.now, kind, j, text)
-}
-
-// Queue is the requests about unfinished jobs, and what becomes of them.
-type Queue struct {
-	line    *line
-	changes *changes
-	cfg     *Config
-	nextSeq int64
-}
-
-// Number assigns ids to new jobs, so that they can refer to one another before
-// they are submitted. Where jobs arrive one by one, it gives them their places
-// too.
-func (q *Queue) Number(jobs []*job.Job) {
-	for _, j := range jobs {
-		j.Seq = q.nextSeq
-		if q.cfg.Submissions {
-			j.Rank = q.TakeRank()
-		}
-		q.nextSeq++
-		j.ID = strconv.FormatInt(j.Seq, 10)
-	}
-}
-
-// TakeRank gives out a place behind every other. It is the next number, unless
-// jobs that were sent to the end of the queue have that already.
-func (q *Queue) TakeRank() int64 {
-	q.line.roster.last = max(q.nextSeq, q.line.roster.last+1)
-	return q.line.roster.last
-}
-
-// Submit queues numbered jobs. The caller sets Spec, Key, User and, for the lines
-// of a jobs file, Rank. They are on disk, and published, after the next round.
-func (q *Queue) Submit(jobs []*job.Job) {
-	for _, j := range jobs {
-		j.Submitted(q.changes.now)
-		if j.User == "" {
-			j.User = q.cfg.User
-		}
-		j.VRAMMiB = j.Spec.VRAMMiB
-		q.changes.fact(j)
-		if q.cfg.TellQueued {
-			q.changes.arrive(q.changes.now, j)
-		}
-	}
-	q.enqueueAll(jobs)
-}
-
 // Accept takes jobs of a request that waits for the answer. They exist only once
 // they are on disk: a failed commit refuses them, and they are not tried again.
-func (t *Turn) Accept(b Batch) {
+func (t *Turn) Accept(b journal.Batch) {
 	if err := t.Present(); err != nil {
 		b.Done(err)
 		return
@@ -134,169 +90,41 @@ func (t *Turn) Accept(b Batch) {
 		j.Submitted(t.Now)
 		j.VRAMMiB = j.Spec.VRAMMiB
 	}
-	t.changes.stage(b)
+	t.changes.Stage(b)
 }
 
 // admit queues the staged jobs, which are on disk now.
-func (t *Turn) admit(batches []Batch) {
+func (t *Turn) admit(batches []journal.Batch) {
 	for _, b := range batches {
 		for _, j := range b.Jobs {
 			if t.cfg.TellQueued && j.State == job.Queued {
-				t.changes.arrive(t.Now, j.Clone())
+				t.changes.Arrive(t.Now, j.Clone())
 			}
 		}
 		if j := b.Jobs[0]; j.State == job.Running { // an adopted stray
-			t.line.roster.know(j)
+			t.line.Roster.Know(j)
 			t.rejoin(j)
 		} else {
-			t.queue.enqueueAll(b.Jobs)
+			t.queue.EnqueueAll(b.Jobs)
 		}
 		t.admitted = true
 		b.Done(nil)
 	}
 }
 
-// Again requeues ended jobs for a user.
-func (q *Queue) Again(jobs []*job.Job) {
-	for _, j := range jobs {
-		j.MustTo(job.Queued)
-		j.Attempt, j.Handover = j.Attempt.None(), job.Handover{}
-		j.Outcome, j.Detail, j.PreemptedFor = "", "", ""
-		j.NotBefore, j.WaitsSince = time.Time{}, q.changes.now
-		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
-		q.changes.fact(j)
-		q.tell(job.EventRequeued, j, "requeued by its user")
-	}
-	q.enqueueAll(jobs)
-}
-
-// enqueueAll queues jobs that may depend on one another: all are known before
-// any is queued.
-func (q *Queue) enqueueAll(jobs []*job.Job) {
-	for _, j := range jobs {
-		q.line.roster.know(j)
-	}
-	for _, j := range jobs {
-		q.enqueue(j)
-	}
-}
-
-// enqueue queues a job, or ends one that can never start.
-func (q *Queue) enqueue(j *job.Job) {
-	if broken := q.line.enqueue(q.changes.now, j); broken != "" {
-		q.finish(j, job.Depends, broken)
-	}
-}
-
-// queued is a queued job, or nil.
-func (q *Queue) queued(id string) *job.Job {
-	if j := q.line.roster.jobs[id]; j != nil && j.State == job.Queued {
-		return j
-	}
-	return nil
-}
-
-// Edit changes the spec or the place of a queued job.
-func (q *Queue) Edit(id string, spec job.Spec, rank int64) {
-	j := q.queued(id)
-	if j == nil {
-		return
-	}
-	if j.Requeues > 0 && !q.cfg.Submissions {
-		// A job that was sent to the end of the queue stays behind the lines
-		// that were there before it.
-		rank += requeueOffset * int64(j.Requeues)
-	}
-	changed := !sameSpec(j.Spec, spec)
-	if !changed && j.Rank == rank {
-		return
-	}
-	if changed {
-		if spec.VRAMMiB != j.Spec.VRAMMiB || spec.VRAMAuto != j.Spec.VRAMAuto {
-			j.VRAMMiB = spec.VRAMMiB
-		}
-		j.Spec = spec
-		q.line.roster.texts.weigh(j)
-		q.changes.fact(j)
-	}
-	j.Rank = rank
-	if j.HandedOver() {
-		if changed { // a run that begins meanwhile is stopped, and starts again as changed
-			q.line.away.stop(j, job.StopRequeue, "changed")
-		}
-		return
-	}
-	q.enqueue(j)
-}
-
-func sameSpec(a, b job.Spec) bool {
-	a.CancelMarked, b.CancelMarked = false, false
-	return reflect.DeepEqual(a, b)
-}
-
-// Begin changes the time before which a queued job may not start.
-func (q *Queue) Begin(id string, notBefore time.Time) {
-	if j := q.queued(id); j != nil {
-		j.NotBefore = notBefore
-		q.changes.fact(j)
-		if j.HandedOver() {
-			q.line.away.stop(j, job.StopRequeue, "changed")
-			return
-		}
-		q.enqueue(j)
-	}
-}
-
-// requeueOffset is more than the lines of a jobs file.
-const requeueOffset = int64(1) << 32
-
-// toTheEnd moves a job behind everything that is queued now with its priority,
-// or behind everything.
-func (q *Queue) toTheEnd(j *job.Job) {
-	if q.cfg.LimitedLast {
-		for _, other := range q.line.roster.jobs {
-			if other.State == job.Queued {
-				j.Spec.Priority = min(j.Spec.Priority, other.Spec.Priority)
-			}
-		}
-	}
-	if q.cfg.Submissions {
-		j.Rank = q.TakeRank()
-		return
-	}
-	j.Rank += requeueOffset
-}
-
-// Withdraw forgets a queued job as if it had never been submitted.
-func (q *Queue) Withdraw(id string) bool {
-	j := q.queued(id)
-	if j == nil {
-		return false
-	}
-	if j.HandedOver() {
-		q.line.away.stop(j, job.StopCancel, "cancelled before it started")
-		return true
-	}
-	q.line.unqueue(id)
-	q.line.roster.forget(j)
-	q.changes.forget(id)
-	q.tell(job.EventDequeued, j, "")
-	return true
-}
-
 // Cancel ends a queued job at once, and a running one through its supervisor
 // after that is on disk.
 func (t *Turn) Cancel(id, detail string) bool {
-	j := t.line.roster.jobs[id]
+	j := t.line.Roster.Jobs[id]
 	if j == nil {
 		return false
 	}
 	if j.HandedOver() {
-		t.line.away.stop(j, job.StopCancel, detail)
+		t.remote.Stop(j, job.StopCancel, detail)
 		return true
 	}
 	if j.State == job.Queued {
-		t.queue.finish(j, job.WasCancelled, detail)
+		t.queue.Finish(j, job.WasCancelled, detail)
 		return true
 	}
 	t.stop(j, job.StopCancel, j.Spec.Grace, "")
@@ -306,19 +134,19 @@ func (t *Turn) Cancel(id, detail string) bool {
 // stop stops a job that its supervisor holds; a parked one does not come back.
 func (t *Turn) stop(j *job.Job, why job.Stop, grace time.Duration, detail string) {
 	if j.HandedOver() {
-		t.line.away.stop(j, why, detail)
+		t.remote.Stop(j, why, detail)
 		return
 	}
 	if j.State == job.Parked {
-		t.line.unqueue(j.ID)
+		t.line.Unqueue(j.ID)
 	}
-	t.attempts.stop(t.Now, j, why, grace, detail)
+	t.attempts.Stop(t.Now, j, why, grace, detail)
 }
 
 // CancelBy is Cancel for a user, whose name the job will carry, with this much
 // time between TERM and KILL.
 func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
-	j := t.line.roster.jobs[id]
+	j := t.line.Roster.Jobs[id]
 	if j == nil || j.State == job.Queued {
 		return t.Cancel(id, "cancelled by "+by)
 	}
@@ -333,7 +161,7 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 // Requeue stops a running job and runs it again from the beginning. A cancelled
 // one does not come back.
 func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
-	j := t.line.roster.jobs[id]
+	j := t.line.Roster.Jobs[id]
 	if j == nil || j.State != job.Running && j.State != job.Parked || j.Stop == job.StopCancel {
 		return false
 	}
@@ -341,43 +169,17 @@ func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
 	return true
 }
 
-// Hold keeps a queued job, or one that is being preempted, from starting until
-// it is released.
-func (q *Queue) Hold(id, by string) bool { return q.setHeld(id, true, job.EventHeld, "held by "+by) }
-
-// Unhold lifts a hold.
-func (q *Queue) Unhold(id, by string) bool {
-	return q.setHeld(id, false, job.EventReleased, "released by "+by)
-}
-
-func (q *Queue) setHeld(id string, held bool, kind job.EventKind, text string) bool {
-	j := q.line.roster.jobs[id]
-	if j == nil || j.State != job.Queued && !j.Leaving() || j.Held == held {
-		return false
-	}
-	if j.Held = held; !held {
-		j.WaitsSince = q.changes.now
-	}
-	j.Handover.Held = j.Handover.Held || held && j.HandedOver()
-	q.changes.fact(j)
-	q.tell(kind, j, text)
-	if j.State == job.Queued {
-		q.enqueue(j) // one that a cluster has is held there
-	}
-	return true
-}
-
 // Interrupt stops all running jobs, which go back to the queue, and starts
 // nothing more. immediately skips the grace period.
 func (t *Turn) Interrupt(immediately bool) {
 	t.stopping = true
-	for _, held := range []map[string]*attempt{t.attempts.active, t.attempts.parked} {
+	for _, held := range []map[string]*running.Attempt{t.attempts.Active, t.attempts.Parked} {
 		for _, a := range held {
-			grace := a.job.Spec.Grace
+			grace := a.Job.Spec.Grace
 			if immediately {
 				grace = 0
 			}
-			t.stop(a.job, job.StopInterrupt, grace, "")
+			t.stop(a.Job, job.StopInterrupt, grace, "")
 		}
 	}
 }
@@ -387,14 +189,14 @@ func (t *Turn) Interrupt(immediately bool) {
 // are seen to their end, because nobody else can find them.
 func (t *Turn) Present() error {
 	was := t.removed
-	t.removed = t.changes.store.Present()
+	t.removed = t.changes.Store.Present()
 	switch {
 	case t.removed != nil && was == nil:
-		t.changes.show(t.Now, job.EventWarning, nil, t.removed.Error()+"; no job starts any more, and running jobs are seen to their end")
+		t.changes.Show(t.Now, job.EventWarning, nil, t.removed.Error()+"; no job starts any more, and running jobs are seen to their end")
 		t.cfg.Log.Error("the store is gone", "err", t.removed)
 	case t.removed == nil && was != nil:
 		t.moved = true
-		t.changes.show(t.Now, job.EventNotice, nil, "the store is back; jobs start again")
+		t.changes.Show(t.Now, job.EventNotice, nil, "the store is back; jobs start again")
 	}
 	return t.removed
 }
@@ -405,7 +207,7 @@ func (t *Turn) Lost() error { return t.removed }
 // Retire makes an idle engine accept no more jobs. It returns false, and changes
 // nothing, if it is not idle.
 func (t *Turn) Retire() bool {
-	if t.line.roster.Size() > 0 || !t.Written() {
+	if t.line.Roster.Size() > 0 || !t.Written() {
 		return false
 	}
 	t.stopping = true
@@ -415,27 +217,27 @@ func (t *Turn) Retire() bool {
 // Pause stops jobs from starting on a card, or lets them start again; running
 // jobs are not touched. It returns false if there is no such card.
 func (t *Turn) Pause(index int, paused bool, by string) bool {
-	return t.cards.pause(t.Now, index, paused, by)
+	return t.cards.Pause(t.Now, index, paused, by)
 }
 
 // SetHealth sets a card's health for a user. It returns false if there is no
 // such card.
 func (t *Turn) SetHealth(index int, state gpu.HealthState, by, reason string) bool {
-	return t.cards.setHealth(t.Now, index, state, by, reason)
+	return t.cards.SetHealth(t.Now, index, state, by, reason)
 }
 
 // Warn records a warning about a job, or about berth itself.
-func (t *Turn) Warn(j *job.Job, text string) { t.queue.tell(job.EventWarning, j, text) }
+func (t *Turn) Warn(j *job.Job, text string) { t.queue.Tell(job.EventWarning, j, text) }
 
 // TellCard records what a user did to one card or all.
-func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.tellCard(t.Now, card, nil, text) }
+func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.TellCard(t.Now, card, nil, text) }
 
 // SetRules changes how jobs are placed from now on. Running jobs are not
 // touched.
-func (t *Turn) SetRules(rules sched.Rules, limits Limits) {
+func (t *Turn) SetRules(rules sched.Rules, limits settings.Limits) {
 	t.cfg.Rules, t.cfg.Limits = rules, limits
-	t.cards.meter.SetSpikeBuffer(rules.SpikeBuffer)
-	t.line.setRules(t.Now, rules)
+	t.cards.Meter.SetSpikeBuffer(rules.SpikeBuffer)
+	t.line.SetRules(t.Now, rules)
 }
 
 // SetKeepAll switches preemption off or on. A victim that was told to stop still
@@ -446,14 +248,14 @@ func (t *Turn) SetKeepAll(keep bool) {
 }
 
 // SetParking changes how jobs are parked from now on. What is parked stays so.
-func (t *Turn) SetParking(p Parking) {
+func (t *Turn) SetParking(p settings.Parking) {
 	t.cfg.Parking, t.moved = p, true
-	for _, a := range t.attempts.parked {
-		if t.boundParked(a.job) {
-			t.queue.enqueue(a.job)
+	for _, a := range t.attempts.Parked {
+		if t.boundParked(a.Job) {
+			t.queue.Enqueue(a.Job)
 		}
 	}
-	t.line.estimateAgain(t.Now)
+	t.line.EstimateAgain(t.Now)
 }
 
 // SetIdle changes when a job that leaves its cards, or its CPUs, unused is
@@ -464,63 +266,63 @@ func (t *Turn) SetIdle(after, cancel time.Duration) {
 
 // SetOveruse changes when a job that uses far more memory than it declared is
 // ended.
-func (t *Turn) SetOveruse(o Overuse) { t.cfg.Overuse = o }
+func (t *Turn) SetOveruse(o settings.Overuse) { t.cfg.Overuse = o }
 
 // Recall learns from the newest ended jobs, oldest first. It comes before
 // Restore. Without it only the estimates are worse.
-func (t *Turn) Recall(newest func(most int) ([]*job.Job, error)) { t.line.recall(newest) }
+func (t *Turn) Recall(newest func(most int) ([]*job.Job, error)) { t.line.Recall(newest) }
 
 // RestoreUsage takes over the usage from an earlier berth.
 func (t *Turn) RestoreUsage(meta func(key string) (string, error)) error {
-	return t.line.usage.restore(meta)
+	return t.line.Usage.Restore(meta)
 }
 
 // RestoreHealth takes over the health of the cards from an earlier berth.
 func (t *Turn) RestoreHealth(meta func(key string) (string, error)) error {
-	return t.cards.restoreHealth(meta)
+	return t.cards.RestoreHealth(meta)
 }
 
 // ForgetHealth deletes the stored health of the cards.
-func (t *Turn) ForgetHealth() { t.changes.meta[healthKey] = "" }
+func (t *Turn) ForgetHealth() { t.changes.Meta[cards.HealthKey] = "" }
 
 // RestorePauses takes over the paused cards from an earlier berth.
 func (t *Turn) RestorePauses(meta func(key string) (string, error)) error {
-	return t.cards.restorePauses(meta)
+	return t.cards.RestorePauses(meta)
 }
 
 // observe takes in a reading of the cards, or its failure. A failed reading
 // starts nothing and ends nothing.
 func (t *Turn) observe(s gpu.Sample, err error) {
-	first := t.cards.book.at.IsZero()
-	if !t.cards.look(t.Now, s, err, t.work(), t.attempts.inUse) {
+	first := t.cards.Book.At.IsZero()
+	if !t.cards.Look(t.Now, s, err, t.work(), t.attempts.InUse) {
 		return
 	}
-	if (first || t.line.queue.Len() == 0) && t.cards.glanceAtOthers(t.attempts.runs) {
-		t.attempts.holdings.setOwners()
+	if (first || t.line.Queue.Len() == 0) && t.cards.GlanceAtOthers(t.attempts.Runs) {
+		t.attempts.Holdings.SetOwners()
 	}
 	if first {
-		t.attempts.hindrances.forgetStuck(t.Now)
+		t.attempts.Hindrances.ForgetStuck(t.Now)
 	}
-	t.cards.measure(t.attempts.holdings.list())
-	t.attempts.uses.compare(t.Now)
-	t.vouch(append(t.attempts.uses.settle(t.Now), t.attempts.uses.watchOveruse(t.Now, t.harms())...))
-	t.cards.checkLeft(t.Now)
-	t.attempts.uses.watchIdle(t.Now)
+	t.cards.Measure(t.attempts.Holdings.List())
+	t.attempts.Uses.Compare(t.Now)
+	t.vouch(append(t.attempts.Uses.Settle(t.Now), t.attempts.Uses.WatchOveruse(t.Now, t.harms())...))
+	t.cards.CheckLeft(t.Now)
+	t.attempts.Uses.WatchIdle(t.Now)
 	t.record()
 }
 
 // work is why the cards should be read.
-func (t *Turn) work() work {
-	return work{queued: t.line.queue.Len() > 0, running: len(t.attempts.active) > 0, closely: t.attempts.closely(t.Now)}
+func (t *Turn) work() cards.Work {
+	return cards.Work{Queued: t.line.Queue.Len() > 0, Running: len(t.attempts.Active) > 0, Closely: t.attempts.Closely(t.Now)}
 }
 
 // absorb takes in a supervisor's event. It is in memory at once and on disk
 // after the next round; until then it is not acknowledged.
 func (t *Turn) absorb(ev run.Event) {
-	a := t.attempts.heldBy(&ev)
-	if s := t.attempts.strays[ev.Token]; a == nil && s != nil {
+	a := t.attempts.HeldBy(&ev)
+	if s := t.attempts.Strays[ev.Token]; a == nil && s != nil {
 		if ev.Kind == run.Parking {
-			s.park = ev.Park // it counts once the stray is adopted
+			s.Park = ev.Park // it counts once the stray is adopted
 			return
 		}
 		t.strayOver(ev)
@@ -529,16 +331,18 @@ func (t *Turn) absorb(ev run.Event) {
 	if a == nil {
 		t.cfg.Log.Warn("a supervisor reported on a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
 		if ev.Kind.Final() {
-			t.attempts.acks = append(t.attempts.acks, ev.Token)
+			t.attempts.Acks = append(t.attempts.Acks, ev.Token)
 		}
 		return
 	}
-	t.attempts.remarked(t.Now, a, ev.Record.Note)
-	t.attempts.hindrances.note(t.Now, a, ev)
+	t.attempts.Remarked(t.Now, a, ev.Record.Note)
+	t.attempts.Hindrances.Note(t.Now, a, ev)
 	switch ev.Kind {
 	case run.Started:
-		t.attempts.holdings.setOwners()
-		t.attempts.limitMemory(a, ev.Record.Cgroup, t.door)
+		t.attempts.Holdings.SetOwners()
+		t.attempts.LimitMemory(a, ev.Record.Cgroup, func(ctx context.Context, f func(now time.Time)) {
+			t.door.Pass(ctx, func(t *Turn) { f(t.Now) })
+		})
 	case run.Ended:
 		t.ended(a, ev)
 	case run.Parking:
@@ -547,5 +351,27 @@ func (t *Turn) absorb(ev run.Event) {
 		t.stillborn(a)
 	case run.Lost:
 		t.lost(a, ev.Record)
+	}
+}
+
+// vouch takes in the shares that were measured, or found to take more.
+func (t *Turn) vouch(measured []*running.Attempt) {
+	for _, a := range measured {
+		t.line.Vouch(t.attempts.Charged(a), a.Kind, t.Now.Sub(a.StartedAt))
+	}
+}
+
+// SetMaxGrace changes the longest time between TERM and KILL; 0: no maximum. It
+// shortens what is already being stopped.
+func (t *Turn) SetMaxGrace(most time.Duration) {
+	if t.cfg.MaxGrace == most {
+		return
+	}
+	t.cfg.MaxGrace, t.moved = most, true
+	t.line.EstimateAgain(t.Now)
+	for _, a := range t.attempts.Active {
+		if j := a.Job; j.Stop != job.NoStop && (a.Told || j.Stop != job.StopPreempt) {
+			t.attempts.Stops = append(t.attempts.Stops, running.StopOrder{Token: j.Keep, Why: j.Stop, Grace: j.Spec.Grace})
+		}
 	}
 }

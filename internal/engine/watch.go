@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"berth/internal/engine/journal"
 	"berth/internal/store"
 )
 
@@ -31,7 +32,7 @@ func (unwatched) NotResumed()                                 {}
 
 // watchedStore tells how long each commit took.
 type watchedStore struct {
-	Store
+	journal.Store
 	watch Watch
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
 	"berth/internal/job"
 	"berth/internal/store"
 )
@@ -49,7 +50,7 @@ func TestAWatchHearsOfParking(t *testing.T) {
 	r.at().Unpark("1", "ann")
 	r.pass(time.Minute)
 	r.says("1", hasNoRoom)
-	r.pass(resumeDelay)
+	r.pass(running.ResumeDelay)
 	r.pass(10 * time.Millisecond)
 	r.says("1", wasResumed)
 	// Between the failed resume and the one that worked: the delay, and the steps

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/engine/running"
+	"berth/internal/engine/settings"
+	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -52,7 +55,7 @@ func TestAWaveOfSharesStartsAsItIsMeasured(t *testing.T) {
 		}
 		r.uses("1", 0, 1000)
 		r.pass(time.Second)
-		r.pass(settleAfter - time.Second)
+		r.pass(running.SettleAfter - time.Second)
 		r.wantStates("while it may still grow", "rrqq")
 		r.pass(time.Second)
 		r.wantStates("once one like them was measured", "rrrr")
@@ -63,18 +66,18 @@ func TestAWaveOfSharesStartsAsItIsMeasured(t *testing.T) {
 		r.uses("1", 0, 20000)
 		r.uses("2", 1, 20000)
 		r.pass(time.Second)
-		r.pass(settleAfter)
+		r.pass(running.SettleAfter)
 		r.wantStates("charged for two", "rrrq") // 1.63 by measurement, and one more on its word
 		r.uses("3", 2, 20000)
 		r.pass(time.Second)
-		r.pass(settleAfter)
-		r.pass(settleAtMost)
+		r.pass(running.SettleAfter)
+		r.pass(settings.SettleAtMost)
 		r.wantStates("over the limit", "rrrq")
 	})
 	t.Run("one that never uses a GPU does not hold up the others for long", func(t *testing.T) {
 		r := newRig(t, 4, shared(2))
 		r.submit(four()...)
-		r.pass(settleAtMost - time.Second)
+		r.pass(settings.SettleAtMost - time.Second)
 		r.wantStates("before", "rrqq")
 		r.pass(time.Second)
 		r.wantStates("after", "rrrr")
@@ -84,13 +87,13 @@ func TestAWaveOfSharesStartsAsItIsMeasured(t *testing.T) {
 		r.submit(spec(share(0.1)))
 		r.uses("1", 0, 1000)
 		r.pass(time.Second)
-		r.pass(settleAfter)
+		r.pass(running.SettleAfter)
 		r.submit(spec(share(0.1), shell("python other.py")), spec(share(0.1), shell("python other.py")), spec(share(0.1)), spec(share(0.2)))
 		r.pass(time.Second)
 		r.wantStates("of the new ones one starts, and all of the known kind wait for it", "rrqqq")
 		r.manyUse(0, map[string]int64{"1": 1000, "2": 1000})
 		r.pass(time.Second)
-		r.pass(settleAfter)
+		r.pass(running.SettleAfter)
 		r.wantStates("then the known ones, and the next unknown", "rrrrr")
 	})
 	t.Run("earlier runs vouch, and so does the past", func(t *testing.T) {
@@ -128,11 +131,11 @@ func TestAWaveOfSharesStartsAsItIsMeasured(t *testing.T) {
 
 // TestWhatIsVouchedForIsBounded: at the bound berth begins anew.
 func TestWhatIsVouchedForIsBounded(t *testing.T) {
-	v := vouched{}
+	v := waiting.Vouched{}
 	j := &job.Job{User: "ann"}
 	j.Grant, j.PeakMiB = job.Grant{GPUs: []int{0}, Share: 0.5}, map[int]int64{0: 10}
-	for i := range maxVouched + 5 {
-		v.note(j, strings.Repeat("x", i+1), time.Minute)
+	for i := range waiting.MaxVouched + 5 {
+		v.Note(j, strings.Repeat("x", i+1), time.Minute)
 	}
 	if len(v) != 5 {
 		t.Errorf("%d kinds are remembered", len(v))
@@ -142,7 +145,7 @@ func TestWhatIsVouchedForIsBounded(t *testing.T) {
 // harmfulRig has bob's job, far beyond its declaration on a card.
 func harmfulRig(t *testing.T, gpus float64, change ...func(*Config)) *rig {
 	r := newRig(t, 2, append([]func(*Config){func(c *Config) {
-		c.Overuse = Overuse{Above: 0.5, After: 10 * time.Minute, Harmful: true}
+		c.Overuse = settings.Overuse{Above: 0.5, After: 10 * time.Minute, Harmful: true}
 		c.Limits.Default.GPUs = gpus
 	}}, change...)...)
 	r.submitAs("bob", spec(share(0.01)))
@@ -203,7 +206,7 @@ func TestTheUserIsToldBeforeOveruseEnds(t *testing.T) {
 		t.Errorf("told at once: %q", told)
 	}
 	const ends = "; it will be ended at "
-	if shown := r.at().attempts.Copy(r.e.turn.line.roster.jobs["1"]).Detail; !strings.Contains(shown, "20000 MiB used, 245 MiB declared"+ends) {
+	if shown := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"]).Detail; !strings.Contains(shown, "20000 MiB used, 245 MiB declared"+ends) {
 		t.Errorf("shown: %q", shown)
 	}
 	r.pass(2 * time.Minute)
@@ -213,7 +216,7 @@ func TestTheUserIsToldBeforeOveruseEnds(t *testing.T) {
 	// Back within its declaration, the time begins anew.
 	r.uses("1", 0, 200)
 	r.pass(time.Second)
-	if at := r.at().attempts.uses.EndsForOveruse("1"); at != "" {
+	if at := r.at().attempts.Uses.EndsForOveruse("1"); at != "" {
 		t.Errorf("it still ends: %s", at)
 	}
 	r.uses("1", 0, 20000)

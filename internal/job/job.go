@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -234,4 +235,28 @@ func (j *Job) Clone() *Job {
 		c.AvgUtil = &util
 	}
 	return &c
+}
+
+// Highest is the card with the highest peak; -1: there is none.
+func Highest(peaks map[int]int64) (card int, mib int64) {
+	card = -1
+	for c, m := range peaks {
+		if m > mib || (m == mib && c < card) {
+			card, mib = c, m
+		}
+	}
+	return card, mib
+}
+
+// ByStart orders jobs by when they started.
+func ByStart(a, b *Job) int {
+	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Seq, b.Seq))
+}
+
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/problem"
 	"berth/internal/sched"
@@ -38,7 +39,7 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 	if len(m.Devices) != 2 || m.SimDir != filepath.Join(setup.StateDir, "sim") || m.Launcher.SimDir != m.SimDir || m.Launcher.Filter {
 		t.Errorf("%+v, launcher %+v", m, m.Launcher)
 	}
-	e := m.Engine(engine.Config{Rules: sched.DefaultRules()}, 7)
+	e := m.Engine(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}}, 7)
 	e.Outside(time.Now(), func(turn *engine.Turn) {
 		if len(turn.Cards().Devices()) != 2 {
 			t.Errorf("the engine knows %v", turn.Cards().Devices())

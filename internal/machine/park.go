@@ -1,7 +1,7 @@
 package machine
 
 import (
-	"berth/internal/engine"
+	"berth/internal/engine/settings"
 	"berth/internal/site"
 )
 
@@ -26,8 +26,8 @@ const (
 func Parkings() []string { return []string{ParkPreemptible, ParkAll, ParkNone} }
 
 // ParkingFor is how jobs are parked under these two settings.
-func ParkingFor(preempt, parking string) engine.Parking {
-	p := engine.DefaultParking
+func ParkingFor(preempt, parking string) settings.Parking {
+	p := settings.DefaultParking
 	p.All, p.First = parking == ParkAll, preempt == PreemptPark
 	if parking == ParkNone {
 		p.Cannot = "parking is switched off (scheduling.parking)"
@@ -40,7 +40,7 @@ func ParkingFor(preempt, parking string) engine.Parking {
 const ParkPart = 0.5
 
 // Parking adds what this machine can do to how its owner wants jobs to be parked.
-func (m *Machine) Parking(p engine.Parking) engine.Parking {
+func (m *Machine) Parking(p settings.Parking) settings.Parking {
 	if p.Cannot == "" {
 		p.Cannot = m.CannotPark
 	}

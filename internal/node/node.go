@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/engine/launch"
+	"berth/internal/engine/settings"
 	"berth/internal/gpu"
 	"berth/internal/handover"
 	"berth/internal/job"
@@ -153,8 +154,8 @@ func (n *node) newEngine(last int64) {
 	rules := sched.DefaultRules()
 	rules.MarginMiB, rules.SpikeBuffer, rules.MaxBypass, rules.Slice = 0, 0, 0, false
 	n.engine = n.machine.Engine(engine.Config{
-		Rules: rules, Poll: poll, User: n.order.Job.User, KeepAll: true,
-		Order: n.launch, LogPath: func(*job.Job) string { return n.order.Log },
+		Settings: settings.Settings{Rules: rules, Poll: poll, User: n.order.Job.User, KeepAll: true},
+		Order:    n.launch, LogPath: func(*job.Job) string { return n.order.Log },
 		Publish: n.follow, After: n.over,
 	}, last)
 }

@@ -1,0 +1,3 @@
+// Package fault names the steps at which a test build of berth can be made to
+// die. In every other build they do nothing.
+package fault
