@@ -81,7 +81,7 @@ func (s *session) detach(ctx context.Context) {
 
 // leave ends the loop, and leaves the jobs to the next berth.
 func (s *session) leave(t *engine.Turn) {
-	queued, running := t.Live()
+	queued, running := t.Explain().Live()
 	s.log.Info("leaving the queue", "running", running, "queued", queued)
 	s.leaving, s.left = true, tally{running: running, queued: queued}
 }

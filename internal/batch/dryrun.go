@@ -94,7 +94,7 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 	trials := map[string]engine.Trial{}
 	s.engine.Outside(time.Now(), func(t *engine.Turn) {
 		err = s.limitGroups(t)
-		t.Restore(live, nil)
+		t.Recovery().Restore(live, nil)
 		t.Queue().Again(again)
 		s.queue.apply(s.file, requestsOf(t))
 		t.See(sample)
@@ -103,7 +103,7 @@ func (s *session) foresee(sample gpu.Sample) ([]dryLine, map[string]engine.Trial
 			e := s.queue.byKey[keys[i]]
 			ids[i], lines[i].id, lines[i].state, lines[i].outcome = e.id, e.id, e.state, e.outcome
 		}
-		trials = t.Foresee(ids)
+		trials = t.Explain().Foresee(ids)
 	})
 	return lines, trials, err
 }

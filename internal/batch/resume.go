@@ -65,9 +65,9 @@ func (s *session) resume(ctx context.Context) error {
 	}
 	boundMemory(len(s.file.Lines))
 	s.engine.Outside(time.Now(), func(t *engine.Turn) {
-		t.Recall(s.store.Past)
+		t.Recovery().Recall(s.store.Past)
 		err = s.limitGroups(t)
-		t.Restore(live, found)
+		t.Recovery().Restore(live, found)
 		t.Queue().Again(again)
 		s.queue.apply(s.file, requestsOf(t))
 		s.tendOrphans(t)
@@ -112,10 +112,10 @@ func (s *session) checkPlaces() error {
 // one starts over.
 func (s *session) takeHealth(t *engine.Turn) {
 	if s.opt.Fresh {
-		t.ForgetHealth()
+		t.Recovery().ForgetHealth()
 		return
 	}
-	if err := t.RestoreHealth(s.store.Meta); err != nil {
+	if err := t.Recovery().Health(s.store.Meta); err != nil {
 		s.log.Warn("cannot read the health of the GPUs", "err", err)
 	}
 }

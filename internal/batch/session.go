@@ -257,7 +257,7 @@ func (s *session) keep(events []job.Event) {
 
 // after ends the loop when there is nothing left to do.
 func (s *session) after(t *engine.Turn) bool {
-	queued, running := t.Live()
+	queued, running := t.Explain().Live()
 	// While jobs run or wait, times and measurements change without an event,
 	// and the board has to show it.
 	if (s.changed || queued+running > 0) && t.Now.Sub(s.boardAt) >= s.opt.Poll {
@@ -324,7 +324,7 @@ func (s *session) show(t *engine.Turn) {
 func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
 		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
-		cards: t.Cards().List(), running: append(t.Running().List(), running.Elsewhere(t.Remote().Running())...), paused: t.Blocked(),
+		cards: t.Cards().List(), running: append(t.Running().List(), running.Elsewhere(t.Remote().Running())...), paused: t.Explain().Blocked(),
 		pending: s.waiting(t, pending), began: s.account.began,
 	}
 	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {
@@ -335,7 +335,7 @@ func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 
 // waiting are the first queued jobs, each with the reason it waits.
 func (s *session) waiting(t *engine.Turn, most int) []waitingJob {
-	jobs := t.Next(most)
+	jobs := t.Explain().Next(most)
 	ids := make([]string, len(jobs))
 	for i, j := range jobs {
 		ids[i] = j.ID
@@ -348,7 +348,7 @@ func (s *session) waiting(t *engine.Turn, most int) []waitingJob {
 			story.WasPreempted(j.PreemptedFor)
 			list[i].reason = story.String()
 		} else {
-			list[i].reason = t.Why(j.ID)
+			list[i].reason = t.Explain().Why(j.ID)
 		}
 	}
 	return list
@@ -363,7 +363,7 @@ func (s *session) stories(t *engine.Turn, ids []string) []reason.Story {
 	if len(ids) == 1 && s.story.ID == ids[0] && t.Now.Sub(s.storyAt) < storyAge && !t.Now.Before(s.storyAt) {
 		return []reason.Story{s.story}
 	}
-	stories := sched.Stories(t.State(), ids)
+	stories := sched.Stories(t.Explain().State(), ids)
 	if len(stories) > 0 {
 		s.story, s.storyAt = stories[0], t.Now
 	}

@@ -86,7 +86,7 @@ func (q *queue) start() {
 	}, s, runner, box, ledger, run.NewAttribution(), last)
 	var live []*job.Job
 	testkit.Must(t, s.EachLive(func(j *job.Job) error { live = append(live, j); return nil }))
-	e.Outside(time.Now(), func(t *engine.Turn) { t.Restore(live, []run.Found{}) })
+	e.Outside(time.Now(), func(t *engine.Turn) { t.Recovery().Restore(live, []run.Found{}) })
 	c = New(Setup{
 		Engine: e, Log: logger, Queue: cmp.Or(q.name, "q1"), Config: func() Config {
 			return Config{Directory: filepath.Join(q.dir, "shared"), Program: filepath.Join(programs, "berth")}
@@ -150,7 +150,7 @@ func (q *queue) job(id string) job.Job {
 }
 
 func (q *queue) why(id string) (text string) {
-	testkit.Must(q.t, q.engine.Do(context.Background(), func(t *engine.Turn) { text = t.Gate(id) }))
+	testkit.Must(q.t, q.engine.Do(context.Background(), func(t *engine.Turn) { text = t.Explain().Gate(id) }))
 	return text
 }
 

@@ -43,7 +43,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		if refusal = admissible(t); refusal != nil {
 			return
 		}
-		queued, running := t.Live()
+		queued, running := t.Explain().Live()
 		s.d.boundMemory(queued + running + len(s.jobs))
 		s.number(t)
 		s.noteAuto(t)
@@ -91,7 +91,7 @@ func (s *submission) noteAuto(t *engine.Turn) {
 			continue
 		}
 		asked++
-		if mib, from := t.Auto(s.caller.Name, &it.asked.Spec); from.Source == predict.FromProgram {
+		if mib, from := t.Explain().Auto(s.caller.Name, &it.asked.Spec); from.Source == predict.FromProgram {
 			it.notes = append(it.notes, autoGuess(mib, from.Samples))
 		}
 	}
@@ -145,7 +145,7 @@ func (s *submission) admissible(t *engine.Turn, text int, environ string) error 
 		return full
 	}
 	var bad mistakes
-	for which, why := range t.Infeasible(s.caller.Name, s.kinds...) {
+	for which, why := range t.Explain().Infeasible(s.caller.Name, s.kinds...) {
 		if !bad.add(s.located(s.kindOf[which], neverFits(why))) {
 			break
 		}

@@ -204,7 +204,7 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 		return a.park(t, j, live)
 	case api.ActUnpark:
 		switch {
-		case live && t.Unpark(j.ID, by):
+		case live && t.Parking().Unpark(j.ID, by):
 			return "comes back as soon as its GPUs have room", true
 		case live && j.State == job.Parked:
 			return "it waits for its GPUs already", false
@@ -223,7 +223,7 @@ func (a *action) park(t *engine.Turn, j *job.Job, live bool) (string, bool) {
 		until = *u
 	}
 	was := j.State
-	if why := t.Park(j.ID, a.caller.Name, until); why != "" {
+	if why := t.Parking().Park(j.ID, a.caller.Name, until); why != "" {
 		return "cannot be parked: " + why, false
 	}
 	what := "is being parked"

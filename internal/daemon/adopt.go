@@ -298,7 +298,7 @@ func (a *adoption) accept(ctx context.Context) error {
 			refusal = full
 			return
 		}
-		if why := t.OverLimit(j.User, len(j.Spec.IDs)); why != "" && !a.caller.Admin {
+		if why := t.Explain().OverLimit(j.User, len(j.Spec.IDs)); why != "" && !a.caller.Admin {
 			refusal = problem.Newf(problem.TooMuch, "cancel a job, or ask an administrator to adopt it; the process keeps running", "%s", why)
 			return
 		}

@@ -226,7 +226,7 @@ func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
 		if err := l.d.do(l.ctx, func(t *engine.Turn) {
-			t.SetRules(l.d.config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
+			t.Settings().Rules(l.d.config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func sumUpLive(t *engine.Turn, ch *choice, arrays []string, sums map[string]api.
 	if len(waiting) == 0 {
 		return
 	}
-	why := t.Reasons(waiting)
+	why := t.Explain().Reasons(waiting)
 	for array, id := range first {
 		sum := sums[array]
 		sum.Reason = why[id]

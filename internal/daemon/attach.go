@@ -42,14 +42,14 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 	if err != nil {
 		return nil, err
 	}
-	if err := d.change(ctx, func(t *engine.Turn) { t.Attend(j.Keep, c.Name) }); err != nil {
+	if err := d.change(ctx, func(t *engine.Turn) { t.Parking().Attend(j.Keep, c.Name) }); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	d.note(c, "attach", []string{j.ID}, "", nil)
 	return &attendance{ReadWriteCloser: conn, leave: sync.OnceFunc(func() {
 		// A daemon that ends forgets it anyway.
-		_ = d.do(context.Background(), func(t *engine.Turn) { t.Unattend(j.Keep) })
+		_ = d.do(context.Background(), func(t *engine.Turn) { t.Parking().Unattend(j.Keep) })
 	})}, nil
 }
 

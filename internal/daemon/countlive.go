@@ -7,7 +7,7 @@ import (
 
 // countLive counts the unfinished jobs by state.
 func countLive(t *engine.Turn, counts map[string]int) {
-	queued, held := t.Live()
+	queued, held := t.Explain().Live()
 	parked := len(t.Parking().List())
 	counts[string(job.Queued)], counts[string(job.Running)] = queued, held-parked
 	if parked > 0 {

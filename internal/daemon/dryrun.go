@@ -53,7 +53,7 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	err := s.d.do(ctx, func(t *engine.Turn) {
 		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
 		s.noteAuto(t)
-		rehearsal = t.Rehearse(s.caller.Name, specs...)
+		rehearsal = t.Explain().Rehearse(s.caller.Name, specs...)
 	})
 	if err != nil {
 		return reply, err

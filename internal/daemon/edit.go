@@ -122,7 +122,7 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 	if full := roomFor(t, d.config(), j.User, spec.TextBytes()-j.Spec.TextBytes(), ""); full != nil {
 		return nil, full
 	}
-	for _, why := range t.Infeasible(j.User, *spec) {
+	for _, why := range t.Explain().Infeasible(j.User, *spec) {
 		return nil, neverFits(why)
 	}
 	return s.notes, nil

@@ -156,7 +156,7 @@ func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, index int, r api.Dr
 			}
 			one := api.Acted{ID: j.ID, State: string(j.State), What: "keeps running"}
 			if r.Park {
-				why := t.Park(j.ID, c.Name, t.Now)
+				why := t.Parking().Park(j.ID, c.Name, t.Now)
 				if one.Done = why == ""; one.Done {
 					one.What = "is being parked"
 					parked = append(parked, j.ID)

@@ -31,10 +31,10 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 		err := d.do(ctx, func(t *engine.Turn) {
 			g = d.estimate(t, j.ID)
 			if isWaiting(j) {
-				reasons = t.Reasons([]string{j.ID})
+				reasons = t.Explain().Reasons([]string{j.ID})
 			}
 			if j.State == job.Queued {
-				position = t.Position(j.ID)
+				position = t.Explain().Position(j.ID)
 			}
 		})
 		if err != nil {

@@ -67,7 +67,7 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 		}
 	}
 	if q.Order && !list.more {
-		if err := d.do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.State(), pageMost) }); err != nil {
+		if err := d.do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.Explain().State(), pageMost) }); err != nil {
 			return api.JobPage{}, err
 		}
 	}
@@ -94,7 +94,7 @@ func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string
 			return nil, err
 		}
 		var some map[string]string
-		if err := d.do(ctx, func(t *engine.Turn) { some = t.Reasons(slice) }); err != nil {
+		if err := d.do(ctx, func(t *engine.Turn) { some = t.Explain().Reasons(slice) }); err != nil {
 			return nil, err
 		}
 		maps.Copy(why, some)

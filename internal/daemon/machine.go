@@ -34,7 +34,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	err := d.do(ctx, func(t *engine.Turn) {
 		s.Counts = map[string]int{}
 		countLive(t, s.Counts)
-		s.Blocked, s.Strays = t.Blocked(), len(t.Strays())
+		s.Blocked, s.Strays = t.Explain().Blocked(), len(t.Recovery().Strays())
 		s.Source = d.machine.Source.Name()
 		s.Parking = d.parking(t)
 	})
@@ -42,7 +42,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 }
 
 func (d *Daemon) parking(t *engine.Turn) *api.Parking {
-	p := t.ParkState()
+	p := t.Parking().State()
 	return &api.Parking{
 		Jobs: d.config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
 	}

@@ -46,14 +46,14 @@ func (m meter) look(ctx context.Context, answering int) (metrics.State, error) {
 }
 
 func (m meter) queue(t *engine.Turn, s *metrics.State) {
-	c := t.Census()
+	c := t.Explain().Census()
 	s.Queued, s.Running, s.Parked = c.Queued, c.Running, c.Parked
 	s.Room, s.Held, s.Later, s.Dependent = c.Room, c.Held, c.Later, c.Dependent
 	if !c.Oldest.IsZero() {
 		s.OldestWait = t.Now.Sub(c.Oldest)
 	}
 	s.ParkedMiB = c.HostMiB
-	s.Blocked, s.Strays = t.Blocked() != "", len(t.Strays())
+	s.Blocked, s.Strays = t.Explain().Blocked() != "", len(t.Recovery().Strays())
 	s.Users = make(map[string]metrics.User, len(c.Users))
 	for user, unfinished := range c.Users {
 		s.Users[user] = metrics.User{Jobs: unfinished}

@@ -265,7 +265,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		Publish: d.publish, Watch: d.metrics, After: d.parted, Away: d.wakeCluster,
 	}, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
-		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta), t.RestorePace(d.store.Meta), t.Groups().Restore(d.store.Metas))
+		err = errors.Join(t.Recovery().Pauses(d.store.Meta), t.Recovery().Usage(d.store.Meta), t.Recovery().Health(d.store.Meta), t.Parking().RestorePace(d.store.Meta), t.Groups().Restore(d.store.Metas))
 	})
 	return err
 }
@@ -331,8 +331,8 @@ func (d *Daemon) restore(ctx context.Context) error {
 	}
 	d.boundMemory(len(live))
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
-		t.Recall(d.store.Past)
-		t.Restore(live, found)
+		t.Recovery().Recall(d.store.Past)
+		t.Recovery().Restore(live, found)
 	})
 	fault.Point("restored")
 	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(found))

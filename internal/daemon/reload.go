@@ -63,12 +63,12 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 	d.cfg.Store(&cfg)
 	d.machine.Samples.SetKeep(cfg.Samples)
 	err = d.do(ctx, func(t *engine.Turn) {
-		t.SetRules(cfg.Rules, d.limits(&cfg))
-		t.SetKeepAll(cfg.Preempt == machine.PreemptNever)
-		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
-		t.SetOveruse(cfg.overuse(d.opt.Places.Shared))
-		t.SetParking(d.machine.Parking(cfg.parking(d.machine)))
-		t.SetMaxGrace(cfg.Grace)
+		t.Settings().Rules(cfg.Rules, d.limits(&cfg))
+		t.Settings().KeepAll(cfg.Preempt == machine.PreemptNever)
+		t.Settings().Idle(cfg.IdleReport, cfg.IdleCancel)
+		t.Settings().Overuse(cfg.overuse(d.opt.Places.Shared))
+		t.Settings().Parking(d.machine.Parking(cfg.parking(d.machine)))
+		t.Settings().MaxGrace(cfg.Grace)
 	})
 	select {
 	case d.reloaded <- struct{}{}:

@@ -87,7 +87,7 @@ func (q *liveQuery) choose(t *engine.Turn) {
 	case q.ch.named():
 		eachNamed(t, q.ch, func(j *job.Job) { q.take(t, j) })
 	case q.ch.everything():
-		queued, running := t.Live()
+		queued, running := t.Explain().Live()
 		q.chosen = make([]chosen, 0, min(q.limit, queued+running))
 		q.each(t, func(j *job.Job) bool { q.take(t, j); return len(q.chosen) < q.limit })
 		q.total = queued + running
@@ -148,7 +148,7 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 		}
 		return len(q.chosen) < q.limit
 	}
-	t.InOrder(func(j *job.Job) bool {
+	t.Explain().InOrder(func(j *job.Job) bool {
 		if walked++; left == 0 || walked > most {
 			return false
 		}

@@ -15,7 +15,7 @@ import (
 // engine waits only for the copy.
 func (d *Daemon) Snapshot(ctx context.Context, _ api.Caller) (json.RawMessage, error) {
 	var taken sched.Snapshot
-	if err := d.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.State()) }); err != nil {
+	if err := d.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.Explain().State()) }); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(taken)

@@ -50,7 +50,7 @@ func TestASnapshotDecidesAsTheDaemonWould(t *testing.T) {
 	var live, read sched.State
 	var ours, theirs sched.Plan
 	err := l.d.do(l.ctx, func(turn *engine.Turn) {
-		live = turn.State()
+		live = turn.Explain().State()
 		// As if the job in front had ended: there is something to decide.
 		live.Held = nil
 		data, err := sched.MarshalState(live)

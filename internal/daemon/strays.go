@@ -27,7 +27,7 @@ func listed(ids []string) string {
 // Strays lists the supervisors that the store does not know.
 func (d *Daemon) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
 	var found []running.Stray
-	if err := d.do(ctx, func(t *engine.Turn) { found = t.Strays() }); err != nil {
+	if err := d.do(ctx, func(t *engine.Turn) { found = t.Recovery().Strays() }); err != nil {
 		return nil, err
 	}
 	strays := make([]api.Stray, 0, len(found))
@@ -74,7 +74,7 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 		if t.Stopping() {
 			return
 		}
-		all := t.Strays()
+		all := t.Recovery().Strays()
 		wanted := r.Tokens
 		if len(wanted) == 0 {
 			for _, s := range all {
@@ -93,7 +93,7 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 			}
 			if at < 0 {
 				result.Problem = "there is no stray " + token
-			} else if err := t.AdoptStray(token, func(err error) { unsaved = errors.Join(unsaved, err) }); err != nil {
+			} else if err := t.Recovery().AdoptStray(token, func(err error) { unsaved = errors.Join(unsaved, err) }); err != nil {
 				result.Problem = err.Error()
 			} else {
 				result.Job = all[at].Found.Job

@@ -51,21 +51,21 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		case job.Queued:
 			d.whyQueued(t, &why, j.PreemptedFor)
 		case job.Parked:
-			why.Text = t.Why(j.ID)
+			why.Text = t.Explain().Why(j.ID)
 		case job.Running:
 			why.Expected = g.end(t.Now, j)
 			if d.maySee(c, j) {
 				hindrance = cmp.Or(t.Running().Hindrance(j.ID), t.Uses().EndsForOveruse(j.ID))
 			}
 		}
-		why.Queued, _ = t.Live()
+		why.Queued, _ = t.Explain().Live()
 		if d.maySee(c, j) {
 			why.ExpectedRun, why.ExpectedVRAM = g.run, g.vram
 			if g.guessed() && j.Spec.VRAMAuto && j.State == job.Queued && j.Attempt.Number == 0 && j.VRAMMiB > 0 {
 				why.Notes = append(why.Notes, autoGuess(j.VRAMMiB, g.vram.Runs))
 			}
 		}
-		if blocked := t.Blocked(); blocked != "" {
+		if blocked := t.Explain().Blocked(); blocked != "" {
 			why.Notes = append(why.Notes, blocked)
 		}
 	})
@@ -117,16 +117,16 @@ func parkedText(j *job.Job, waits string) string {
 // whyQueued fills in the story of a queued job. It runs in the engine's
 // goroutine.
 func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
-	if text := t.Gate(why.ID); text != "" {
+	if text := t.Explain().Gate(why.ID); text != "" {
 		why.Text, why.NoStart = text, reason.NoneGate
 		return
 	}
-	story, queued := sched.Tell(t.State(), why.ID)
+	story, queued := sched.Tell(t.Explain().State(), why.ID)
 	switch {
 	case !queued:
 		return
 	case t.Stopping():
-		why.Text = t.Why(why.ID)
+		why.Text = t.Explain().Why(why.ID)
 		return
 	}
 	story.WasPreempted(asideFor)
@@ -142,7 +142,7 @@ type estimates struct {
 // estimate asks the engine, in whose goroutine it runs.
 func (d *Daemon) estimate(t *engine.Turn, id string) estimates {
 	var g estimates
-	run, vram, _ := t.Estimate(id)
+	run, vram, _ := t.Explain().Estimate(id)
 	if run.Mid > 0 {
 		g.run = &api.RunGuess{
 			LowS: run.Low.Seconds(), MidS: run.Mid.Seconds(), HighS: run.High.Seconds(),

@@ -84,8 +84,8 @@ func TestNewJobsThatDoNotFitOnTheDiskAreRefusedAndTheRestIsWritten(t *testing.T)
 	if _, live := r.at().line.Roster.Job("2"); live || r.at().line.Roster.Size() != 0 || r.at().line.Roster.Owned("ann") != 0 {
 		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().line.Roster.Size(), r.at().line.Roster.Owned("ann"))
 	}
-	if r.at().Blocked() != "" {
-		t.Errorf("blocked: %q", r.at().Blocked())
+	if r.at().explain.Blocked() != "" {
+		t.Errorf("blocked: %q", r.at().explain.Blocked())
 	}
 }
 
@@ -94,8 +94,8 @@ func TestARefusalWithNothingElseToWriteLeavesNoTrouble(t *testing.T) {
 	r.refuse = noRoomForNew(r)
 	_, answer := r.accept("ann", spec())
 	r.step()
-	if !errors.Is(*answer, store.ErrFull) || r.at().Blocked() != "" || !r.at().Written() {
-		t.Errorf("answer %v, blocked %q, written %v", *answer, r.at().Blocked(), r.at().Written())
+	if !errors.Is(*answer, store.ErrFull) || r.at().explain.Blocked() != "" || !r.at().Written() {
+		t.Errorf("answer %v, blocked %q, written %v", *answer, r.at().explain.Blocked(), r.at().Written())
 	}
 	r.refuse = nil
 	_, answer = r.accept("ann", spec())
@@ -145,7 +145,7 @@ func TestAJobThatCannotStartJustNowGoesBackAndIsTriedAgain(t *testing.T) {
 	if row.State != job.Queued || row.Attempt.Number != 0 || row.Log != "" || len(row.Grant.GPUs) != 0 || row.Keep != "" {
 		t.Errorf("it is %s, attempt %d, log %q, on %v under %q", row.State, row.Attempt.Number, row.Log, row.Grant.GPUs, row.Keep)
 	}
-	if why := r.at().Why("1"); !strings.Contains(why, "not before") || !strings.Contains(why, "cannot be looked up") {
+	if why := r.at().explain.Why("1"); !strings.Contains(why, "not before") || !strings.Contains(why, "cannot be looked up") {
 		t.Errorf("why: %q", why)
 	}
 	r.pass(notNowDelay / 2)
@@ -258,7 +258,7 @@ func TestHold(t *testing.T) {
 	}
 	r.end("1", keep.Record{}, false)
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); !strings.Contains(why, "held") {
+	if why := r.at().explain.Why("2"); !strings.Contains(why, "held") {
 		t.Errorf("why: %q", why)
 	}
 	r.again()
@@ -282,11 +282,11 @@ func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	r.submit(spec())
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); !strings.Contains(why, "paused") {
+	if why := r.at().explain.Why("2"); !strings.Contains(why, "paused") {
 		t.Errorf("why: %q", why)
 	}
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
-	if err := r.at().RestorePauses(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
+	if err := r.at().recovery.Pauses(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
 	r.pass(time.Second)
@@ -323,7 +323,7 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	}
 	before := r.e.turn.line.Usage.Seconds["ann"]
 	r.boot(nil, nil, fairShare)
-	if err := r.at().RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
+	if err := r.at().recovery.Usage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.e.turn.line.Usage.Seconds["ann"]; got != before || got < 500 {
@@ -370,16 +370,16 @@ func TestNewRulesApplyToWhatIsQueued(t *testing.T) {
 	r.submit(spec())
 	rules := r.e.turn.cfg.Rules
 	rules.JobsPerGPU = 4
-	r.at().SetRules(rules, settings.Limits{Default: sched.Limit{Jobs: 4}})
+	r.at().set.Rules(rules, settings.Limits{Default: sched.Limit{Jobs: 4}})
 	r.pass(time.Second)
 	r.wantRow("4", job.Running, "")
 	if share := r.row("4").Grant.Share; share != 0.25 {
 		t.Errorf("the queued job was given the share %v", share)
 	}
 	r.submit(spec(vram(1000)))
-	r.at().SetRules(rules, settings.Limits{Default: sched.Limit{Jobs: 3}})
+	r.at().set.Rules(rules, settings.Limits{Default: sched.Limit{Jobs: 3}})
 	r.pass(time.Second)
-	if why := r.at().Why("5"); !strings.Contains(why, "3") {
+	if why := r.at().explain.Why("5"); !strings.Contains(why, "3") {
 		t.Errorf("why: %q", why)
 	}
 }

@@ -132,7 +132,7 @@ func TestAnAdoptedProcessHoldsWhatItUses(t *testing.T) {
 	r.look()
 	held := func() map[int]int64 {
 		budgets := map[int]int64{}
-		for _, h := range r.at().State().Held {
+		for _, h := range r.at().explain.State().Held {
 			for i, card := range h.Cards {
 				budgets[card] = h.BudgetMiB[i]
 			}
@@ -163,7 +163,7 @@ func TestAnAdoptedProcessHoldsWhatItUses(t *testing.T) {
 	want("after it left a card", map[int]int64{0: 5500})
 	r.submit(spec(func(s *job.Spec) { s.IDs = []int{1} }))
 	r.wantRow("2", job.Running, "")
-	wantGPUs(t, "it is charged", r.at().State().InUse["ann"].GPUs, 3) // as long as it is tracked
+	wantGPUs(t, "it is charged", r.at().explain.State().InUse["ann"].GPUs, 3) // as long as it is tracked
 	// A card that it never used is kept for it: an administrator said so.
 	r, _ = adopted(t)
 	r.adoptUsing(map[int]int64{0: 5000}, 5000, 0, 1)

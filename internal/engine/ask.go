@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"syscall"
@@ -16,24 +17,27 @@ import (
 	"berth/internal/store"
 )
 
+// Explain says what the next decision is based on, and why jobs wait.
+type Explain struct{ *parts }
+
 // Questions that a Turn answers. What concerns one part alone is answered by
 // that part.
 
 // State is what the next decision is based on. It is valid only during the turn:
 // to keep it, make a snapshot.
-func (t *Turn) State() sched.State {
-	t.line.Queue.Tick(t.Now)
-	t.line.Expect.Relearn(func(kind string) { t.attempts.Expect(kind, t.line.Span) })
+func (x *Explain) State() sched.State {
+	x.line.Queue.Tick(x.changes.Now)
+	x.line.Expect.Relearn(func(kind string) { x.attempts.Expect(kind, x.line.Span) })
 	s := sched.State{
-		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host,
-		Cards: t.cards.Book.Placeable(t.Now, t.cards.FreshFor()), Held: t.attempts.Holdings.Held(t.Now), Queue: t.line.Queue, MaxStarts: maxStarts,
+		Now: x.changes.Now, Rules: x.cfg.Rules, Host: x.cfg.Host,
+		Cards: x.cards.Book.Placeable(x.changes.Now, x.cards.FreshFor()), Held: x.attempts.Holdings.Held(x.changes.Now), Queue: x.line.Queue, MaxStarts: maxStarts,
 	}
-	t.shares(&s)
-	t.parkedIn(&s)
+	x.shares(&s)
+	x.parkedIn(&s)
 	switch {
-	case t.cards.Book.Err != nil:
-		s.Unreadable = t.cards.Book.Err.Error()
-	case t.cards.Book.At.IsZero():
+	case x.cards.Book.Err != nil:
+		s.Unreadable = x.cards.Book.Err.Error()
+	case x.cards.Book.At.IsZero():
 		s.Unreadable = "they have not been read yet"
 	}
 	return s
@@ -41,19 +45,19 @@ func (t *Turn) State() sched.State {
 
 // parkedIn fills in what parked jobs leave of the host's memory, and where they come
 // back to.
-func (t *Turn) parkedIn(s *sched.State) {
-	if room, known := t.attempts.Parking.Room(); known {
+func (x *Explain) parkedIn(s *sched.State) {
+	if room, known := x.attempts.Parking.Room(); known {
 		if s.ParkMiB = room.AllMiB; s.ParkMiB == 0 {
 			s.ParkMiB = -1
 		}
 		if room.UserMiB > 0 {
 			s.ParkOfMiB = map[string]int64{}
-			for _, a := range t.attempts.Active {
+			for _, a := range x.attempts.Active {
 				s.ParkOfMiB[a.Job.User] = room.Of(a.Job.User)
 			}
 		}
 	}
-	for _, a := range t.attempts.Parked {
+	for _, a := range x.attempts.Parked {
 		for i := range s.Cards {
 			s.Cards[i].ParkedMiB += a.Job.Parking.CardMiB[s.Cards[i].Index]
 		}
@@ -61,15 +65,15 @@ func (t *Turn) parkedIn(s *sched.State) {
 }
 
 // shares fills in users, arrays and groups.
-func (t *Turn) shares(s *sched.State) {
-	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
-	s.Pools, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, t.limitedGroups()
-	if t.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum = t.line.Usage.Decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
+func (x *Explain) shares(s *sched.State) {
+	s.DefaultLimit, s.Limits = x.cfg.Limits.Default, x.cfg.Limits.Users
+	s.Pools, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, x.limitedGroups()
+	if x.cfg.Rules.Fair {
+		s.Usage, s.FairQuantum = x.line.Usage.Decayed(x.changes.Now, x.cfg.HalfLife), sched.FairQuantum
 	}
-	scale := t.scale()
-	for _, a := range t.attempts.Active {
-		j := t.attempts.Charged(a)
+	scale := x.scale()
+	for _, a := range x.attempts.Active {
+		j := x.attempts.Charged(a)
 		if j.Spec.ArrayLimit > 0 {
 			s.Pools[j.Array()]++
 		}
@@ -79,11 +83,11 @@ func (t *Turn) shares(s *sched.State) {
 			use.Unmeasured += max(0, float64(len(held.Cards))-held.CountedGPUs())
 		}
 		s.InUse[j.User] = use
-		if t.cfg.Rules.Fair {
-			s.Usage[j.User] += waiting.GpuSeconds(j, t.Now, scale) + sched.FairQuantum*held.FairWeight(scale)
+		if x.cfg.Rules.Fair {
+			s.Usage[j.User] += waiting.GpuSeconds(j, x.changes.Now, scale) + sched.FairQuantum*held.FairWeight(scale)
 		}
 	}
-	for _, a := range t.attempts.Parked {
+	for _, a := range x.attempts.Parked {
 		use := s.InUse[a.Job.User]
 		use.Jobs++
 		use.Parked++
@@ -92,12 +96,12 @@ func (t *Turn) shares(s *sched.State) {
 }
 
 // scale is what CPUs and host memory count as in usage.
-func (t *Turn) scale() sched.Scale { return t.cfg.Host.Scale(len(t.cards.Book.Known)) }
+func (x *Explain) scale() sched.Scale { return x.cfg.Host.Scale(len(x.cards.Book.Known)) }
 
 // Live counts the queued jobs, and those that have begun: running and parked.
-func (t *Turn) Live() (queued, running int) {
-	running = len(t.attempts.Active) + len(t.attempts.Parked) + t.remote.Begun()
-	return len(t.line.Roster.Jobs) - running, running
+func (x *Explain) Live() (queued, running int) {
+	running = len(x.attempts.Active) + len(x.attempts.Parked) + x.remote.Begun()
+	return len(x.line.Roster.Jobs) - running, running
 }
 
 // Supervised counts the jobs that supervisors hold on this machine.
@@ -113,9 +117,9 @@ func (t *Turn) Stopping() bool { return t.stopping }
 // InOrder visits the unfinished jobs until fn returns false: running and parked
 // ones, oldest first, then queued ones as Next lists them. fn must not keep a job or change the
 // queue.
-func (t *Turn) InOrder(fn func(*job.Job) bool) {
-	begun := append(t.attempts.OldestFirst(), t.remote.Running()...)
-	for _, a := range t.attempts.Parked {
+func (x *Explain) InOrder(fn func(*job.Job) bool) {
+	begun := append(x.attempts.OldestFirst(), x.remote.Running()...)
+	for _, a := range x.attempts.Parked {
 		begun = append(begun, a.Job)
 	}
 	slices.SortStableFunc(begun, job.ByStart)
@@ -124,17 +128,17 @@ func (t *Turn) InOrder(fn func(*job.Job) bool) {
 			return
 		}
 	}
-	t.eachQueued(func(j *job.Job) bool {
-		_, parked := t.attempts.Parked[j.ID]
+	x.eachQueued(func(j *job.Job) bool {
+		_, parked := x.attempts.Parked[j.ID]
 		return parked || fn(j)
 	})
 }
 
 // Next lists the first n queued jobs: those that wait for room in order, then
 // those behind a gate, oldest first.
-func (t *Turn) Next(n int) []*job.Job {
+func (x *Explain) Next(n int) []*job.Job {
 	list := make([]*job.Job, 0, n)
-	t.eachQueued(func(j *job.Job) bool {
+	x.eachQueued(func(j *job.Job) bool {
 		if len(list) < n {
 			list = append(list, j)
 		}
@@ -143,17 +147,17 @@ func (t *Turn) Next(n int) []*job.Job {
 	return list
 }
 
-func (t *Turn) eachQueued(fn func(*job.Job) bool) {
+func (x *Explain) eachQueued(fn func(*job.Job) bool) {
 	more := true
-	sched.InOrder(t.State(), func(id string) bool {
-		more = fn(t.line.Roster.Jobs[id])
+	sched.InOrder(x.State(), func(id string) bool {
+		more = fn(x.line.Roster.Jobs[id])
 		return more
 	})
 	if !more {
 		return
 	}
-	t.line.Roster.Each(0, func(j *job.Job) bool {
-		if _, waits := t.line.Queue.Get(j.ID); waits || t.attempts.Runs(j.ID) || j.State == job.Running {
+	x.line.Roster.Each(0, func(j *job.Job) bool {
+		if _, waits := x.line.Queue.Get(j.ID); waits || x.attempts.Runs(j.ID) || j.State == job.Running {
 			return true
 		}
 		return fn(j)
@@ -161,31 +165,31 @@ func (t *Turn) eachQueued(fn func(*job.Job) bool) {
 }
 
 // Position is a job's place in the queue, from 1; 0 if it is behind a gate.
-func (t *Turn) Position(id string) int { return sched.Position(t.State(), id) }
+func (x *Explain) Position(id string) int { return sched.Position(x.State(), id) }
 
 // Blocked says why no job can start at all; empty: jobs can start.
-func (t *Turn) Blocked() string {
+func (x *Explain) Blocked() string {
 	switch {
-	case t.stopping:
+	case x.stopping:
 		return "berth is stopping"
-	case t.cards.Book.Err != nil && t.removed == nil:
-		return "the GPUs cannot be read: " + t.cards.Book.Err.Error()
+	case x.cards.Book.Err != nil && x.removed == nil:
+		return "the GPUs cannot be read: " + x.cards.Book.Err.Error()
 	}
-	return t.unable()
+	return x.unable()
 }
 
 // unable says why nothing can be started although there may be room; empty: it
 // can.
-func (t *Turn) unable() string {
+func (x *Explain) unable() string {
 	var err error
-	if t.line.Queue.Len() > 0 {
-		err = t.unleased
+	if x.line.Queue.Len() > 0 {
+		err = x.unleased
 	}
-	if t.changes.Failed != nil {
-		err = t.changes.Failed
+	if x.changes.Failed != nil {
+		err = x.changes.Failed
 	}
-	if t.removed != nil {
-		err = t.removed
+	if x.removed != nil {
+		err = x.removed
 	}
 	switch {
 	case err == nil:
@@ -202,31 +206,31 @@ func (t *Turn) unable() string {
 func diskFails(err error) bool { return errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO) }
 
 // Why says why a queued job waits.
-func (t *Turn) Why(id string) string { return t.Reasons([]string{id})[id] }
+func (x *Explain) Why(id string) string { return x.Reasons([]string{id})[id] }
 
 // Gate says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
-func (t *Turn) Gate(id string) string {
-	text := t.line.Why(t.Now, id)
-	if why := t.unable(); why != "" && text == "" && t.waits(id) {
+func (x *Explain) Gate(id string) string {
+	text := x.line.Why(x.changes.Now, id)
+	if why := x.unable(); why != "" && text == "" && x.waits(id) {
 		text = "cannot be started: " + why
 	}
-	return afterPreemption(t.line.Roster.Jobs[id], text)
+	return afterPreemption(x.line.Roster.Jobs[id], text)
 }
 
 // Reasons says why each of these queued jobs waits, at about the cost of one
 // decision.
-func (t *Turn) Reasons(ids []string) map[string]string {
+func (x *Explain) Reasons(ids []string) map[string]string {
 	reasons := make(map[string]string, len(ids))
 	var inLine []string
 	for _, id := range ids {
-		if text := t.Gate(id); text != "" {
+		if text := x.Gate(id); text != "" {
 			reasons[id] = text
-		} else if _, queued := t.line.Queue.Get(id); queued {
+		} else if _, queued := x.line.Queue.Get(id); queued {
 			inLine = append(inLine, id)
 		}
 	}
-	if t.stopping {
+	if x.stopping {
 		for _, id := range inLine {
 			reasons[id] = "berth is stopping"
 		}
@@ -235,22 +239,22 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 	if len(inLine) == 0 {
 		return reasons
 	}
-	for i, text := range sched.Sentences(t.State(), inLine) {
-		reasons[inLine[i]] = afterPreemption(t.line.Roster.Jobs[inLine[i]], text)
+	for i, text := range sched.Sentences(x.State(), inLine) {
+		reasons[inLine[i]] = afterPreemption(x.line.Roster.Jobs[inLine[i]], text)
 	}
 	return reasons
 }
 
 // Estimate is the estimated duration and memory of an unfinished job, with their
 // sources. A running job is expected to run longer than it has.
-func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
-	j, live := t.line.Roster.Jobs[id]
+func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
+	j, live := x.line.Roster.Jobs[id]
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
-	ask, book := t.line.Ask(j), t.line.Expect.Book
+	ask, book := x.line.Ask(j), x.line.Expect.Book
 	if j.State == job.Running || j.State == job.Parked {
-		ask.Ran = j.Worked(t.Now).Truncate(time.Second)
+		ask.Ran = j.Worked(x.changes.Now).Truncate(time.Second)
 	}
 	if j.Spec.GPUs == 0 {
 		book = predict.NewBook() // other jobs' runs say nothing about it: only its limit does
@@ -259,30 +263,30 @@ func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	if run.Guess() && ask.Limit > 0 {
 		run.High = ask.Limit + ask.Grace // as sched.Estimate.Left has it
 	}
-	return run, t.line.Memory(j), true
+	return run, x.line.Memory(j), true
 }
 
 // Auto is what a vram=auto job of a user would declare, and from what; 0: it
 // would declare nothing, and get GPUs to itself.
-func (t *Turn) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory) {
+func (x *Explain) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory) {
 	j := &job.Job{User: user, Spec: *spec}
-	from = t.line.Memory(j)
-	return t.line.AutoMiB(t.Now, j, from.HighMiB), from
+	from = x.line.Memory(j)
+	return x.line.AutoMiB(x.changes.Now, j, from.HighMiB), from
 }
 
 // Infeasible goes through the jobs that can never run here, and why. Until a card
 // was seen that is unknown, and nothing is refused.
-func (t *Turn) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.Reason] {
+func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.Reason] {
 	return func(yield func(int, reason.Reason) bool) {
-		if t.cards.Unseen() {
+		if x.cards.Unseen() {
 			return
 		}
-		state := t.State()
+		state := x.State()
 		for i := range specs {
 			if specs[i].To == job.ToSlurm {
 				continue
 			}
-			why, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules))
+			why, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, x.cfg.Rules))
 			if !ok && !yield(i, why) {
 				return
 			}
@@ -314,15 +318,15 @@ func (t *Turn) needsSample() bool {
 }
 
 // limitedGroups is what a decision has to know about groups.
-func (t *Turn) limitedGroups() map[sched.GroupName]sched.JobGroup {
-	if len(t.groups.Settings) == 0 {
+func (x *Explain) limitedGroups() map[sched.GroupName]sched.JobGroup {
+	if len(x.groups.Settings) == 0 {
 		return nil
 	}
-	groups := make(map[sched.GroupName]sched.JobGroup, len(t.groups.Settings))
-	for name, of := range t.groups.Settings {
+	groups := make(map[sched.GroupName]sched.JobGroup, len(x.groups.Settings))
+	for name, of := range x.groups.Settings {
 		groups[name] = sched.JobGroup{Limit: of.Limit, PausedBy: of.PausedBy}
 	}
-	for id, a := range t.attempts.Active {
+	for id, a := range x.attempts.Active {
 		if of, set := groups[waiting.GroupOf(a.Job)]; set {
 			of.Running = append(of.Running, id)
 			groups[waiting.GroupOf(a.Job)] = of
@@ -336,18 +340,18 @@ func (t *Turn) limitedGroups() map[sched.GroupName]sched.JobGroup {
 
 // harms reports whether others suffer from what a job takes. What that depends on is
 // worked out when it is asked for the first time.
-func (t *Turn) harms() func(*running.Attempt) bool {
+func (x *Explain) harms() func(*running.Attempt) bool {
 	var state *sched.State
 	var contended map[int]sched.Contenders
 	return func(a *running.Attempt) bool {
 		if state == nil {
-			s := t.State()
+			s := x.State()
 			state, contended = &s, sched.Contended(s)
 		}
-		if limit := t.cfg.Limits.Of(a.Job.User).GPUs; limit > 0 && state.InUse[a.Job.User].GPUs > limit+overTolerance {
+		if limit := x.cfg.Limits.Of(a.Job.User).GPUs; limit > 0 && state.InUse[a.Job.User].GPUs > limit+overTolerance {
 			return true
 		}
-		for card, usedMiB := range t.cards.Meter.Now(a.Job.ID) {
+		for card, usedMiB := range x.cards.Meter.Now(a.Job.ID) {
 			if usedMiB > 0 && contended[card].Besides(a.Job.User) {
 				return true
 			}
@@ -358,3 +362,43 @@ func (t *Turn) harms() func(*running.Attempt) bool {
 
 // overTolerance keeps the last bit of a sum from putting a user over a limit.
 const overTolerance = 1e-6
+
+// waits reports whether a job waits for room.
+func (x *Explain) waits(id string) bool {
+	_, queued := x.line.Queue.Get(id)
+	return queued
+}
+
+// OverLimit says why a limit keeps the user from holding one more job on this
+// many cards; empty: none does. Adopted jobs that have not started yet count
+// too, because they are not in the queue.
+func (x *Explain) OverLimit(user string, cards int) string {
+	limit, own := x.cfg.Limits.Users[user]
+	if !own {
+		limit = x.cfg.Limits.Default
+	}
+	var use sched.Use
+	count := func(j *job.Job) {
+		if j.User == user {
+			use.Add(waiting.Holding(j))
+		}
+	}
+	for _, a := range x.attempts.Active {
+		count(x.attempts.Charged(a))
+	}
+	for id := range x.line.Adopted {
+		count(x.line.Roster.Jobs[id])
+	}
+	x.changes.EachStaged(func(j *job.Job) {
+		if j.Spec.Adopt != nil {
+			count(j)
+		}
+	})
+	switch {
+	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
+		return fmt.Sprintf("%s already runs %d jobs, which is the limit", user, use.Jobs)
+	case limit.GPUs > 0 && use.GPUs+float64(cards) > limit.GPUs:
+		return fmt.Sprintf("%s holds %g GPUs and this job needs %d more; the limit is %g", user, use.GPUs, cards, limit.GPUs)
+	}
+	return ""
+}

@@ -39,7 +39,7 @@ func TestAnOldLookSaysSoAndHoldsNoCPUJobUp(t *testing.T) {
 	r.submit(spec(vram(4000)), spec(func(s *job.Spec) { s.GPUs = 0 }))
 	r.wantRow("1", job.Queued, "")
 	r.wantRow("2", job.Running, "")
-	if why := r.at().Why("1"); !strings.Contains(why, "gpu0 has no recent reading") {
+	if why := r.at().explain.Why("1"); !strings.Contains(why, "gpu0 has no recent reading") {
 		t.Errorf("it waits because: %s", why)
 	}
 }
@@ -53,7 +53,7 @@ func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.submit(spec(func(s *job.Spec) { s.IDs, s.GPUs = []int{0}, 1 }), spec(vram(1000)))
 	r.wantRow("3", job.Queued, "")
-	if why := r.at().Why("3"); !strings.Contains(why, "gpu0 has no recent reading") {
+	if why := r.at().explain.Why("3"); !strings.Contains(why, "gpu0 has no recent reading") {
 		t.Errorf("it waits because: %s", why)
 	}
 	if !r.at().needsSample() {
@@ -108,7 +108,7 @@ func TestAnothersJobOverItsDeclarationIsHeldAtItsPeak(t *testing.T) {
 	r.submit(spec(vram(12000)))
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); !strings.Contains(why, "12000 MiB") {
+	if why := r.at().explain.Why("2"); !strings.Contains(why, "12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
 	r.others = nil
@@ -223,7 +223,7 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 	if j, live := r.at().line.Roster.Job("1"); !live || j.State != job.Queued {
 		t.Errorf("the job is %+v", j)
 	}
-	for _, why := range r.at().Infeasible("ann", spec()) {
+	for _, why := range r.at().explain.Infeasible("ann", spec()) {
 		t.Errorf("it is refused: %s", why)
 	}
 }

@@ -20,14 +20,14 @@ type Census struct {
 }
 
 // Census counts the unfinished jobs.
-func (t *Turn) Census() Census {
-	queued, held := t.Live()
+func (x *Explain) Census() Census {
+	queued, held := x.Live()
 	c := Census{
-		Queued: queued, Running: held - len(t.attempts.Parked), Parked: len(t.attempts.Parked),
-		Room: t.line.Queue.Len(), Held: len(t.line.Gates.Held), Later: len(t.line.Gates.Until.At), Dependent: len(t.line.Gates.Waiting),
-		Oldest: t.line.Queue.OldestSince(), Users: t.line.Roster.Users(),
+		Queued: queued, Running: held - len(x.attempts.Parked), Parked: len(x.attempts.Parked),
+		Room: x.line.Queue.Len(), Held: len(x.line.Gates.Held), Later: len(x.line.Gates.Until.At), Dependent: len(x.line.Gates.Waiting),
+		Oldest: x.line.Queue.OldestSince(), Users: x.line.Roster.Users(),
 	}
-	for _, a := range t.attempts.Parked {
+	for _, a := range x.attempts.Parked {
 		c.HostMiB += a.Job.Parking.HostMiB()
 	}
 	return c

@@ -45,7 +45,7 @@ func TestAJobIsChargedForItsPartOfTheHost(t *testing.T) {
 	memory := func(mib int64) func(*job.Spec) { return func(s *job.Spec) { s.MemMiB = mib } }
 	r.submit(spec(gpus(0), fourCPUs), spec(gpus(1), memory(250)), spec(gpus(0)), spec(gpus(0), fourCPUs), spec(memory(400)))
 	r.pass(time.Second)
-	if got, want := r.at().State().InUse["ann"], (sched.Use{Jobs: 3, GPUs: 1, CPUs: 5, MemMiB: 250}); got != want {
+	if got, want := r.at().explain.State().InUse["ann"], (sched.Use{Jobs: 3, GPUs: 1, CPUs: 5, MemMiB: 250}); got != want {
 		t.Errorf("in use: %+v, want %+v", got, want)
 	}
 	r.wantRow("4", job.Queued, "")
@@ -54,15 +54,15 @@ func TestAJobIsChargedForItsPartOfTheHost(t *testing.T) {
 		"4": "ann holds 5 CPUs and this job needs 4 more; the limit per user is 6 (limits.cpus)",
 		"5": "ann holds 250 MiB of memory and this job needs 400 more; the limit per user is 600 (limits.memory_total)",
 	} {
-		if why := r.at().Why(id); why != want {
+		if why := r.at().explain.Why(id); why != want {
 			t.Errorf("job %s: %s", id, why)
 		}
 	}
 	// Half of the CPUs is one of the two GPUs; a quarter of the memory is less than
 	// the GPU that comes with it.
-	before := r.at().State().Usage["ann"]
+	before := r.at().explain.State().Usage["ann"]
 	r.pass(100 * time.Second)
-	if got, want := r.at().State().Usage["ann"]-before, 100*(1+1+0.25); math.Abs(got-want) > 1 {
+	if got, want := r.at().explain.State().Usage["ann"]-before, 100*(1+1+0.25); math.Abs(got-want) > 1 {
 		t.Errorf("100 seconds are %g GPU-seconds, want %g", got, want)
 	}
 	r.end("1", keep.Record{}, false)
@@ -75,25 +75,25 @@ func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
 	r := newRig(t, 2, fairShare, func(c *Config) { c.Limits.Default.GPUs = 1 })
 	r.submit(spec(share(0.01)), spec(share(0.01)))
 	r.pass(time.Second)
-	wantGPUs(t, "before anything is measured", r.at().State().InUse["ann"].GPUs, 0.02)
+	wantGPUs(t, "before anything is measured", r.at().explain.State().InUse["ann"].GPUs, 0.02)
 	r.manyUse(0, map[string]int64{"1": 12288, "2": 11059}) // half, and 45 %
 	r.pass(time.Second)
 	over := 0.5 + 11059.0/24576
-	wantGPUs(t, "the limit counts", r.at().State().InUse["ann"].GPUs, over)
-	for _, h := range r.at().State().Held {
+	wantGPUs(t, "the limit counts", r.at().explain.State().InUse["ann"].GPUs, over)
+	for _, h := range r.at().explain.State().Held {
 		wantGPUs(t, "forecasts count "+h.Job, h.CountedGPUs(), map[string]float64{"1": 0.5, "2": 11059.0 / 24576}[h.Job])
 	}
 	r.submit(spec(share(0.25)))
 	r.pass(time.Second)
 	r.wantRow("3", job.Queued, "")
-	if why := r.at().Why("3"); !strings.Contains(why, "limit") || !strings.Contains(why, "0.95") {
+	if why := r.at().explain.Why("3"); !strings.Contains(why, "limit") || !strings.Contains(why, "0.95") {
 		t.Errorf("why: %q", why)
 	}
 	// It is charged for its peak, which berth keeps free for it, not for what it
 	// uses at the moment.
 	r.manyUse(0, map[string]int64{"1": 100, "2": 11059})
 	r.pass(time.Second)
-	wantGPUs(t, "after it shrank", r.at().State().InUse["ann"].GPUs, over)
+	wantGPUs(t, "after it shrank", r.at().explain.State().InUse["ann"].GPUs, over)
 	copied := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"])
 	wantGPUs(t, "shown", copied.ChargedGPUs(), 0.5)
 	// The charge outlives berth.
@@ -114,9 +114,9 @@ func TestChargesAfterARestart(t *testing.T) {
 	r.pass(time.Second)
 	r.pass(running.GrownDelay)
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
-	wantGPUs(t, "before the cards are read", r.at().State().InUse["ann"].GPUs, 0.1)
+	wantGPUs(t, "before the cards are read", r.at().explain.State().InUse["ann"].GPUs, 0.1)
 	r.pass(time.Second)
-	wantGPUs(t, "after that", r.at().State().InUse["ann"].GPUs, 0.5)
+	wantGPUs(t, "after that", r.at().explain.State().InUse["ann"].GPUs, 0.5)
 }
 
 func TestAnotherAttemptIsChargedForItself(t *testing.T) {
@@ -138,7 +138,7 @@ func TestMemoryOutsideTheGrantIsCharged(t *testing.T) {
 	r.pass(time.Second)
 	r.uses("1", 1, 12288)
 	r.pass(time.Second)
-	wantGPUs(t, "a CPU job on a GPU", r.at().State().InUse["ann"].GPUs, 0.5)
+	wantGPUs(t, "a CPU job on a GPU", r.at().explain.State().InUse["ann"].GPUs, 0.5)
 }
 
 // TestChargesAreAtLeastWhatWasDeclaredAndWhatWasUsed, and never more than both

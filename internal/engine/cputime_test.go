@@ -122,7 +122,7 @@ func TestCPUTimeIsReadRarely(t *testing.T) {
 				r, _ := cpuRig(t, test.cancel)
 				reads, done := 0, make(chan struct{})
 				defer close(done)
-				r.at().SetIdle(test.report, test.cancel)
+				r.at().set.Idle(test.report, test.cancel)
 				r.e.turn.cfg.CPUTimes = func([]run.Identity) map[string]time.Duration {
 					if reads++; test.hangs {
 						<-done

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,19 +15,25 @@ import (
 	"berth/internal/sched"
 )
 
-func (t *Turn) ended(a *running.Attempt, ev run.Event) {
+// ends takes in how attempts ended.
+type ends struct {
+	*parts
+	explain *Explain
+}
+
+func (e *ends) ended(a *running.Attempt, ev run.Event) {
 	j := a.Job
 	if ev.Record.Scarce && j.Spec.Adopt == nil {
-		t.neverRan(a, ev.Record.Launch, t.Now.Add(notNowDelay))
+		e.neverRan(a, ev.Record.Launch, e.changes.Now.Add(notNowDelay))
 		return
 	}
-	if t.halted(j, ev.Record) {
+	if e.halted(j, ev.Record) {
 		ev.Record.Stop = string(job.StopInterrupt)
 	}
-	t.attempts.Uses.Measured(a)
+	e.attempts.Uses.Measured(a)
 	r := judge.Attempt(j, judge.End{
-		Record: ev.Record, OOM: ev.OOM, Peaks: j.PeakMiB, Now: t.Now,
-		CapMiB: t.line.Room.CapMiB(t.Now, sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
+		Record: ev.Record, OOM: ev.OOM, Peaks: j.PeakMiB, Now: e.changes.Now,
+		CapMiB: e.line.Room.CapMiB(e.changes.Now, sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules)),
 	})
 	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
 	switch {
@@ -39,26 +47,26 @@ func (t *Turn) ended(a *running.Attempt, ev run.Event) {
 	if r.Outcome != "" && r.Outcome.State() == job.Failed || r.Again == job.EventRetry {
 		r.Detail = a.Blame(r.Detail)
 	}
-	at := endOf(j, ev.Record, t.Now)
-	t.releaseAt(a, at)
+	at := endOf(j, ev.Record, e.changes.Now)
+	e.freeGPUsAt(a, at)
 	if r.Outcome != "" {
-		t.queue.FinishAt(j, r.Outcome, r.Detail, at)
+		e.queue.FinishAt(j, r.Outcome, r.Detail, at)
 		return
 	}
-	t.queue.Back(j, r)
+	e.queue.Back(j, r)
 }
 
 // halted reports whether a job that ended without berth's doing was stopped
 // together with berth.
-func (t *Turn) halted(j *job.Job, r keep.Record) bool {
-	if t.cfg.Halted == nil || r.Stop != "" || r.Launch != "" || r.SetupFailed || j.Spec.Adopt != nil {
+func (e *ends) halted(j *job.Job, r keep.Record) bool {
+	if e.cfg.Halted == nil || r.Stop != "" || r.Launch != "" || r.SetupFailed || j.Spec.Adopt != nil {
 		return false
 	}
-	at := endOf(j, r, t.Now)
-	if at.Before(t.cfg.LostBefore) {
+	at := endOf(j, r, e.changes.Now)
+	if at.Before(e.cfg.LostBefore) {
 		return j.Spec.Requeue && (r.Signal == int(syscall.SIGKILL) || r.Signal == int(syscall.SIGTERM))
 	}
-	return t.cfg.Halted(at, r.Signal == 0 && r.ExitCode == 0)
+	return e.cfg.Halted(at, r.Signal == 0 && r.ExitCode == 0)
 }
 
 // endOf is when an attempt ended, by the supervisor's monotonic clock, even if
@@ -71,37 +79,37 @@ func endOf(j *job.Job, r keep.Record, now time.Time) time.Time {
 }
 
 // neverRan undoes a placement: the attempt does not count.
-func (t *Turn) neverRan(a *running.Attempt, why string, notBefore time.Time) {
+func (e *ends) neverRan(a *running.Attempt, why string, notBefore time.Time) {
 	j := a.Job
 	stopped := j.Stop
-	t.release(a)
+	e.freeGPUs(a)
 	if stopped == job.StopCancel {
-		t.queue.Finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
+		e.queue.Finish(j, job.WasCancelled, judge.Said(j, "cancelled before it started"))
 		return
 	}
 	j.Attempt.Number--
 	j.Log = ""
-	t.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: why, NotBefore: notBefore, NeverRan: true})
+	e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: why, NotBefore: notBefore, NeverRan: true})
 }
 
 // stillborn undoes a placement whose supervisor died before the job started. If
 // one after the other dies, perhaps because their program is only half written,
 // trying again at once would wear out the disk.
-func (t *Turn) stillborn(a *running.Attempt) {
+func (e *ends) stillborn(a *running.Attempt) {
 	var notBefore time.Time
-	if t.Now.Sub(t.attempts.DiedAt) < diedDelay {
-		notBefore = t.Now.Add(diedDelay)
+	if e.changes.Now.Sub(e.attempts.DiedAt) < diedDelay {
+		notBefore = e.changes.Now.Add(diedDelay)
 	}
-	t.attempts.DiedAt = t.Now
-	t.neverRan(a, "its supervisor died before the job started", notBefore)
+	e.attempts.DiedAt = e.changes.Now
+	e.neverRan(a, "its supervisor died before the job started", notBefore)
 }
 
 // lost ends a job whose supervisor died. The runner reports that only when none
 // of its processes is left.
-func (t *Turn) lost(a *running.Attempt, r keep.Record) {
+func (e *ends) lost(a *running.Attempt, r keep.Record) {
 	j := a.Job
-	t.attempts.Uses.Measured(a)
-	t.release(a)
+	e.attempts.Uses.Measured(a)
+	e.freeGPUs(a)
 	unanswered := ""
 	if a.Hindrance.Silent != "" {
 		unanswered = "; its supervisor did not answer and was killed, so its exit status is not known"
@@ -109,48 +117,48 @@ func (t *Turn) lost(a *running.Attempt, r keep.Record) {
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		t.queue.Finish(j, job.WasCancelled, judge.Said(j, "cancelled while running")+unanswered)
-	case wasTold(t.Now, j):
-		t.queue.Back(j, judge.Preempted(j))
+		e.queue.Finish(j, job.WasCancelled, judge.Said(j, "cancelled while running")+unanswered)
+	case wasTold(e.changes.Now, j):
+		e.queue.Back(j, judge.Preempted(j))
 	case j.Stop == job.StopRequeue:
-		t.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")})
+		e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")})
 	case j.Stop == job.StopOveruse:
-		t.queue.Finish(j, job.Overuse, j.Detail+unanswered)
+		e.queue.Finish(j, job.Overuse, j.Detail+unanswered)
 	case j.Stop == job.StopTimeout:
-		t.rule(j, judge.Timeout(j), unanswered)
+		e.rule(j, judge.Timeout(j), unanswered)
 	case j.Stop == job.StopInterrupt && a.Hindrance.Silent != "":
-		t.rule(j, judge.Interrupted, "")
+		e.rule(j, judge.Interrupted, "")
 	case rebooted && j.Spec.Requeue:
-		t.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})
-	case j.Spec.Requeue && j.StartedAt.Before(t.cfg.LostBefore):
-		t.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"})
+		e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})
+	case j.Spec.Requeue && j.StartedAt.Before(e.cfg.LostBefore):
+		e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"})
 	case rebooted:
-		t.queue.Finish(j, job.Lost, "the machine went down while it ran")
+		e.queue.Finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:
-		t.queue.Finish(j, job.Lost, "adopted: its supervisor died; "+judge.GoesOn(j))
+		e.queue.Finish(j, job.Lost, "adopted: its supervisor died; "+judge.GoesOn(j))
 	default:
-		t.queue.Finish(j, job.Lost, a.Blame("its supervisor died, so its exit status is not known"))
+		e.queue.Finish(j, job.Lost, a.Blame("its supervisor died, so its exit status is not known"))
 	}
 }
 
 // rule does what was decided about the end of an attempt.
-func (t *Turn) rule(j *job.Job, r judge.Ruling, more string) {
+func (e *ends) rule(j *job.Job, r judge.Ruling, more string) {
 	if r.Detail += more; r.Outcome != "" {
-		t.queue.Finish(j, r.Outcome, r.Detail)
+		e.queue.Finish(j, r.Outcome, r.Detail)
 		return
 	}
-	t.queue.Back(j, r)
+	e.queue.Back(j, r)
 }
 
-func (t *Turn) release(a *running.Attempt) { t.releaseAt(a, t.Now) }
+func (e *ends) freeGPUs(a *running.Attempt) { e.freeGPUsAt(a, e.changes.Now) }
 
-// releaseAt frees the cards: the last process of the attempt was gone at that
+// freeGPUsAt frees the cards: the last process of the attempt was gone at that
 // time.
-func (t *Turn) releaseAt(a *running.Attempt, at time.Time) {
-	if t.cfg.Rules.Fair {
-		t.line.Usage.Charge(t.Now, a.Job, at, t.scale(), t.cfg.HalfLife)
+func (e *ends) freeGPUsAt(a *running.Attempt, at time.Time) {
+	if e.cfg.Rules.Fair {
+		e.line.Usage.Charge(e.changes.Now, a.Job, at, e.explain.scale(), e.cfg.HalfLife)
 	}
-	t.attempts.Release(t.Now, a)
+	e.attempts.Release(e.changes.Now, a)
 }
 
 // wasTold reports whether a victim had, or may have had, its TERM: a berth that
@@ -166,4 +174,25 @@ func afterPreemption(j *job.Job, why string) string {
 		return why
 	}
 	return reason.AfterPreemption(j.PreemptedFor, why)
+}
+
+// refused ends a job whose order the runner rejected: nothing ran, and no event
+// will follow.
+func (e *ends) refused(j *job.Job, err error) {
+	a, token := e.attempts.Active[j.ID], j.Keep
+	e.cfg.Log.Error("cannot start a job", "job", j.ID, "token", token, "err", err)
+	// There is nothing to acknowledge, and the supervisor may have another job
+	// by then.
+	defer func() {
+		e.attempts.Acks = slices.DeleteFunc(e.attempts.Acks, func(other string) bool { return other == token })
+	}()
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if (full || diskFails(err) || errors.Is(err, ErrNotNow)) && j.Stop != job.StopCancel {
+		e.neverRan(a, err.Error(), e.changes.Now.Add(notNowDelay))
+		e.attempts.Runner.Release(token)
+		return
+	}
+	e.freeGPUs(a)
+	e.attempts.Runner.Release(token)
+	e.queue.Finish(j, job.Launch, err.Error())
 }

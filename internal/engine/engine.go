@@ -12,7 +12,6 @@ import (
 	"berth/internal/engine/running"
 	"berth/internal/engine/settings"
 	"berth/internal/engine/waiting"
-	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -56,16 +55,16 @@ func New(cfg Config, s journal.Store, r running.Runner, src gpu.Source, l cards.
 	if cfg.Watch == nil {
 		cfg.Watch = unwatched{}
 	}
-	t := &Turn{cfg: &cfg, changes: journal.New(watchedStore{s, cfg.Watch}, cfg.Log), door: fair.NewDoor[func(*Turn)]()}
-	t.line = waiting.New(&cfg.Settings, t.changes)
-	t.queue = &waiting.Queue{Line: t.line, Changes: t.changes, Cfg: &cfg.Settings, NextSeq: lastSeq + 1}
-	t.remote = remote.New(t.queue, t.changes)
-	t.line.Cluster = t.remote
-	t.groups = waiting.NewGroups(t.line, t.changes)
-	t.cards = cards.New(&cfg.Settings, src, l, o, t.changes)
-	t.attempts = running.New(&cfg.Settings, r, t.cards, t.changes)
-	t.line.Room, t.cards.Holders = &t.attempts.Holdings, &t.attempts.Holdings
-	e := &Engine{turn: t}
+	p := &parts{cfg: &cfg, changes: journal.New(watchedStore{s, cfg.Watch}, cfg.Log)}
+	p.line = waiting.New(&cfg.Settings, p.changes)
+	p.queue = &waiting.Queue{Line: p.line, Changes: p.changes, Cfg: &cfg.Settings, NextSeq: lastSeq + 1}
+	p.remote = remote.New(p.queue, p.changes)
+	p.line.Cluster = p.remote
+	p.groups = waiting.NewGroups(p.line, p.changes)
+	p.cards = cards.New(&cfg.Settings, src, l, o, p.changes)
+	p.attempts = running.New(&cfg.Settings, r, p.cards, p.changes)
+	p.line.Room, p.cards.Holders = &p.attempts.Holdings, &p.attempts.Holdings
+	e := &Engine{turn: newTurn(p)}
 	e.over, e.end = context.WithCancel(context.Background())
 	return e
 }

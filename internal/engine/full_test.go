@@ -28,7 +28,7 @@ func TestOnAFullDisk(t *testing.T) {
 	if err := r.e.Step(r.now); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	if why := r.at().Why("2"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full") {
+	if why := r.at().explain.Why("2"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full") {
 		t.Errorf("it waits because %q", why)
 	}
 	r.did = nil
@@ -42,7 +42,7 @@ func TestOnAFullDisk(t *testing.T) {
 	if row := r.row("1"); row.Stop != job.StopCancel {
 		t.Errorf("its reason to stop is %q", row.Stop)
 	}
-	if why := r.at().Blocked(); why != "" {
+	if why := r.at().explain.Blocked(); why != "" {
 		t.Errorf("nothing starts because %s", why)
 	}
 }
@@ -84,7 +84,7 @@ func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
 	_ = r.e.Step(r.now)
 	r.wantRow("2", job.Cancelled, job.WasCancelled)
 	r.wantRow("3", job.Queued, "")
-	if why := r.at().Why("3"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full") {
+	if why := r.at().explain.Why("3"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full") {
 		t.Errorf("it waits because %q", why)
 	}
 	var refused error
@@ -99,7 +99,7 @@ func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
 	r.step()
 	r.step()
 	r.wantRow("3", job.Running, "")
-	if why := r.at().Blocked(); why != "" {
+	if why := r.at().explain.Blocked(); why != "" {
 		t.Errorf("nothing starts because %s", why)
 	}
 }
@@ -108,7 +108,7 @@ func TestWithoutASupervisor(t *testing.T) {
 	r := newRig(t, 1)
 	r.leaseErr = fmt.Errorf("create supervisor directory: %w", syscall.ENOSPC)
 	r.submit(spec(vram(1000)))
-	if why := r.at().Why("1"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full: create supervisor directory") {
+	if why := r.at().explain.Why("1"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full: create supervisor directory") {
 		t.Errorf("it waits because %q", why)
 	}
 	r.leaseErr = nil
@@ -126,7 +126,7 @@ func TestWhereTheStoreWasRemoved(t *testing.T) {
 	r.at().queue.Submit(jobs)
 	r.step()
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); why != "cannot be started: the directory of the store was removed: /x" {
+	if why := r.at().explain.Why("2"); why != "cannot be started: the directory of the store was removed: /x" {
 		t.Errorf("it waits because %q", why)
 	}
 	var refused error
@@ -161,7 +161,7 @@ func TestOnADiskThatFails(t *testing.T) {
 	if !errors.Is(refused, store.ErrUnwritable) {
 		t.Errorf("a new job is refused with %v", refused)
 	}
-	if why := r.at().Blocked(); !strings.HasPrefix(why, "the disk of berth's state cannot be written: ") {
+	if why := r.at().explain.Blocked(); !strings.HasPrefix(why, "the disk of berth's state cannot be written: ") {
 		t.Errorf("nothing starts because %q", why)
 	}
 	r.did = nil
@@ -174,7 +174,7 @@ func TestOnADiskThatFails(t *testing.T) {
 	r.end("1", keep.Record{Stop: string(job.StopCancel), Signal: 15}, false)
 	r.step()
 	r.wantRow("1", job.Cancelled, job.WasCancelled)
-	if why := r.at().Blocked(); why != "" {
+	if why := r.at().explain.Blocked(); why != "" {
 		t.Errorf("nothing starts because %s", why)
 	}
 }

@@ -38,7 +38,7 @@ func TestDependencies(t *testing.T) {
 			r := newRig(t, 2)
 			r.submit(spec(), spec(after("1", test.on)))
 			r.wantRow("2", job.Queued, "")
-			if why := r.at().Why("2"); !strings.Contains(why, "waits for job 1 (running)") {
+			if why := r.at().explain.Why("2"); !strings.Contains(why, "waits for job 1 (running)") {
 				t.Errorf("why: %q", why)
 			}
 			for _, end := range ends {
@@ -126,7 +126,7 @@ func TestABackoffIsAGate(t *testing.T) {
 	if got, want := r.e.turn.line.Gates.Next(), start0.Add(time.Second); !got.Equal(want) {
 		t.Errorf("the gate opens at %s, want %s", got, want)
 	}
-	if why := r.at().Why("1"); !strings.HasPrefix(why, "not before ") {
+	if why := r.at().explain.Why("1"); !strings.HasPrefix(why, "not before ") {
 		t.Errorf("why: %q", why)
 	}
 	if wait := r.at().wait(false); wait > time.Second {
@@ -153,18 +153,18 @@ func TestNextListsTheLineThenTheGates(t *testing.T) {
 	// Job 4 has priority and runs; 1 and 3 stand in line, 2 behind a gate.
 	r.wantRow("4", job.Running, "")
 	var ids []string
-	for _, j := range r.at().Next(10) {
+	for _, j := range r.at().explain.Next(10) {
 		ids = append(ids, j.ID)
 	}
 	if got := strings.Join(ids, " "); got != "1 3 2" {
 		t.Errorf("next: %s", got)
 	}
-	if n := len(r.at().Next(1)); n != 1 {
+	if n := len(r.at().explain.Next(1)); n != 1 {
 		t.Errorf("asked for one, got %d", n)
 	}
 	for most := 1; most <= 4; most++ {
 		ids = nil
-		r.at().InOrder(func(j *job.Job) bool { ids = append(ids, j.ID); return len(ids) < most })
+		r.at().explain.InOrder(func(j *job.Job) bool { ids = append(ids, j.ID); return len(ids) < most })
 		if want := []string{"4", "1", "3", "2"}[:most]; !slices.Equal(ids, want) {
 			t.Errorf("the first %d: %v, want %v", most, ids, want)
 		}

@@ -50,7 +50,7 @@ func TestEveryEndingIsBounded(t *testing.T) {
 		{"cancelled with less", func(r *rig) { r.at().CancelBy("1", "root", time.Second) }, "stop t1 cancel 1s"},
 		{"requeued", func(r *rig) { r.at().Requeue("1", "root", time.Hour) }, "stop t1 requeue 5m0s"},
 		{"interrupted", func(r *rig) { r.at().Interrupt(false) }, "stop t1 interrupt 5m0s"},
-		{"idle", func(r *rig) { r.at().SetIdle(0, time.Hour); r.pass(time.Hour) }, "stop t1 cancel 5m0s"},
+		{"idle", func(r *rig) { r.at().set.Idle(0, time.Hour); r.pass(time.Hour) }, "stop t1 cancel 5m0s"},
 		{"found again while it is cancelled", func(r *rig) {
 			r.at().Cancel("1", "")
 			r.step()
@@ -81,7 +81,7 @@ func TestAWarningDoesNotDelayAPreemptionForLong(t *testing.T) {
 	r := newRig(t, 1, bounds)
 	r.submit(spec(gives, vram(20000), tenYears, warned(time.Hour)))
 	r.pass(time.Hour)
-	if out := r.at().State().Held[0].Preempt.Out; out != 2*fiveMinutes {
+	if out := r.at().explain.State().Held[0].Preempt.Out; out != 2*fiveMinutes {
 		t.Errorf("the plan expects it gone after %s", out)
 	}
 	r.did = nil
@@ -94,7 +94,7 @@ func TestAWarningDoesNotDelayAPreemptionForLong(t *testing.T) {
 	if got := r.stops(); got != "stop t1 aside 5m0s" {
 		t.Errorf("the engine did %q", got)
 	}
-	if by := r.at().State().Held[0].LeavesBy; by.Sub(r.now) != fiveMinutes {
+	if by := r.at().explain.State().Held[0].LeavesBy; by.Sub(r.now) != fiveMinutes {
 		t.Errorf("the plan expects it gone in %s", by.Sub(r.now))
 	}
 }
@@ -111,7 +111,7 @@ func TestALoweredMaximumAppliesToRunningJobs(t *testing.T) {
 		t.Errorf("the plan expects job 3 to take up to %s", p.Limit)
 	}
 	r.pass(time.Minute)
-	r.at().SetMaxGrace(fiveMinutes)
+	r.at().set.MaxGrace(fiveMinutes)
 	if p := r.pendingOf("3"); p.Limit != time.Hour+fiveMinutes {
 		t.Errorf("then up to %s", p.Limit)
 	}
@@ -130,7 +130,7 @@ func TestALoweredMaximumAppliesToRunningJobs(t *testing.T) {
 	if got := r.stops(); got != "" {
 		t.Errorf("it is told again: %s", got)
 	}
-	r.at().SetMaxGrace(time.Minute)
+	r.at().set.MaxGrace(time.Minute)
 	r.step()
 	if got := r.stops(); got != "stop t1 timeout 1m0s" {
 		t.Errorf("a maximum that is lowered again: %q", got)
@@ -144,7 +144,7 @@ func TestALoweredMaximumAppliesToRunningJobs(t *testing.T) {
 func TestGraceCountsInThePlan(t *testing.T) {
 	r := newRig(t, 1, bounds)
 	r.submit(spec(limit(20*time.Second), tenYears), spec(limit(20*time.Second), tenYears))
-	if h := r.at().State().Held[0]; h.Limit != 20*time.Second+fiveMinutes || h.Run.Mid != 10*time.Second+fiveMinutes || h.Run.High != h.Limit {
+	if h := r.at().explain.State().Held[0]; h.Limit != 20*time.Second+fiveMinutes || h.Run.Mid != 10*time.Second+fiveMinutes || h.Run.High != h.Limit {
 		t.Errorf("running, the plan sees %+v", h)
 	}
 	if p := r.pendingOf("2"); p.Limit != 20*time.Second+fiveMinutes || p.Run.Mid != 10*time.Second+fiveMinutes {

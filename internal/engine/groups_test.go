@@ -39,7 +39,7 @@ func TestAGroupRunsNoMoreJobsThanItsLimit(t *testing.T) {
 	for id, state := range map[string]job.State{"1": job.Running, "2": job.Running, "3": job.Queued, "4": job.Queued, "5": job.Running} {
 		r.wantRow(id, state, "")
 	}
-	if why := r.at().Why("3"); why != "2 of group io's 2 jobs are running (1, 2)" {
+	if why := r.at().explain.Why("3"); why != "2 of group io's 2 jobs are running (1, 2)" {
 		t.Errorf("it waits because %q", why)
 	}
 	r.end("1", keep.Record{}, false)
@@ -62,7 +62,7 @@ func TestAPausedGroupStartsNothing(t *testing.T) {
 	r.wantRow("1", job.Running, "") // it goes on
 	r.wantRow("2", job.Queued, "")
 	r.wantRow("3", job.Running, "")
-	if why := r.at().Why("2"); why != "group io is paused by anna" {
+	if why := r.at().explain.Why("2"); why != "group io is paused by anna" {
 		t.Errorf("it waits because %q", why)
 	}
 	if err := r.at().groups.Pause("ann", "io", true, "root"); err != nil || r.at().groups.List("ann")[0].PausedBy != "anna" {

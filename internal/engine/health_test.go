@@ -128,7 +128,7 @@ func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
 	r.submit(spec())
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); !strings.Contains(why, "gpu0 is suspect: Xid 74 (NVLink error)") {
+	if why := r.at().explain.Why("2"); !strings.Contains(why, "gpu0 is suspect: Xid 74 (NVLink error)") {
 		t.Errorf("it waits because: %s", why)
 	}
 	if !r.at().SetHealth(0, gpu.HealthOK, "root", "") || r.at().SetHealth(7, gpu.HealthOK, "root", "") {
@@ -312,7 +312,7 @@ func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
 	r.told = nil
 	r.end("1", keep.Record{}, false) // the driver still lists its process
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
+	if why := r.at().explain.Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
 	if card := r.at().cards.Book.List()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {

@@ -58,7 +58,7 @@ func TestAJobIsNotIdleForWhatIsNotKnown(t *testing.T) {
 
 func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 	r := idleRig(t)
-	r.at().SetIdle(0, 2*time.Hour)
+	r.at().set.Idle(0, 2*time.Hour)
 	r.pass(2*time.Hour - time.Second)
 	r.wantDid("book 1", "commit 1:running", "go 1 t1", "commit 1:running")
 	r.pass(time.Second)
@@ -74,7 +74,7 @@ func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 func TestAnAdoptedProcessIsNeverCancelledForBeingIdle(t *testing.T) {
 	r := idleRig(t)
 	r.e.turn.attempts.Active["1"].Job.Spec.Adopt = &job.Process{PID: 4711}
-	r.at().SetIdle(0, time.Hour)
+	r.at().set.Idle(0, time.Hour)
 	r.pass(2 * time.Hour)
 	for _, did := range r.did {
 		if strings.HasPrefix(did, "stop") {

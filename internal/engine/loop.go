@@ -90,7 +90,7 @@ func (e *Engine) Waiting() int { return e.turn.door.Waiting() }
 func (e *Engine) Outside(now time.Time, f func(*Turn)) { f(e.own(now)) }
 
 // Step is one round, for tests and replays that drive the loop themselves.
-func (e *Engine) Step(now time.Time) error { return e.own(now).step() }
+func (e *Engine) Step(now time.Time) error { return e.own(now).round.step() }
 
 // own is a turn while no loop is running.
 func (e *Engine) own(now time.Time) *Turn {
@@ -141,7 +141,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 // written, the next berth does without it.
 func (e *Engine) leave() {
 	e.turn.stopping, e.turn.ending = true, true
-	if err := e.at(time.Now()).step(); err != nil {
+	if err := e.at(time.Now()).round.step(); err != nil {
 		e.turn.cfg.Log.Warn("cannot save the last changes", "err", err)
 	}
 }
@@ -153,7 +153,7 @@ func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 		e.see(ctx, eyes)
 		e.turn.admitted = false
 		begun := time.Now()
-		err := e.at(begun).step()
+		err := e.at(begun).round.step()
 		e.charge(time.Since(begun))
 		if err != nil && !store.MayPass(err) {
 			return err
@@ -208,10 +208,10 @@ func (t *Turn) wait(looking bool) time.Duration {
 	if !looking {
 		until(t.cards.Due(t.Now, t.work()))
 	}
-	if undecided := t.undecided() && t.line.Queue.Len() > 0 && !t.stopping; t.changes.Failed == nil && (undecided || len(t.line.Expect.Review) > 0 || !t.Written()) {
+	if undecided := t.round.undecided() && t.line.Queue.Len() > 0 && !t.stopping; t.changes.Failed == nil && (undecided || len(t.line.Expect.Review) > 0 || !t.Written()) {
 		until(t.Now)
 	}
-	for _, at := range []time.Time{t.line.Gates.Next(), t.attempts.Preemption.UrgeAt(), t.decideAt()} {
+	for _, at := range []time.Time{t.line.Gates.Next(), t.attempts.Preemption.UrgeAt(), t.round.decideAt()} {
 		if !at.IsZero() {
 			until(at)
 		}

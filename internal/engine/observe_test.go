@@ -99,7 +99,7 @@ func TestUnreadableCardsStartNothingAndEndNothing(t *testing.T) {
 	r.wantTold("gpus_unreadable", "queued 2")
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
-	if got := r.at().Blocked(); got != "the GPUs cannot be read: driver does not answer" {
+	if got := r.at().explain.Blocked(); got != "the GPUs cannot be read: driver does not answer" {
 		t.Errorf("blocked: %q", got)
 	}
 	r.pass(time.Second)

@@ -60,14 +60,14 @@ func (r *rig) stopped() bool {
 
 func TestAJobFarBeyondItsDeclarationIsEndedOnlyWhereThatIsThePolicy(t *testing.T) {
 	r := overuseRig(t, vram(1000), retries(3))
-	r.at().SetOveruse(settings.Overuse{Above: 0.5})
+	r.at().set.Overuse(settings.Overuse{Above: 0.5})
 	r.uses("1", 0, 20000)
 	r.pass(time.Second)
 	r.pass(time.Hour)
 	if r.stopped() {
 		t.Error("ended by default")
 	}
-	r.at().SetOveruse(settings.Overuse{Above: 0.5, After: 2 * time.Hour})
+	r.at().set.Overuse(settings.Overuse{Above: 0.5, After: 2 * time.Hour})
 	r.pass(time.Hour - time.Second)
 	if r.stopped() {
 		t.Error("ended too soon")

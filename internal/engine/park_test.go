@@ -48,7 +48,7 @@ func parkedRig(t *testing.T, change ...func(*Config)) *rig {
 // park parks job 1 for a person.
 func (r *rig) park() {
 	r.t.Helper()
-	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+	if why := r.at().parker.Park("1", "ann", time.Time{}); why != "" {
 		r.t.Fatalf("not parked: %s", why)
 	}
 	r.step()
@@ -59,7 +59,7 @@ func (r *rig) park() {
 
 func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
 	r := parkedRig(t)
-	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+	if why := r.at().parker.Park("1", "ann", time.Time{}); why != "" {
 		t.Fatalf("not parked: %s", why)
 	}
 	r.step()
@@ -73,7 +73,7 @@ func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
 	r.wantRow("2", job.Running, "")
 	r.did = nil
-	if !r.at().Unpark("1", "ann") {
+	if !r.at().parker.Unpark("1", "ann") {
 		t.Fatal("not unparked")
 	}
 	r.pass(time.Hour)
@@ -96,7 +96,7 @@ func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
 // A long queue must not push a parked job off the first page of a list.
 func TestAParkedJobIsListedBeforeTheQueue(t *testing.T) {
 	r := parkedRig(t)
-	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+	if why := r.at().parker.Park("1", "ann", time.Time{}); why != "" {
 		t.Fatalf("not parked: %s", why)
 	}
 	r.step()
@@ -105,10 +105,10 @@ func TestAParkedJobIsListedBeforeTheQueue(t *testing.T) {
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1}, job.Spec{Argv: []string{"c"}, GPUs: 1})
 	for _, unparked := range []bool{false, true} {
 		if unparked {
-			r.at().Unpark("1", "ann")
+			r.at().parker.Unpark("1", "ann")
 		}
 		var ids []string
-		r.at().InOrder(func(j *job.Job) bool { ids = append(ids, j.ID); return true })
+		r.at().explain.InOrder(func(j *job.Job) bool { ids = append(ids, j.ID); return true })
 		if !slices.Equal(ids, []string{"1", "2", "3"}) {
 			t.Errorf("unparked %v: listed %v", unparked, ids)
 		}
@@ -117,7 +117,7 @@ func TestAParkedJobIsListedBeforeTheQueue(t *testing.T) {
 
 func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
 	r := parkedRig(t)
-	r.at().Park("1", "ann", time.Time{})
+	r.at().parker.Park("1", "ann", time.Time{})
 	r.step()
 	r.says("1", wasRefused)
 	row := r.row("1")
@@ -125,7 +125,7 @@ func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
 		t.Errorf("on disk %+v", row)
 	}
 	// A person may ask again.
-	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+	if why := r.at().parker.Park("1", "ann", time.Time{}); why != "" {
 		t.Errorf("not tried again: %s", why)
 	}
 	for name, change := range map[string]func(*Config){
@@ -138,7 +138,7 @@ func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
 		},
 	} {
 		r := parkedRig(t, change)
-		if why := r.at().Park("1", "ann", time.Time{}); why != name {
+		if why := r.at().parker.Park("1", "ann", time.Time{}); why != name {
 			t.Errorf("refused with %q, want %q", why, name)
 		}
 		r.step()
@@ -148,7 +148,7 @@ func TestAJobThatCannotBeParkedGoesOnAndSaysWhy(t *testing.T) {
 
 func TestAParkedJobComesBackAtItsTime(t *testing.T) {
 	r := parkedRig(t)
-	r.at().Park("1", "ann", r.now.Add(time.Hour))
+	r.at().parker.Park("1", "ann", r.now.Add(time.Hour))
 	r.step()
 	r.clear(0)
 	r.says("1", wasParked)
@@ -175,7 +175,7 @@ func TestAParkedJobIsCancelled(t *testing.T) {
 func TestAJobWhoseCardIsFullStaysParked(t *testing.T) {
 	r := parkedRig(t)
 	r.park()
-	r.at().Unpark("1", "ann")
+	r.at().parker.Unpark("1", "ann")
 	r.pass(time.Second)
 	r.wantRow("1", job.Running, "")
 	r.says("1", hasNoRoom)
@@ -195,7 +195,7 @@ func TestAJobThatCouldNotBeResumedDidNotEndWell(t *testing.T) {
 		r := parkedRig(t)
 		r.e.turn.line.Roster.Jobs["1"].Spec.Requeue = requeue
 		r.park()
-		r.at().Unpark("1", "ann")
+		r.at().parker.Unpark("1", "ann")
 		r.pass(time.Second)
 		r.devices[0].UsedMiB = 24576 // so that it does not start again at once
 		r.hear(run.Ended, "1", keep.Record{Stop: keep.StopBroken, Signal: 9, Note: "restore failed"}, false)
@@ -209,8 +209,8 @@ func TestAJobThatCouldNotBeResumedDidNotEndWell(t *testing.T) {
 // TestParkingSurvivesACrash kills berth in every phase. The supervisor says what
 // is, and the store what was wanted.
 func TestParkingSurvivesACrash(t *testing.T) {
-	out := func(r *rig) { r.at().Park("1", "ann", time.Time{}); r.step() }
-	back := func(r *rig) { r.park(); r.at().Unpark("1", "ann"); r.pass(time.Second) }
+	out := func(r *rig) { r.at().parker.Park("1", "ann", time.Time{}); r.step() }
+	back := func(r *rig) { r.park(); r.at().parker.Unpark("1", "ann"); r.pass(time.Second) }
 	for name, test := range map[string]struct {
 		before func(*rig)
 		says   keep.ParkNews
@@ -325,14 +325,14 @@ func TestAJobIsNotParkedWithoutRoomOnTheHost(t *testing.T) {
 // it.
 func TestAJobComesBackWithWhatItReallyHad(t *testing.T) {
 	r := parkedRig(t)
-	r.at().Park("1", "ann", time.Time{})
+	r.at().parker.Park("1", "ann", time.Time{})
 	r.step()
 	r.clear(0)
 	r.says("1", keep.ParkNews{Parked: true, Took: time.Second, MiB: 9000})
 	if got := r.row("1").Parking.HostMiB(); got != 9000 {
 		t.Errorf("%d MiB are on the host", got)
 	}
-	r.at().Unpark("1", "ann")
+	r.at().parker.Unpark("1", "ann")
 	r.pass(time.Second)
 	if got := r.did[len(r.did)-1]; got != "resume t1 GPU-0 9000" {
 		t.Errorf("did %q", r.did)

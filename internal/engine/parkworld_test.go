@@ -120,9 +120,9 @@ func (w *world) askParking(e *Engine, id string) {
 		if w.rng.IntN(2) == 0 {
 			until = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Second)
 		}
-		e.at(w.now).Park(id, "ann", until)
+		e.at(w.now).parker.Park(id, "ann", until)
 	}
 	if w.chance(20) {
-		e.at(w.now).Unpark(id, "ann")
+		e.at(w.now).parker.Unpark(id, "ann")
 	}
 }

@@ -115,7 +115,7 @@ func (w *world) settleAll(e *Engine) {
 		if j.Held && j.State == job.Queued {
 			e.at(w.now).queue.Unhold(j.ID, "ann")
 		}
-		e.at(w.now).Unpark(j.ID, "ann")
+		e.at(w.now).parker.Unpark(j.ID, "ann")
 		return true
 	})
 	for index := range w.cards {

@@ -52,10 +52,10 @@ func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 	if row.State != job.Queued || row.Preemptions != 1 || row.RetriesUsed != 0 || row.Rank != 0 || !row.WaitsSince.Equal(r.now.Add(-time.Second)) || row.Detail != "preempted for job 2" {
 		t.Errorf("it came back as %+v", row)
 	}
-	if why := r.at().Why("1"); !strings.HasPrefix(why, "preempted for job 2; ") {
+	if why := r.at().explain.Why("1"); !strings.HasPrefix(why, "preempted for job 2; ") {
 		t.Errorf("why: %q", why)
 	}
-	if why := r.at().Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "preempted for job 2; ") {
+	if why := r.at().explain.Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "preempted for job 2; ") {
 		t.Errorf("its reason: %q", why)
 	}
 	r.end("2", keep.Record{}, false)
@@ -80,7 +80,7 @@ func TestWhoStaysOnTheCards(t *testing.T) {
 		if r.wantRow("1", job.Running, ""); r.row("1").Stop != job.NoStop {
 			t.Errorf("%s was told to leave", test.name)
 		}
-		r.at().SetKeepAll(false)
+		r.at().set.KeepAll(false)
 		r.pass(time.Second)
 		if left := r.row("1").Leaving(); left != strings.Contains(test.name, "nobody") {
 			t.Errorf("%s: after that was allowed, leaving is %v", test.name, left)
@@ -354,7 +354,7 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 // get them while who they were left for waits.
 func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000)))
-	held := r.at().State().Held
+	held := r.at().explain.State().Held
 	if len(held) != 1 || !held[0].Leaving || held[0].LeavesFor != "2" || !held[0].LeavesBy.Equal(r.now.Add(10*time.Second)) || held[0].Preempt != (sched.Preempt{}) {
 		t.Errorf("the plan sees %+v", held)
 	}
@@ -400,7 +400,7 @@ func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(gives, vram(20000)))
 	r.submit(spec(vram(20000), priority(5)))
-	if r.at().decideAt().IsZero() {
+	if r.at().round.decideAt().IsZero() {
 		t.Fatal("time alone changes nothing here")
 	}
 	for what, stand := range map[string]*error{"the ledger is locked": &r.lockErr, "the ledger cannot be read": &r.othersErr} {

@@ -36,7 +36,7 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 			"rules": func(rt *rapid.T) {
 				rules := r.e.turn.cfg.Rules
 				rules.JobsPerGPU = rapid.IntRange(0, 3).Draw(rt, "jobs per card")
-				r.at().SetRules(rules, r.e.turn.cfg.Limits)
+				r.at().set.Rules(rules, r.e.turn.cfg.Limits)
 			},
 			"edit": func(rt *rapid.T) {
 				r.at().queue.Edit(m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
@@ -154,8 +154,8 @@ func (m *machine) check() {
 			}
 		}
 	}
-	queued, running := r.at().Live()
-	if len(r.at().Next(1000)) != queued || len(r.at().attempts.List()) != running {
-		m.rt.Fatalf("%d queued and %d running, but %d and %d are listed", queued, running, len(r.at().Next(1000)), len(r.at().attempts.List()))
+	queued, running := r.at().explain.Live()
+	if len(r.at().explain.Next(1000)) != queued || len(r.at().attempts.List()) != running {
+		m.rt.Fatalf("%d queued and %d running, but %d and %d are listed", queued, running, len(r.at().explain.Next(1000)), len(r.at().attempts.List()))
 	}
 }

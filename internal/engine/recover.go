@@ -3,11 +3,21 @@ package engine
 import (
 	"time"
 
+	"berth/internal/engine/cards"
 	"berth/internal/engine/judge"
+	"berth/internal/engine/running"
 	"berth/internal/engine/waiting"
 	"berth/internal/job"
 	"berth/internal/run"
 )
+
+// Recovery takes the queue over from an earlier berth, and the jobs of supervisors
+// that the store does not know.
+type Recovery struct {
+	*parts
+	ends   *ends
+	parker *Parker
+}
 
 // fateKind is what happened to a job while no berth was running.
 type fateKind int
@@ -115,57 +125,101 @@ func ranSince(found []run.Found, j *job.Job) bool {
 }
 
 // Restore takes the queue over from an earlier berth.
-func (t *Turn) Restore(live []*job.Job, found []run.Found) {
+func (r *Recovery) Restore(live []*job.Job, found []run.Found) {
 	fates, strays := Recover(live, found)
 	for _, f := range fates {
-		t.line.Roster.Know(f.Job)
+		r.line.Roster.Know(f.Job)
 	}
 	for _, f := range fates {
 		if f.Kind == fateQueued {
-			t.shorten(f.Job)
-			t.queue.Enqueue(f.Job)
+			r.shorten(f.Job)
+			r.queue.Enqueue(f.Job)
 			continue
 		}
 		if f.Job.State == job.Parked {
-			t.restoreParked(f)
+			r.restoreParked(f)
 			continue
 		}
-		t.restoreRunning(f)
+		r.restoreRunning(f)
 	}
 	for _, f := range strays {
-		t.stray(f)
+		r.stray(f)
 	}
-	t.attempts.Holdings.SetOwners()
+	r.attempts.Holdings.SetOwners()
 }
 
 // shorten keeps a clock that was set back from turning seconds before a retry
 // into months.
-func (t *Turn) shorten(j *job.Job) {
-	if j.RetriesUsed == 0 || !j.SubmittedAt.After(t.Now) {
+func (r *Recovery) shorten(j *job.Job) {
+	if j.RetriesUsed == 0 || !j.SubmittedAt.After(r.changes.Now) {
 		return
 	}
-	if latest := t.Now.Add(judge.Backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
+	if latest := r.changes.Now.Add(judge.Backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
 		j.NotBefore = latest
 	}
 }
 
-func (t *Turn) restoreRunning(f fate) {
+func (r *Recovery) restoreRunning(f fate) {
 	j := f.Job
-	a := t.attempts.Begin(t.Now, j, t.line.Span(j), waiting.KindOf(j))
+	a := r.attempts.Begin(r.changes.Now, j, r.line.Span(j), waiting.KindOf(j))
 	_, a.StoredMiB = job.Highest(j.PeakMiB)
-	t.attempts.RecallTrouble(a)
+	r.attempts.RecallTrouble(a)
 	switch f.Kind {
 	case fateRunning:
-		t.attempts.TakeOver(t.Now, j)
+		r.attempts.TakeOver(r.changes.Now, j)
 	case fateEnded:
-		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
+		r.ends.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
 	case fateNeverRan:
-		t.neverRan(a, "berth went down before it started", time.Time{})
+		r.ends.neverRan(a, "berth went down before it started", time.Time{})
 	case fateVanished:
-		t.lost(a, f.Found.Record)
+		r.ends.lost(a, f.Found.Record)
 	case fateForgotten:
-		t.attempts.Runner.Lose(j.Keep, j.ID, j.Attempt.Number)
+		r.attempts.Runner.Lose(j.Keep, j.ID, j.Attempt.Number)
 	case fateLosing, fateQueued:
 		// The runner reports when the last process is gone.
+	}
+}
+
+// Recall learns from the newest ended jobs, oldest first. It comes before
+// Restore. Without it only the estimates are worse.
+func (r *Recovery) Recall(newest func(most int) ([]*job.Job, error)) { r.line.Recall(newest) }
+
+// Usage takes over the usage from an earlier berth.
+func (r *Recovery) Usage(meta func(key string) (string, error)) error {
+	return r.line.Usage.Restore(meta)
+}
+
+// Health takes over the health of the cards from an earlier berth.
+func (r *Recovery) Health(meta func(key string) (string, error)) error {
+	return r.cards.RestoreHealth(meta)
+}
+
+// ForgetHealth deletes the stored health of the cards.
+func (r *Recovery) ForgetHealth() { r.changes.Meta[cards.HealthKey] = "" }
+
+// Pauses takes over the paused cards from an earlier berth.
+func (r *Recovery) Pauses(meta func(key string) (string, error)) error {
+	return r.cards.RestorePauses(meta)
+}
+
+// restoreParked takes a parked job over from an earlier berth.
+func (r *Recovery) restoreParked(f fate) {
+	j := f.Job
+	a := &running.Attempt{Job: j, Token: j.Keep, StartedAt: r.changes.Now, Run: r.line.Span(j), Kind: waiting.KindOf(j)}
+	r.attempts.Parked[j.ID], r.attempts.ByToken[j.Keep] = a, j.ID
+	switch f.Kind {
+	case fateRunning:
+		r.attempts.TakeOver(r.changes.Now, j)
+		r.parker.boundParked(j)
+		if j.Stop == job.NoStop {
+			r.queue.Enqueue(j)
+		}
+	case fateEnded:
+		r.ends.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
+	case fateNeverRan, fateVanished:
+		r.ends.lost(a, f.Found.Record)
+	case fateForgotten:
+		r.attempts.Runner.Lose(j.Keep, j.ID, j.Attempt.Number)
+	case fateLosing, fateQueued:
 	}
 }

@@ -88,7 +88,7 @@ func TestRestoreAdoptsWhatRuns(t *testing.T) {
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.pass(time.Millisecond)
 	r.wantTold("adopted 1")
-	if _, running := r.at().Live(); running != 1 {
+	if _, running := r.at().explain.Live(); running != 1 {
 		t.Errorf("%d running", running)
 	}
 	r.end("1", keep.Record{ExitCode: 4}, false)

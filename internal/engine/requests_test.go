@@ -170,7 +170,7 @@ func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
 		t.Error("its row is still on disk")
 	}
 	r.end("1", keep.Record{}, false)
-	if queued, running := r.at().Live(); queued+running != 0 {
+	if queued, running := r.at().explain.Live(); queued+running != 0 {
 		t.Errorf("%d queued, %d running", queued, running)
 	}
 }
@@ -256,14 +256,14 @@ func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		r.wantRow(fmt.Sprint(id), job.Queued, "")
 	}
-	if why := r.at().Why("3"); why != "berth is stopping" {
+	if why := r.at().explain.Why("3"); why != "berth is stopping" {
 		t.Errorf("why: %q", why)
 	}
 	if r.at().needsSample() {
 		t.Error("it still wants to look at the cards")
 	}
-	if r.at().Blocked() != "berth is stopping" {
-		t.Errorf("blocked: %q", r.at().Blocked())
+	if r.at().explain.Blocked() != "berth is stopping" {
+		t.Errorf("blocked: %q", r.at().explain.Blocked())
 	}
 }
 

@@ -98,10 +98,10 @@ func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) 
 	}
 	r.e = New(cfg, r, r, nil, r, r, last)
 	meta := func(key string) (string, error) { return r.meta[key], nil }
-	if err := r.at().RestoreHealth(meta); err != nil {
+	if err := r.at().recovery.Health(meta); err != nil {
 		r.t.Fatal(err)
 	}
-	r.at().Restore(live, found)
+	r.at().recovery.Restore(live, found)
 	for _, ev := range r.losing {
 		r.at().absorb(ev)
 	}

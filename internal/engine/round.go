@@ -3,17 +3,28 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
-	"syscall"
 	"time"
 
 	"berth/internal/engine/fault"
 	"berth/internal/engine/journal"
+	"berth/internal/engine/judge"
 	"berth/internal/engine/running"
 	"berth/internal/engine/waiting"
 	"berth/internal/job"
+	"berth/internal/run"
 	"berth/internal/sched"
 )
+
+// round is one turn of the loop: decide, commit, act.
+type round struct {
+	*parts
+	explain  *Explain
+	ends     *ends
+	parker   *Parker
+	recovery *Recovery
+}
 
 // ledgerWait bounds how long a decision waits for another berth's.
 const ledgerWait = 200 * time.Millisecond
@@ -37,71 +48,65 @@ const diedDelay = time.Second
 //
 // An error means nothing of this round is on disk: facts stay pending for the
 // next round, decisions are dropped.
-func (t *Turn) step() error {
-	t.cfg.Watch.Round()
-	clear(t.line.Outcomes)
+func (r *round) step() error {
+	r.cfg.Watch.Round()
+	clear(r.line.Outcomes)
 	// 1. What time alone changed.
-	t.openGates()
-	t.attempts.Preemption.Urge(t.Now, t.waits)
-	t.endSlices()
-	t.line.ReviewSome()
+	r.openGates()
+	r.attempts.Preemption.Urge(r.changes.Now, r.explain.waits)
+	r.parker.endSlices()
+	r.line.ReviewSome()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
-	starts, victims := t.decide()
-	starts = t.watchAdopted(starts)
+	starts, victims := r.decide()
+	starts = r.watchAdopted(starts)
 	// 3. Commit.
-	t.attempts.Uses.SaveGrown(t.Now, t.ending)
-	if value, due := t.line.Usage.Save(t.Now, t.ending); due {
-		t.changes.Meta[waiting.UsageKey] = value
+	r.attempts.Uses.SaveGrown(r.changes.Now, r.ending)
+	if value, due := r.line.Usage.Save(r.changes.Now, r.ending); due {
+		r.changes.Meta[waiting.UsageKey] = value
 	}
 	fault.Point("before commit")
-	tx, kept, err := t.changes.Commit(t.Now, decisions(starts, victims))
+	tx, kept, err := r.changes.Commit(r.changes.Now, decisions(starts, victims))
 	if err == nil && !kept {
-		t.abandon(starts)
+		r.abandon(starts)
 		starts, victims = nil, nil
-		t.moved = true
+		r.moved = true
 	}
 	if err != nil {
-		t.abandon(starts)
-		t.attempts.StopUnsaved()
-		t.moved = true
-		t.publish(t.changes.Shown())
-		t.changes.Answer(err)
+		r.abandon(starts)
+		r.attempts.StopUnsaved()
+		r.moved = true
+		r.publish(r.changes.Shown())
+		r.changes.Answer(err)
 		return err
 	}
 	fault.Point("committed")
 	// 4. Act: acknowledge, send stops, publish, and start what was placed. An
 	// adopted stray may have ended: that is acknowledged in the next round.
-	t.depart(victims)
-	t.attempts.Act()
-	t.admit(t.changes.Settle())
-	t.publish(t.changes.Take(tx.Events))
-	t.changes.Answer(nil)
-	if len(starts) == 0 && t.cards.Bookings.Behind {
-		t.cards.Publish(t.Now, t.attempts.Holdings.Bookings(nil))
+	r.depart(victims)
+	r.attempts.Act()
+	r.admit(r.changes.Settle())
+	r.publish(r.changes.Take(tx.Events))
+	r.changes.Answer(nil)
+	if len(starts) == 0 && r.cards.Bookings.Behind {
+		r.cards.Publish(r.changes.Now, r.attempts.Holdings.Bookings(nil))
 	}
-	t.cards.Bookings.Behind = false
-	t.launch(starts)
-	if t.remote.HasChanges() && t.cfg.Away != nil {
-		t.cfg.Away()
+	r.cards.Bookings.Behind = false
+	r.launch(starts)
+	if r.remote.HasChanges() && r.cfg.Away != nil {
+		r.cfg.Away()
 	}
 	return nil
 }
 
 // openGates queues the jobs whose time has come.
-func (t *Turn) openGates() {
+func (r *round) openGates() {
 	for {
-		next, ok := t.line.Gates.Until.First()
-		if !ok || next.At.After(t.Now) {
+		next, ok := r.line.Gates.Until.First()
+		if !ok || next.At.After(r.changes.Now) {
 			return
 		}
-		t.queue.Enqueue(t.line.Roster.Jobs[next.Id])
+		r.queue.Enqueue(r.line.Roster.Jobs[next.Id])
 	}
-}
-
-// waits reports whether a job waits for room.
-func (t *Turn) waits(id string) bool {
-	_, queued := t.line.Queue.Get(id)
-	return queued
 }
 
 // decisions is what a round decided, with the events.
@@ -126,95 +131,95 @@ func decisions(starts, victims []*job.Job) []journal.Decision {
 
 // undecided reports whether anything happened since the last decision that could
 // change it.
-func (t *Turn) undecided() bool {
-	return t.moved || t.line.Moved || t.cards.Moved || !t.again.IsZero() && !t.Now.Before(t.again)
+func (r *round) undecided() bool {
+	return r.moved || r.line.Moved || r.cards.Moved || !r.again.IsZero() && !r.changes.Now.Before(r.again)
 }
 
 // decideAt is when time alone changes the decision.
-func (t *Turn) decideAt() time.Time {
-	if t.stopping || t.line.Queue.Len() == 0 {
+func (r *round) decideAt() time.Time {
+	if r.stopping || r.line.Queue.Len() == 0 {
 		return time.Time{}
 	}
-	return t.again
+	return r.again
 }
 
 // decide asks sched, takes a supervisor for each start, and returns the jobs to
 // preempt. The machine-wide ledger is locked from reading the other berths'
 // bookings until ours are published.
-func (t *Turn) decide() (starts, victims []*job.Job) {
-	if t.stopping || t.line.Queue.Len() == 0 || !t.undecided() || t.cards.Unseen() {
+func (r *round) decide() (starts, victims []*job.Job) {
+	if r.stopping || r.line.Queue.Len() == 0 || !r.undecided() || r.cards.Unseen() {
 		return nil, nil // before any card was seen, nothing can be refused either
 	}
-	if t.Present() != nil {
+	if present(r.parts) != nil {
 		return nil, nil
 	}
 	// If something prevents it below, the next reading of the cards asks again.
-	t.moved, t.line.Moved, t.cards.Moved, t.again = false, false, false, time.Time{}
+	r.moved, r.line.Moved, r.cards.Moved, r.again = false, false, false, time.Time{}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
 	defer cancel()
-	if err := t.cards.Bookings.Ledger.Lock(ctx); err != nil {
-		t.changes.Warn(t.Now, "the ledger of GPU reservations is locked; nothing starts until it is free", err)
+	if err := r.cards.Bookings.Ledger.Lock(ctx); err != nil {
+		r.changes.Warn(r.changes.Now, "the ledger of GPU reservations is locked; nothing starts until it is free", err)
 		return nil, nil
 	}
-	defer t.cards.Bookings.Ledger.Unlock()
-	changed, ok := t.cards.ReadOthers(t.Now, t.attempts.Runs)
+	defer r.cards.Bookings.Ledger.Unlock()
+	changed, ok := r.cards.ReadOthers(r.changes.Now, r.attempts.Runs)
 	if changed {
-		t.attempts.Holdings.SetOwners()
+		r.attempts.Holdings.SetOwners()
 	}
 	if !ok {
 		return nil, nil
 	}
 	begun := time.Now()
-	plan := sched.Decide(t.State())
-	t.cfg.Watch.Decided(time.Since(begun))
-	t.again = plan.Again
+	plan := sched.Decide(r.explain.State())
+	r.cfg.Watch.Decided(time.Since(begun))
+	r.again = plan.Again
 	for _, refusal := range plan.Infeasible {
-		t.queue.Finish(t.line.Roster.Jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+		r.queue.Finish(r.line.Roster.Jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
-	starts = t.lease(plan.Starts)
+	starts = r.lease(plan.Starts)
 	if len(starts) > 0 {
 		fault.Point("leased")
 	}
-	t.moved = t.moved || len(starts) == maxStarts
+	r.moved = r.moved || len(starts) == maxStarts
 	if len(starts) > 0 {
-		if err := t.cards.Bookings.Ledger.Publish(t.attempts.Holdings.Bookings(starts)); err != nil {
-			t.changes.Warn(t.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
-			t.letGo(starts)
+		if err := r.cards.Bookings.Ledger.Publish(r.attempts.Holdings.Bookings(starts)); err != nil {
+			r.changes.Warn(r.changes.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
+			r.returnLeases(starts)
 			return nil, nil
 		}
 	}
 	if len(starts) > 0 && len(starts) == len(plan.Starts) {
 		// It worked this time: report the next failure again.
-		clear(t.changes.Warned)
+		clear(r.changes.Warned)
 	}
-	return starts, t.attempts.Preemption.Victims(t.Now, plan.Victims)
+	return starts, r.attempts.Preemption.Victims(r.changes.Now, plan.Victims)
 }
 
 // lease takes a supervisor for each placement. It returns a changed copy of the
 // job, which replaces the old one once it is on disk.
-func (t *Turn) lease(planned []sched.Start) []*job.Job {
+func (r *round) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
-	t.unleased = nil
+	r.unleased = nil
 	for _, p := range planned {
-		if j := t.line.Roster.Jobs[p.Job]; j.State == job.Parked {
-			starts = append(starts, t.comeBack(j, p.Grant))
+		if j := r.line.Roster.Jobs[p.Job]; j.State == job.Parked {
+			starts = append(starts, r.parker.comeBack(j, p.Grant))
 			continue
 		}
-		token, err := t.attempts.Runner.Lease()
-		if t.unleased = err; err != nil {
-			t.changes.Warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
+		token, err := r.attempts.Runner.Lease()
+		if r.unleased = err; err != nil {
+			r.changes.Warn(r.changes.Now, "cannot start a supervisor; the jobs stay queued", err)
 			break
 		}
-		j := t.line.Roster.Jobs[p.Job].Clone()
+		j := r.line.Roster.Jobs[p.Job].Clone()
 		j.MustTo(job.Running)
 		before := j.PeakMiB
-		j.Attempt = j.Attempt.Next(t.Now, p.Grant, token)
+		j.Attempt = j.Attempt.Next(r.changes.Now, p.Grant, token)
 		if j.Spec.Adopt != nil {
 			j.PeakMiB = before // the process goes on, whoever watches it
 		}
-		j.Grant.CardMiB = t.cards.Book.Smallest(p.Grant.GPUs)
-		j.Log, j.Detail, j.PreemptedFor = t.cfg.LogPath(j), "", ""
-		if since := t.line.InLine[j.ID].Since; since.After(j.SubmittedAt) {
+		j.Grant.CardMiB = r.cards.Book.Smallest(p.Grant.GPUs)
+		j.Log, j.Detail, j.PreemptedFor = r.cfg.LogPath(j), "", ""
+		if since := r.line.InLine[j.ID].Since; since.After(j.SubmittedAt) {
 			j.WaitsSince = since
 		}
 		starts = append(starts, j)
@@ -222,94 +227,123 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 	return starts
 }
 
-func (t *Turn) letGo(starts []*job.Job) {
+func (r *round) returnLeases(starts []*job.Job) {
 	for _, j := range starts {
 		if j.Parking.Phase != job.ParkBack {
-			t.attempts.Runner.Release(j.Keep)
+			r.attempts.Runner.Release(j.Keep)
 		}
 	}
 }
 
 // abandon is letGo for starts that are booked.
-func (t *Turn) abandon(starts []*job.Job) {
-	t.letGo(starts)
+func (r *round) abandon(starts []*job.Job) {
+	r.returnLeases(starts)
 	if len(starts) > 0 {
-		t.cards.Publish(t.Now, t.attempts.Holdings.Bookings(nil))
+		r.cards.Publish(r.changes.Now, r.attempts.Holdings.Bookings(nil))
 	}
 }
 
-func (t *Turn) publish(events []job.Event) {
-	if len(events) > 0 && t.cfg.Publish != nil {
-		t.cfg.Publish(events)
+func (r *round) publish(events []job.Event) {
+	if len(events) > 0 && r.cfg.Publish != nil {
+		r.cfg.Publish(events)
 	}
 }
 
 // depart publishes the committed preemptions.
-func (t *Turn) depart(victims []*job.Job) {
+func (r *round) depart(victims []*job.Job) {
 	for _, j := range victims {
-		a := t.attempts.Active[j.ID]
-		t.line.Roster.Jobs[j.ID], a.Job = j, j
+		a := r.attempts.Active[j.ID]
+		r.line.Roster.Jobs[j.ID], a.Job = j, j
 		if j.Parking.Phase == job.ParkOut {
-			t.attempts.Parks = append(t.attempts.Parks, t.attempts.Parking.OrderFor(j))
+			r.attempts.Parks = append(r.attempts.Parks, r.attempts.Parking.OrderFor(j))
 			continue
 		}
-		t.attempts.Preemption.Hurry(t.Now, a, t.waits)
+		r.attempts.Preemption.Hurry(r.changes.Now, a, r.explain.waits)
 	}
 }
 
 // launch starts the committed placements.
-func (t *Turn) launch(starts []*job.Job) {
+func (r *round) launch(starts []*job.Job) {
 	for _, j := range starts {
-		t.line.Unqueue(j.ID)
-		t.line.Roster.Jobs[j.ID] = j
-		if a := t.attempts.Parked[j.ID]; a != nil {
-			t.attempts.Parking.Occupy(a, j)
+		r.line.Unqueue(j.ID)
+		r.line.Roster.Jobs[j.ID] = j
+		if a := r.attempts.Parked[j.ID]; a != nil {
+			r.attempts.Parking.Occupy(a, j)
 			continue
 		}
-		a := t.attempts.Begin(t.Now, j, t.line.Span(j), waiting.KindOf(j))
-		a.Unmeasured = t.line.Unproven(j, a.Kind, j.Grant.Share)
+		a := r.attempts.Begin(r.changes.Now, j, r.line.Span(j), waiting.KindOf(j))
+		a.Unmeasured = r.line.Unproven(j, a.Kind, j.Grant.Share)
 	}
 	for _, j := range starts {
 		if j.Parking.Phase == job.ParkBack {
-			t.attempts.Parking.Send(t.attempts.Parking.OrderFor(j))
+			r.attempts.Parking.Send(r.attempts.Parking.OrderFor(j))
 			continue
 		}
-		order, err := t.cfg.Order(j, t.cards.Book.Given)
+		order, err := r.cfg.Order(j, r.cards.Book.Given)
 		if err == nil {
-			order.Grace = t.cfg.Bounded(order.Grace)
+			order.Grace = r.cfg.Bounded(order.Grace)
 			order.Copy, err = running.EncodeCopy(j, order.Env)
 		}
 		if err == nil {
 			fault.Point("before go")
-			err = t.attempts.Runner.Go(j.Keep, order)
+			err = r.attempts.Runner.Go(j.Keep, order)
 			fault.Point("gone")
 		}
 		if err != nil {
-			t.refused(j, err)
+			r.ends.refused(j, err)
 		}
 	}
 	if len(starts) > 0 {
-		t.attempts.Holdings.SetOwners()
+		r.attempts.Holdings.SetOwners()
 	}
 }
 
-// refused ends a job whose order the runner rejected: nothing ran, and no event
-// will follow.
-func (t *Turn) refused(j *job.Job, err error) {
-	a, token := t.attempts.Active[j.ID], j.Keep
-	t.cfg.Log.Error("cannot start a job", "job", j.ID, "token", token, "err", err)
-	// There is nothing to acknowledge, and the supervisor may have another job
-	// by then.
-	defer func() {
-		t.attempts.Acks = slices.DeleteFunc(t.attempts.Acks, func(other string) bool { return other == token })
-	}()
-	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-	if (full || diskFails(err) || errors.Is(err, ErrNotNow)) && j.Stop != job.StopCancel {
-		t.neverRan(a, err.Error(), t.Now.Add(notNowDelay))
-		t.attempts.Runner.Release(token)
-		return
+// admit queues the staged jobs, which are on disk now.
+func (r *round) admit(batches []journal.Batch) {
+	for _, b := range batches {
+		for _, j := range b.Jobs {
+			if r.cfg.TellQueued && j.State == job.Queued {
+				r.changes.Arrive(r.changes.Now, j.Clone())
+			}
+		}
+		if j := b.Jobs[0]; j.State == job.Running { // an adopted stray
+			r.line.Roster.Know(j)
+			r.recovery.rejoin(j)
+		} else {
+			r.queue.EnqueueAll(b.Jobs)
+		}
+		r.admitted = true
+		b.Done(nil)
 	}
-	t.release(a)
-	t.attempts.Runner.Release(token)
-	t.queue.Finish(j, job.Launch, err.Error())
+}
+
+// watchAdopted starts watching adopted processes. It runs after the decision,
+// because their memory is in use already.
+func (r *round) watchAdopted(decided []*job.Job) []*job.Job {
+	if r.stopping || len(r.line.Adopted) == 0 {
+		return decided
+	}
+	var planned []sched.Start
+	for _, id := range slices.Sorted(maps.Keys(r.line.Adopted)) {
+		j := r.line.Roster.Jobs[id]
+		if !r.alive(*j.Spec.Adopt) {
+			r.queue.Finish(j, job.Lost, judge.AdoptedEnded(j))
+			continue
+		}
+		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
+	}
+	starts := r.lease(planned)
+	if len(starts) == 0 {
+		return decided
+	}
+	starts = append(decided, starts...)
+	r.cards.Publish(r.changes.Now, r.attempts.Holdings.Bookings(starts))
+	return starts
+}
+
+func (r *round) alive(p job.Process) bool {
+	if r.cfg.Alive != nil {
+		return r.cfg.Alive(p)
+	}
+	return run.Alive(p)
 }

@@ -149,10 +149,10 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)
 	meta := func(key string) (string, error) { return w.people.meta[key], nil }
-	if err := errors.Join(e.at(w.now).RestorePauses(meta), e.at(w.now).RestoreHealth(meta)); err != nil {
+	if err := errors.Join(e.at(w.now).recovery.Pauses(meta), e.at(w.now).recovery.Health(meta)); err != nil {
 		w.wrong("%v", err)
 	}
-	e.at(w.now).Restore(live, w.scan())
+	e.at(w.now).recovery.Restore(live, w.scan())
 	if fresh != nil {
 		e.at(w.now).queue.Number(fresh)
 		e.at(w.now).queue.Submit(fresh)
@@ -246,7 +246,7 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 		e.at(w.now).Interrupt(w.rng.IntN(2) == 0)
 	}
 	_ = e.Step(w.now)
-	if _, running := e.at(w.now).Live(); w.stopping && running == 0 {
+	if _, running := e.at(w.now).explain.Live(); w.stopping && running == 0 {
 		return nil // it exits; the next one takes over
 	}
 	return e

@@ -217,7 +217,7 @@ func TestAnIdleJobIsParkedUntilAPersonAsks(t *testing.T) {
 		r.says("1", wasParked)
 		r.pass(time.Hour)
 		r.wantRow("1", job.Parked, "")
-		if !r.at().Unpark("1", "ann") {
+		if !r.at().parker.Unpark("1", "ann") {
 			t.Fatal("not unparked")
 		}
 		r.pass(time.Second)
@@ -229,16 +229,16 @@ func TestAnIdleJobIsParkedUntilAPersonAsks(t *testing.T) {
 		}
 		r.wantRow("1", job.Running, "") // its hour begins anew
 		token := r.row("1").Keep
-		r.at().Attend(token, "ann")
-		r.at().Attend(token, "ann")
-		r.at().Unattend(token)
+		r.at().parker.Attend(token, "ann")
+		r.at().parker.Attend(token, "ann")
+		r.at().parker.Unattend(token)
 		for range 120 {
 			r.pass(time.Minute)
 		}
 		if got := r.row("1").Parking.Phase; got != job.ParkNone {
 			t.Errorf("%v while somebody is attached to it", got)
 		}
-		r.at().Unattend(token)
+		r.at().parker.Unattend(token)
 		for range 59 {
 			r.pass(time.Minute)
 		}
@@ -247,7 +247,7 @@ func TestAnIdleJobIsParkedUntilAPersonAsks(t *testing.T) {
 		if got := r.row("1").Parking.Phase; got != job.ParkOut {
 			t.Errorf("%v an hour after the last detached", got)
 		}
-		r.at().Attend(token, "ann") // while it is on its way out
+		r.at().parker.Attend(token, "ann") // while it is on its way out
 		r.clear(0)
 		r.says("1", wasParked)
 		r.pass(time.Second)
@@ -305,7 +305,7 @@ func TestWhichJobsAreParkedForOthers(t *testing.T) {
 func TestTheCostOfParkingIsLearnt(t *testing.T) {
 	r := parkedRig(t)
 	before := r.at().attempts.Parking.Pace
-	r.at().Park("1", "ann", time.Time{})
+	r.at().parker.Park("1", "ann", time.Time{})
 	r.step()
 	r.clear(0)
 	r.says("1", keep.ParkNews{Parked: true, Took: 10 * time.Second}) // 500 MiB/s
@@ -313,21 +313,21 @@ func TestTheCostOfParkingIsLearnt(t *testing.T) {
 	if slower.Out >= before.Out || slower.Out < 500 || slower.Back != before.Back {
 		t.Errorf("before %+v, after %+v", before, slower)
 	}
-	r.at().Unpark("1", "ann")
+	r.at().parker.Unpark("1", "ann")
 	r.step()
 	r.says("1", keep.ParkNews{Took: 100 * time.Millisecond}) // 50,000 MiB/s
 	faster := r.at().attempts.Parking.Pace
 	if faster.Back <= before.Back || faster.Out != slower.Out {
 		t.Errorf("before %+v, after %+v", before, faster)
 	}
-	if err := r.at().RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.Parking.Pace != faster {
+	if err := r.at().parker.RestorePace(func(key string) (string, error) { return r.meta[key], nil }); err != nil || r.at().attempts.Parking.Pace != faster {
 		t.Errorf("read back %+v: %v", r.at().attempts.Parking.Pace, err)
 	}
 	if rate := 1700.0; running.Learn(&rate, 100, time.Minute) || running.Learn(&rate, 5000, 0) || rate != 1700 {
 		t.Errorf("a little memory, or a time that is not known, changed it to %v", rate)
 	}
 	for _, odd := range []string{"{", `{"out":0,"back":5}`, `{"out":-1,"back":100}`} {
-		if err := r.at().RestorePace(func(string) (string, error) { return odd, nil }); err == nil {
+		if err := r.at().parker.RestorePace(func(string) (string, error) { return odd, nil }); err == nil {
 			t.Errorf("%s was believed", odd)
 		}
 	}

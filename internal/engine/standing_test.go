@@ -83,7 +83,7 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		}
 		rules := r.e.turn.cfg.Rules
 		rules.MarginMiB++
-		r.at().SetRules(rules, settings.Limits{})
+		r.at().set.Rules(rules, settings.Limits{})
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: under other rules %v, want %v", test.name, got, test.want)
 		}
@@ -109,7 +109,7 @@ func TestHowARunningJobStands(t *testing.T) {
 		User: "ann", Priority: 3, Seq: 2, Submitted: start0.Add(time.Hour), Started: start0.Add(2*time.Hour + 10*time.Millisecond),
 		Waited: time.Hour + 10*time.Millisecond, Limit: 2*time.Hour + 10*time.Second, Preempt: sched.Preempt{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
 	}
-	held := func() sched.Held { return r.at().State().Held[0] }
+	held := func() sched.Held { return r.at().explain.State().Held[0] }
 	got := held()
 	want.Run = got.Run // which the book answers for
 	if got.User != want.User || got.Priority != want.Priority || got.Seq != want.Seq || !got.Submitted.Equal(want.Submitted) || !got.Started.Equal(want.Started) ||
@@ -132,7 +132,7 @@ func TestHowLongAJobHadWaited(t *testing.T) {
 	r.end("1", keep.Record{}, false)
 	r.at().queue.Begin("2", time.Time{}) // what a running job was not to begin before is past
 	r.again(run.Found{Kind: run.FoundRunning, Token: r.row("2").Keep, Job: "2", Attempt: 1})
-	if h := r.at().State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
+	if h := r.at().explain.State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
 		t.Errorf("the plan sees %+v", h)
 	}
 }
@@ -148,18 +148,18 @@ func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
 	r.end("1", keep.Record{Elapsed: time.Hour}, false)
 	r.submit(spec(command("python train.py --seed 3")))
 	for _, id := range []string{"2", "3"} {
-		g, _, live := r.at().Estimate(id)
+		g, _, live := r.at().explain.Estimate(id)
 		if !live || g.Source != predict.FromProgram || g.Samples != 1 || g.Mid < 50*time.Minute || g.Mid > 70*time.Minute {
 			t.Errorf("job %s: %v %+v", id, live, g)
 		}
 	}
-	if _, _, live := r.at().Estimate("1"); live {
+	if _, _, live := r.at().explain.Estimate("1"); live {
 		t.Error("a job that is over is expected to run")
 	}
 	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute {
 		t.Errorf("queued after the first run it is expected to run for %+v", p.Run)
 	}
-	if h := r.at().State().Held[0]; h.Run.Mid < 50*time.Minute {
+	if h := r.at().explain.State().Held[0]; h.Run.Mid < 50*time.Minute {
 		t.Errorf("running it is expected to run for %+v", h.Run)
 	}
 }
@@ -236,20 +236,20 @@ func TestWhatIsRecalled(t *testing.T) {
 		{"one without a card", ran(job.OK, gpus(0)), 0, 0},
 	} {
 		r := newRig(t, 1)
-		r.at().Recall(func(most int) ([]*job.Job, error) {
+		r.at().recovery.Recall(func(most int) ([]*job.Job, error) {
 			if most != waiting.MaxPast {
 				t.Errorf("%d are asked for", most)
 			}
 			return []*job.Job{test.job}, nil
 		})
 		r.submit(spec())
-		g, m, _ := r.at().Estimate("1")
+		g, m, _ := r.at().explain.Estimate("1")
 		if g.Samples != test.samples || m.HighMiB != test.peak {
 			t.Errorf("%s: %+v %+v", test.name, g, m)
 		}
 	}
 	r := newRig(t, 1)
-	r.at().Recall(func(int) ([]*job.Job, error) { return nil, errors.New("a broken disk") })
+	r.at().recovery.Recall(func(int) ([]*job.Job, error) { return nil, errors.New("a broken disk") })
 	r.submit(spec())
 	r.wantRow("1", job.Running, "")
 }
@@ -295,7 +295,7 @@ func TestVRAMAutoPrefersTheSameArguments(t *testing.T) {
 	r.pass(time.Second)
 	r.clear(0)
 	r.end("1", keep.Record{}, false)
-	mib, from := r.at().Auto("ann", &r.row("3").Spec)
+	mib, from := r.at().explain.Auto("ann", &r.row("3").Spec)
 	if mib != 19800 || from.Source != predict.FromProgram || from.Samples != 1 {
 		t.Errorf("a job with other arguments would declare %d MiB, from %+v", mib, from)
 	}
@@ -309,7 +309,7 @@ func TestVRAMAutoPrefersTheSameArguments(t *testing.T) {
 	if got := r.row("3").VRAMMiB; got != 3300 {
 		t.Errorf("once the same command used 3000 MiB it declares %d MiB", got)
 	}
-	if _, m, _ := r.at().Estimate("3"); m.Source != predict.FromCommand || m.HighMiB != 3000 {
+	if _, m, _ := r.at().explain.Estimate("3"); m.Source != predict.FromCommand || m.HighMiB != 3000 {
 		t.Errorf("its memory is estimated as %+v", m)
 	}
 }
@@ -321,20 +321,20 @@ func TestTheEstimateOfARunningJobIsLongerThanItRan(t *testing.T) {
 	r.end("1", keep.Record{Elapsed: time.Second}, false)
 	r.submit(spec(command("train.py")), spec(command("train.py"), func(s *job.Spec) { s.TimeLimit = time.Hour }))
 	r.pass(8 * time.Second)
-	if g, _, _ := r.at().Estimate("2"); g.Low < 8*time.Second || g.High <= g.Low || g.Source != predict.FromCommand {
+	if g, _, _ := r.at().explain.Estimate("2"); g.Low < 8*time.Second || g.High <= g.Low || g.Source != predict.FromCommand {
 		t.Errorf("after 8 s: %+v", g)
 	}
 	r.pass(time.Minute)
-	if g, _, _ := r.at().Estimate("2"); g.Source != predict.FromNothing || g.High != 0 {
+	if g, _, _ := r.at().explain.Estimate("2"); g.Source != predict.FromNothing || g.High != 0 {
 		t.Errorf("nothing took more than a minute: %+v", g)
 	}
 	r.end("2", keep.Record{}, false)
 	r.pass(20 * time.Minute)
-	if g, _, _ := r.at().Estimate("3"); g.Source != predict.FromLimit || g.Low < 20*time.Minute || g.High > time.Hour+10*time.Second {
+	if g, _, _ := r.at().explain.Estimate("3"); g.Source != predict.FromLimit || g.Low < 20*time.Minute || g.High > time.Hour+10*time.Second {
 		t.Errorf("the limit is all that is known: %+v", g)
 	}
 	r.submit(spec(gpus(0)))
-	if g, _, _ := r.at().Estimate("4"); g.Source != predict.FromNothing {
+	if g, _, _ := r.at().explain.Estimate("4"); g.Source != predict.FromNothing {
 		t.Errorf("a job without a GPU is expected to be like those with one: %+v", g)
 	}
 }
@@ -344,7 +344,7 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 	r.submit(spec(gives, vram(20000)))
 	r.pass(time.Second)
 	r.submit(spec(priority(1), vram(20000)))
-	at := r.at().decideAt()
+	at := r.at().round.decideAt()
 	if !at.After(r.now) {
 		t.Fatalf("the plan is to be looked at again at %v", at)
 	}
@@ -364,7 +364,7 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 		t.Error("nobody looked again when it was time")
 	}
 	r.at().Interrupt(false)
-	if !r.at().decideAt().IsZero() {
+	if !r.at().round.decideAt().IsZero() {
 		t.Error("an engine that stops has something to decide")
 	}
 }
@@ -379,14 +379,14 @@ func TestAnOverdueJobsPositionIsTheSameForShowForWhyAndOnTheBoard(t *testing.T) 
 		r.pass(time.Second)
 		r.pass(2 * time.Hour)
 		r.submit(spec(priority(5)))
-		story, queued := sched.Tell(r.at().State(), "2")
+		story, queued := sched.Tell(r.at().explain.State(), "2")
 		if !queued || story.Position != 1 {
 			t.Fatalf("fair share %v: why says position %d (queued: %v), want 1", fair, story.Position, queued)
 		}
-		if got := r.at().Position("2"); got != story.Position {
+		if got := r.at().explain.Position("2"); got != story.Position {
 			t.Errorf("fair share %v: show says position %d, why says %d", fair, got, story.Position)
 		}
-		if next := r.at().Next(1); len(next) != 1 || next[0].ID != "2" {
+		if next := r.at().explain.Next(1); len(next) != 1 || next[0].ID != "2" {
 			t.Errorf("fair share %v: the board begins with %v, want job 2", fair, next)
 		}
 	}

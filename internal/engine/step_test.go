@@ -59,7 +59,7 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 	// its supervisor is not told to forget it.
 	r.wantDid("book 2 3", "no room for 1:failed 3:running", "release t3", "book 2")
 	r.wantTold("warning")
-	if r.at().Written() || r.at().Blocked() == "" {
+	if r.at().Written() || r.at().explain.Blocked() == "" {
 		t.Error("nothing is said to be wrong")
 	}
 	if wait := r.at().wait(true); wait > time.Second {

@@ -83,54 +83,54 @@ func sameJob(a, b *job.Job) bool {
 // stray takes in a supervisor that holds nothing the store waits for. If its
 // job's end is on disk, it is released: only the acknowledgement did not arrive.
 // Otherwise it is left alone.
-func (t *Turn) stray(f run.Found) {
+func (r *Recovery) stray(f run.Found) {
 	st := &running.StrayEntry{Found: f}
 	st.Job, st.Environ = running.CopyOf(f)
-	_, err := t.changes.Store.Job(f.Job)
+	_, err := r.changes.Store.Job(f.Job)
 	known := !errors.Is(err, store.ErrNotFound)
-	t.cfg.Log.Warn("found a supervisor that the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind, "known", known, "copy", st.Job != nil)
+	r.cfg.Log.Warn("found a supervisor that the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind, "known", known, "copy", st.Job != nil)
 	switch f.Kind {
 	case run.FoundRunning:
 	case run.FoundEnded, run.FoundLost, run.FoundEmpty:
 		if known || st.Job == nil {
-			t.attempts.Acks = append(t.attempts.Acks, f.Token)
+			r.attempts.Acks = append(r.attempts.Acks, f.Token)
 			return
 		}
 	}
 	if f.Kind == run.FoundEnded {
 		st.Over = &run.Event{Kind: run.Ended, Token: f.Token, Job: f.Job, Attempt: f.Attempt, Record: f.Record, OOM: f.OOM}
 	}
-	t.attempts.Strays[f.Token] = st
+	r.attempts.Strays[f.Token] = st
 	if st.Job != nil {
-		t.queue.NextSeq = max(t.queue.NextSeq, st.Job.Seq+1)
+		r.queue.NextSeq = max(r.queue.NextSeq, st.Job.Seq+1)
 	}
-	t.queue.Tell(job.EventWarning, st.Job, fmt.Sprintf("job %s is under a supervisor that the store does not know; it is left alone (berth list --strays)", f.Job))
+	r.queue.Tell(job.EventWarning, st.Job, fmt.Sprintf("job %s is under a supervisor that the store does not know; it is left alone (berth list --strays)", f.Job))
 	if f.Kind == run.FoundRunning {
-		t.queue.SetHeld(f.Job, true, job.EventHeld, "held: a process of job "+f.Job+" still runs under a supervisor that the store does not know")
+		r.queue.SetHeld(f.Job, true, job.EventHeld, "held: a process of job "+f.Job+" still runs under a supervisor that the store does not know")
 	}
 }
 
 // strayOver takes in the end of a stray. It stays until it is adopted, so that
 // its outcome is not lost.
-func (t *Turn) strayOver(ev run.Event) {
-	st := t.attempts.Strays[ev.Token]
+func (r *Recovery) strayOver(ev run.Event) {
+	st := r.attempts.Strays[ev.Token]
 	if ev.Kind == run.Started || st.Over != nil {
 		return
 	}
-	t.cfg.Log.Warn("the job of a stray supervisor is over", "token", ev.Token, "job", st.Found.Job, "kind", ev.Kind, "exit_code", ev.Record.ExitCode, "signal", ev.Record.Signal)
+	r.cfg.Log.Warn("the job of a stray supervisor is over", "token", ev.Token, "job", st.Found.Job, "kind", ev.Kind, "exit_code", ev.Record.ExitCode, "signal", ev.Record.Signal)
 	st.Over = &ev
-	t.cards.Moved, t.cards.Bookings.Behind = true, true
+	r.cards.Moved, r.cards.Bookings.Behind = true, true
 	if st.Job == nil {
-		delete(t.attempts.Strays, ev.Token)
-		t.attempts.Acks = append(t.attempts.Acks, ev.Token)
+		delete(r.attempts.Strays, ev.Token)
+		r.attempts.Acks = append(r.attempts.Acks, ev.Token)
 	}
 }
 
 // Strays lists the supervisors that the store does not know.
-func (t *Turn) Strays() []running.Stray {
-	list := make([]running.Stray, 0, len(t.attempts.Strays))
-	for _, token := range slices.Sorted(maps.Keys(t.attempts.Strays)) {
-		st := t.attempts.Strays[token]
+func (r *Recovery) Strays() []running.Stray {
+	list := make([]running.Stray, 0, len(r.attempts.Strays))
+	for _, token := range slices.Sorted(maps.Keys(r.attempts.Strays)) {
+		st := r.attempts.Strays[token]
 		list = append(list, running.Stray{Found: st.Found, Job: st.Job, State: st.State(), PID: st.Found.Record.PID})
 	}
 	return list
@@ -138,20 +138,20 @@ func (t *Turn) Strays() []running.Stray {
 
 // AdoptStray takes a stray's job into the queue as it was when it started. Like
 // any other it exists once it is on disk, which done reports.
-func (t *Turn) AdoptStray(token string, done func(error)) error {
-	st := t.attempts.Strays[token]
+func (r *Recovery) AdoptStray(token string, done func(error)) error {
+	st := r.attempts.Strays[token]
 	switch {
 	case st == nil:
 		return problem.Newf(problem.NotFound, "berth list --strays", "there is no stray supervisor %s", token)
 	case st.Job == nil:
 		return problem.Newf(problem.Refused, "wait for it to end, or end it with kill", "job %s cannot be adopted: the berth that started it left no copy of it", st.Found.Job)
 	}
-	_, err := t.changes.Store.Job(st.Job.ID)
-	if _, taken := t.line.Roster.Jobs[st.Job.ID]; taken || err == nil {
+	_, err := r.changes.Store.Job(st.Job.ID)
+	if _, taken := r.line.Roster.Jobs[st.Job.ID]; taken || err == nil {
 		return problem.Newf(problem.Refused, "wait for it to end, or end it with kill", "stray %s cannot be adopted: job %s of this queue is another one", token, st.Job.ID)
 	}
 	adopting := false
-	t.changes.EachStaged(func(j *job.Job) { adopting = adopting || j.Keep == token })
+	r.changes.EachStaged(func(j *job.Job) { adopting = adopting || j.Keep == token })
 	if adopting {
 		return problem.Newf(problem.Refused, "", "stray %s is being adopted", token)
 	}
@@ -160,14 +160,14 @@ func (t *Turn) AdoptStray(token string, done func(error)) error {
 		name := store.BlobName(st.Environ)
 		b.Jobs[0].Environ, b.Blobs = name, map[string][]byte{name: bytes.Clone(st.Environ)}
 	}
-	t.changes.Stage(b)
+	r.changes.Stage(b)
 	return nil
 }
 
 // rejoin continues with a stray's job, which is on disk now.
-func (t *Turn) rejoin(j *job.Job) {
-	st := t.attempts.Strays[j.Keep]
-	delete(t.attempts.Strays, j.Keep)
+func (r *Recovery) rejoin(j *job.Job) {
+	st := r.attempts.Strays[j.Keep]
+	delete(r.attempts.Strays, j.Keep)
 	f := fate{Job: j, Kind: fateRunning, Found: st.Found}
 	switch {
 	case st.Over != nil && st.Over.Kind == run.Ended:
@@ -177,10 +177,10 @@ func (t *Turn) rejoin(j *job.Job) {
 	case st.Found.Kind == run.FoundLost:
 		f.Kind = fateLosing
 	}
-	t.restoreRunning(f)
-	if a := t.attempts.Active[j.ID]; a != nil && st.Park.Parked {
-		t.parking(a, st.Park)
+	r.restoreRunning(f)
+	if a := r.attempts.Active[j.ID]; a != nil && st.Park.Parked {
+		r.parker.news(a, st.Park)
 	}
-	t.cards.Moved, t.cards.Bookings.Behind = true, true
-	t.attempts.Holdings.SetOwners()
+	r.cards.Moved, r.cards.Bookings.Behind = true, true
+	r.attempts.Holdings.SetOwners()
 }

@@ -34,7 +34,7 @@ func TestAStrayIsLeftAloneAndItsCardStaysTaken(t *testing.T) {
 			t.Errorf("the engine did %q", did)
 		}
 	}
-	strays := r.at().Strays()
+	strays := r.at().recovery.Strays()
 	if len(strays) != 1 || strays[0].Job.ID != "1" || strays[0].State != running.StrayRunning || strays[0].PID != 4242 {
 		t.Fatalf("strays %+v", strays)
 	}
@@ -48,7 +48,7 @@ func TestAStrayIsLeftAloneAndItsCardStaysTaken(t *testing.T) {
 	r.at().absorb(run.Event{Kind: run.Ended, Token: "t1", Job: "1", Attempt: 1, Record: keep.Record{ExitCode: 3}})
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
-	if strays = r.at().Strays(); len(strays) != 1 || strays[0].State != running.StrayEnded {
+	if strays = r.at().recovery.Strays(); len(strays) != 1 || strays[0].State != running.StrayEnded {
 		t.Errorf("strays %+v", strays)
 	}
 }
@@ -81,15 +81,15 @@ func TestAStrayIsAdopted(t *testing.T) {
 			}
 			r.did = nil
 			var told error
-			if err := r.at().AdoptStray("t1", func(err error) { told = err }); err != nil {
+			if err := r.at().recovery.AdoptStray("t1", func(err error) { told = err }); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.at().AdoptStray("t1", func(error) {}); err == nil {
+			if err := r.at().recovery.AdoptStray("t1", func(error) {}); err == nil {
 				t.Error("it is adopted twice")
 			}
 			r.step()
-			if told != nil || len(r.at().Strays()) != 0 {
-				t.Errorf("told %v, strays %+v", told, r.at().Strays())
+			if told != nil || len(r.at().recovery.Strays()) != 0 {
+				t.Errorf("told %v, strays %+v", told, r.at().recovery.Strays())
 			}
 			for _, did := range r.did {
 				if did == "ack t1" {
@@ -111,7 +111,7 @@ func TestAStrayWithoutACopyCannotBeAdopted(t *testing.T) {
 	r.again(run.Found{Kind: run.FoundRunning, Token: "y", Job: "6", Attempt: 1}, run.Found{Kind: run.FoundEnded, Token: "x", Job: "5", Attempt: 1})
 	r.step()
 	r.wantDid("commit ", "ack x", "book 6")
-	if err := r.at().AdoptStray("y", nil); err == nil || !strings.Contains(err.Error(), "no copy") {
+	if err := r.at().recovery.AdoptStray("y", nil); err == nil || !strings.Contains(err.Error(), "no copy") {
 		t.Errorf("adopted: %v", err)
 	}
 	r.at().absorb(run.Event{Kind: run.Started, Token: "y", Job: "6", Attempt: 1})
@@ -156,8 +156,8 @@ func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
 				r.wantRow("1", job.Running, "")
 				r.again(f)
 				r.pass(time.Second)
-				if len(r.at().Strays()) != 0 {
-					t.Errorf("strays %+v", r.at().Strays())
+				if len(r.at().recovery.Strays()) != 0 {
+					t.Errorf("strays %+v", r.at().recovery.Strays())
 				}
 			}
 		})
@@ -176,7 +176,7 @@ func TestAJobIsNotStartedBesideItsStray(t *testing.T) {
 	if !r.row("1").Held {
 		t.Error("it is not held")
 	}
-	if err := r.at().AdoptStray("t1", nil); err == nil {
+	if err := r.at().recovery.AdoptStray("t1", nil); err == nil {
 		t.Error("the stray took the number of a job in the queue")
 	}
 }

@@ -24,18 +24,18 @@ type Trial struct {
 }
 
 // Rehearse prepares to try a user's jobs.
-func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
-	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: t.cards.Unseen()}
+func (x *Explain) Rehearse(user string, specs ...job.Spec) *Rehearsal {
+	r := &Rehearsal{snapshot: sched.NewSnapshot(x.State()), blind: x.cards.Unseen()}
 	for i := range specs {
 		spec := &specs[i]
 		vramMiB := spec.VRAMMiB
 		if spec.VRAMAuto {
-			vramMiB, _ = t.Auto(user, spec)
+			vramMiB, _ = x.Auto(user, spec)
 		}
 		r.jobs = append(r.jobs, sched.Pending{
-			Job: "trial", User: user, Priority: spec.Priority, Rank: t.line.Roster.Last + 1, Seq: t.queue.NextSeq,
-			Request: sched.NewRequest(*spec, vramMiB, t.cfg.Rules), Group: spec.Group,
-			Since: t.Now, Run: t.line.Span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.Longest(spec),
+			Job: "trial", User: user, Priority: spec.Priority, Rank: x.line.Roster.Last + 1, Seq: x.queue.NextSeq,
+			Request: sched.NewRequest(*spec, vramMiB, x.cfg.Rules), Group: spec.Group,
+			Since: x.changes.Now, Run: x.line.Span(&job.Job{User: user, Spec: *spec}), Limit: x.cfg.Longest(spec),
 		})
 	}
 	return r
@@ -64,9 +64,9 @@ func (r *Rehearsal) Try(which int) Trial {
 func (t *Turn) See(s gpu.Sample) { t.observe(s, nil) }
 
 // Foresee is what the next decision would do with each of these queued jobs.
-func (t *Turn) Foresee(ids []string) map[string]Trial {
+func (x *Explain) Foresee(ids []string) map[string]Trial {
 	trials := make(map[string]Trial, len(ids))
-	plan := sched.Decide(t.State())
+	plan := sched.Decide(x.State())
 	for _, refusal := range plan.Infeasible {
 		trials[refusal.Job] = Trial{Infeasible: refusal.Reason.String()}
 	}
@@ -79,7 +79,7 @@ func (t *Turn) Foresee(ids []string) map[string]Trial {
 			wait = append(wait, id)
 		}
 	}
-	for id, why := range t.Reasons(wait) {
+	for id, why := range x.Reasons(wait) {
 		trials[id] = Trial{Waits: why}
 	}
 	return trials

@@ -8,9 +8,9 @@ import (
 func TestAJobIsTriedOnACopy(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(vram(20000)))
-	tried := r.at().Rehearse("bob", spec(vram(20000)), spec(vram(90000)), spec(gpus(2)), spec(priority(3)))
+	tried := r.at().explain.Rehearse("bob", spec(vram(20000)), spec(vram(90000)), spec(gpus(2)), spec(priority(3)))
 	r.submit(spec(), spec()) // what comes later is not in the copy
-	before := r.at().Next(10)
+	before := r.at().explain.Next(10)
 	first, second, third := tried.Try(0), tried.Try(1), tried.Try(2)
 	if !first.Starts || !slices.Equal(first.GPUs, []int{1}) {
 		t.Errorf("one that fits on the other card: %+v", first)
@@ -24,7 +24,7 @@ func TestAJobIsTriedOnACopy(t *testing.T) {
 	if again := tried.Try(0); !again.Starts {
 		t.Errorf("a try changed the copy: %+v", again)
 	}
-	if after := r.at().Next(10); !slices.Equal(before, after) {
+	if after := r.at().explain.Next(10); !slices.Equal(before, after) {
 		t.Errorf("the line was %v, and is %v", before, after)
 	}
 }

@@ -9,30 +9,41 @@ import (
 	"berth/internal/engine/judge"
 	"berth/internal/engine/remote"
 	"berth/internal/engine/running"
-	"berth/internal/engine/settings"
 	"berth/internal/engine/waiting"
+	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/run"
-	"berth/internal/sched"
 )
 
 // Turn is the engine at a moment, held by the only function that may touch it: a
-// request, or a step of the loop. It ends when that function returns.
-// It has four parts, each of which knows only those above it, and does what takes
-// several.
+// request, or a step of the loop. It ends when that function returns. It gives
+// access to the parts by name.
 type Turn struct {
 	Now time.Time
+	*parts
 
+	explain  *Explain
+	ends     *ends
+	parker   *Parker
+	recovery *Recovery
+	round    *round
+	set      *Settings
+	door     door
+}
+
+// parts is the state of one queue. It has no methods: each of the types that work
+// on several parts has its own.
+type parts struct {
 	cfg      *Config
 	changes  *journal.Journal // not on disk yet
 	line     *waiting.Line    // waiting jobs
-	cards    *cards.Cards     // what jobs run on
-	attempts *running.Set     // running jobs
-
-	queue    *waiting.Queue
-	remote   *remote.Jobs
+	queue    *waiting.Queue   // requests about them
 	groups   *waiting.Groups
+	cards    *cards.Cards // what jobs run on
+	attempts *running.Set // running jobs
+	remote   *remote.Jobs // those that a cluster runs
+
 	moved    bool      // something happened since the last decision that could change it
 	again    time.Time // when time alone changes the decision
 	removed  error     // why nothing starts here any more: the store is gone
@@ -40,7 +51,16 @@ type Turn struct {
 	admitted bool      // this round let jobs in
 	stopping bool
 	ending   bool // the loop is about to end: postpone nothing
-	door     door
+}
+
+func newTurn(p *parts) *Turn {
+	t := &Turn{parts: p, explain: &Explain{p}, door: fair.NewDoor[func(*Turn)]()}
+	t.ends = &ends{p, t.explain}
+	t.parker = &Parker{p, t.explain}
+	t.recovery = &Recovery{p, t.ends, t.parker}
+	t.round = &round{p, t.explain, t.ends, t.parker, t.recovery}
+	t.set = &Settings{p, t.parker}
+	return t
 }
 
 func (e *Engine) at(now time.Time) *Turn {
@@ -69,8 +89,17 @@ func (t *Turn) Bookings() *cards.Bookings { return &t.cards.Bookings }
 // Running is the running jobs.
 func (t *Turn) Running() *running.Set { return t.attempts }
 
-// Parking is the parked jobs, and those that are about to be.
-func (t *Turn) Parking() *running.Parking { return &t.attempts.Parking }
+// Parking parks jobs and brings them back.
+func (t *Turn) Parking() *Parker { return t.parker }
+
+// Explain says what the next decision is based on, and why jobs wait.
+func (t *Turn) Explain() *Explain { return t.explain }
+
+// Recovery takes the queue over from an earlier berth.
+func (t *Turn) Recovery() *Recovery { return t.recovery }
+
+// Settings changes what the owner of the queue decides.
+func (t *Turn) Settings() *Settings { return t.set }
 
 // Uses is what running jobs use.
 func (t *Turn) Uses() *running.Uses { return &t.attempts.Uses }
@@ -91,25 +120,6 @@ func (t *Turn) Accept(b journal.Batch) {
 		j.VRAMMiB = j.Spec.VRAMMiB
 	}
 	t.changes.Stage(b)
-}
-
-// admit queues the staged jobs, which are on disk now.
-func (t *Turn) admit(batches []journal.Batch) {
-	for _, b := range batches {
-		for _, j := range b.Jobs {
-			if t.cfg.TellQueued && j.State == job.Queued {
-				t.changes.Arrive(t.Now, j.Clone())
-			}
-		}
-		if j := b.Jobs[0]; j.State == job.Running { // an adopted stray
-			t.line.Roster.Know(j)
-			t.rejoin(j)
-		} else {
-			t.queue.EnqueueAll(b.Jobs)
-		}
-		t.admitted = true
-		b.Done(nil)
-	}
 }
 
 // Cancel ends a queued job at once, and a running one through its supervisor
@@ -187,18 +197,20 @@ func (t *Turn) Interrupt(immediately bool) {
 // Present looks whether the store is still where another berth would look for it.
 // If not, nothing starts: another berth may have begun there anew. Running jobs
 // are seen to their end, because nobody else can find them.
-func (t *Turn) Present() error {
-	was := t.removed
-	t.removed = t.changes.Store.Present()
+func (t *Turn) Present() error { return present(t.parts) }
+
+func present(p *parts) error {
+	was := p.removed
+	p.removed = p.changes.Store.Present()
 	switch {
-	case t.removed != nil && was == nil:
-		t.changes.Show(t.Now, job.EventWarning, nil, t.removed.Error()+"; no job starts any more, and running jobs are seen to their end")
-		t.cfg.Log.Error("the store is gone", "err", t.removed)
-	case t.removed == nil && was != nil:
-		t.moved = true
-		t.changes.Show(t.Now, job.EventNotice, nil, "the store is back; jobs start again")
+	case p.removed != nil && was == nil:
+		p.changes.Show(p.changes.Now, job.EventWarning, nil, p.removed.Error()+"; no job starts any more, and running jobs are seen to their end")
+		p.cfg.Log.Error("the store is gone", "err", p.removed)
+	case p.removed == nil && was != nil:
+		p.moved = true
+		p.changes.Show(p.changes.Now, job.EventNotice, nil, "the store is back; jobs start again")
 	}
-	return t.removed
+	return p.removed
 }
 
 // Lost is what Present last said.
@@ -232,64 +244,6 @@ func (t *Turn) Warn(j *job.Job, text string) { t.queue.Tell(job.EventWarning, j,
 // TellCard records what a user did to one card or all.
 func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.TellCard(t.Now, card, nil, text) }
 
-// SetRules changes how jobs are placed from now on. Running jobs are not
-// touched.
-func (t *Turn) SetRules(rules sched.Rules, limits settings.Limits) {
-	t.cfg.Rules, t.cfg.Limits = rules, limits
-	t.cards.Meter.SetSpikeBuffer(rules.SpikeBuffer)
-	t.line.SetRules(t.Now, rules)
-}
-
-// SetKeepAll switches preemption off or on. A victim that was told to stop still
-// stops.
-func (t *Turn) SetKeepAll(keep bool) {
-	t.moved = t.moved || t.cfg.KeepAll != keep
-	t.cfg.KeepAll = keep
-}
-
-// SetParking changes how jobs are parked from now on. What is parked stays so.
-func (t *Turn) SetParking(p settings.Parking) {
-	t.cfg.Parking, t.moved = p, true
-	for _, a := range t.attempts.Parked {
-		if t.boundParked(a.Job) {
-			t.queue.Enqueue(a.Job)
-		}
-	}
-	t.line.EstimateAgain(t.Now)
-}
-
-// SetIdle changes when a job that leaves its cards, or its CPUs, unused is
-// reported and cancelled; 0: never.
-func (t *Turn) SetIdle(after, cancel time.Duration) {
-	t.cfg.IdleAfter, t.cfg.IdleCancel = after, cancel
-}
-
-// SetOveruse changes when a job that uses far more memory than it declared is
-// ended.
-func (t *Turn) SetOveruse(o settings.Overuse) { t.cfg.Overuse = o }
-
-// Recall learns from the newest ended jobs, oldest first. It comes before
-// Restore. Without it only the estimates are worse.
-func (t *Turn) Recall(newest func(most int) ([]*job.Job, error)) { t.line.Recall(newest) }
-
-// RestoreUsage takes over the usage from an earlier berth.
-func (t *Turn) RestoreUsage(meta func(key string) (string, error)) error {
-	return t.line.Usage.Restore(meta)
-}
-
-// RestoreHealth takes over the health of the cards from an earlier berth.
-func (t *Turn) RestoreHealth(meta func(key string) (string, error)) error {
-	return t.cards.RestoreHealth(meta)
-}
-
-// ForgetHealth deletes the stored health of the cards.
-func (t *Turn) ForgetHealth() { t.changes.Meta[cards.HealthKey] = "" }
-
-// RestorePauses takes over the paused cards from an earlier berth.
-func (t *Turn) RestorePauses(meta func(key string) (string, error)) error {
-	return t.cards.RestorePauses(meta)
-}
-
 // observe takes in a reading of the cards, or its failure. A failed reading
 // starts nothing and ends nothing.
 func (t *Turn) observe(s gpu.Sample, err error) {
@@ -305,7 +259,7 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	}
 	t.cards.Measure(t.attempts.Holdings.List())
 	t.attempts.Uses.Compare(t.Now)
-	t.vouch(append(t.attempts.Uses.Settle(t.Now), t.attempts.Uses.WatchOveruse(t.Now, t.harms())...))
+	t.vouch(append(t.attempts.Uses.Settle(t.Now), t.attempts.Uses.WatchOveruse(t.Now, t.explain.harms())...))
 	t.cards.CheckLeft(t.Now)
 	t.attempts.Uses.WatchIdle(t.Now)
 	t.record()
@@ -325,7 +279,7 @@ func (t *Turn) absorb(ev run.Event) {
 			s.Park = ev.Park // it counts once the stray is adopted
 			return
 		}
-		t.strayOver(ev)
+		t.recovery.strayOver(ev)
 		return
 	}
 	if a == nil {
@@ -344,13 +298,13 @@ func (t *Turn) absorb(ev run.Event) {
 			t.door.Pass(ctx, func(t *Turn) { f(t.Now) })
 		})
 	case run.Ended:
-		t.ended(a, ev)
+		t.ends.ended(a, ev)
 	case run.Parking:
-		t.parking(a, ev.Park)
+		t.parker.news(a, ev.Park)
 	case run.NeverRan:
-		t.stillborn(a)
+		t.ends.stillborn(a)
 	case run.Lost:
-		t.lost(a, ev.Record)
+		t.ends.lost(a, ev.Record)
 	}
 }
 
@@ -358,20 +312,5 @@ func (t *Turn) absorb(ev run.Event) {
 func (t *Turn) vouch(measured []*running.Attempt) {
 	for _, a := range measured {
 		t.line.Vouch(t.attempts.Charged(a), a.Kind, t.Now.Sub(a.StartedAt))
-	}
-}
-
-// SetMaxGrace changes the longest time between TERM and KILL; 0: no maximum. It
-// shortens what is already being stopped.
-func (t *Turn) SetMaxGrace(most time.Duration) {
-	if t.cfg.MaxGrace == most {
-		return
-	}
-	t.cfg.MaxGrace, t.moved = most, true
-	t.line.EstimateAgain(t.Now)
-	for _, a := range t.attempts.Active {
-		if j := a.Job; j.Stop != job.NoStop && (a.Told || j.Stop != job.StopPreempt) {
-			t.attempts.Stops = append(t.attempts.Stops, running.StopOrder{Token: j.Keep, Why: j.Stop, Grace: j.Spec.Grace})
-		}
 	}
 }

@@ -43,11 +43,11 @@ func (w *watcher) note(format string, args ...any) {
 func TestAWatchHearsOfParking(t *testing.T) {
 	w := &watcher{}
 	r := parkedRig(t, func(c *Config) { c.Watch = w })
-	r.at().Park("1", "ann", time.Time{})
+	r.at().parker.Park("1", "ann", time.Time{})
 	r.step()
 	r.says("1", wasRefused)
 	r.park()
-	r.at().Unpark("1", "ann")
+	r.at().parker.Unpark("1", "ann")
 	r.pass(time.Minute)
 	r.says("1", hasNoRoom)
 	r.pass(running.ResumeDelay)
@@ -99,7 +99,7 @@ func TestTheCensusCountsEveryUnfinishedJob(t *testing.T) {
 	r.at().queue.Number([]*job.Job{late})
 	r.at().queue.Submit([]*job.Job{late})
 	r.pass(time.Minute)
-	c := r.at().Census()
+	c := r.at().explain.Census()
 	if c.Queued != 4 || c.Running != 1 || c.Parked != 1 || c.Room != 2 || c.Held != 1 || c.Later != 1 || c.Dependent != 1 {
 		t.Errorf("counted %+v", c)
 	}
@@ -109,7 +109,7 @@ func TestTheCensusCountsEveryUnfinishedJob(t *testing.T) {
 	if !c.Oldest.Equal(since) {
 		t.Errorf("the oldest waits since %v, want %v", c.Oldest, since)
 	}
-	if empty := newRig(t, 1).at().Census(); empty.Queued+empty.Room != 0 || !empty.Oldest.IsZero() {
+	if empty := newRig(t, 1).at().explain.Census(); empty.Queued+empty.Room != 0 || !empty.Oldest.IsZero() {
 		t.Errorf("an empty queue: %+v", empty)
 	}
 }

@@ -50,7 +50,7 @@ func TestAWaveOfSharesStartsAsItIsMeasured(t *testing.T) {
 		r.submit(four()...)
 		r.pass(time.Second)
 		r.wantStates("at first", "rrqq")
-		if why := r.at().Why("3"); !strings.Contains(why, "a share counts as a whole GPU until its memory is measured") {
+		if why := r.at().explain.Why("3"); !strings.Contains(why, "a share counts as a whole GPU until its memory is measured") {
 			t.Errorf("why: %q", why)
 		}
 		r.uses("1", 0, 1000)
@@ -108,7 +108,7 @@ func TestAWaveOfSharesStartsAsItIsMeasured(t *testing.T) {
 		r.pass(time.Second)
 		r.wantStates("after a run", "frrrr")
 		r = newRig(t, 4, shared(2))
-		r.at().Recall(func(int) ([]*job.Job, error) { return []*job.Job{ended}, nil })
+		r.at().recovery.Recall(func(int) ([]*job.Job, error) { return []*job.Job{ended}, nil })
 		r.submit(four()...)
 		r.pass(time.Second)
 		r.wantStates("after a restart", "rrrr")
@@ -239,7 +239,7 @@ func TestParkedJobsOfOneUser(t *testing.T) {
 	})
 	park := func(id string) string {
 		t.Helper()
-		why := r.at().Park(id, "ann", time.Time{})
+		why := r.at().parker.Park(id, "ann", time.Time{})
 		r.step()
 		if why == "" {
 			r.clear(0)
@@ -266,11 +266,11 @@ func TestParkedJobsOfOneUser(t *testing.T) {
 	// The parked job and the running one are two.
 	r.submit(spec(gpus(0)))
 	r.wantRow("3", job.Queued, "")
-	if why := r.at().Why("3"); !strings.Contains(why, "2 jobs, 1 of them parked") {
+	if why := r.at().explain.Why("3"); !strings.Contains(why, "2 jobs, 1 of them parked") {
 		t.Errorf("why: %q", why)
 	}
 	// The limit on jobs does not keep a parked job from coming back.
-	r.at().Unpark("1", "ann")
+	r.at().parker.Unpark("1", "ann")
 	r.pass(time.Second)
 	r.wantRow("1", job.Running, "")
 }
@@ -280,7 +280,7 @@ func TestAJobIsParkedByHandForABoundedTime(t *testing.T) {
 	bound := func(c *Config) { c.Parking.Longest = day }
 	parked := func(until time.Time, change ...func(*Config)) *rig {
 		r := parkedRig(t, change...)
-		if why := r.at().Park("1", "ann", until); why != "" {
+		if why := r.at().parker.Park("1", "ann", until); why != "" {
 			t.Fatalf("not parked: %s", why)
 		}
 		r.step()
@@ -303,7 +303,7 @@ func TestAJobIsParkedByHandForABoundedTime(t *testing.T) {
 	comesBack("until the end of time", parked(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), bound))
 	r := parked(time.Time{}, bound)
 	r.pass(12 * time.Hour)
-	if why := r.at().Park("1", "ann", time.Time{}); why != "" {
+	if why := r.at().parker.Park("1", "ann", time.Time{}); why != "" {
 		t.Errorf("not parked for longer: %s", why)
 	}
 	r.pass(13 * time.Hour)
@@ -312,7 +312,7 @@ func TestAJobIsParkedByHandForABoundedTime(t *testing.T) {
 	r = parked(time.Time{})
 	p := r.e.turn.cfg.Parking
 	p.Longest = day
-	r.at().SetParking(p)
+	r.at().set.Parking(p)
 	comesBack("a new bound", r)
 	r = parked(time.Time{})
 	r.pass(48 * time.Hour)

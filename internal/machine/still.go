@@ -74,7 +74,7 @@ func (m *Machine) still(cfg engine.Config, stateDir string) (*engine.Engine, err
 	}
 	cfg.Order, cfg.LogPath, cfg.Log = m.Launcher.Order, m.Launcher.LogPath, m.Log
 	e := engine.New(cfg, m.Store, nothing{}, nothing{}, nothing{}, nothing{}, last)
-	e.Outside(time.Now(), func(t *engine.Turn) { t.Restore(live, found) })
+	e.Outside(time.Now(), func(t *engine.Turn) { t.Recovery().Restore(live, found) })
 	return e, nil
 }
 

@@ -131,7 +131,7 @@ func (n *node) endJob() error {
 	n.token = j.Keep
 	n.newEngine(j.Seq)
 	n.engine.Outside(time.Now(), func(t *engine.Turn) {
-		t.Restore([]*job.Job{j}, found)
+		t.Recovery().Restore([]*job.Job{j}, found)
 	})
 	n.loop(func(ctx context.Context) { go n.halt(ctx) })
 	return n.gaveUp

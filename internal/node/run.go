@@ -151,7 +151,7 @@ func (n *node) begin(j *job.Job) {
 // over reports whether the loop can end: the job has ended and that is on disk, or
 // nothing more can be done for it.
 func (n *node) over(t *engine.Turn) bool {
-	queued, running := t.Live()
+	queued, running := t.Explain().Live()
 	switch {
 	case n.ended != nil:
 		return true
@@ -159,7 +159,7 @@ func (n *node) over(t *engine.Turn) bool {
 		n.gaveUp = errTooLate
 		return true
 	case queued > 0 && t.Now.Sub(n.began) > startsWithin:
-		n.gaveUp = fmt.Errorf("not started within %s: %s", startsWithin, t.Why(n.order.Job.ID))
+		n.gaveUp = fmt.Errorf("not started within %s: %s", startsWithin, t.Explain().Why(n.order.Job.ID))
 		return true
 	case queued+running > 0:
 		return false
