@@ -33,7 +33,7 @@ func TestHowTheCardsStoodOutlivesARun(t *testing.T) {
 			t.Errorf("the card is %v, want %v", v.State, want)
 		}
 	}
-	withCards(s).engine.Outside(at0, func(t *engine.Turn) { t.SetHealth(0, gpu.HealthQuarantined, "ann", "it smells") })
+	withCards(s).engine.Outside(at0, func(t *engine.Turn) { t.Health().Set(0, gpu.HealthQuarantined, "ann", "it smells") })
 	if err := s.engine.Step(at0); err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 		s.say(fmt.Sprintf("%s with Slurm; run the same command to come back to them (berth cancel ends them then)", text.Count(away, "job")+" "+text.Verb(away, "stay")))
 	}
 	s.stoppedAt = t.Now
-	t.Interrupt(s.interrupted > 1)
+	t.Requests().Interrupt(s.interrupted > 1)
 }
 
 // unansweredAfter is how long after its grace period a job that has not ended is

@@ -321,7 +321,7 @@ func (s *session) engineConfig() engine.Config {
 			User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), TellQueued: s.opt.JSON, Wanted: s.queue.wanted,
 			IdleAfter: settings.DefaultIdleAfter, KeepAll: s.opt.Preempt == machine.PreemptNever, Parking: machine.ParkingFor(s.opt.Preempt, s.opt.Parking),
 		},
-		Publish: s.publish, After: s.after, Away: s.wakeCluster,
+		Publish: s.publish, Away: s.wakeCluster,
 	}
 	if s.inAllocation() {
 		cfg.Halted, cfg.LostBefore = s.halt.stopped, time.Now()

@@ -71,7 +71,7 @@ func requestsOf(t *engine.Turn) engineRequests {
 	return struct {
 		*waiting.Queue
 		canceller
-	}{t.Queue(), t}
+	}{t.Queue(), t.Requests()}
 }
 
 // apply makes the engine's queue match the file: it submits new lines, removes

@@ -117,7 +117,7 @@ func (s *session) loop(ctx context.Context) error {
 	if s.screen.live {
 		go s.animate(ctx)
 	}
-	err := s.engine.Run(ctx, s.machine.Runner.Events())
+	err := s.engine.Run(ctx, s.machine.Runner.Events(), s.after)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -258,7 +258,7 @@ func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
 	disk := &fullDisk{full: true}
 	s.engine = engine.New(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}, Publish: s.publish}, disk, nil, nil, nil, nil, 0)
 	s.engine.Outside(at0, func(t *engine.Turn) { s.queue.apply(s.file, requestsOf(t)) })
-	s.engine.Outside(at0, func(t *engine.Turn) { t.Cancel("1", "asked") }) // its end is known, and cannot be written down
+	s.engine.Outside(at0, func(t *engine.Turn) { t.Requests().Cancel("1", "asked") }) // its end is known, and cannot be written down
 	if err := s.engine.Step(at0); !errors.Is(err, store.ErrFull) {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 	s.engine = engine.New(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}, Publish: s.publish}, &fullDisk{}, nil, nil, nil, nil, 0)
 	s.engine.Outside(at0, func(t *engine.Turn) { s.queue.apply(s.file, requestsOf(t)) })
 	s.turn(s.after) // which writes the board
-	s.engine.Outside(at0, func(t *engine.Turn) { t.Cancel("1", "asked") })
+	s.engine.Outside(at0, func(t *engine.Turn) { t.Requests().Cancel("1", "asked") })
 	if err := s.engine.Step(at0); err != nil {
 		t.Fatal(err)
 	}

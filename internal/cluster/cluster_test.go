@@ -98,7 +98,7 @@ func (q *queue) start() {
 	made.Done()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { _ = e.Run(ctx, runner.Events()) })
+	all.Go(func() { _ = e.Run(ctx, runner.Events(), nil) })
 	all.Go(func() { c.Run(ctx) })
 	q.store, q.engine = s, e
 	q.stop = func() {
@@ -125,7 +125,7 @@ func (q *queue) submit(n int, change func(i int, j *job.Job)) (ids []string) {
 			}
 			ids = append(ids, j.ID)
 		}
-		t.Accept(journal.Batch{Jobs: jobs, Done: func(err error) { testkit.Must(q.t, err) }})
+		t.Requests().Accept(journal.Batch{Jobs: jobs, Done: func(err error) { testkit.Must(q.t, err) }})
 	})
 	testkit.Must(q.t, err)
 	return ids
@@ -247,7 +247,7 @@ func TestAnOutageLosesNothing(t *testing.T) {
 	q := newQueue(t, fake)
 	id := q.submit(1, nil)[0]
 	testkit.Eventually(t, "the reason says so", func() bool { return strings.Contains(q.why(id), "cannot be reached") })
-	q.act(func(t *engine.Turn) { t.CancelBy(id, "ann", 0) })
+	q.act(func(t *engine.Turn) { t.Requests().CancelBy(id, "ann", 0) })
 	testkit.Eventually(t, "it can be cancelled meanwhile", func() bool { return q.job(id).State == job.Cancelled })
 	other := q.submit(1, nil)[0]
 	fake.mu.Lock()
@@ -267,7 +267,7 @@ func TestCancelHoldEditInSlurmsQueue(t *testing.T) {
 	waits := func(id string) bool { return strings.Contains(q.why(id), "in Slurm's queue as") }
 	testkit.Eventually(t, "all are there", func() bool { return waits(ids[0]) && waits(ids[1]) && waits(ids[2]) })
 	q.act(func(t *engine.Turn) {
-		t.CancelBy(ids[0], "ann", 0)
+		t.Requests().CancelBy(ids[0], "ann", 0)
 		t.Queue().Hold(ids[1], "ann")
 		spec := job.Defaults()
 		spec.Shell, spec.To, spec.CPUs = "false", job.ToSlurm, 3
@@ -307,8 +307,8 @@ func TestARunningJobIsStoppedBySlurm(t *testing.T) {
 		})
 	}
 	q.act(func(t *engine.Turn) {
-		t.CancelBy(ids[0], "ann", 0)
-		t.Requeue(ids[1], "ann", 0)
+		t.Requests().CancelBy(ids[0], "ann", 0)
+		t.Requests().Requeue(ids[1], "ann", 0)
 	})
 	testkit.Eventually(t, "one is cancelled", func() bool { return q.job(ids[0]).State == job.Cancelled })
 	if j := q.await(ids[1], job.Finished); fake.ran[ids[1]] != 2 || j.Attempt.Number != 2 {

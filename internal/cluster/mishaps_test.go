@@ -334,7 +334,7 @@ func TestARefusalThatWasNone(t *testing.T) {
 func TestNothingIsHandedOverByABerthThatStops(t *testing.T) {
 	fake := newFake(t, 1)
 	q := newQueue(t, fake)
-	q.act(func(t *engine.Turn) { t.Interrupt(false) })
+	q.act(func(t *engine.Turn) { t.Requests().Interrupt(false) })
 	id := q.submit(1, nil)[0]
 	testkit.Never(t, 20*q.pace.queue, "sbatch is called", func() bool {
 		fake.mu.Lock()
@@ -360,7 +360,7 @@ func TestARemovedDirectory(t *testing.T) {
 	testkit.Eventually(t, "it is in Slurm's queue", func() bool { return q.job(id).Handover.Slurm != "" })
 	dir := q.job(id).Handover.Dir
 	testkit.Must(t, os.Rename(filepath.Dir(dir), filepath.Dir(dir)+".away"))
-	q.act(func(t *engine.Turn) { t.CancelBy(id, "ann", 0) })
+	q.act(func(t *engine.Turn) { t.Requests().CancelBy(id, "ann", 0) })
 	testkit.Never(t, 2*q.pace.patience, "it is taken for cancelled", func() bool { return q.job(id).State != job.Queued })
 	testkit.Must(t, os.RemoveAll(filepath.Dir(dir)+".away"), os.Mkdir(filepath.Dir(dir), 0o700))
 	testkit.Eventually(t, "it is cancelled", func() bool { return q.job(id).State == job.Cancelled })

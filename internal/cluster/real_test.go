@@ -104,7 +104,7 @@ func TestStopsOnARealSlurm(t *testing.T) {
 		}
 		return running != "" && waiting == 3
 	})
-	cancel := func(id string) { q.act(func(t *engine.Turn) { t.CancelBy(id, "ann", 0) }) }
+	cancel := func(id string) { q.act(func(t *engine.Turn) { t.Requests().CancelBy(id, "ann", 0) }) }
 	var others []string
 	for _, id := range ids {
 		if id != running {

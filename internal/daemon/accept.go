@@ -47,7 +47,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		s.d.boundMemory(queued + running + len(s.jobs))
 		s.number(t)
 		s.noteAuto(t)
-		t.Accept(batch)
+		t.Requests().Accept(batch)
 	})
 	switch {
 	case refusal != nil:

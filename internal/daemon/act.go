@@ -183,7 +183,7 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 			return over, false
 		}
 		was := j.State
-		t.CancelBy(j.ID, by, grace)
+		t.Requests().CancelBy(j.ID, by, grace)
 		if j.Spec.Adopt != nil {
 			return "cancelled: " + judge.GoesOn(j), true
 		}
@@ -283,7 +283,7 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		return "requeued", true
 	case a.request.Changes != nil:
 		return "it is " + string(j.State) + ", and only a job that has ended is changed and queued again", false
-	case t.Requeue(j.ID, a.caller.Name, grace):
+	case t.Requests().Requeue(j.ID, a.caller.Name, grace):
 		return "stopping; will run again", true
 	case j.Stop == job.StopCancel:
 		return "it is being cancelled", false

@@ -181,7 +181,7 @@ func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string,
 // engine's goroutine.
 func (a *adoption) unclaimed(t *engine.Turn) error {
 	pid := a.process.PID
-	if id, found := t.Adopted(a.process.Process); found {
+	if id, found := t.Requests().Adopted(a.process.Process); found {
 		return problem.Newf(problem.Refused, "berth show "+id, "process %d is already adopted, as job %s", pid, id)
 	}
 	if id, found := t.Running().Supervises(pid); found {
@@ -306,7 +306,7 @@ func (a *adoption) accept(ctx context.Context) error {
 			return
 		}
 		t.Queue().Number([]*job.Job{j})
-		t.Adopt(j, t.Cards().Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { unsaved = err })
+		t.Requests().Adopt(j, t.Cards().Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { unsaved = err })
 	})
 	switch {
 	case refusal != nil:

@@ -27,7 +27,7 @@ func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
 
 // showIdle adds since when a job has not used its cards.
 func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
-	if since, idle := t.Uses().IdleSince(on.ID); idle {
+	if since, idle := t.Running().Uses.IdleSince(on.ID); idle {
 		on.IdleSince = &since
 	}
 }
@@ -64,13 +64,13 @@ func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by,
 		return noCard(index, there)
 	}
 	before := t.Cards().HealthOf(there[at].UUID)
-	if !t.SetHealth(index, state, by, reason) {
+	if !t.Health().Set(index, state, by, reason) {
 		return noCard(index, there)
 	}
 	after := t.Cards().HealthOf(there[at].UUID)
 	people := before.Cause == gpu.CausePerson && after.Cause == gpu.CausePerson
 	if people && after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
-		t.TellCard(job.CardChange{GPU: &index, By: after.By, Bad: true}, fmt.Sprintf("%s %v by %s: %s; the previous reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
+		t.Health().Tell(job.CardChange{GPU: &index, By: after.By, Bad: true}, fmt.Sprintf("%s %v by %s: %s; the previous reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 		// The next reading fails, and only then is there a decision.
 		d.looks.ask(t.Cards(), t.Now)
 		if refuse(t); refusal == nil {
-			t.TellCard(job.CardChange{By: c.Name}, "all GPUs released until "+until.Format("15:04:05")+" by "+c.Name)
+			t.Health().Tell(job.CardChange{By: c.Name}, "all GPUs released until "+until.Format("15:04:05")+" by "+c.Name)
 		}
 	})
 	if err != nil || refusal != nil { // a job started first
@@ -149,7 +149,7 @@ func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releas
 	return d.change(ctx, func(t *engine.Turn) {
 		d.looks.ask(t.Cards(), t.Now)
 		if !held {
-			t.TellCard(job.CardChange{By: c.Name}, "all GPUs in use again by "+c.Name)
+			t.Health().Tell(job.CardChange{By: c.Name}, "all GPUs in use again by "+c.Name)
 		}
 	})
 }

@@ -122,7 +122,7 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 	if err == nil {
 		var missing error
 		err = d.change(ctx, func(t *engine.Turn) {
-			if !t.Pause(index, paused, c.Name) {
+			if !t.Health().Pause(index, paused, c.Name) {
 				missing = noCard(index, t.Cards().Devices())
 			}
 		})

@@ -267,7 +267,7 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 		{Name: "job" + id}, {}, {States: []string{"cancelled"}},
 	}
 	err := l.d.do(l.ctx, func(turn *engine.Turn) {
-		turn.Cancel(id, "asked")
+		turn.Requests().Cancel(id, "asked")
 		for _, form := range forms {
 			ch, err := l.d.chooseBy(l.ctx, api.Caller{Admin: true}, form, meaning{})
 			if err != nil {

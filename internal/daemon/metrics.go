@@ -59,7 +59,7 @@ func (m meter) queue(t *engine.Turn, s *metrics.State) {
 		s.Users[user] = metrics.User{Jobs: unfinished}
 	}
 	for _, r := range t.Running().List() {
-		if _, idle := t.Uses().IdleSince(r.Job.ID); idle {
+		if _, idle := t.Running().Uses.IdleSince(r.Job.ID); idle {
 			s.IdleJobs++
 		}
 		user := s.Users[r.Job.User]

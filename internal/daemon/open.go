@@ -262,7 +262,7 @@ func (d *Daemon) openEngine(context.Context) error {
 			LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
 		},
 		Order: d.order, LogPath: d.logPath,
-		Publish: d.publish, Watch: d.metrics, After: d.parted, Away: d.wakeCluster,
+		Publish: d.publish, Watch: d.metrics, Away: d.wakeCluster,
 	}, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
 		err = errors.Join(t.Recovery().Pauses(d.store.Meta), t.Recovery().Usage(d.store.Meta), t.Recovery().Health(d.store.Meta), t.Parking().RestorePace(d.store.Meta), t.Groups().Restore(d.store.Metas))

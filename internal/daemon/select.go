@@ -211,7 +211,7 @@ func merged(ranges []jobfile.Range) []jobfile.Range {
 func (ch *choice) named() bool { return len(ch.IDs)+len(ch.Ranges) > 0 }
 
 func unused(t *engine.Turn, j *job.Job) bool {
-	_, is := t.Uses().IdleSince(j.ID)
+	_, is := t.Running().Uses.IdleSince(j.ID)
 	return is
 }
 

@@ -107,7 +107,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	if d.opt.Ready != nil {
 		d.opt.Ready()
 	}
-	err = d.engine.Run(ctx, d.machine.Runner.Events())
+	err = d.engine.Run(ctx, d.machine.Runner.Events(), d.parted)
 	wasStopped := err == nil || errors.Is(context.Cause(ctx), errStopped)
 	// From here on no request is accepted; pending ones are answered.
 	_ = site.Notify("STOPPING=1")
@@ -241,7 +241,7 @@ func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
 func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 	d.engine.Do(ctx, func(t *engine.Turn) {
 		d.parting = true
-		t.Interrupt(immediately)
+		t.Requests().Interrupt(immediately)
 	})
 }
 

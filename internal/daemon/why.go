@@ -55,7 +55,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		case job.Running:
 			why.Expected = g.end(t.Now, j)
 			if d.maySee(c, j) {
-				hindrance = cmp.Or(t.Running().Hindrance(j.ID), t.Uses().EndsForOveruse(j.ID))
+				hindrance = cmp.Or(t.Running().Hindrance(j.ID), t.Running().Uses.EndsForOveruse(j.ID))
 			}
 		}
 		why.Queued, _ = t.Explain().Live()

@@ -30,7 +30,7 @@ func (r *rig) accept(user string, specs ...job.Spec) (jobs []*job.Job, answer *e
 	for _, j := range jobs {
 		j.Rank = j.Seq
 	}
-	r.at().Accept(journal.Batch{Jobs: jobs, Blobs: map[string][]byte{"env": []byte("A=1")}, Done: func(err error) { *answer = err }})
+	r.at().requests.Accept(journal.Batch{Jobs: jobs, Blobs: map[string][]byte{"env": []byte("A=1")}, Done: func(err error) { *answer = err }})
 	return jobs, answer
 }
 
@@ -175,12 +175,12 @@ func TestRequeue(t *testing.T) {
 		{"one whose supervisor is lost", func(r *rig) { r.hear(run.Lost, "1", keep.Record{}, false); r.pass(time.Second) }, job.Running},
 		{"one whose supervisor never ran it", func(r *rig) { r.hear(run.NeverRan, "1", keep.Record{}, false); r.pass(time.Second) }, job.Running},
 		{"given up meanwhile, it does not", func(r *rig) {
-			r.at().CancelBy("1", "bob", 0)
+			r.at().requests.CancelBy("1", "bob", 0)
 			r.step()
 			r.end("1", keep.Record{Signal: 15, Stop: "requeue"}, false)
 		}, job.Cancelled},
 		{"nor where the supervisor is lost", func(r *rig) {
-			r.at().CancelBy("1", "bob", 0)
+			r.at().requests.CancelBy("1", "bob", 0)
 			r.step()
 			r.hear(run.Lost, "1", keep.Record{}, false)
 			r.pass(time.Second)
@@ -189,7 +189,7 @@ func TestRequeue(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := runOne(t)
-			if !r.at().Requeue("1", "ann", time.Second) {
+			if !r.at().requests.Requeue("1", "ann", time.Second) {
 				t.Fatal("refused")
 			}
 			r.step()
@@ -213,7 +213,7 @@ func TestRequeue(t *testing.T) {
 
 func TestARequeueOutlivesBerth(t *testing.T) {
 	r := runOne(t)
-	r.at().Requeue("1", "ann", time.Second)
+	r.at().requests.Requeue("1", "ann", time.Second)
 	r.step()
 	r.did = nil
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
@@ -227,8 +227,8 @@ func TestARequeueOutlivesBerth(t *testing.T) {
 
 func TestAJobThatIsGivenUpCannotBeRequeued(t *testing.T) {
 	r := runOne(t)
-	r.at().CancelBy("1", "ann", 0)
-	if r.at().Requeue("1", "ann", 0) {
+	r.at().requests.CancelBy("1", "ann", 0)
+	if r.at().requests.Requeue("1", "ann", 0) {
 		t.Error("it is said to run again")
 	}
 	r.step()
@@ -241,7 +241,7 @@ func TestARequeuedJobKeepsItsPlace(t *testing.T) {
 	r.accept("ann", spec(), spec())
 	r.step()
 	r.step()
-	r.at().Requeue("1", "ann", 0)
+	r.at().requests.Requeue("1", "ann", 0)
 	r.end("1", keep.Record{Signal: 15, Stop: "requeue"}, false)
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
@@ -274,11 +274,11 @@ func TestHold(t *testing.T) {
 func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec())
-	if r.at().Pause(7, true, "root") {
+	if r.at().health.Pause(7, true, "root") {
 		t.Error("a card that does not exist was paused")
 	}
-	r.at().Pause(0, true, "root")
-	r.at().Pause(1, true, "root")
+	r.at().health.Pause(0, true, "root")
+	r.at().health.Pause(1, true, "root")
 	r.submit(spec())
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
@@ -294,7 +294,7 @@ func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	if by := r.at().cards.Book.PausedBy("GPU-1"); by != "root" {
 		t.Errorf("paused by %q", by)
 	}
-	r.at().Pause(1, false, "root")
+	r.at().health.Pause(1, false, "root")
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
 	if r.meta[cards.PausedKey] != `{"GPU-0":"root"}` {
@@ -314,7 +314,7 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	r.pass(10 * time.Minute)
 	r.end("1", keep.Record{}, false)
 	r.wantRow("4", job.Running, "") // ann had the card, so bob comes before her older jobs
-	if wait := r.at().wait(true); wait > waiting.UsageDelay {
+	if wait := r.at().observer.wait(true); wait > waiting.UsageDelay {
 		t.Errorf("the loop would sleep %s and leave what users had in memory", wait)
 	}
 	r.pass(waiting.UsageDelay)

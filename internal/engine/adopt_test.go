@@ -48,14 +48,14 @@ func (r *rig) adoptUsing(mib map[int]int64, budgetMiB int64, cards ...int) (answ
 	r.at().queue.Number([]*job.Job{j})
 	answer = new(error)
 	*answer = errOther
-	r.at().Adopt(j, r.at().cards.Book.Occupied(cards, budgetMiB), func(err error) { *answer = err })
+	r.at().requests.Adopt(j, r.at().cards.Book.Occupied(cards, budgetMiB), func(err error) { *answer = err })
 	return answer
 }
 
 func TestAnAdoptedProcessIsOnDiskBeforeItIsAcknowledgedAndStartsWhereItIs(t *testing.T) {
 	r, _ := adopted(t)
 	answer := r.adopt(0)
-	if id, found := r.at().Adopted(job.Process{PID: 4242, Start: 77}); !found || id != "1" {
+	if id, found := r.at().requests.Adopted(job.Process{PID: 4242, Start: 77}); !found || id != "1" {
 		t.Errorf("a second one to ask finds %q", id)
 	}
 	r.step()
@@ -81,7 +81,7 @@ func TestAnAdoptedProcessNeedsNoRoomAndNoReading(t *testing.T) {
 	r, _ := adopted(t)
 	r.submit(spec(vram(20000))) // job 1 fills what the stranger left of the second card, say
 	r.devices[0].UsedMiB = 24576
-	r.at().observe(gpu.Sample{}, errOther)
+	r.at().observer.observe(gpu.Sample{}, errOther)
 	r.adopt(0, 1)
 	r.step()
 	r.step()
@@ -200,7 +200,7 @@ func TestHowAnAdoptedProcessEnds(t *testing.T) {
 			r.step()
 			r.step()
 			if test.cancel {
-				r.at().CancelBy("1", "bob", time.Second)
+				r.at().requests.CancelBy("1", "bob", time.Second)
 				r.step()
 			}
 			r.end("1", test.record, true)

@@ -104,16 +104,6 @@ func (x *Explain) Live() (queued, running int) {
 	return len(x.line.Roster.Jobs) - running, running
 }
 
-// Supervised counts the jobs that supervisors hold on this machine.
-func (t *Turn) Supervised() int { return len(t.attempts.Active) + len(t.attempts.Parked) }
-
-// Written reports whether everything that happened so far is on disk and
-// published.
-func (t *Turn) Written() bool { return t.changes.Written() }
-
-// Stopping reports whether berth was told to stop.
-func (t *Turn) Stopping() bool { return t.stopping }
-
 // InOrder visits the unfinished jobs until fn returns false: running and parked
 // ones, oldest first, then queued ones as Next lists them. fn must not keep a job or change the
 // queue.
@@ -292,29 +282,6 @@ func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reas
 			}
 		}
 	}
-}
-
-// Shows reports whether the last reading is recent enough to show and newer than
-// the last end of a job.
-func (t *Turn) Shows(youngest time.Duration) bool {
-	return t.cards.Book.Err == nil && !t.cards.Book.WantsLook(t.Now, youngest)
-}
-
-// Ready reports whether the last reading is recent enough to place jobs.
-func (t *Turn) Ready() bool { return !t.cards.Book.WantsLook(t.Now, t.cards.FreshFor()) }
-
-// Resting reports whether the cards are not polled because they have been idle
-// for long. The first reading after that may be slow.
-func (t *Turn) Resting() bool { return t.cards.Resting(t.Now, t.work()) }
-
-// needsSample reports whether the next decision needs a new reading. One from
-// before the end of a job would show the job's memory as used or, worse, miss
-// memory that is still in use.
-func (t *Turn) needsSample() bool {
-	if t.cards.Book.Asked || !t.Now.Before(t.cards.Due(t.Now, t.work())) {
-		return true
-	}
-	return t.line.Queue.Len() > 0 && !t.stopping && t.cards.Book.Err == nil && !t.Ready()
 }
 
 // limitedGroups is what a decision has to know about groups.

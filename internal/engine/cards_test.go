@@ -17,7 +17,7 @@ import (
 func (r *rig) lookThatTook(d time.Duration) {
 	began := r.now
 	r.now = r.now.Add(d)
-	r.at().observe(gpu.Sample{At: began, Devices: slices.Clone(r.devices)}, nil)
+	r.at().observer.observe(gpu.Sample{At: began, Devices: slices.Clone(r.devices)}, nil)
 }
 
 func TestASlowDriverStartsJobsAllTheSame(t *testing.T) {
@@ -25,7 +25,7 @@ func TestASlowDriverStartsJobsAllTheSame(t *testing.T) {
 	r.now = r.now.Add(time.Minute)
 	r.submit(spec(vram(4000)))
 	r.wantRow("1", job.Queued, "")
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Fatal("no look is wanted")
 	}
 	r.lookThatTook(3 * time.Second)
@@ -56,7 +56,7 @@ func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
 	if why := r.at().explain.Why("3"); !strings.Contains(why, "gpu0 has no recent reading") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Error("no look is wanted")
 	}
 	r.look()
@@ -67,14 +67,14 @@ func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
 func TestCardsThatCannotBeReadAreAskedOncePerPoll(t *testing.T) {
 	r := newRig(t, 1)
 	r.now = r.now.Add(2 * time.Second)
-	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
+	r.at().observer.observe(gpu.Sample{}, errors.New("driver does not answer"))
 	r.submit(spec())
 	r.now = r.now.Add(900 * time.Millisecond)
-	if r.at().needsSample() {
+	if r.at().observer.needsSample() {
 		t.Error("a sick driver is asked again within a poll")
 	}
 	r.now = r.now.Add(200 * time.Millisecond)
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Error("it is not asked again after a poll")
 	}
 }
@@ -237,10 +237,10 @@ func TestALookThatWasBegunBeforeAnEndStartsNothing(t *testing.T) {
 	r.now = begun.Add(50 * time.Millisecond)
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.now = begun.Add(100 * time.Millisecond)
-	r.at().observe(gpu.Sample{At: begun, Devices: r.devices}, nil)
+	r.at().observer.observe(gpu.Sample{At: begun, Devices: r.devices}, nil)
 	r.step()
 	r.wantRow("2", job.Queued, "")
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Error("it does not want to look again")
 	}
 	r.look()

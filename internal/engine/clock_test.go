@@ -92,7 +92,7 @@ func TestABeginIsWhatTheClockOnTheWallSays(t *testing.T) {
 		r := newRig(t, 1, fairShare)
 		jobs := []*job.Job{{Spec: spec(), NotBefore: r.now.Add(30 * time.Minute)}}
 		r.at().queue.Number(jobs)
-		r.at().Accept(journal.Batch{Jobs: jobs, Done: func(error) {}})
+		r.at().requests.Accept(journal.Batch{Jobs: jobs, Done: func(error) {}})
 		r.step()
 		r.jump(jump)
 		r.pass(time.Second)

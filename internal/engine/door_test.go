@@ -20,7 +20,7 @@ func TestRequestsDoNotKeepRoundsFromComing(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = r.e.Run(ctx, nil)
+			_ = r.e.Run(ctx, nil, nil)
 		}()
 		var turns atomic.Int64
 		for range 16 {

@@ -32,7 +32,7 @@ func TestOnAFullDisk(t *testing.T) {
 		t.Errorf("it waits because %q", why)
 	}
 	r.did = nil
-	r.at().CancelBy("1", "ann", 0)
+	r.at().requests.CancelBy("1", "ann", 0)
 	_ = r.e.Step(r.now)
 	if !slices.Contains(r.did, "stop t1 cancel 0s") {
 		t.Errorf("the engine did %q", r.did)
@@ -51,8 +51,8 @@ func TestOnAFullDisk(t *testing.T) {
 // because nothing can start.
 func TestEveryStopIsCarriedOutOnAFullDisk(t *testing.T) {
 	for why, ask := range map[job.Stop]func(*Turn){
-		job.StopInterrupt: func(t *Turn) { t.Interrupt(false) },
-		job.StopCancel:    func(t *Turn) { t.Cancel("1", "asked") },
+		job.StopInterrupt: func(t *Turn) { t.requests.Interrupt(false) },
+		job.StopCancel:    func(t *Turn) { t.requests.Cancel("1", "asked") },
 	} {
 		t.Run(string(why), func(t *testing.T) {
 			r := runOne(t, vram(1000))
@@ -80,7 +80,7 @@ func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
 	r.end("1", keep.Record{ExitCode: 3}, false)
 	_ = r.e.Step(r.now)
 	r.wantRow("1", job.Failed, job.Exited(3))
-	r.at().Cancel("2", "asked")
+	r.at().requests.Cancel("2", "asked")
 	_ = r.e.Step(r.now)
 	r.wantRow("2", job.Cancelled, job.WasCancelled)
 	r.wantRow("3", job.Queued, "")
@@ -90,7 +90,7 @@ func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
 	var refused error
 	batch := []*job.Job{{Spec: spec()}}
 	r.at().queue.Number(batch)
-	r.at().Accept(journal.Batch{Jobs: batch, Done: func(err error) { refused = err }})
+	r.at().requests.Accept(journal.Batch{Jobs: batch, Done: func(err error) { refused = err }})
 	_ = r.e.Step(r.now)
 	if !errors.Is(refused, store.ErrFull) {
 		t.Errorf("a new job is refused with %v", refused)
@@ -130,12 +130,12 @@ func TestWhereTheStoreWasRemoved(t *testing.T) {
 		t.Errorf("it waits because %q", why)
 	}
 	var refused error
-	r.at().Accept(journal.Batch{Jobs: []*job.Job{{Spec: spec()}}, Done: func(err error) { refused = err }})
+	r.at().requests.Accept(journal.Batch{Jobs: []*job.Job{{Spec: spec()}}, Done: func(err error) { refused = err }})
 	if !errors.Is(refused, store.ErrRemoved) {
 		t.Errorf("a new job is refused with %v", refused)
 	}
 	r.did = nil
-	r.at().CancelBy("1", "ann", 0)
+	r.at().requests.CancelBy("1", "ann", 0)
 	r.step()
 	if !slices.Contains(r.did, "stop t1 cancel 0s") {
 		t.Errorf("the engine did %q", r.did)
@@ -156,7 +156,7 @@ func TestOnADiskThatFails(t *testing.T) {
 	var refused error
 	batch := []*job.Job{{Spec: spec()}}
 	r.at().queue.Number(batch)
-	r.at().Accept(journal.Batch{Jobs: batch, Done: func(err error) { refused = err }})
+	r.at().requests.Accept(journal.Batch{Jobs: batch, Done: func(err error) { refused = err }})
 	_ = r.e.Step(r.now)
 	if !errors.Is(refused, store.ErrUnwritable) {
 		t.Errorf("a new job is refused with %v", refused)
@@ -165,7 +165,7 @@ func TestOnADiskThatFails(t *testing.T) {
 		t.Errorf("nothing starts because %q", why)
 	}
 	r.did = nil
-	r.at().CancelBy("1", "ann", 0)
+	r.at().requests.CancelBy("1", "ann", 0)
 	_ = r.e.Step(r.now)
 	if !slices.Contains(r.did, "stop t1 cancel 0s") {
 		t.Errorf("the engine did %q", r.did)
@@ -194,7 +194,7 @@ func TestTheLoopOutlivesADiskThatFails(t *testing.T) {
 				r.commitErr = test.err
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
-				if err := r.e.Run(ctx, nil); errors.Is(err, test.err) != test.ends {
+				if err := r.e.Run(ctx, nil, nil); errors.Is(err, test.err) != test.ends {
 					t.Errorf("it ended with %v", err)
 				}
 			})

@@ -129,7 +129,7 @@ func TestABackoffIsAGate(t *testing.T) {
 	if why := r.at().explain.Why("1"); !strings.HasPrefix(why, "not before ") {
 		t.Errorf("why: %q", why)
 	}
-	if wait := r.at().wait(false); wait > time.Second {
+	if wait := r.at().observer.wait(false); wait > time.Second {
 		t.Errorf("the loop would sleep %s, past the gate", wait)
 	}
 	r.pass(time.Second)

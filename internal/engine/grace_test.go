@@ -45,14 +45,14 @@ func TestEveryEndingIsBounded(t *testing.T) {
 		end  func(r *rig)
 		want string
 	}{
-		{"cancelled", func(r *rig) { r.at().Cancel("1", "") }, "stop t1 cancel 5m0s"},
-		{"cancelled by an administrator", func(r *rig) { r.at().CancelBy("1", "root", time.Hour) }, "stop t1 cancel 5m0s"},
-		{"cancelled with less", func(r *rig) { r.at().CancelBy("1", "root", time.Second) }, "stop t1 cancel 1s"},
-		{"requeued", func(r *rig) { r.at().Requeue("1", "root", time.Hour) }, "stop t1 requeue 5m0s"},
-		{"interrupted", func(r *rig) { r.at().Interrupt(false) }, "stop t1 interrupt 5m0s"},
+		{"cancelled", func(r *rig) { r.at().requests.Cancel("1", "") }, "stop t1 cancel 5m0s"},
+		{"cancelled by an administrator", func(r *rig) { r.at().requests.CancelBy("1", "root", time.Hour) }, "stop t1 cancel 5m0s"},
+		{"cancelled with less", func(r *rig) { r.at().requests.CancelBy("1", "root", time.Second) }, "stop t1 cancel 1s"},
+		{"requeued", func(r *rig) { r.at().requests.Requeue("1", "root", time.Hour) }, "stop t1 requeue 5m0s"},
+		{"interrupted", func(r *rig) { r.at().requests.Interrupt(false) }, "stop t1 interrupt 5m0s"},
 		{"idle", func(r *rig) { r.at().set.Idle(0, time.Hour); r.pass(time.Hour) }, "stop t1 cancel 5m0s"},
 		{"found again while it is cancelled", func(r *rig) {
-			r.at().Cancel("1", "")
+			r.at().requests.Cancel("1", "")
 			r.step()
 			r.did = nil
 			row := r.row("1").Clone()

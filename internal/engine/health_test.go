@@ -23,14 +23,14 @@ func (r *rig) lose(index int) {
 			s.Devices = append(s.Devices, d)
 		}
 	}
-	r.at().observe(s, nil)
+	r.at().observer.observe(s, nil)
 	r.step()
 }
 
 func (r *rig) xid(index, code int) {
 	r.now = r.now.Add(time.Second)
 	x := gpu.Xid{At: r.now, UUID: r.devices[index].UUID, Code: code}
-	r.at().observe(gpu.Sample{At: r.now, Devices: r.devices, Xids: []gpu.Xid{x}}, nil)
+	r.at().observer.observe(gpu.Sample{At: r.now, Devices: r.devices, Xids: []gpu.Xid{x}}, nil)
 	r.step()
 }
 
@@ -131,7 +131,7 @@ func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
 	if why := r.at().explain.Why("2"); !strings.Contains(why, "gpu0 is suspect: Xid 74 (NVLink error)") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if !r.at().SetHealth(0, gpu.HealthOK, "root", "") || r.at().SetHealth(7, gpu.HealthOK, "root", "") {
+	if !r.at().health.Set(0, gpu.HealthOK, "root", "") || r.at().health.Set(7, gpu.HealthOK, "root", "") {
 		t.Error("a card that is there was refused, or one that is not was taken")
 	}
 	r.step()
@@ -141,11 +141,11 @@ func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
 func TestAPersonsWordIsKept(t *testing.T) {
 	r := newRig(t, 1)
 	r.told = nil
-	r.at().SetHealth(0, gpu.HealthQuarantined, "root", "fan is loud")
+	r.at().health.Set(0, gpu.HealthQuarantined, "root", "fan is loud")
 	r.step()
 	r.wantTexts(job.EventCard, "gpu0 quarantined by root: fan is loud")
 	// Another reason changes nothing else, and is kept all the same.
-	r.at().SetHealth(0, gpu.HealthQuarantined, "root", "fan is stuck")
+	r.at().health.Set(0, gpu.HealthQuarantined, "root", "fan is stuck")
 	r.step()
 	r.again()
 	r.look()
@@ -159,7 +159,7 @@ func TestAPersonsWordIsKept(t *testing.T) {
 func TestAnXidThatComesWithAFailedLookCounts(t *testing.T) {
 	r := newRig(t, 1)
 	x := gpu.Xid{At: r.now, UUID: "GPU-0", Code: 79}
-	r.at().observe(gpu.Sample{Xids: []gpu.Xid{x}}, errors.New("driver does not answer"))
+	r.at().observer.observe(gpu.Sample{Xids: []gpu.Xid{x}}, errors.New("driver does not answer"))
 	r.pass(time.Second)
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
@@ -176,7 +176,7 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
 			r.boot(nil, nil, func(c *Config) { c.Xids = test.found })
-			r.at().observe(gpu.Sample{Xids: test.failed}, errors.New("driver does not answer"))
+			r.at().observer.observe(gpu.Sample{Xids: test.failed}, errors.New("driver does not answer"))
 			r.pass(time.Second)
 			r.submit(spec())
 			r.wantRow("1", job.Queued, "")
@@ -191,7 +191,7 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 	r := newRig(t, 1)
 	r.boot(nil, nil)
 	for range cards.MaxEarly + 1 {
-		r.at().observe(gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
+		r.at().observer.observe(gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
 	}
 	if len(r.e.turn.cards.Early) != cards.MaxEarly {
 		t.Errorf("%d are kept", len(r.e.turn.cards.Early))
@@ -201,22 +201,22 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 	r := newRig(t, 1)
 	r.now = r.now.Add(cards.RestIntervalSlow - time.Millisecond)
-	if r.at().needsSample() {
+	if r.at().observer.needsSample() {
 		t.Error("it is looked at too often")
 	}
 	r.now = r.now.Add(time.Millisecond)
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Error("it is not looked at")
 	}
 	r.lose(0)
-	if r.now = r.now.Add(cards.RestInterval - time.Millisecond); r.at().needsSample() {
+	if r.now = r.now.Add(cards.RestInterval - time.Millisecond); r.at().observer.needsSample() {
 		t.Error("a card in trouble is looked at too often for what a look costs")
 	}
-	if r.now = r.now.Add(time.Millisecond); !r.at().needsSample() {
+	if r.now = r.now.Add(time.Millisecond); !r.at().observer.needsSample() {
 		t.Error("a card in trouble is not looked at more often")
 	}
 	r.submit(spec())
-	if !r.e.at(r.now.Add(time.Second)).needsSample() {
+	if !r.e.at(r.now.Add(time.Second)).observer.needsSample() {
 		t.Error("it is not looked at each poll though a job waits for it")
 	}
 }
@@ -227,7 +227,7 @@ func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 	for range int(2 * cards.RestAfter / cards.RestInterval) {
 		r.pass(cards.RestInterval)
 	}
-	if r.at().Resting() || !r.e.at(r.now.Add(cards.RestInterval)).needsSample() {
+	if r.at().Resting() || !r.e.at(r.now.Add(cards.RestInterval)).observer.needsSample() {
 		t.Error("what is shown of them would be old")
 	}
 }
@@ -241,15 +241,15 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 		}
 	}
 	rest(cards.RestAfter - cards.RestInterval)
-	if r.at().Resting() || !r.e.at(r.now.Add(cards.RestInterval)).needsSample() {
+	if r.at().Resting() || !r.e.at(r.now.Add(cards.RestInterval)).observer.needsSample() {
 		t.Fatal("they are left alone too soon")
 	}
 	rest(cards.RestInterval)
-	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).needsSample() || !r.e.at(r.now.Add(cards.RestGlance)).needsSample() {
+	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).observer.needsSample() || !r.e.at(r.now.Add(cards.RestGlance)).observer.needsSample() {
 		t.Fatal("they are not left alone")
 	}
 	r.at().cards.Book.Look()
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Error("somebody who asks for them is not shown them")
 	}
 	r.pass(time.Second)
@@ -258,7 +258,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	}
 	rest(cards.RestAfter)
 	r.submit(spec())
-	if r.at().Resting() || !r.e.at(r.now.Add(time.Hour)).needsSample() {
+	if r.at().Resting() || !r.e.at(r.now.Add(time.Hour)).observer.needsSample() {
 		t.Error("a job waits for nobody's look")
 	}
 	r.pass(time.Hour)
@@ -289,7 +289,7 @@ func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	for range int(cards.LeftPatience / time.Second) {
 		r.lose(0)
 	}
-	if got := r.at().cards.Due(r.now, r.at().work()).Sub(r.now); got != cards.TroubleInterval {
+	if got := r.at().cards.Due(r.now, r.at().observer.work()).Sub(r.now); got != cards.TroubleInterval {
 		t.Errorf("it is looked at every %s", got)
 	}
 }
@@ -299,7 +299,7 @@ func TestAJobWithoutACardIsNotWatchedClosely(t *testing.T) {
 	r.e.turn.cards.Source = cheapSource{}
 	r.submit(spec(cpu))
 	r.look()
-	if got := r.at().cards.Due(r.now, r.at().work()).Sub(r.now); got != time.Second {
+	if got := r.at().cards.Due(r.now, r.at().observer.work()).Sub(r.now); got != time.Second {
 		t.Errorf("the cards are looked at every %s", got)
 	}
 }
@@ -384,7 +384,7 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	}
 	r.submit(spec(vram(9000)))
 	r.wantRow("2", job.Queued, "")
-	r.at().SetHealth(0, gpu.HealthOK, "root", "")
+	r.at().health.Set(0, gpu.HealthOK, "root", "")
 	r.step()
 	r.wantRow("2", job.Running, "")
 	r.pass(time.Second)
@@ -419,7 +419,7 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	r := newRig(t, 1)
 	r.e.turn.cards.Source = cheapSource{}
 	r.submit(spec(vram(10000)))
-	interval := func() time.Duration { return r.at().cards.Due(r.now, r.at().work()).Sub(r.now) }
+	interval := func() time.Duration { return r.at().cards.Due(r.now, r.at().observer.work()).Sub(r.now) }
 	r.look()
 	if got := interval(); got != cards.CloseInterval {
 		t.Errorf("at its start it is looked at every %s", got)
@@ -447,7 +447,7 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 
 func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Poll = 20 * time.Second })
-	interval := func() time.Duration { return r.at().cards.Due(r.now, r.at().work()).Sub(r.now) }
+	interval := func() time.Duration { return r.at().cards.Due(r.now, r.at().observer.work()).Sub(r.now) }
 	r.e.turn.cards.Source = cheapSource{}
 	if got := interval(); got != 20*time.Second {
 		t.Errorf("at rest they are looked at every %s", got)
@@ -466,7 +466,7 @@ func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	if got := interval(); got != cards.RestInterval {
 		t.Errorf("one that is well again is looked at every %s", got)
 	}
-	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
+	r.at().observer.observe(gpu.Sample{}, errors.New("driver does not answer"))
 	if got := interval(); got != cards.TroubleInterval {
 		t.Errorf("cards that cannot be read are looked at every %s", got)
 	}

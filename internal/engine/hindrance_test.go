@@ -12,7 +12,7 @@ import (
 
 // hinder reports something about the first attempt of job 1.
 func (r *rig) hinder(kind run.EventKind, pid int, state byte) {
-	r.at().absorb(run.Event{Kind: kind, Token: "t1", Job: "1", Attempt: 1, Process: keep.Stuck{PID: pid, State: state}})
+	r.at().observer.absorb(run.Event{Kind: kind, Token: "t1", Job: "1", Attempt: 1, Process: keep.Stuck{PID: pid, State: state}})
 	r.step()
 }
 
@@ -29,7 +29,7 @@ func TestTheCardOfAProcessThatDoesNotEndTakesNoJob(t *testing.T) {
 	r := newRig(t, 1)
 	small := spec(card0, func(s *job.Spec) { s.VRAMMiB = 1000 })
 	r.submit(small)
-	r.at().CancelBy("1", "ann", time.Second)
+	r.at().requests.CancelBy("1", "ann", time.Second)
 	r.step()
 	r.told = nil
 	r.hinder(run.Stuck, 4711, 'D')
@@ -72,7 +72,7 @@ func TestAnAdministratorMayOpenTheCardAllTheSame(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(card0))
 	r.hinder(run.Stuck, 4711, 'D')
-	r.at().SetHealth(0, gpu.HealthOK, "root", "")
+	r.at().health.Set(0, gpu.HealthOK, "root", "")
 	if r.health(0) != "ok" {
 		t.Errorf("the card is %s", r.health(0))
 	}
@@ -124,7 +124,7 @@ func TestACancelledJobOfASilentSupervisorIsCancelled(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(card0))
 	r.hinder(run.Silent, 99, 'T')
-	r.at().CancelBy("1", "ann", time.Second)
+	r.at().requests.CancelBy("1", "ann", time.Second)
 	r.step()
 	r.hear(run.Lost, "1", keep.Record{}, false)
 	r.step()

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/internal/engine/running"
-	"berth/internal/engine/waiting"
 	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/run"
@@ -100,10 +98,10 @@ func (e *Engine) own(now time.Time) *Turn {
 	return e.at(now)
 }
 
-// Run is the loop. It ends when After says so, when ctx is done, or when the
-// store is damaged. Running jobs continue in every case. While the store cannot
+// Run is the loop. It ends when after, which is called after each round, says so,
+// when ctx is done, or when the store is damaged. Running jobs continue in every case. While the store cannot
 // be written, it answers, stops jobs, and tries again.
-func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
+func (e *Engine) Run(ctx context.Context, events <-chan run.Event, after func(*Turn) bool) error {
 	e.looping.Store(true)
 	defer e.looping.Store(false)
 	defer e.end()
@@ -118,22 +116,22 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 			e.leave()
 			return ctx.Err()
 		case ev := <-events:
-			e.at(time.Now()).absorb(ev)
+			e.at(time.Now()).observer.absorb(ev)
 		case <-e.turn.door.Knock():
 			e.serve()
 		case look := <-eyes.looks:
 			eyes.busy = false
-			e.at(time.Now()).observe(look.sample, look.err)
+			e.at(time.Now()).observer.observe(look.sample, look.err)
 		case <-timer.C:
 		}
 		e.drain(events)
 		if err := e.rounds(ctx, eyes); err != nil {
 			return err
 		}
-		if e.turn.cfg.After != nil && e.turn.cfg.After(e.at(time.Now())) {
+		if after != nil && after(e.at(time.Now())) {
 			return nil
 		}
-		timer.Reset(e.at(time.Now()).wait(eyes.busy))
+		timer.Reset(e.at(time.Now()).observer.wait(eyes.busy))
 	}
 }
 
@@ -170,7 +168,7 @@ func (e *Engine) drain(events <-chan run.Event) {
 	for range 1024 {
 		select {
 		case ev := <-events:
-			e.at(time.Now()).absorb(ev)
+			e.at(time.Now()).observer.absorb(ev)
 			continue
 		default:
 		}
@@ -201,37 +199,10 @@ func (e *Engine) charge(took time.Duration) {
 	e.served = e.served[:0]
 }
 
-// wait is how long nothing becomes due.
-func (t *Turn) wait(looking bool) time.Duration {
-	wait := time.Hour
-	until := func(at time.Time) { wait = min(wait, max(at.Sub(t.Now), time.Millisecond)) }
-	if !looking {
-		until(t.cards.Due(t.Now, t.work()))
-	}
-	if undecided := t.round.undecided() && t.line.Queue.Len() > 0 && !t.stopping; t.changes.Failed == nil && (undecided || len(t.line.Expect.Review) > 0 || !t.Written()) {
-		until(t.Now)
-	}
-	for _, at := range []time.Time{t.line.Gates.Next(), t.attempts.Preemption.UrgeAt(), t.round.decideAt()} {
-		if !at.IsZero() {
-			until(at)
-		}
-	}
-	if t.changes.Failed != nil || len(t.changes.Warned) > 0 || len(t.line.Adopted) > 0 {
-		until(t.Now.Add(t.cfg.Poll))
-	}
-	if len(t.attempts.Uses.Grown) > 0 {
-		until(t.attempts.Uses.GrownSince.Add(running.GrownDelay))
-	}
-	if !t.line.Usage.Since.IsZero() {
-		until(t.line.Usage.Since.Add(waiting.UsageDelay))
-	}
-	return wait
-}
-
 // see gets a new sample if the next decision needs one. A fast source is read
 // right here; a slow one, or one that does not answer at once, in a goroutine.
 func (e *Engine) see(ctx context.Context, eyes *eyes) {
-	if eyes.busy || !e.at(time.Now()).needsSample() {
+	if eyes.busy || !e.at(time.Now()).observer.needsSample() {
 		return
 	}
 	if e.turn.cards.Source.Cheap() {
@@ -239,7 +210,7 @@ func (e *Engine) see(ctx context.Context, eyes *eyes) {
 		sample, err := e.turn.cards.Source.Sample(glance)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			e.at(time.Now()).observe(sample, err)
+			e.at(time.Now()).observer.observe(sample, err)
 			return
 		}
 	}
@@ -250,7 +221,7 @@ func (e *Engine) see(ctx context.Context, eyes *eyes) {
 	select {
 	case look := <-eyes.looks:
 		eyes.busy = false
-		e.at(time.Now()).observe(look.sample, look.err)
+		e.at(time.Now()).observer.observe(look.sample, look.err)
 	case <-timeout.C:
 	}
 }

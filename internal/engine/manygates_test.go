@@ -83,7 +83,7 @@ func idleRounds(t *testing.T, waiting int) time.Duration {
 		begun := time.Now()
 		for range 10 {
 			r.step()
-			r.at().wait(false)
+			r.at().observer.wait(false)
 		}
 		least = min(least, time.Since(begun))
 	}
@@ -136,7 +136,7 @@ func TestWhatNoLongerWaitsIsForgotten(t *testing.T) {
 	r.submit(spec(), spec(after("1", job.AfterOK)), spec(func(s *job.Spec) { s.VRAMAuto, s.GPUs = true, 2 }))
 	r.submit(spec(func(s *job.Spec) { s.VRAMAuto = true }))
 	for _, id := range []string{"2", "4"} {
-		r.at().Cancel(id, "asked")
+		r.at().requests.Cancel(id, "asked")
 	}
 	r.step()
 	if len(r.e.turn.line.Gates.Dependents) > 0 || len(r.e.turn.line.Expect.Autos) > 0 {

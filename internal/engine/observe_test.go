@@ -89,7 +89,7 @@ func TestUnreadableCardsStartNothingAndEndNothing(t *testing.T) {
 	r.told = nil
 	blind := func() {
 		r.now = r.now.Add(time.Second)
-		r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
+		r.at().observer.observe(gpu.Sample{}, errors.New("driver does not answer"))
 		r.step()
 	}
 	blind()
@@ -110,7 +110,7 @@ func TestUnreadableCardsStartNothingAndEndNothing(t *testing.T) {
 
 func TestACPUJobStartsThoughTheCardsCannotBeRead(t *testing.T) {
 	r := newRig(t, 1)
-	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
+	r.at().observer.observe(gpu.Sample{}, errors.New("driver does not answer"))
 	r.submit(spec(cpu), spec())
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
@@ -154,7 +154,7 @@ func TestALookOlderThanTheLastEndStartsNothing(t *testing.T) {
 	r.now = r.now.Add(time.Millisecond)
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.step()
-	if !r.at().needsSample() {
+	if !r.at().observer.needsSample() {
 		t.Error("it does not want to look again")
 	}
 	r.wantRow("2", job.Queued, "")

@@ -107,7 +107,7 @@ func TestWhatEndsNoJob(t *testing.T) {
 			r.pass(time.Hour)
 		},
 		"a job that is being cancelled": func(r *rig) {
-			r.at().CancelBy("1", "ann", time.Hour)
+			r.at().requests.CancelBy("1", "ann", time.Hour)
 			r.step()
 			r.did = nil
 			r.uses("1", 0, 20000)

@@ -19,7 +19,7 @@ func (r *rig) says(id string, n keep.ParkNews) {
 	if !ok {
 		r.t.Fatalf("job %s is over already", id)
 	}
-	r.at().absorb(run.Event{Kind: run.Parking, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Park: n})
+	r.at().observer.absorb(run.Event{Kind: run.Parking, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Park: n})
 	r.pass(10 * time.Millisecond)
 }
 
@@ -162,7 +162,7 @@ func TestAParkedJobIsCancelled(t *testing.T) {
 	r := parkedRig(t)
 	r.park()
 	r.did = nil
-	r.at().CancelBy("1", "ann", 0)
+	r.at().requests.CancelBy("1", "ann", 0)
 	r.step()
 	r.wantDid("commit 1:parked", "stop t1 cancel 0s")
 	r.hear(run.Ended, "1", keep.Record{Stop: "cancel", Signal: 9}, false)

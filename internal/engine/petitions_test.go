@@ -35,7 +35,7 @@ func newPeople() people {
 func (w *world) ask(e *Engine) {
 	id := strconv.Itoa(1 + w.rng.IntN(12))
 	if w.chance(50) {
-		e.at(w.now).Cancel(id, "a person asked")
+		e.at(w.now).requests.Cancel(id, "a person asked")
 	}
 	if w.chance(60) {
 		e.at(w.now).queue.Hold(id, "ann")
@@ -43,18 +43,18 @@ func (w *world) ask(e *Engine) {
 	if w.chance(40) {
 		e.at(w.now).queue.Unhold(id, "ann")
 	}
-	if w.chance(40) && e.at(w.now).Requeue(id, "ann", time.Duration(w.rng.IntN(3))*time.Second) {
+	if w.chance(40) && e.at(w.now).requests.Requeue(id, "ann", time.Duration(w.rng.IntN(3))*time.Second) {
 		w.people.again[id] = true
 	}
 	w.askParking(e, id)
 	if w.chance(80) {
-		e.at(w.now).Pause(w.rng.IntN(w.cards), w.rng.IntN(2) == 0, "root")
+		e.at(w.now).health.Pause(w.rng.IntN(w.cards), w.rng.IntN(2) == 0, "root")
 	}
 	if w.chance(60) {
 		w.runAgain(e, id)
 	}
 	if j, live := e.at(w.now).line.Roster.Job(id); live && j.Leaving() && w.chance(4) {
-		e.at(w.now).Cancel(j.PreemptedFor, "nobody has to make room for it")
+		e.at(w.now).requests.Cancel(j.PreemptedFor, "nobody has to make room for it")
 	}
 	if w.chance(30) && !w.stopping {
 		w.accept(e)
@@ -75,7 +75,7 @@ func (w *world) accept(e *Engine) {
 		}
 		delete(w.people.denied, j.ID) // another had that number, and nobody was told of it
 	}
-	e.at(w.now).Accept(journal.Batch{Jobs: jobs, Done: func(err error) {
+	e.at(w.now).requests.Accept(journal.Batch{Jobs: jobs, Done: func(err error) {
 		for _, j := range jobs {
 			switch {
 			case err != nil:
@@ -119,7 +119,7 @@ func (w *world) settleAll(e *Engine) {
 		return true
 	})
 	for index := range w.cards {
-		e.at(w.now).Pause(index, false, "root")
+		e.at(w.now).health.Pause(index, false, "root")
 	}
 }
 

@@ -172,7 +172,7 @@ func TestAWarningComesFirst(t *testing.T) {
 		t.Errorf("it is told to end at %v, now is %v", at, r.now)
 	}
 	r.e.turn.again, r.e.turn.moved = time.Time{}, false
-	if wait := r.at().wait(true); wait != 30*time.Second {
+	if wait := r.at().observer.wait(true); wait != 30*time.Second {
 		t.Errorf("the loop sleeps for %v", wait)
 	}
 	r.pass(29 * time.Second)
@@ -189,7 +189,7 @@ func TestAWarningComesFirst(t *testing.T) {
 
 func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
 	warm := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
-	warm.e.at(warm.now).Cancel("2", "asked")
+	warm.e.at(warm.now).requests.Cancel("2", "asked")
 	warm.told = nil
 	warm.step()
 	if row := warm.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.PreemptedFor != "" || row.Detail != "" || !row.PreemptAt.IsZero() {
@@ -206,7 +206,7 @@ func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
 		}
 	}
 	cold := crowded(t, spec(gives, vram(20000)))
-	cold.e.at(cold.now).Cancel("2", "asked")
+	cold.e.at(cold.now).requests.Cancel("2", "asked")
 	cold.pass(time.Second)
 	if !cold.row("1").Leaving() {
 		t.Error("what had its TERM goes on as if nothing was")
@@ -250,15 +250,15 @@ func TestWhatPeopleAskOfAJobThatLeaves(t *testing.T) {
 		want  string // what it says then
 		held  bool
 	}{
-		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while running", false},
-		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while running", false},
-		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.at().Requeue("1", "ann", 0) }, job.Queued, "requeued by ann", false},
+		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.at().requests.CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while running", false},
+		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.at().requests.CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while running", false},
+		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.at().requests.Requeue("1", "ann", 0) }, job.Queued, "requeued by ann", false},
 		{"it is requeued, and who it made room for cancelled", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) {
-			r.at().Requeue("1", "ann", 0)
+			r.at().requests.Requeue("1", "ann", 0)
 			r.at().queue.Hold("2", "ann")
 		}, job.Running, "", false},
 		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.at().queue.Hold("1", "ann") }, job.Queued, "preempted for job 2", true},
-		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.at().Interrupt(false) }, job.Queued, "preempted for job 2", false},
+		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.at().requests.Interrupt(false) }, job.Queued, "preempted for job 2", false},
 	} {
 		r := crowded(t, test.spec)
 		test.ask(r)
@@ -325,7 +325,7 @@ func TestALeaverThatIsLostRunsAgain(t *testing.T) {
 
 func TestALeaverWhoseTimeIsOverWasToldWhoeverWaits(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000)))
-	r.at().Cancel("2", "asked")
+	r.at().requests.Cancel("2", "asked")
 	r.step()
 	r.did = nil
 	r.again(run.Found{Kind: run.FoundRunning, Token: "t1", Job: "1", Attempt: 1})
@@ -338,7 +338,7 @@ func TestALeaverWhoseTimeIsOverWasToldWhoeverWaits(t *testing.T) {
 func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(gives), spec(gives))
-	r.at().Cancel("2", "asked")
+	r.at().requests.Cancel("2", "asked")
 	for _, planned := range []sched.Victim{{Job: "2", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
 		if list := r.e.turn.attempts.Preemption.Victims(r.now, []sched.Victim{planned}); len(list) > 0 {
@@ -372,7 +372,7 @@ func TestAJobThatStaysIsNotHeld(t *testing.T) {
 	if !r.at().queue.Hold("1", "ann") {
 		t.Fatal("one that leaves cannot be held")
 	}
-	r.at().Cancel("2", "asked")
+	r.at().requests.Cancel("2", "asked")
 	r.step()
 	if row := r.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.Held {
 		t.Errorf("it stays as %+v", row)
@@ -384,7 +384,7 @@ func TestAJobThatStaysIsNotHeld(t *testing.T) {
 func TestACancelledLeaverDoesNotSayThatItLeaves(t *testing.T) {
 	for _, record := range []keep.Record{aside(), {Stop: string(job.StopCancel)}} {
 		r := crowded(t, spec(gives, vram(20000)))
-		r.at().Cancel("1", "its line is marked cancel")
+		r.at().requests.Cancel("1", "its line is marked cancel")
 		r.step()
 		r.hear(run.Ended, "1", record, false)
 		r.pass(time.Second)
@@ -406,7 +406,7 @@ func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
 	for what, stand := range map[string]*error{"the ledger is locked": &r.lockErr, "the ledger cannot be read": &r.othersErr} {
 		*stand = errOther
 		r.pass(longEnough)
-		if wait := r.at().wait(true); wait < r.e.turn.cfg.Poll {
+		if wait := r.at().observer.wait(true); wait < r.e.turn.cfg.Poll {
 			t.Errorf("%s, and the loop asks again after %v", what, wait)
 		}
 		*stand = nil

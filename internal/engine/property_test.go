@@ -26,12 +26,12 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"submit": func(rt *rapid.T) { m.submit() },
 			"end":    func(rt *rapid.T) { m.end() },
-			"cancel": func(rt *rapid.T) { r.at().Cancel(m.anyID(), "asked") },
+			"cancel": func(rt *rapid.T) { r.at().requests.Cancel(m.anyID(), "asked") },
 			"drop":   func(rt *rapid.T) { r.at().queue.Withdraw(m.anyID()) },
 			"hold":   func(rt *rapid.T) { r.at().queue.Hold(m.anyID(), "ann") },
 			"let go": func(rt *rapid.T) { r.at().queue.Unhold(m.anyID(), "ann") },
-			"again":  func(rt *rapid.T) { r.at().Requeue(m.anyID(), "ann", 0) },
-			"pause":  func(rt *rapid.T) { r.at().Pause(0, rapid.Bool().Draw(rt, "paused"), "root") },
+			"again":  func(rt *rapid.T) { r.at().requests.Requeue(m.anyID(), "ann", 0) },
+			"pause":  func(rt *rapid.T) { r.at().health.Pause(0, rapid.Bool().Draw(rt, "paused"), "root") },
 			"accept": func(rt *rapid.T) { r.accept("ann", m.spec()) },
 			"rules": func(rt *rapid.T) {
 				rules := r.e.turn.cfg.Rules
@@ -45,9 +45,9 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 			"ledger": func(rt *rapid.T) { r.bookErr = either(rt, errOther) },
 			"lock":   func(rt *rapid.T) { r.lockErr = either(rt, errOther) },
 			"keeps":  func(rt *rapid.T) { r.leaseErr = either(rt, errOther) },
-			"blind":  func(rt *rapid.T) { r.at().observe(gpu.Sample{}, errors.New("no answer")) },
+			"blind":  func(rt *rapid.T) { r.at().observer.observe(gpu.Sample{}, errors.New("no answer")) },
 			"kill":   func(rt *rapid.T) { m.kill() },
-			"stop":   func(rt *rapid.T) { r.at().Interrupt(rapid.Bool().Draw(rt, "at once")) },
+			"stop":   func(rt *rapid.T) { r.at().requests.Interrupt(rapid.Bool().Draw(rt, "at once")) },
 			"time": func(rt *rapid.T) {
 				r.now = r.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
 			},
@@ -119,7 +119,7 @@ func (m *machine) end() {
 		ev.OOM = ev.Record.ExitCode > 0 && rapid.Bool().Draw(m.rt, "oom")
 		ev.Record.Stop = rapid.SampledFrom([]string{"", "", "timeout"}).Draw(m.rt, "stop")
 	}
-	m.r.e.at(m.r.now).absorb(ev)
+	m.r.e.at(m.r.now).observer.absorb(ev)
 }
 
 // kill is kill -9 of berth. Supervisors with an order are found at work.

@@ -106,7 +106,7 @@ func TestRestoreTakesOverAnEndWithItsStatus(t *testing.T) {
 
 func TestRestoreRepeatsACancellation(t *testing.T) {
 	r := runOne(t)
-	r.at().Cancel("1", "asked")
+	r.at().requests.Cancel("1", "asked")
 	r.commitErr = nil
 	r.step()
 	r.did = nil
@@ -119,7 +119,7 @@ func TestRestoreRepeatsACancellation(t *testing.T) {
 
 func TestRestoreForgetsAnInterruption(t *testing.T) {
 	r := runOne(t)
-	r.at().Interrupt(false)
+	r.at().requests.Interrupt(false)
 	r.step()
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.did = nil
@@ -160,7 +160,7 @@ func TestRestoreOfASupervisorThatLostItsRecord(t *testing.T) {
 	r.again(run.Found{Kind: run.FoundLost, Token: "t1"})
 	r.step()
 	r.wantRow("1", job.Running, "")
-	r.at().absorb(run.Event{Kind: run.Lost, Token: "t1"})
+	r.at().observer.absorb(run.Event{Kind: run.Lost, Token: "t1"})
 	r.step()
 	r.wantRow("1", job.Failed, job.Lost)
 }

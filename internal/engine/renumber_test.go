@@ -52,7 +52,7 @@ func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
 	}
 	r.devices = slices.Clone(parts)
 	r.pass(time.Second)
-	r.at().SetHealth(parts[1].Index, gpu.HealthQuarantined, "root", "not for today")
+	r.at().health.Set(parts[1].Index, gpu.HealthQuarantined, "root", "not for today")
 	for i := range parts {
 		r.xid(i, 48)
 	}

@@ -189,7 +189,7 @@ func TestCancel(t *testing.T) {
 	t.Run("a queued job ends at once", func(t *testing.T) {
 		r := newRig(t, 1)
 		r.submit(spec(), spec())
-		if !r.at().Cancel("2", "its line is marked cancel") {
+		if !r.at().requests.Cancel("2", "its line is marked cancel") {
 			t.Error("refused")
 		}
 		r.step()
@@ -200,7 +200,7 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("a running job is stopped after the intent is on disk", func(t *testing.T) {
 		r := runOne(t, func(s *job.Spec) { s.Grace = 3 * time.Second })
-		r.at().Cancel("1", "")
+		r.at().requests.Cancel("1", "")
 		r.wantDid()
 		r.step()
 		r.wantDid("commit 1:running", "stop t1 cancel 3s")
@@ -210,15 +210,15 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("asked twice, it is told of once and stopped again", func(t *testing.T) {
 		r := runOne(t)
-		r.at().Cancel("1", "")
+		r.at().requests.Cancel("1", "")
 		r.step()
-		r.at().Cancel("1", "")
+		r.at().requests.Cancel("1", "")
 		r.step()
 		r.wantTold("stopping 1")
 	})
 	t.Run("a job whose supervisor never ran it is cancelled, not queued again", func(t *testing.T) {
 		r := runOne(t)
-		r.at().Cancel("1", "")
+		r.at().requests.Cancel("1", "")
 		r.hear(run.NeverRan, "1", keep.Record{}, false)
 		r.step()
 		r.wantRow("1", job.Cancelled, job.WasCancelled)
@@ -226,7 +226,7 @@ func TestCancel(t *testing.T) {
 	t.Run("what is over cannot be cancelled", func(t *testing.T) {
 		r := runOne(t)
 		r.end("1", keep.Record{}, false)
-		if r.at().Cancel("1", "") {
+		if r.at().requests.Cancel("1", "") {
 			t.Error("it was")
 		}
 		r.wantRow("1", job.Finished, job.OK)
@@ -237,12 +237,12 @@ func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(vram(4000)), spec(vram(4000)), spec())
 	r.did = nil
-	r.at().Interrupt(false)
+	r.at().requests.Interrupt(false)
 	r.step()
 	if len(r.did) != 3 || r.did[0] != "commit 1:running 2:running" {
 		t.Errorf("did %q", r.did)
 	}
-	r.at().Interrupt(true)
+	r.at().requests.Interrupt(true)
 	r.did = nil
 	r.step()
 	for _, act := range r.did {
@@ -259,7 +259,7 @@ func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
 	if why := r.at().explain.Why("3"); why != "berth is stopping" {
 		t.Errorf("why: %q", why)
 	}
-	if r.at().needsSample() {
+	if r.at().observer.needsSample() {
 		t.Error("it still wants to look at the cards")
 	}
 	if r.at().explain.Blocked() != "berth is stopping" {
@@ -269,8 +269,8 @@ func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
 
 func TestACancelledJobStaysCancelledWhenBerthIsInterrupted(t *testing.T) {
 	r := runOne(t)
-	r.at().Cancel("1", "")
-	r.at().Interrupt(false)
+	r.at().requests.Cancel("1", "")
+	r.at().requests.Interrupt(false)
 	r.step()
 	r.wantDid("commit 1:running", "stop t1 cancel 10s", "stop t1 cancel 10s")
 }

@@ -103,7 +103,7 @@ func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) 
 	}
 	r.at().recovery.Restore(live, found)
 	for _, ev := range r.losing {
-		r.at().absorb(ev)
+		r.at().observer.absorb(ev)
 	}
 	r.losing = nil
 }
@@ -159,7 +159,7 @@ func (r *rig) pass(d time.Duration) {
 }
 
 func (r *rig) look() {
-	r.at().observe(gpu.Sample{At: r.now, Devices: slices.Clone(r.devices)}, nil)
+	r.at().observer.observe(gpu.Sample{At: r.now, Devices: slices.Clone(r.devices)}, nil)
 }
 
 // uses puts a process of a job on a card.
@@ -180,7 +180,7 @@ func (r *rig) hear(kind run.EventKind, id string, record keep.Record, oom bool) 
 		r.t.Fatalf("job %s is over already", id)
 	}
 	record.BootID = orElse(record.BootID, keep.BootID())
-	r.at().absorb(run.Event{Kind: kind, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Record: record, OOM: oom})
+	r.at().observer.absorb(run.Event{Kind: kind, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Record: record, OOM: oom})
 }
 
 func orElse(text, other string) string {

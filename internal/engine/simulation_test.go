@@ -228,22 +228,22 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 		return w.boot(w.resubmit())
 	}
 	for _, ev := range w.take() {
-		e.at(w.now).absorb(ev)
+		e.at(w.now).observer.absorb(ev)
 	}
 	w.ask(e)
 	if !w.storm {
 		w.settleAll(e)
 	}
-	if e.at(w.now).needsSample() {
+	if e.at(w.now).observer.needsSample() {
 		s, err := w.sample()
-		e.at(w.now).observe(s, err)
+		e.at(w.now).observer.observe(s, err)
 	}
 	if w.chance(100) {
 		panic(crash{})
 	}
 	if w.chance(100) {
 		w.stopping = true
-		e.at(w.now).Interrupt(w.rng.IntN(2) == 0)
+		e.at(w.now).requests.Interrupt(w.rng.IntN(2) == 0)
 	}
 	_ = e.Step(w.now)
 	if _, running := e.at(w.now).explain.Live(); w.stopping && running == 0 {

@@ -116,7 +116,7 @@ func TestHowARunningJobStands(t *testing.T) {
 		got.Waited != want.Waited || got.Limit != want.Limit || got.Preempt != want.Preempt || got.Leaving || got.Run.High == 0 || got.Run.High > got.Limit {
 		t.Errorf("the plan sees\n%+v, want\n%+v", got, want)
 	}
-	r.at().Cancel("2", "asked")
+	r.at().requests.Cancel("2", "asked")
 	r.step()
 	if got := held(); got.Preempt.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
 		t.Errorf("told to end, the plan sees %+v", got)
@@ -203,7 +203,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 	if n := known(); n != waiting.ReviewAtOnce {
 		t.Errorf("at once %d of the queue are gone through", n)
 	}
-	if wait := r.at().wait(true); wait > time.Millisecond {
+	if wait := r.at().observer.wait(true); wait > time.Millisecond {
 		t.Errorf("with more to do the loop sleeps for %v", wait)
 	}
 	for range 2 {
@@ -348,7 +348,7 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 	if !at.After(r.now) {
 		t.Fatalf("the plan is to be looked at again at %v", at)
 	}
-	if wait := r.at().wait(true); wait > at.Sub(r.now) {
+	if wait := r.at().observer.wait(true); wait > at.Sub(r.now) {
 		t.Errorf("the loop sleeps for %v", wait)
 	}
 	r.now = at.Add(-time.Millisecond)
@@ -363,7 +363,7 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 	if !r.row("1").Leaving() {
 		t.Error("nobody looked again when it was time")
 	}
-	r.at().Interrupt(false)
+	r.at().requests.Interrupt(false)
 	if !r.at().round.decideAt().IsZero() {
 		t.Error("an engine that stops has something to decide")
 	}

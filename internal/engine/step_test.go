@@ -62,7 +62,7 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 	if r.at().Written() || r.at().explain.Blocked() == "" {
 		t.Error("nothing is said to be wrong")
 	}
-	if wait := r.at().wait(true); wait > time.Second {
+	if wait := r.at().observer.wait(true); wait > time.Second {
 		t.Errorf("it would not try again for %s", wait)
 	}
 
@@ -86,7 +86,7 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 func TestAStopThatCannotBeWrittenDownIsNotSent(t *testing.T) {
 	r := runOne(t)
 	r.commitErr = errDisk
-	r.at().Requeue("1", "ann", time.Second)
+	r.at().requests.Requeue("1", "ann", time.Second)
 	_ = r.e.Step(r.now)
 	r.wantDid("no room for 1:running")
 	r.commitErr = nil
@@ -173,7 +173,7 @@ func TestPeaksAreStoredLazily(t *testing.T) {
 	if r.row("1").PeakMiB != nil {
 		t.Error("the peak is on disk already")
 	}
-	if wait := r.at().wait(true); wait > running.GrownDelay {
+	if wait := r.at().observer.wait(true); wait > running.GrownDelay {
 		t.Errorf("the loop would sleep %s", wait)
 	}
 	r.pass(running.GrownDelay)
@@ -236,12 +236,12 @@ func TestAWordFromAStrangerIsAcknowledgedAndChangesNothing(t *testing.T) {
 		{Kind: run.Ended, Token: "t9", Job: "8", Attempt: 1},
 		{Kind: run.NeverRan, Token: "t9", Job: "1", Attempt: 1},
 	} {
-		r.at().absorb(ev)
+		r.at().observer.absorb(ev)
 		r.step()
 		r.wantDid("ack t9", "book 1")
 	}
 	r.wantRow("1", job.Running, "")
-	r.at().absorb(runEventNobodyKnows)
+	r.at().observer.absorb(runEventNobodyKnows)
 	r.step()
 	r.wantDid()
 }

@@ -45,7 +45,7 @@ func TestAStrayIsLeftAloneAndItsCardStaysTaken(t *testing.T) {
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
 	// Once it is over, its card is free, and its end is kept.
-	r.at().absorb(run.Event{Kind: run.Ended, Token: "t1", Job: "1", Attempt: 1, Record: keep.Record{ExitCode: 3}})
+	r.at().observer.absorb(run.Event{Kind: run.Ended, Token: "t1", Job: "1", Attempt: 1, Record: keep.Record{ExitCode: 3}})
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
 	if strays = r.at().recovery.Strays(); len(strays) != 1 || strays[0].State != running.StrayEnded {
@@ -76,7 +76,7 @@ func TestAStrayIsAdopted(t *testing.T) {
 			r.again(f)
 			r.step()
 			if test.before != nil {
-				r.at().absorb(*test.before)
+				r.at().observer.absorb(*test.before)
 				r.step()
 			}
 			r.did = nil
@@ -98,7 +98,7 @@ func TestAStrayIsAdopted(t *testing.T) {
 			}
 			if test.after != nil {
 				r.wantRow("1", job.Running, "")
-				r.at().absorb(*test.after)
+				r.at().observer.absorb(*test.after)
 			}
 			r.step()
 			r.wantRow("1", job.Failed, test.outcome)
@@ -114,10 +114,10 @@ func TestAStrayWithoutACopyCannotBeAdopted(t *testing.T) {
 	if err := r.at().recovery.AdoptStray("y", nil); err == nil || !strings.Contains(err.Error(), "no copy") {
 		t.Errorf("adopted: %v", err)
 	}
-	r.at().absorb(run.Event{Kind: run.Started, Token: "y", Job: "6", Attempt: 1})
+	r.at().observer.absorb(run.Event{Kind: run.Started, Token: "y", Job: "6", Attempt: 1})
 	r.step()
 	r.wantDid()
-	r.at().absorb(run.Event{Kind: run.Ended, Token: "y", Job: "6", Attempt: 1})
+	r.at().observer.absorb(run.Event{Kind: run.Ended, Token: "y", Job: "6", Attempt: 1})
 	r.step()
 	r.wantDid("ack y", "book ")
 }

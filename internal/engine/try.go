@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/sched"
 )
@@ -59,9 +58,6 @@ func (r *Rehearsal) Try(which int) Trial {
 	}
 	return Trial{Waits: sched.Explain(r.state, p.Job).String()}
 }
-
-// See takes in a reading of the cards, where no loop does.
-func (t *Turn) See(s gpu.Sample) { t.observe(s, nil) }
 
 // Foresee is what the next decision would do with each of these queued jobs.
 func (x *Explain) Foresee(ids []string) map[string]Trial {

@@ -156,7 +156,7 @@ func (n *node) newEngine(last int64) {
 	n.engine = n.machine.Engine(engine.Config{
 		Settings: settings.Settings{Rules: rules, Poll: poll, User: n.order.Job.User, KeepAll: true},
 		Order:    n.launch, LogPath: func(*job.Job) string { return n.order.Log },
-		Publish: n.follow, After: n.over,
+		Publish: n.follow,
 	}, last)
 }
 

@@ -113,7 +113,7 @@ func (n *node) loop(beside func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	beside(ctx)
-	if err := n.engine.Run(ctx, n.machine.Runner.Events()); err != nil && n.ended == nil {
+	if err := n.engine.Run(ctx, n.machine.Runner.Events(), n.over); err != nil && n.ended == nil {
 		n.gaveUp = err
 		n.kill()
 	}

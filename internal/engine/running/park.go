@@ -2,6 +2,7 @@ package running
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"berth/internal/engine/fault"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/sched"
 	"berth/internal/text"
 )
 
@@ -232,4 +234,104 @@ func (p *Parking) List() []*job.Job {
 	}
 	slices.SortFunc(list, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	return list
+}
+
+// Pace is how fast the memory of parked jobs moves, in MiB per second. It begins
+// with what was measured on an H200 with a driver of version 580, and follows what
+// this machine does.
+type Pace struct {
+	Out  float64 `json:"out"`  // to the host
+	Back float64 `json:"back"` // to the cards
+}
+
+var firstPace = Pace{Out: 1700, Back: 4700}
+
+const (
+	// parkExtra is the time around the move.
+	parkExtra = 100 * time.Millisecond
+	// paceLeastMiB is the least that says how fast memory moves: for less, the time
+	// around it counts more.
+	paceLeastMiB = 1 << 10
+	// paceWeight is how much one measurement counts against those before.
+	paceWeight = 0.25
+	// paceLow and paceHigh bound what is believed: beyond them, planning would
+	// park nothing any more, or count parking as free.
+	PaceLow, paceHigh = 10, 200_000
+
+	PaceKey = "parking/pace"
+)
+
+// Learn takes in how long a job took to leave its cards (Out) or to come back.
+func Learn(rate *float64, mib int64, took time.Duration) bool {
+	if mib < paceLeastMiB || took <= 0 {
+		return false
+	}
+	seen := min(max(float64(mib)/took.Seconds(), PaceLow), paceHigh)
+	*rate += paceWeight * (seen - *rate)
+	return true
+}
+
+func (p *Pace) out(mib int64) time.Duration { return moving(mib, p.Out) }
+
+func (p *Pace) back(mib int64) time.Duration { return moving(mib, p.Back) }
+
+func moving(mib int64, rate float64) time.Duration {
+	return parkExtra + time.Duration(float64(mib)/rate*float64(time.Second))
+}
+
+// preempt is what it costs to park a job that uses this much memory.
+func (p *Pace) preempt(mib int64) sched.Preempt {
+	return sched.Preempt{Mode: sched.Park, Out: p.out(mib), Back: p.back(mib), MemMiB: mib}
+}
+
+// LearnPace takes in one move, and adds the pace to the next commit.
+func (p *Parking) LearnPace(rate *float64, mib int64, took time.Duration) {
+	if !Learn(rate, mib, took) {
+		return
+	}
+	data, err := json.Marshal(p.Pace)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	p.set.changes.Meta[PaceKey] = string(data)
+}
+
+// ParkState is whether jobs can be parked now, at what pace, and what is parked.
+type ParkState struct {
+	Cannot    string  // why not; empty: they can be
+	Out, Back float64 // MiB per second
+	HeldMiB   int64   // of the host's memory, by parked jobs
+	RoomMiB   int64   // for more of them; -1: not known
+}
+
+// The time limit of a job with on_timeout=park is a time slice: at its end the job
+// is parked, goes to the end of the queue, and gets a fresh limit. Only the engine
+// knows when that makes sense, so the supervisor is told no limit.
+
+// SliceEnds is when a job's time slice ends; zero: it has none. A slice lasts
+// at least twice as long as parking takes.
+func (p *Parking) SliceEnds(a *Attempt) time.Time {
+	j := a.Job
+	if j.Spec.OnTimeout != job.TimeoutPark || j.Spec.TimeLimit <= 0 || j.Stop != job.NoStop || j.Parking.Phase != job.ParkNone {
+		return time.Time{}
+	}
+	moves := job.Parking{CardMiB: p.ParkMiB(a)}
+	cost := p.Pace.preempt(moves.HostMiB())
+	least := 2 * (cost.Out + cost.Back)
+	if j.Parking.Times > 0 {
+		least += cost.Back // it was still coming back
+	}
+	return j.RunsSince().Add(max(least, j.Spec.TimeLimit-(j.Parking.Served-j.Parking.Sliced)))
+}
+
+// parkIdle parks a job that has left its cards unused for long, until a person
+// asks for it. Nobody loses a job while attached to it.
+func (p *Parking) parkIdle(now time.Time, a *Attempt, what string) {
+	j := a.Job
+	if p.Attended[a.Token] > 0 || j.Parking.Phase != job.ParkNone || cmp.Or(p.CannotPark(a, false), p.NoRoom(a)) != "" {
+		return
+	}
+	j.Held = true
+	p.SendOut(a, job.ParkedByIdling)
+	p.set.changes.Tell(now, job.EventNotice, j, fmt.Sprintf("job %s is being parked: it %s for %s", j.ID, what, text.Brief(p.set.cfg.Parking.Idle)))
 }

@@ -80,7 +80,7 @@ func (l *Line) SetRules(now time.Time, rules sched.Rules) {
 func (l *Line) EstimateAgain(now time.Time) {
 	for id, j := range l.Roster.Jobs {
 		if _, queued := l.Queue.Get(id); queued {
-			l.enterAgain(now, j)
+			l.enter(now, j, l.InLine[j.ID].Since)
 		}
 	}
 }
@@ -152,9 +152,6 @@ func (l *Line) enter(now time.Time, j *job.Job, freed time.Time) {
 	l.Moved = true
 	l.Queue.Add(l.pending(j))
 }
-
-// enterAgain is enter for a job that is queued already.
-func (l *Line) enterAgain(now time.Time, j *job.Job) { l.enter(now, j, l.InLine[j.ID].Since) }
 
 // pending is a queued job as the scheduler sees it.
 func (l *Line) pending(j *job.Job) sched.Pending {
