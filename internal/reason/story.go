@@ -45,7 +45,7 @@ type Leave struct {
 	Requeue bool      `json:"requeue,omitempty" doc:"it is stopped and queued again; otherwise it is parked"`
 }
 
-// Words says when it can leave; empty: there is none, or it can at once.
+// Words says when the job can leave; empty if it can at once, or no job can.
 func (l *Leave) Words(now time.Time) string {
 	if l == nil || !l.At.After(now) {
 		return ""
