@@ -47,9 +47,9 @@ func (q *queue) add(e *entry) {
 	q.byID[e.id] = e
 }
 
-// remember adds a job of an earlier run from the store.
-func (q *queue) remember(j *job.Job) {
-	e := &entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, status: statusOf(j), earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
+// remember adds a job of an earlier run from the store, under the key of its line.
+func (q *queue) remember(j *job.Job, key string) {
+	e := &entry{id: j.ID, key: key, state: j.State, outcome: j.Outcome, status: statusOf(j), earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
 	e.keepCode(&j.Spec)
 	q.add(e)
 }

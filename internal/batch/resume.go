@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"berth/internal/engine"
@@ -128,7 +129,7 @@ func boundMemory(lines int) {
 }
 
 // earlier reads the store: jobs that have not ended, and those to run again with
-// --retry-failed.
+// --retry.
 func (s *session) earlier() (live, again []*job.Job, err error) {
 	inFile := make(map[string]bool, len(s.file.Lines))
 	marked := map[string]bool{}
@@ -136,27 +137,27 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 		inFile[line.Key] = true
 		marked[line.Key] = line.Spec.CancelMarked
 	}
-	var failed []*job.Job
-	var done []*job.Job
-	cancelled := 0
+	var failed, done, cancelled []*job.Job
+	known := identities{batch: s.opt.defaults().Batch, anyFile: s.opt.AsGpusched}
 	err = s.store.Each(func(j *job.Job) error {
-		retry := s.opt.RetryFailed && inFile[j.Key] && !marked[j.Key] && (j.State == job.Failed || j.State == job.Cancelled)
+		key := known.key(j)
+		retry := inFile[key] && !marked[key] && s.retries(j)
 		switch {
 		case !j.State.Terminal():
 			live = append(live, j)
 		case retry:
 			again = append(again, j)
-		case inFile[j.Key] && j.Outcome == job.OK:
+		case inFile[key] && j.Outcome == job.OK:
 			done = append(done, j)
 			s.remember(j)
-		case inFile[j.Key] && j.Outcome == job.WasCancelled:
-			cancelled++
+		case inFile[key] && j.Outcome == job.WasCancelled:
+			cancelled = append(cancelled, j)
 			s.remember(j)
-		case inFile[j.Key]:
+		case inFile[key]:
 			failed = append(failed, j)
 			s.remember(j)
 		}
-		s.queue.remember(j)
+		s.queue.remember(j, key)
 		if retry {
 			e := s.queue.byID[j.ID]
 			e.state, e.outcome, e.earlier, e.begun = job.Queued, "", false, false
@@ -170,19 +171,52 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 	return live, again, nil
 }
 
-func (s *session) sayEarlier(done []*job.Job, cancelled int, failed []*job.Job, again int) {
+// retries reports whether a job that has ended runs again.
+func (s *session) retries(j *job.Job) bool {
+	return j.State.Terminal() && (s.opt.Retry == RetryAll || s.opt.Retry == RetryFailed && j.State != job.Finished)
+}
+
+// identities finds the keys of stored jobs. A job is that of a line if both execute
+// the same and are of the same file.
+type identities struct {
+	batch   string
+	anyFile bool           // jobs of every file count, as with gpusched
+	seen    map[string]int // how many jobs of an older berth execute the same
+}
+
+// key is the key of the line that a job is, or one that no line of the file has. An
+// older berth stored neither the file nor, in the key, what the block says.
+func (k *identities) key(j *job.Job) string {
 	switch {
-	case s.narrator.theirs != nil:
+	case j.Spec.Batch == "" && j.Spec.Shell != "":
+		executed := jobfile.Executed(&j.Spec)
+		if executed == j.Spec.Shell {
+			return j.Key
+		}
+		if k.seen == nil {
+			k.seen = map[string]int{}
+		}
+		k.seen[executed]++
+		return jobfile.Key(executed, k.seen[executed])
+	case j.Spec.Batch == "", j.Spec.Batch == k.batch, k.anyFile:
+		return j.Key
+	}
+	return j.Spec.Batch + "\x00" + j.Key
+}
+
+func (s *session) sayEarlier(done, cancelled, failed []*job.Job, again int) {
+	if s.narrator.theirs != nil {
 		s.sayEach(done, func(j *job.Job) string {
 			return fmt.Sprintf("job %s already completed ok — skipping (journal): %s", j.ID, j.Spec.Command())
 		})
-	case len(done) > 0:
-		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(len(done), "job")))
+	} else {
+		s.saySkipped(done, "that finished")
 	}
-	if cancelled > 0 {
-		s.say(fmt.Sprintf("skipping %s cancelled in an earlier run", text.Count(cancelled, "job")))
-	}
-	if again > 0 {
+	s.saySkipped(cancelled, "cancelled")
+	switch {
+	case again > 0 && s.opt.Retry == RetryAll:
+		s.say(fmt.Sprintf("running %s of an earlier run again", text.Count(again, "job")))
+	case again > 0:
 		s.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))
 	}
 	s.sayEach(failed, func(j *job.Job) string {
@@ -191,6 +225,22 @@ func (s *session) sayEarlier(done []*job.Job, cancelled int, failed []*job.Job, 
 	if len(failed) > 0 {
 		s.say("the exit status includes " + text.Count(len(failed), "old failure") + "; retry with --retry-failed")
 	}
+}
+
+// saySkipped names the jobs that do not run again.
+func (s *session) saySkipped(jobs []*job.Job, ended string) {
+	if len(jobs) == 0 {
+		return
+	}
+	names := make([]string, 0, maxNamed+1)
+	for i, j := range jobs {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("and %d more", len(jobs)-i))
+			break
+		}
+		names = append(names, strings.TrimPrefix(label(j), "job "))
+	}
+	s.say(fmt.Sprintf("skipping %s %s in an earlier run (--retry all runs them again): %s", text.Count(len(jobs), "job"), ended, strings.Join(names, ", ")))
 }
 
 // sayEach says a sentence about each job, up to a bound.

@@ -119,6 +119,7 @@ var promises = append([]promise{
 	// Again.
 	{"re-running the same command resumes: finished work is skipped, and said", `
 		resume-finished-work-is-skipped-and-said
+		resume-a-line-is-known-by-what-it-executes
 		resume-a-deleted-line-does-not-run-next-time
 		resume-after-may-name-what-finished-before`},
 	{"old failures are named, counted in the exit status, and re-run with --retry-failed", `

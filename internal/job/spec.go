@@ -70,6 +70,7 @@ type Spec struct {
 	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv
 	To           Place         `json:"to,omitempty"`           // where it runs; empty: here
 	Slurm        string        `json:"slurm,omitempty"`        // further options for sbatch; only with ToSlurm
+	Batch        string        `json:"batch,omitempty"`        // the jobs file that it is a line of
 	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
 }
 
@@ -78,7 +79,7 @@ func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
 		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
-		(*string)(&s.To), &s.Slurm,
+		(*string)(&s.To), &s.Slurm, &s.Batch,
 		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,
 	} {
 		visit(text)

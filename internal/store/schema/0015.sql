@@ -1,0 +1,3 @@
+-- A job's spec has the jobs file that it is a line of (batch), and the key of such
+-- a job counts what its block says of its directory and environment. An older berth
+-- would take it for another line and run it again.
