@@ -83,7 +83,8 @@ var promises = append([]promise{
 	{"the file belongs to the user: never written", "file-is-never-written"},
 	{"a file that is no jobs file, or no script, is taken for what it is, or refused with the command that was meant", `
 		file-what-is-no-jobs-file-is-refused-with-what-was-meant
-		daemon-submit-takes-a-file-for-what-it-is`},
+		daemon-submit-takes-a-file-for-what-it-is
+		daemon-submit-a-jobs-file`},
 	{"directories, virtual environments and outputs that cannot work are refused before anything runs, all together", `
 		env-places-that-cannot-work-are-refused-together`},
 	{"a line's identity is its command text and its occurrence number", `

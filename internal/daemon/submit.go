@@ -15,6 +15,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // A command is bounded by what the kernel accepts: a length per argument, and
@@ -46,6 +47,9 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
+	if r.Batch != nil {
+		return s.acceptLines(ctx)
+	}
 	if s.dedups() {
 		d.twins.turn.Lock()
 		defer d.twins.turn.Unlock()
@@ -75,6 +79,8 @@ type submission struct {
 
 	kinds  []job.Spec // one spec of each kind
 	kindOf []int      // and the item it comes from
+
+	lineOf []int // of a batch: the line that each item is, of those that are left
 }
 
 // item is one spec of the request and its jobs.
@@ -113,6 +119,9 @@ func (s *submission) read(ctx context.Context) error {
 	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
 		return err
 	}
+	if err := s.checkBatch(); err != nil {
+		return err
+	}
 	s.items = make([]item, 0, len(r.Jobs))
 	var bad mistakes
 	for i := range r.Jobs {
@@ -122,6 +131,9 @@ func (s *submission) read(ctx context.Context) error {
 	}
 	if err := bad.all(); err != nil {
 		return err
+	}
+	if r.Batch != nil {
+		return nil // its jobs wait for lines of the file
 	}
 	return s.resolveAfter(ctx)
 }
@@ -166,15 +178,22 @@ func (m mistakes) all() error {
 
 // located says which of several jobs a problem concerns.
 func (s *submission) located(i int, err error) error {
-	if len(s.request.Jobs) == 1 {
+	at := fmt.Sprintf("job %d of %d", i+1, len(s.request.Jobs))
+	switch b := s.request.Batch; {
+	case b != nil:
+		if s.lineOf != nil {
+			i = s.lineOf[i]
+		}
+		at = fmt.Sprintf("%s:%d", text.Line(filepath.Base(b.File)), b.Lines[i].Number)
+	case len(s.request.Jobs) == 1:
 		return err
 	}
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		where := *p
-		where.What = fmt.Sprintf("job %d of %d: %s", i+1, len(s.request.Jobs), p.What)
+		where.What = at + ": " + p.What
 		return &where
 	}
-	return fmt.Errorf("job %d: %w", i+1, err)
+	return fmt.Errorf("%s: %w", at, err)
 }
 
 // readSpec parses one spec with the grammar that all of berth shares.
@@ -303,6 +322,9 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 		umask = *s.request.Umask
 	}
 	tasks := 1
+	if asked.Array != nil && s.request.Batch != nil {
+		return problem.Newf(problem.Invalid, "write a line for each task", "array: expected no array in a jobs file")
+	}
 	if asked.Array != nil {
 		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
 		if asked.Spec.SlurmEnv {

@@ -127,9 +127,9 @@ func (p *parser) line(number int, raw []byte) error {
 // it.
 func Executed(spec *job.Spec) string {
 	if spec.Dir == "" && spec.Venv == "" && spec.Conda == "" && spec.Setup == "" && spec.Inject == "" && len(spec.Env) == 0 {
-		return spec.Shell // most lines
+		return spec.Command() // most lines
 	}
-	executed, asked := spec.Shell, Asked{Spec: *spec}
+	executed, asked := spec.Command(), Asked{Spec: *spec}
 	for _, f := range fields {
 		if f.Runs && f.write(&asked) != "" {
 			executed += "\x00" + f.Key + "=" + f.write(&asked)
