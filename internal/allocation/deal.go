@@ -25,6 +25,7 @@ type task struct {
 	node    string
 	log     string
 	outcome job.Outcome // empty: it has not ended
+	code    *int        // what it exited with; nil: it did not
 	detail  string
 	took    time.Duration
 }

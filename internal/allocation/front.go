@@ -276,7 +276,7 @@ func (f *front) replay(entries []entry) {
 			f.free(g)
 		case len(e.Forget) > 0:
 			for _, id := range e.Forget {
-				f.tasks[id-1].outcome, f.tasks[id-1].in = "", 0
+				f.tasks[id-1].outcome, f.tasks[id-1].code, f.tasks[id-1].in = "", nil, 0
 			}
 		}
 	}
@@ -366,7 +366,7 @@ func (f *front) forget() error {
 	for _, t := range f.tasks {
 		if t.ended() && t.outcome.Status() != 0 && t.inFile {
 			ids = append(ids, t.id)
-			t.outcome, t.in = "", 0
+			t.outcome, t.code, t.in = "", nil, 0
 			f.earlier--
 		}
 	}

@@ -203,7 +203,7 @@ func (f *front) counts() (ok, failed, cancelled, left int, outcomes map[job.Outc
 		}
 		if t.ended() && t.outcome.Status() > 0 {
 			outcomes[t.outcome]++
-			status = max(status, t.outcome.Status())
+			status = max(status, t.outcome.StatusWith(t.code))
 		}
 	}
 	return ok, failed, cancelled, left, outcomes, status

@@ -273,7 +273,7 @@ func (f *front) happened(g *grant, t *task, n news) {
 
 // ends takes in that a job has ended.
 func (f *front) ends(g *grant, t *task, n news) {
-	t.outcome, t.begun = *n.Job.Outcome, true
+	t.outcome, t.code, t.begun = *n.Job.Outcome, n.Job.ExitCode, true
 	if n.Job.Reason != nil {
 		t.detail = *n.Job.Reason
 	}

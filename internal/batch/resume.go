@@ -13,6 +13,7 @@ import (
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/run"
+	"berth/internal/store"
 	"berth/internal/text"
 )
 
@@ -54,6 +55,9 @@ func (s *session) resume(ctx context.Context) error {
 		s.log.Error("journal", "err", err)
 	}
 	live, again, err := s.earlier()
+	if err == nil {
+		err = s.takeNumbers()
+	}
 	if err != nil {
 		return problem.Wrap(problem.Unable, "", err)
 	}
@@ -70,10 +74,46 @@ func (s *session) resume(ctx context.Context) error {
 		t.Restore(live, found)
 		t.Again(again)
 		s.queue.apply(s.file, t)
+		s.keepNumbers()
 		s.tendOrphans(t)
 	})
 	s.file.Lines = nil // free it: the queue has a copy
 	return err
+}
+
+// numberKey begins the store's keys for the numbers of deleted lines.
+const numberKey = "number "
+
+// takeNumbers reads the numbers of lines that were deleted in an earlier run,
+// unless this one starts over.
+func (s *session) takeNumbers() error {
+	kept, err := s.store.Metas(numberKey)
+	for key, id := range kept {
+		key = strings.TrimPrefix(key, numberKey)
+		switch {
+		case id == "" || s.queue.byID[id] != nil:
+		case s.opt.Fresh:
+			s.queue.unsaved[key] = ""
+		default:
+			s.queue.numbers[key] = id
+		}
+	}
+	return err
+}
+
+// keepNumbers saves them for the next run.
+func (s *session) keepNumbers() {
+	meta := make(map[string]string, len(s.queue.unsaved))
+	for key, id := range s.queue.unsaved {
+		meta[numberKey+key] = id
+	}
+	clear(s.queue.unsaved)
+	if len(meta) == 0 {
+		return
+	}
+	if err := s.store.Commit(store.Tx{Meta: meta}); err != nil {
+		s.log.Warn("save the numbers of deleted lines", "err", err)
+	}
 }
 
 // limitGroups sets the limits of this run. Those of an earlier run do not count.

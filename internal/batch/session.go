@@ -171,6 +171,7 @@ func (s *session) watch(ctx context.Context) {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
 				boundMemory(len(file.Lines))
 				s.queue.apply(file, t)
+				s.keepNumbers()
 				s.tendOrphans(t)
 				s.sayNotes()
 			})

@@ -178,9 +178,12 @@ func (b *cardBook) list() []sched.Card {
 // card where an ended job's memory is not free yet.
 func (b *cardBook) placeable(now time.Time, freshFor time.Duration) []sched.Card {
 	cards := b.list()
+	// The next reading is made after freshFor and may take longer than this one:
+	// without this, a card read with nvidia-smi would be without one in between.
+	slow := min(2*b.arrived.Sub(b.at), freshFor)
 	for i := range cards {
 		_, left := b.left[cards[i].Index]
-		if left || b.at.Before(b.freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor {
+		if left || b.at.Before(b.freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor+slow {
 			cards[i].Stale = true
 		}
 	}

@@ -95,7 +95,7 @@ func (p *parser) line(number int, raw []byte) error {
 	// version of the file it was read from.
 	command := string(raw)
 	line := &Line{Number: number, Spec: p.defaults}
-	if opensBlock(command) {
+	if OpensBlock(command) {
 		p.asking = asking{Asked: Asked{Spec: p.defaults}, inFile: true}
 		var err error
 		command, err = p.asking.readBlock(command)
