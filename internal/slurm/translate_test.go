@@ -47,7 +47,7 @@ var golden = []row{
 	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share = 1, 0.3 }, cluster: lab, options: "--gres=shard:2"},
 	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share = 1, 0.01 }, cluster: lab, options: "--gres=shard:1"},
 	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share = 1, 0.999 }, cluster: lab, options: "--gres=shard:4"},
-	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share = 1, 0.5 }, refused: "job asks for 0.5 of a GPU; the cluster has no shards"},
+	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share = 1, 0.5 }, refused: "job asks for 0.5 of a GPU, which Slurm gives in shards; slurm.shards in the config is 0"},
 	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share, s.VRAMMiB = 1, 0.25, 30<<10 }, cluster: centre, options: "--gres=shard:3 --constraint=ampere|hopper"},
 	{field: "Share", set: func(s *job.Spec) { s.GPUs, s.Share, s.Type = 1, 0.25, "a100" }, cluster: lab, refused: "Slurm cannot choose the type of a GPU that is shared: the job accepts only a100, a100_80"},
 	{field: "Type", set: func(s *job.Spec) { s.GPUs, s.Type = 1, "h100" }, options: "--gres=gpu:h100:1"},
