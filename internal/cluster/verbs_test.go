@@ -57,7 +57,7 @@ func TestSubmitAndShow(t *testing.T) {
 	contains(t, b.must("history"), "scripted", "exit:4", "y1", "here")
 	contains(t, b.must("stats"), "5 finished, 2 failed")
 	contains(t, b.must("list", "--all", "--json"), `"outcome":"exit:3"`, `"name":"y1"`)
-	contains(t, b.must("show", listed[1], "--json"), `"to":"slurm"`, `"gpus":1`)
+	contains(t, b.must("show", listed[1], "--json"), `"to":"slurm"`, `"gpus":1`, `"charged_gpus":1`)
 }
 
 // contains checks a text for others.
