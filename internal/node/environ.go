@@ -54,11 +54,11 @@ func inherited(order *handover.Order, environ []string, dir string) []string {
 	return append(kept, arrayVariables(&order.Job, environ)...)
 }
 
-// arrayVariables are those of a task of the user's own array, whose script was
-// written for Slurm. Its id is Slurm's if the task has the same index there.
+// arrayVariables are those of a task of the user's own array. Its id is Slurm's if
+// the task has the same index there.
 func arrayVariables(j *job.Job, environ []string) []string {
 	_, index, found := strings.Cut(j.ID, "_")
-	if !found || !j.Spec.SlurmEnv {
+	if !found {
 		return nil
 	}
 	_, array := j.SlurmIDs(true)
