@@ -114,6 +114,7 @@ var golden = []row{
 	{field: "ParkTimeout", set: func(s *job.Spec) { s.ParkTimeout = time.Minute }, elsewhere: never},
 	{field: "SlurmEnv", set: func(s *job.Spec) { s.SlurmEnv = true }, elsewhere: onNode},
 	{field: "ArrayShape", set: func(s *job.Spec) { s.ArrayShape.Tasks = 4 }, elsewhere: onNode},
+	{field: "Batch", set: func(s *job.Spec) { s.Batch = "jobs.txt" }, elsewhere: atHome},
 	{field: "To", set: func(s *job.Spec) { s.To = job.ToSlurm }, elsewhere: atHome},
 	{field: "Slurm", set: func(s *job.Spec) { s.Slurm = "--account=lab -q long" }, options: "--account=lab --qos=long"},
 	{field: "Slurm", set: func(s *job.Spec) { s.Slurm = "-p gpu" }, cluster: Cluster{Options: []string{"--partition=all", "--account=lab"}}, options: "--account=lab --partition=gpu"},
