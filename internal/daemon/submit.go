@@ -327,7 +327,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	}
 	if asked.Array != nil {
 		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
-		if asked.Spec.SlurmEnv {
+		if asked.Spec.SlurmEnv || asked.Spec.To == job.ToSlurm {
 			asked.Spec.ArrayShape = asked.Array.Shape()
 		}
 	}

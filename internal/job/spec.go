@@ -67,7 +67,7 @@ type Spec struct {
 	NoPark       bool          `json:"no_park,omitempty"`
 	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
 	SlurmEnv     bool          `json:"slurm_env,omitempty"`    // it gets the variables of a Slurm job
-	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv
+	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv, or in Slurm
 	To           Place         `json:"to,omitempty"`           // where it runs; empty: here
 	Slurm        string        `json:"slurm,omitempty"`        // further options for sbatch; only with ToSlurm
 	Batch        string        `json:"batch,omitempty"`        // the jobs file that it is a line of

@@ -64,7 +64,7 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 	if w.terminal || shell != "" {
 		defaults = append(defaults, jobfile.Pair{Key: "pty", Value: "yes"})
 	}
-	flags, err := berthFlags(slices.Concat(defaults, asked))
+	flags, err := w.berthFlags(slices.Concat(defaults, asked))
 	if err != nil {
 		return fail(c, err)
 	}

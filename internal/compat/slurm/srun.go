@@ -127,10 +127,7 @@ func asJob(name string) func(*step, string) error {
 	}
 }
 
-const (
-	noContainer = "berth runs no containers of Slurm's; call apptainer, podman or docker in the job"
-	noWholeNode = "other jobs share the machine with a berth job; ask for all GPUs (--gpus) and CPUs (--cpus-per-task) instead"
-)
+const noContainer = "berth runs no containers of Slurm's; call apptainer, podman or docker in the job"
 
 // refused is an option without which the command would do something else.
 func refused(why string) func(*step, string) error {
