@@ -204,6 +204,16 @@ func TestTheFilterIsAskedOfTheDaemonAndMeansItself(t *testing.T) {
 	}
 }
 
+// TestALowScreenSaysHowManyGPUsItLacks: they are there all the same.
+func TestALowScreenSaysHowManyGPUsItLacks(t *testing.T) {
+	for height, want := range map[int]string{10: "  1 GPU not shown", 12: "", 30: ""} {
+		header, _, _ := strings.Cut(draw(aLab(Screen{Width: 100, Height: height})), "\n")
+		if _, said, _ := strings.Cut(header, "queued"); strings.TrimRight(strings.TrimSuffix(said, "12:00:00"), " ") != want {
+			t.Errorf("%d lines: %q, want %q", height, header, want)
+		}
+	}
+}
+
 // TestLittleIsAskedFor: without events, the queue is asked for rarely; with any
 // number of them, once a second.
 func TestLittleIsAskedFor(t *testing.T) {
