@@ -74,7 +74,7 @@ const maxTallies = 50
 func (b *Batch) Add(f Fact) {
 	f = f.Clean()
 	key := Tally{On: f.On, Outcome: f.Outcome, Array: f.Array}
-	if f.Array != "" && f.Name != "job"+f.Array {
+	if f.Array != "" && f.Name != "job"+f.Job {
 		key.Name = f.Name
 	}
 	at := slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == key.Outcome && t.Array == key.Array })

@@ -43,6 +43,8 @@ func TestWhatAMessageSays(t *testing.T) {
 		{[]Fact{{At: noon, Detail: "gpu3 was quarantined"}}, "[box] gpu3 was quarantined", "2026-03-01T12:00:00Z gpu3 was quarantined", true},
 		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array sweep (17): 2 finished, 1 reached its time limit",
 			"sweep (17_1) reached its time limit\nsweep (17_0) finished\nsweep (17_2) finished", true},
+		{[]Fact{{On: OnEnd, Job: "17_0", Array: "17", Name: "job17_0", Outcome: "ok"}, {On: OnEnd, Job: "17_1", Array: "17", Name: "job17_1", Outcome: "ok"}},
+			"[box] array 17: 2 finished", "job 17_0 finished\njob 17_1 finished", false},
 		{[]Fact{task(0, "ok"), ended("9", "", "ok")}, "[box] 2 finished", "sweep (17_0) finished\njob 9 finished", false},
 	}
 	for _, tt := range tests {
