@@ -214,6 +214,19 @@ func TestALowScreenSaysHowManyGPUsItLacks(t *testing.T) {
 	}
 }
 
+// TestAMessageGoesWithTheNextKey: it would hide which keys another view has.
+func TestAMessageGoesWithTheNextKey(t *testing.T) {
+	m := aLab(Screen{Width: 100, Height: 30})
+	m.say("job 17 is parked")
+	if !strings.Contains(draw(m), "job 17 is parked") {
+		t.Error("it is not shown")
+	}
+	m, _ = press(m, "enter")
+	if frame := draw(m); strings.Contains(frame, "job 17 is parked") || !strings.Contains(frame, "q back") {
+		t.Errorf("in the log:\n%s", frame)
+	}
+}
+
 // TestLittleIsAskedFor: without events, the queue is asked for rarely; with any
 // number of them, once a second.
 func TestLittleIsAskedFor(t *testing.T) {
