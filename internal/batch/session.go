@@ -452,6 +452,8 @@ func (s *session) finish() int {
 	}
 	if s.narrator.theirs != nil {
 		lines = append(s.narrator.theirs.summary(now), lines...)
+	} else if s.interrupted > 0 && s.queue.counts.queued > 0 {
+		lines = append(lines, "run the same command to continue")
 	}
 	s.screen.finish(lines...)
 	return status

@@ -286,14 +286,14 @@ func (t *Turn) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
-	ask, book := t.line.ask(j), t.line.expect.book
+	ask := t.line.ask(j)
 	if j.State == job.Running || j.State == job.Parked {
 		ask.Ran = j.Worked(t.Now).Truncate(time.Second)
 	}
-	if j.Spec.GPUs == 0 {
-		book = predict.NewBook() // other jobs' runs say nothing about it: only its limit does
+	run := t.line.expect.bookOf(j.Spec.GPUs).Duration(ask)
+	if j.Spec.GPUs == 0 && run.Guess() {
+		run = predict.NewBook().Duration(ask) // as span has it: only its limit counts
 	}
-	run := book.Duration(ask)
 	if run.Guess() && ask.Limit > 0 {
 		run.High = ask.Limit + ask.Grace // as sched.Estimate.Left has it
 	}

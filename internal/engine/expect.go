@@ -14,6 +14,7 @@ import (
 // jobs to estimate again when more is known.
 type expectations struct {
 	book   *predict.Book
+	hosts  *predict.Book              // of jobs without a card, which say nothing about others
 	alike  map[string]map[string]bool // queued jobs by kind
 	learnt map[string]int             // how many of a kind have ended since one was queued
 	autos  map[string]map[string]bool // queued jobs with vram=auto whose own command was not measured, by kind
@@ -22,8 +23,16 @@ type expectations struct {
 
 func newExpectations() *expectations {
 	return &expectations{
-		book: predict.NewBook(), alike: map[string]map[string]bool{}, learnt: map[string]int{}, autos: map[string]map[string]bool{},
+		book: predict.NewBook(), hosts: predict.NewBook(), alike: map[string]map[string]bool{}, learnt: map[string]int{}, autos: map[string]map[string]bool{},
 	}
+}
+
+// bookOf has the runs that tell about a job with this many cards.
+func (x *expectations) bookOf(cards int) *predict.Book {
+	if cards == 0 {
+		return x.hosts
+	}
+	return x.book
 }
 
 func (x *expectations) enter(id, kind string) {
@@ -65,20 +74,13 @@ func without(sets map[string]map[string]bool, name, id string) (last bool) {
 // because it is looked at whenever the job is queued.
 func commandOf(j *job.Job) string { return j.Spec.CommandHead(job.KindBytes) }
 
-// kindOf groups jobs with similar commands; empty for a job without a card,
-// which is not estimated.
-func kindOf(j *job.Job) string {
-	if j.Spec.GPUs == 0 {
-		return ""
-	}
-	return predict.Normalise(commandOf(j))
-}
+// kindOf groups jobs with similar commands.
+func kindOf(j *job.Job) string { return predict.Normalise(commandOf(j)) }
 
 // past is what an ended job tells about others. A job that failed or was stopped
-// says neither how long such jobs run nor how much they use, and jobs without a
-// card are not planned.
+// says neither how long such jobs run nor how much they use.
 func past(j *job.Job) (predict.Past, bool) {
-	if j.Outcome != job.OK || j.Spec.GPUs == 0 || j.TextGone || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
+	if j.Outcome != job.OK || j.TextGone || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
 		return predict.Past{}, false
 	}
 	_, peak := highest(j.PeakMiB)
@@ -100,7 +102,7 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 	}
 	for _, j := range over {
 		if p, ok := past(j); ok {
-			l.expect.book.Add(p)
+			l.expect.bookOf(p.GPUs).Add(p)
 			l.vouch(j, kindOf(j), p.Ran)
 		}
 	}
@@ -123,12 +125,13 @@ func LongestRun(spec *job.Spec) time.Duration {
 	return spec.TimeLimit
 }
 
-// span is a job's estimated duration. Jobs without a card are not planned.
+// span is a job's estimated duration. For a job without a card only runs of the
+// same command count: the others of its user may do anything.
 func (l *line) span(j *job.Job) sched.Estimate {
-	if j.Spec.GPUs == 0 {
+	g := l.expect.bookOf(j.Spec.GPUs).Duration(l.ask(j))
+	if j.Spec.GPUs == 0 && g.Source != predict.FromCommand {
 		return sched.Estimate{}
 	}
-	g := l.expect.book.Duration(l.ask(j))
 	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Guess()}
 }
 
@@ -199,7 +202,7 @@ func (l *line) learn(now time.Time, ended *job.Job) (kind string) {
 		return ""
 	}
 	p.Key = predict.Normalise(p.Command)
-	l.expect.book.Add(p)
+	l.expect.bookOf(p.GPUs).Add(p)
 	l.vouch(ended, p.Key, p.Ran)
 	l.learnPeak(now, p)
 	l.learnSpan(p.Key)

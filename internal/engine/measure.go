@@ -79,6 +79,9 @@ func (s *attempts) saveGrown(now time.Time, atOnce bool) {
 // measured copies the measurements of an attempt into its job.
 func (s *attempts) measured(a *attempt) {
 	j := a.job
+	if s.parked[j.ID] == a {
+		return // they were copied when it was parked, and nothing was measured since
+	}
 	s.measure(j)
 	j.AvgUtil = nil
 	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {

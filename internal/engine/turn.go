@@ -254,7 +254,7 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 	if j == nil || j.State == job.Queued {
 		return t.Cancel(id, "cancelled by "+by)
 	}
-	detail := "cancelled by " + by + " while running"
+	detail := "cancelled by " + by + " while " + string(j.State)
 	if j.Spec.Adopt != nil {
 		detail = "cancelled by " + by + ": " + GoesOn(j)
 	}

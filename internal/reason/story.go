@@ -2,6 +2,7 @@ package reason
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"berth/internal/text"
@@ -101,7 +102,7 @@ func (t *Story) WasPreempted(other string) {
 func (t Story) String() string {
 	line := t.Text
 	if b := t.Behind; b != nil && t.Expected != nil && t.Kind != WaitsBehind {
-		line = AfterPreemption(t.PreemptedFor, "waits behind "+b.String()+" for "+t.Needs)
+		line = AfterPreemption(t.PreemptedFor, "waits behind "+b.String()+" for "+strings.TrimPrefix(t.Needs, "no GPU, "))
 	}
 	if expected := t.Forecast().String(); expected != "" {
 		line += "; " + expected

@@ -147,6 +147,18 @@ class Served(Lab):
         self.assertEqual(len(self.client.list(over=True)), 3)
         self.assertEqual(len(self.client.list(1, "2")), 2)
 
+    def test_an_array_has_the_logs_of_its_tasks(self) -> None:
+        array = self.client.submit("echo task $BERTH_ARRAY_INDEX", array="0-2", gpus=0)
+        self.assertEqual(b"task 0\ntask 1\ntask 2\n", b"".join(array.logs(follow=True)))
+        self.assertEqual(b"task 0\ntask 1\ntask 2\n", b"".join(array.logs()))
+
+    def test_acting_on_no_job_at_all_is_an_error(self) -> None:
+        with self.assertRaises(BerthError) as caught:
+            self.client.cancel(99, "100")
+        self.assertEqual(("there is no job 99, 100", "not_found"), (caught.exception.problem, caught.exception.kind))
+        job = self.client.submit("true", hold=True)
+        self.assertEqual([True, False], [one["done"] for one in self.client.cancel(job, 99)])
+
     def test_a_job_is_parked_and_comes_back(self) -> None:
         job = self.client.submit([program(), "simjob", "--vram", "8000", "--hold", "600"])
         until(lambda: any(g["used_mib"] >= 8000 for g in self.client.gpus()))
