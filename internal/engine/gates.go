@@ -52,7 +52,7 @@ func (g *gates) wait(id string, pending []job.Dependency) {
 	}
 }
 
-// again looks at a job's dependencies at a time too; zero: none.
+// again looks at the dependencies of a job once more at a time, unless it is zero.
 func (g *gates) again(id string, at time.Time) {
 	if at = earliest(at, g.until.at[id]); !at.IsZero() {
 		g.until.set(id, at)
@@ -160,7 +160,7 @@ func (l *line) weigh(now time.Time, j *job.Job, list, open []job.Dependency, new
 	return open, at, broken, nil
 }
 
-// earliest is the earlier time; zero is none.
+// earliest is the earlier time. A zero one does not count.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -194,20 +194,10 @@ func (l *line) met(j *job.Job, d job.Dependency, news *job.Job) (since time.Time
 		return over.began.Add(time.Duration(d.DelayS) * time.Second), true, "", nil
 	case over.outcome == "":
 		return since, false, "", nil
-	case !holds(d.On, over.outcome):
+	case !d.On.Holds(over.outcome):
 		return since, false, fmt.Sprintf("it needed job %s to %s, but that job %s", d.Job, d.On.Words(), over.outcome.Words()), nil
 	}
 	return over.at, true, "", nil
-}
-
-func holds(on job.Condition, outcome job.Outcome) bool {
-	switch on {
-	case job.AfterAny, job.AfterStart:
-		return true
-	case job.AfterFail:
-		return outcome != job.OK
-	}
-	return outcome == job.OK
 }
 
 // verdict is how a job ended, and when. outcome is empty if it has not.
@@ -291,4 +281,23 @@ func (l *line) report(now time.Time, news *job.Job, ids []string) (never []broke
 		}
 	}
 	return never
+}
+
+// Namesakes are the unfinished jobs of a user with a name, in order of submission,
+// also those that are not on disk yet.
+func (t *Turn) Namesakes(user, name string) (ids []string) {
+	take := func(j *job.Job) {
+		if j != nil && j.User == user && j.Spec.Name == name {
+			ids = append(ids, j.ID)
+		}
+	}
+	for _, id := range t.line.ids {
+		take(t.line.jobs[id])
+	}
+	for _, b := range t.changes.staged {
+		for _, j := range b.Jobs {
+			take(j)
+		}
+	}
+	return ids
 }

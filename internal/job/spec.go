@@ -210,6 +210,17 @@ func (c Condition) Words() string {
 	return "succeed"
 }
 
+// Holds reports whether a job that ended like this meets the condition.
+func (c Condition) Holds(o Outcome) bool {
+	switch c {
+	case AfterAny, AfterStart:
+		return true
+	case AfterFail:
+		return o != OK
+	}
+	return o == OK
+}
+
 // Dependency is one entry of `after`. In a jobs file it names a line; package
 // batch replaces the name with the id of that line's job.
 type Dependency struct {

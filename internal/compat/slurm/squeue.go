@@ -30,7 +30,7 @@ List queued and running jobs in Slurm's format.
                                 -S -p,i
   -i, --iterate SECONDS         print the list again and again
   -o, --format FORMAT           columns: "%.18i %.9P %j"; %i %A %F %K %P %j %u %t %T
-                                %M %l %L %D %N %R %r %C %m %b %S %e %V %Q %Z %o ...
+                                %M %l %L %D %N %R %r %E %C %m %b %S %e %V %Q %Z %o ...
   -O, --Format NAMES            columns by name, each 20 wide or NAME:WIDTH
   -l, --long                    with time limits
       --start                   when queued jobs are expected to start
