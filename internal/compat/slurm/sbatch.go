@@ -35,7 +35,8 @@ They are the ones that berth help jobspec lists, and:
 
 As in Slurm, a job that asks for no GPU gets none, its output goes to
 slurm-ID.out, and it gets the SLURM_ variables. Partitions, accounts and the like
-are ignored; several nodes, --exclusive and --container are refused.
+are ignored, and listed on stderr unless --parsable or --quiet is given; several
+nodes, --exclusive and --container are refused.
 
 Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job, and
 1 if a signal ended it.
@@ -50,6 +51,7 @@ type wishes struct {
 	job                                  []jobfile.SlurmOption
 	wrap                                 string
 	step                                 []string // options of the step that srun makes of a job
+	ignored                              []string // without an equivalent in berth
 	parsable, wait, quiet, dry, terminal bool
 }
 
@@ -62,6 +64,10 @@ func meaningful() map[string]string {
 	}
 }
 
+// chosen are the options that say where and when a job may run. berth has no
+// equivalent, so it mentions them; others without one change nothing on one machine.
+const chosen = " account batch clusters constraint deadline exclude licenses nice nodelist partition priority qos reservation switches time-min "
+
 // jobOptions are those that all programs which make jobs know.
 func jobOptions() map[string]option[wishes] {
 	known := map[string]option[wishes]{}
@@ -71,7 +77,7 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	for kind, names := range map[int]string{
-		valued:   "time-min reservation power switches priority kill-on-invalid-dep batch bb bbf",
+		valued:   "time-min reservation cpu-freq power switches priority kill-on-invalid-dep batch bb bbf",
 		optional: "nice get-user-env",
 		bare:     "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell",
 	} {
@@ -80,6 +86,15 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	known["clusters"] = option[wishes]{short: 'M', kind: valued}
+	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
+	for name := range strings.FieldsSeq(chosen) {
+		o := known[name]
+		o.set = func(w *wishes, value string) error {
+			w.ignored = append(w.ignored, strings.TrimSuffix("--"+name+"="+value, "="))
+			return nil
+		}
+		known[name] = o
+	}
 	for name, why := range meaningful() {
 		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New(why) }}
 	}
@@ -104,7 +119,6 @@ func sbatchOptions() map[string]option[wishes] {
 	known["wrap"] = kept(0, func(w *wishes) *string { return &w.wrap })
 	known["parsable"] = on(0, func(w *wishes) *bool { return &w.parsable })
 	known["wait"] = on('W', func(w *wishes) *bool { return &w.wait })
-	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
 	known["test-only"] = on(0, func(w *wishes) *bool { return &w.dry })
 	return known
 }
@@ -250,8 +264,18 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 			c.Complain("ignored, no equivalent in berth: "+one, "")
 		}
 	}
+	if !w.parsable { // a program reads it, perhaps stderr too
+		w.mention(c)
+	}
 	defaults := []jobfile.Pair{{Key: "name", Value: filepath.Base(s.name)}, {Key: "output", Value: "slurm-%j.out"}}
 	return berthFlags(slices.Concat(defaults, written.Pairs, asked))
+}
+
+// mention says which options of the command line are ignored.
+func (w *wishes) mention(c *frontend.Call) {
+	if len(w.ignored) > 0 && !w.quiet {
+		c.Complain("ignored, no equivalent in berth: "+strings.Join(w.ignored, " "), "")
+	}
 }
 
 // berthFlags are pairs as flags of berth submit. Of a key that is there more than

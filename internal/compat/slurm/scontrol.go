@@ -147,7 +147,7 @@ func (a *asker) showJob(id string) error {
 	fmt.Fprintf(a.Out, "   MinMemoryNode=%s\n", cmp.Or(d.Settings["mem"], "0"))
 	fmt.Fprintf(a.Out, "   Command=%s\n", frontend.OneLine(cmp.Or(valueOf(d.Command), "(null)")))
 	fmt.Fprintf(a.Out, "   WorkDir=%s\n", d.Dir)
-	fmt.Fprintf(a.Out, "   StdOut=%s\n", valueOf(d.Log))
+	fmt.Fprintf(a.Out, "   StdOut=%s\n", cmp.Or(valueOf(d.Log), d.Settings["output"]))
 	if d.GPUs > 0 {
 		fmt.Fprintf(a.Out, "   TresPerNode=gres:gpu:%d\n", d.GPUs)
 	}
