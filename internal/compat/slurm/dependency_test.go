@@ -8,7 +8,7 @@ import (
 	"berth/internal/testkit"
 )
 
-// dependencies are submitted one after another; a name in capitals stands for the id
+// dependencies are submitted one after another; a name in capitals means the id
 // of the job of that name.
 const dependencies = `
 first --gres=gpu:1 --wrap=sleep_600
