@@ -48,7 +48,7 @@ func (t *task) ready() (ready bool, broken *dependency) {
 		switch {
 		case !d.on.ended():
 			ready = false
-		case d.cond == job.AfterAny || d.cond == job.AfterFail && d.on.outcome != job.OK || d.cond != job.AfterFail && d.on.outcome == job.OK:
+		case d.cond.Holds(d.on.outcome):
 		default:
 			return false, &t.after[i]
 		}

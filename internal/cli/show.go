@@ -312,10 +312,14 @@ func showTimes(f *facts, d api.Detail, now time.Time) {
 
 func showRest(f *facts, d api.Detail) {
 	var after []string
-	for _, dep := range d.After {
-		after = append(after, dep.Job+dep.Name+" to "+dep.On.Words())
+	for together := range job.Alternatives(d.After) {
+		var words []string
+		for _, dep := range together {
+			words = append(words, dep.Job+dep.Name+" to "+dep.Words())
+		}
+		after = append(after, strings.Join(words, ", "))
 	}
-	f.add("depends on", strings.Join(after, ", "))
+	f.add("depends on", strings.Join(after, "; or "))
 	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 || d.Preemptions > 0 {
 		f.add("attempt", attemptText(d))
 	}

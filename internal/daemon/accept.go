@@ -36,7 +36,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	defer done()
 	var refusal error
 	err = s.d.do(ctx, func(t *engine.Turn) {
-		if refusal = admissible(t); refusal != nil {
+		if refusal = cmp.Or(admissible(t), s.awaitNamesakes(t)); refusal != nil {
 			return
 		}
 		queued, running := t.Live()

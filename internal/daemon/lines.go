@@ -148,7 +148,7 @@ func (l *lines) resolve() (fresh []int, err error) {
 				return nil, l.problemAt(i, problem.Newf(problem.Invalid, "", "after: line %d is marked cancel", l.batch.Lines[at].Number))
 			case l.rows[i] == nil && !l.batch.Lines[i].Cancel:
 				it := &l.items[place[i]]
-				it.siblings = append(it.siblings, sibling{place[at], dep.On})
+				it.siblings = append(it.siblings, sibling{place[at], dep})
 			default:
 				l.after[i] = append(l.after[i], job.Dependency{Job: strconv.Itoa(at), On: dep.On})
 			}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,13 +91,15 @@ type item struct {
 	to    int
 	notes []string
 	// siblings are earlier items that it waits for, which have no ids yet.
-	siblings []sibling
+	siblings  []sibling
+	namesakes *job.Dependency // on the user's unfinished jobs of its name; nil: none
+	perTask   bool            // its tasks wait for different jobs
 }
 
-// sibling is an item of the same request, and how it must end.
+// sibling is an item of the same request, and what is required of it.
 type sibling struct {
 	item int
-	on   job.Condition
+	job.Dependency
 }
 
 // read turns the request into jobs, or says what is wrong with it.
@@ -369,44 +372,86 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 		if len(it.asked.Spec.After) == 0 {
 			continue
 		}
-		var after []job.Dependency
+		var wanted []job.Dependency
 		more := 0
+		wait := func(at int, dep job.Dependency) {
+			it.siblings = append(it.siblings, sibling{at, dep})
+			more += s.items[at].to - s.items[at].from
+		}
 		for _, dep := range it.asked.Spec.After {
+			if dep.Job == jobfile.Namesakes {
+				if it.asked.Spec.Name == "" {
+					return s.located(i, problem.Newf(problem.Invalid, "add a name", "after: a job without a name has no others of its name"))
+				}
+				for at := range i {
+					if s.items[at].asked.Spec.Name == it.asked.Spec.Name {
+						wait(at, dep)
+					}
+				}
+				it.namesakes = &dep
+				continue
+			}
 			if at, ok := named[dep.Name]; ok {
-				it.siblings = append(it.siblings, sibling{at, dep.On})
-				more += s.items[at].to - s.items[at].from
+				wait(at, dep)
 				continue
 			}
 			if dep.Name != "" && names[dep.Name] {
 				return s.located(i, problem.Newf(problem.Invalid, "put it first, or use the id of another job", "after: the job named %.60q is not an earlier job of this request", dep.Name))
 			}
 			word := dep.Job + dep.Name // it has one of the two
-			ids, ok := known[word]
-			if !ok {
+			if known[word] == nil {
 				var err error
-				if ids, err = s.waitsFor(ctx, dep); err != nil {
+				if known[word], err = s.waitsFor(ctx, dep); err != nil {
 					return s.located(i, err)
 				}
-				known[word] = ids
 			}
-			for _, id := range ids {
-				after = append(after, job.Dependency{Job: id, On: dep.On})
+			wanted = append(wanted, dep)
+		}
+		waits += more * (it.to - it.from)
+		it.perTask = it.asked.Array != nil && slices.ContainsFunc(wanted, func(dep job.Dependency) bool { return strings.HasSuffix(dep.Job, jobfile.SameTask) })
+		for k, j := range s.jobs[it.from:it.to] {
+			if k > 0 && !it.perTask {
+				j.Spec.After = s.jobs[it.from].Spec.After
+			} else {
+				j.Spec.After = it.expand(k, wanted, known)
+			}
+			if waits += len(j.Spec.After); waits > maxDependencies {
+				return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for more than %d others in all", maxDependencies))
 			}
 		}
-		if waits += (len(after) + more) * (it.to - it.from); waits > maxDependencies {
-			return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all; at most %d are accepted", waits, maxDependencies))
-		}
-		it.asked.Spec.After = after
-		for _, j := range s.jobs[it.from:it.to] {
-			j.Spec.After = after
-		}
+	}
+	for i := range s.items {
+		s.items[i].asked.Spec.After = s.jobs[s.items[i].from].Spec.After
 	}
 	return nil
 }
 
+// expand is the dependencies of one of its jobs by ids. A task whose index another
+// array lacks waits for all of that array, as in Slurm.
+func (it *item) expand(k int, wanted []job.Dependency, known map[string][]string) (after []job.Dependency) {
+	for _, dep := range wanted {
+		ids := known[dep.Job+dep.Name]
+		if array, each := strings.CutSuffix(dep.Job, jobfile.SameTask); each && it.asked.Array != nil {
+			own, i := array+"_"+strconv.Itoa(it.asked.Array.Indices[k]), k
+			if i >= len(ids) || ids[i] != own { // the arrays are not alike
+				i = slices.Index(ids, own)
+			}
+			if i >= 0 {
+				ids = ids[i : i+1]
+			}
+		}
+		for _, id := range ids {
+			dep.Job, dep.Name = id, ""
+			after = append(after, dep)
+		}
+	}
+	return after
+}
+
 // waitsFor is the jobs that one entry of `after` names.
 func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string, error) {
-	word, sel := dep.Job, api.Select{Words: []string{dep.Job}}
+	word := strings.TrimSuffix(dep.Job, jobfile.SameTask)
+	sel := api.Select{Words: []string{word}}
 	if dep.Name != "" {
 		ids, err := s.d.jobsNamed(ctx, s.caller, dep.Name, "", meaning{own: true})
 		if err != nil {
@@ -450,19 +495,54 @@ func (s *submission) number(t *engine.Turn) {
 
 // joinSiblings adds dependencies within the request, now that the jobs have ids.
 func (s *submission) joinSiblings(it item) {
-	if len(it.siblings) == 0 {
-		return
-	}
-	after := slices.Clone(s.jobs[it.from].Spec.After)
+	var more []job.Dependency
 	for _, sib := range it.siblings {
 		first := s.items[sib.item]
 		for _, j := range s.jobs[first.from:first.to] {
-			after = append(after, job.Dependency{Job: j.ID, On: sib.on})
+			more = append(more, job.Dependency{Job: j.ID, On: sib.On, Alt: sib.Alt, DelayS: sib.DelayS})
 		}
 	}
-	for _, j := range s.jobs[it.from:it.to] {
-		j.Spec.After = after
+	s.join(it, more)
+}
+
+// join adds dependencies to the jobs of an item, each to its alternative.
+func (s *submission) join(it item, more []job.Dependency) {
+	if len(more) == 0 {
+		return
 	}
+	for k, j := range s.jobs[it.from:it.to] {
+		if k > 0 && !it.perTask {
+			j.Spec.After = s.jobs[it.from].Spec.After
+			continue
+		}
+		j.Spec.After = slices.Concat(j.Spec.After, more)
+		slices.SortStableFunc(j.Spec.After, func(a, b job.Dependency) int { return cmp.Compare(a.Alt, b.Alt) })
+	}
+}
+
+// maxNamesakes bounds how many jobs of its own name a job can wait for. Each of
+// them may do the same.
+const maxNamesakes = 1000
+
+// awaitNamesakes lets jobs wait for those of their user and name. It is done in the
+// engine's turn, so that two requests at the same time cannot miss one another.
+func (s *submission) awaitNamesakes(t *engine.Turn) error {
+	for i, it := range s.items {
+		if it.namesakes == nil {
+			continue
+		}
+		ids := t.Namesakes(s.caller.Name, it.asked.Spec.Name)
+		if len(ids) > maxNamesakes {
+			return s.located(i, problem.Newf(problem.TooMuch, "submit it when some have ended", "after: more than %d jobs are named %.60s", maxNamesakes, it.asked.Spec.Name))
+		}
+		more := make([]job.Dependency, len(ids))
+		for k, id := range ids {
+			more[k] = *it.namesakes
+			more[k].Job = id
+		}
+		s.join(it, more)
+	}
+	return nil
 }
 
 func (s *submission) reply() api.SubmitReply {

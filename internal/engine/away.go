@@ -201,6 +201,7 @@ func (t *Turn) Began(id, batch string, b handover.Begun, log string) {
 	t.line.away.running[id] = j
 	t.changes.fact(j)
 	t.tell(job.EventStarted, j, "on "+b.Node)
+	t.line.begun(t.Now, j)
 }
 
 func grantOf(b handover.Begun, share float64) job.Grant {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,8 +17,9 @@ import (
 type gates struct {
 	held       map[string]bool // until released
 	until      alarms
-	waiting    map[string][]job.Dependency // dependencies that have not ended
+	waiting    map[string][]job.Dependency // dependencies that do not hold yet
 	dependents map[string]map[string]bool  // from a job to those that wait for it
+	toStart    map[string]map[string]bool  // those of them that wait for its start
 }
 
 func newGates() gates {
@@ -26,6 +28,7 @@ func newGates() gates {
 		until:      newAlarms(),
 		waiting:    map[string][]job.Dependency{},
 		dependents: map[string]map[string]bool{},
+		toStart:    map[string]map[string]bool{},
 	}
 }
 
@@ -43,14 +46,26 @@ func (g *gates) wait(id string, pending []job.Dependency) {
 	g.waiting[id] = pending
 	for _, d := range pending {
 		g.dependents[d.Job] = with(g.dependents[d.Job], id)
+		if d.On == job.AfterStart {
+			g.toStart[d.Job] = with(g.toStart[d.Job], id)
+		}
+	}
+}
+
+// again looks at the dependencies of a job once more at a time, unless it is zero.
+func (g *gates) again(id string, at time.Time) {
+	if at = earliest(at, g.until.at[id]); !at.IsZero() {
+		g.until.set(id, at)
 	}
 }
 
 // leave removes a dependency.
 func (g *gates) leave(awaited, id string) {
-	delete(g.dependents[awaited], id)
-	if len(g.dependents[awaited]) == 0 {
-		delete(g.dependents, awaited)
+	for _, waiting := range []map[string]map[string]bool{g.dependents, g.toStart} {
+		delete(waiting[awaited], id)
+		if len(waiting[awaited]) == 0 {
+			delete(waiting, awaited)
+		}
 	}
 }
 
@@ -71,7 +86,8 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		}
 		return "held until released"
 	}
-	if t, ok := g.until.at[id]; ok {
+	pending := g.waiting[id]
+	if t, ok := g.until.at[id]; ok && len(pending) == 0 {
 		format := "15:04:05"
 		if t.Sub(now) > 12*time.Hour {
 			format = "2006-01-02 15:04:05"
@@ -85,7 +101,6 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		}
 		return "not before " + at
 	}
-	pending := g.waiting[id]
 	if len(pending) == 0 {
 		return ""
 	}
@@ -93,63 +108,122 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if dep, live := jobs[pending[0].Job]; live {
 		state = string(dep.State)
 	}
-	text := fmt.Sprintf("waits for job %s (%s) to %s", pending[0].Job, state, pending[0].On.Words())
-	if more := len(pending) - 1; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
+	text, and := fmt.Sprintf("waits for job %s (%s) to %s", pending[0].Job, state, pending[0].Words()), 0
+	for alternative := range job.Alternatives(pending) {
+		and = len(alternative)
+		break
+	}
+	if and > 1 {
+		text += fmt.Sprintf(", and %d more", and-1)
+	}
+	if or := len(pending) - and; or > 0 {
+		text += fmt.Sprintf(", or %d more", or)
 	}
 	return text
 }
 
-// dependencies returns what a job still waits for, the first condition that can
-// no longer hold, and when the last of the others ended.
-func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
-	for _, d := range j.Spec.After {
-		if _, live := l.jobs[d.Job]; live {
-			open = append(open, d)
-			continue
+// weigh returns what is left of a job's dependencies, appended to open: nothing if
+// an alternative holds. at is since when it does, or when time alone may change
+// that. broken says why none can hold any more. With news, only what concerns that
+// job is looked at.
+func (l *line) weigh(now time.Time, j *job.Job, list, open []job.Dependency, news *job.Job) (left []job.Dependency, at time.Time, broken string, err error) {
+	for alternative := range job.Alternatives(list) {
+		before, freed, why := len(open), time.Time{}, ""
+		for _, d := range alternative {
+			if news != nil && d.Job != news.ID {
+				open = append(open, d)
+				continue
+			}
+			since, held, never, err := l.met(j, d, news)
+			if err != nil {
+				return nil, at, "", err
+			}
+			if why = never; why != "" {
+				break
+			}
+			if !held || d.DelayS > 0 && since.After(now) {
+				open, at = append(open, d), earliest(at, since)
+				continue
+			}
+			freed = laterOf(freed, since)
 		}
-		over, err := l.verdictOn(d.Job)
 		switch {
-		case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
-			// The condition held when the job first ran; the other job has been
-			// forgotten since.
-		case errors.Is(err, store.ErrNotFound):
-			return nil, freed, fmt.Sprintf("it needed job %s, which is unknown", d.Job), nil
-		case err != nil:
-			return nil, freed, "", err
-		case !holds(d.On, over.outcome):
-			return nil, freed, unfulfilled(d, over.outcome), nil
+		case why != "":
+			open, broken = open[:before], cmp.Or(broken, why)
+		case len(open) == before:
+			return nil, freed, "", nil
 		}
-		freed = laterOf(freed, over.at)
 	}
-	return open, freed, "", nil
-}
-
-func unfulfilled(d job.Dependency, outcome job.Outcome) string {
-	return fmt.Sprintf("it needed job %s to %s, but that job %s", d.Job, d.On.Words(), outcome.Words())
-}
-
-func holds(on job.Condition, outcome job.Outcome) bool {
-	switch on {
-	case job.AfterAny:
-		return true
-	case job.AfterFail:
-		return outcome != job.OK
+	if len(open) > 0 {
+		broken = ""
 	}
-	return outcome == job.OK
+	return open, at, broken, nil
 }
 
-// verdict is how a job ended, and when.
+// earliest is the earlier time. A zero one does not count.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// met says whether a dependency holds, and since when, perhaps in the future; or
+// why it never will.
+func (l *line) met(j *job.Job, d job.Dependency, news *job.Job) (since time.Time, held bool, never string, err error) {
+	other := news
+	if other == nil {
+		other = l.jobs[d.Job]
+	}
+	over := verdict{}
+	if other != nil {
+		over = verdictOf(other)
+	} else {
+		over, err = l.verdictOn(d.Job)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
+		// The condition held when the job first ran; the other job has been
+		// forgotten since.
+		return time.Time{}, true, "", nil
+	case errors.Is(err, store.ErrNotFound):
+		return since, false, fmt.Sprintf("it needed job %s, which is unknown", d.Job), nil
+	case err != nil:
+		return since, false, "", err
+	case d.On == job.AfterStart && !over.began.IsZero():
+		return over.began.Add(time.Duration(d.DelayS) * time.Second), true, "", nil
+	case over.outcome == "":
+		return since, false, "", nil
+	case !d.On.Holds(over.outcome):
+		return since, false, fmt.Sprintf("it needed job %s to %s, but that job %s", d.Job, d.On.Words(), over.outcome.Words()), nil
+	}
+	return over.at, true, "", nil
+}
+
+// verdict is how a job ended, and when. outcome is empty if it has not.
 type verdict struct {
-	outcome job.Outcome
-	at      time.Time
+	outcome   job.Outcome
+	at, began time.Time
+}
+
+// verdictOf takes the end of a job for its start if it had none, or if it waits for
+// its next one.
+func verdictOf(j *job.Job) verdict {
+	v := verdict{outcome: j.Outcome, at: j.EndedAt, began: j.StartedAt}
+	if v.began.IsZero() {
+		v.began = j.EndedAt
+	}
+	if !j.State.Terminal() {
+		v.outcome = ""
+	}
+	return v
 }
 
 // verdictOn is how a job ended. Many jobs may wait for the same one, so the
 // answer is cached for the round.
 func (l *line) verdictOn(id string) (verdict, error) {
 	if j, ok := l.changes.rows[id]; ok && j.State.Terminal() {
-		return verdict{j.Outcome, j.EndedAt}, nil
+		return verdictOf(j), nil
 	}
 	if over, ok := l.outcomes[id]; ok {
 		return over, nil
@@ -158,7 +232,7 @@ func (l *line) verdictOn(id string) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	l.outcomes[id] = verdict{j.Outcome, j.EndedAt}
+	l.outcomes[id] = verdictOf(j)
 	return l.outcomes[id], nil
 }
 
@@ -168,28 +242,62 @@ type broken struct {
 	why string
 }
 
-// settle removes an ended job from the dependencies of others. Those that ended
-// earlier are not looked up again: a job may wait for a whole array.
+// settle removes an ended job from the dependencies of others.
 func (l *line) settle(now time.Time, over *job.Job) (never []broken) {
 	delete(l.outcomes, over.ID)
 	ids := slices.Sorted(maps.Keys(l.gates.dependents[over.ID]))
 	delete(l.gates.dependents, over.ID)
+	delete(l.gates.toStart, over.ID)
+	return l.report(now, over, ids)
+}
+
+// begun does the same for those that wait for a job to start.
+func (l *line) begun(now time.Time, j *job.Job) {
+	if ids := slices.Sorted(maps.Keys(l.gates.toStart[j.ID])); len(ids) > 0 {
+		delete(l.gates.toStart, j.ID)
+		l.report(now, j, ids)
+	}
+}
+
+// report tells jobs news of one that they wait for. Their other dependencies are
+// not looked up again: a job may wait for a whole array.
+func (l *line) report(now time.Time, news *job.Job, ids []string) (never []broken) {
 	for _, id := range ids {
-		pending, why := l.gates.waiting[id], ""
-		for _, d := range pending {
-			if d.Job == over.ID && !holds(d.On, over.Outcome) {
-				why = unfulfilled(d, over.Outcome)
-				break
-			}
+		pending := l.gates.waiting[id]
+		if len(pending) == 0 {
+			continue // an alternative was dropped, and another one held
 		}
-		if why != "" {
+		left, at, why, err := l.weigh(now, l.jobs[id], pending, pending[:0], news)
+		switch {
+		case err != nil:
+			panic("bug: " + err.Error()) // nothing was looked up
+		case why != "":
 			never = append(never, broken{l.jobs[id], why})
-			continue
-		}
-		pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
-		if l.gates.waiting[id] = pending; len(pending) == 0 {
-			l.enter(now, l.jobs[id], over.EndedAt)
+		case len(left) == 0:
+			l.enter(now, l.jobs[id], at)
+		default:
+			l.gates.waiting[id] = left
+			l.gates.again(id, at)
 		}
 	}
 	return never
+}
+
+// Namesakes are the unfinished jobs of a user with a name, in order of submission,
+// also those that are not on disk yet.
+func (t *Turn) Namesakes(user, name string) (ids []string) {
+	take := func(j *job.Job) {
+		if j != nil && j.User == user && j.Spec.Name == name {
+			ids = append(ids, j.ID)
+		}
+	}
+	for _, id := range t.line.ids {
+		take(t.line.jobs[id])
+	}
+	for _, b := range t.changes.staged {
+		for _, j := range b.Jobs {
+			take(j)
+		}
+	}
+	return ids
 }

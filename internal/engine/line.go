@@ -87,7 +87,7 @@ func (l *line) enqueue(now time.Time, j *job.Job) (broken string) {
 		l.gates.until.set(j.ID, j.NotBefore)
 		return ""
 	}
-	pending, freed, broken, err := l.dependencies(j)
+	pending, at, broken, err := l.weigh(now, j, j.Spec.After, nil, nil)
 	switch {
 	case err != nil:
 		// A temporary read error fails no dependency.
@@ -96,8 +96,9 @@ func (l *line) enqueue(now time.Time, j *job.Job) (broken string) {
 	case broken != "":
 	case len(pending) > 0:
 		l.gates.wait(j.ID, pending)
+		l.gates.again(j.ID, at)
 	default:
-		l.enter(now, j, freed)
+		l.enter(now, j, at)
 	}
 	return broken
 }

@@ -282,7 +282,9 @@ func (t *Turn) launch(starts []*job.Job) {
 		}
 		if err != nil {
 			t.refused(j, err)
+			continue
 		}
+		t.line.begun(t.Now, j)
 	}
 	if len(starts) > 0 {
 		t.attempts.setOwners()

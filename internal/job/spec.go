@@ -1,6 +1,11 @@
 package job
 
-import "time"
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
 
 // Spec is a job as its user requested it. It never changes once a job runs; what
 // berth adds (a raised declaration, a grant) is in Job.
@@ -187,6 +192,9 @@ const (
 	AfterOK   Condition = "ok"
 	AfterAny  Condition = "any"
 	AfterFail Condition = "fail"
+	// AfterStart is for jobs that were submitted: it has to start, or to end
+	// without that.
+	AfterStart Condition = "start"
 )
 
 // Words is the condition as a verb: the other job has to "succeed".
@@ -196,8 +204,21 @@ func (c Condition) Words() string {
 		return "end"
 	case AfterFail:
 		return "fail"
+	case AfterStart:
+		return "start"
 	}
 	return "succeed"
+}
+
+// Holds reports whether a job that ended like this meets the condition.
+func (c Condition) Holds(o Outcome) bool {
+	switch c {
+	case AfterAny, AfterStart:
+		return true
+	case AfterFail:
+		return o != OK
+	}
+	return o == OK
 }
 
 // Dependency is one entry of `after`. In a jobs file it names a line; package
@@ -206,6 +227,34 @@ type Dependency struct {
 	Job  string    `json:"job,omitempty"`
 	Name string    `json:"name,omitempty"`
 	On   Condition `json:"on"`
+	// Alt is which alternative of its job it belongs to. Those of one must all
+	// hold, and one alternative is enough. They follow one another.
+	Alt    int   `json:"alt,omitempty"`
+	DelayS int64 `json:"delay_s,omitempty"` // seconds that have to pass after a start
+}
+
+// Words is what the other job has to do: "succeed", or "start, and 5m0s to pass".
+func (d Dependency) Words() string {
+	if d.DelayS > 0 {
+		return fmt.Sprintf("%s, and %s to pass", d.On.Words(), time.Duration(d.DelayS)*time.Second)
+	}
+	return d.On.Words()
+}
+
+// Alternatives are the parts of a list of dependencies of which one has to hold.
+func Alternatives(list []Dependency) iter.Seq[[]Dependency] {
+	return func(yield func([]Dependency) bool) {
+		for len(list) > 0 {
+			n := slices.IndexFunc(list, func(d Dependency) bool { return d.Alt != list[0].Alt })
+			if n < 0 {
+				n = len(list)
+			}
+			if !yield(list[:n]) {
+				return
+			}
+			list = list[n:]
+		}
+	}
 }
 
 // Command is the job's command as a shell line.

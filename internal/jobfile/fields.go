@@ -100,7 +100,7 @@ var fields = []*Field{
 		codec: whole(func(a *Asked) *int { return &a.Spec.Retries }, 0, maxRetries)},
 	{Key: "retry_on", Word: "failure", Admin: true, Help: "failures to retry: oom (out of GPU memory), or fail for any failure (default oom)",
 		codec: choice(func(a *Asked) *job.RetryOn { return &a.Spec.RetryOn }, job.RetryOOM, job.RetryFail), shown: func(s *job.Spec) bool { return s.Retries > 0 }},
-	{Key: "after", Word: "jobs", Many: comma, Help: "start after these jobs have ended: 12,prep:any,@; :ok (the default), :any or :fail",
+	{Key: "after", Word: "jobs", Many: comma, Help: "start after these jobs: 12,prep:any,@; :ok (the default), :any, :fail or :start",
 		codec: codec{read: readAfter, write: writeAfter}, shown: elsewhere,
 		Fixed: "dependencies cannot be changed; submit the job again"},
 	{Key: "array", Word: "range", Many: comma, Where: SubmitOnly, Help: "run the job once per index: 0-99%4 (at most four at a time)",

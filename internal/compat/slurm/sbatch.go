@@ -38,8 +38,8 @@ They are the ones that berth help jobspec lists, and:
 As in Slurm, a job that asks for no GPU gets none, its output goes to
 slurm-ID.out, and it gets the SLURM_ variables. Partitions, accounts and the like
 are passed on where the daemon hands its jobs over to Slurm (engine = "slurm"). On
-this machine they are ignored, and --exclusive is refused. Several nodes and
---container are refused everywhere.
+this machine they are ignored, and said on stderr unless --parsable or --quiet is
+given; --exclusive is refused. Several nodes and --container are refused everywhere.
 
 Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job, and
 1 if a signal ended it.
@@ -55,6 +55,7 @@ type wishes struct {
 	slurm                                []string // options for Slurm itself, where it gets the job
 	wrap                                 string
 	step                                 []string // options of the step that srun makes of a job
+	ignored                              []string // without an equivalent in berth
 	parsable, wait, quiet, dry, terminal bool
 }
 
@@ -67,6 +68,10 @@ func meaningful() map[string]string {
 	}
 }
 
+// chosen are the options that say when a job may run and that nobody gets. berth
+// mentions them; others without an equivalent change nothing on one machine.
+const chosen = "batch clusters deadline nice priority time-min"
+
 // jobOptions are those that all programs which make jobs know.
 func jobOptions() map[string]option[wishes] {
 	known := map[string]option[wishes]{}
@@ -76,7 +81,7 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	for kind, names := range map[int]string{
-		valued:   "time-min reservation power switches priority kill-on-invalid-dep batch bb bbf",
+		valued:   "time-min reservation cpu-freq power switches priority kill-on-invalid-dep batch bb bbf",
 		optional: "nice get-user-env",
 		bare:     "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell",
 	} {
@@ -85,6 +90,15 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	known["clusters"] = option[wishes]{short: 'M', kind: valued}
+	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
+	for name := range strings.FieldsSeq(chosen) {
+		o := known[name]
+		o.set = func(w *wishes, value string) error {
+			w.ignored = append(w.ignored, strings.TrimSuffix("--"+name+"="+value, "="))
+			return nil
+		}
+		known[name] = o
+	}
 	// What chooses nodes, and on whose account. Only the daemon knows who runs the job.
 	for name := range strings.FieldsSeq("account constraint contiguous exclude exclusive licenses nodelist partition qos reservation switches") {
 		o := known[name]
@@ -121,7 +135,6 @@ func sbatchOptions() map[string]option[wishes] {
 	known["wrap"] = kept(0, func(w *wishes) *string { return &w.wrap })
 	known["parsable"] = on(0, func(w *wishes) *bool { return &w.parsable })
 	known["wait"] = on('W', func(w *wishes) *bool { return &w.wait })
-	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
 	known["test-only"] = on(0, func(w *wishes) *bool { return &w.dry })
 	return known
 }
@@ -151,7 +164,7 @@ func runSbatch(c *frontend.Call) int {
 	}
 	var id, notes bytes.Buffer
 	status := c.Berth(slices.Concat([]string{"submit", "--quiet"}, flags, []string{"--"}, s.command), &id, frontend.InItsName(&notes, c.Name))
-	if !w.quiet || status != 0 {
+	if !w.quiet && !w.parsable || status != 0 { // a program reads what is parsable, perhaps stderr too
 		_, _ = notes.WriteTo(c.Err)
 	}
 	if status != 0 {
@@ -276,9 +289,19 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 			c.Complain("ignored, no equivalent in berth: "+one, "")
 		}
 	}
+	if !w.parsable { // a program reads it, perhaps stderr too
+		w.mention(c)
+	}
 	defaults := []jobfile.Pair{{Key: "name", Value: filepath.Base(s.name)}, {Key: "output", Value: "slurm-%j.out"}}
 	w.slurm = append(passed, w.slurm...) // the last of an option counts
 	return w.berthFlags(slices.Concat(defaults, written.Pairs, asked))
+}
+
+// mention says which options of the command line are ignored.
+func (w *wishes) mention(c *frontend.Call) {
+	if len(w.ignored) > 0 && !w.quiet {
+		c.Complain("ignored, no equivalent in berth: "+strings.Join(w.ignored, " "), "")
+	}
 }
 
 // berthFlags are pairs as flags of berth submit. Of a key that is there more than
