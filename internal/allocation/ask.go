@@ -9,28 +9,43 @@ import (
 	"berth/internal/text"
 )
 
-// most is how many allocations in a row may end without a finished job.
-func (f *front) most() int { return max(3, f.opt.Count) }
+// mostBarren is how many allocations in a row may end before they start a job.
+const mostBarren = 3
 
-// ask asks for allocations if jobs are left and all of them have ended.
+// gaveUp reports whether too many allocations in a row did no work. One that
+// finishes a job, among those that are left, changes it.
+func (f *front) gaveUp() bool {
+	return f.barren >= mostBarren || f.fruitless >= max(mostBarren, f.opt.Count)
+}
+
+// ask asks for as many allocations as are missing, if there are jobs for them.
 func (f *front) ask(ctx context.Context) error {
-	left := f.left()
-	if f.stopping > 0 || f.refusal != nil || left == 0 {
-		f.toAsk = 0
+	if f.stopping > 0 || f.refusal != nil || f.gaveUp() {
 		return nil
 	}
 	open := len(f.alive())
-	if open == 0 && f.toAsk == 0 && f.fruitless < f.most() {
-		f.toAsk = f.opt.Count
+	if open == 0 {
+		f.accepted = f.opt.Count
 	}
-	for f.toAsk = min(f.toAsk, left-f.idle(), f.opt.Count-open); f.toAsk > 0; f.toAsk-- {
+	for n := min(f.ready()-f.idle(), f.accepted-open); n > 0; n-- {
 		away, err := f.askOne(ctx)
 		if err != nil || away {
 			return err
 		}
 	}
-	f.toAsk = max(f.toAsk, 0)
 	return nil
+}
+
+// ready is how many jobs wait for an allocation, and for nothing else.
+func (f *front) ready() (n int) {
+	for _, t := range f.tasks {
+		if t.waits() {
+			if ready, _ := t.ready(); ready {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // idle is how many allocations have not begun.
@@ -62,7 +77,6 @@ func (f *front) askOne(ctx context.Context) (away bool, err error) {
 	case errors.Is(err, errAway):
 		f.voice.warn("Slurm does not answer; berth waits for it")
 		f.away = true
-		f.toAsk--
 		return true, nil
 	case err != nil:
 		return true, f.refused(g, err)
@@ -75,8 +89,9 @@ func (f *front) askOne(ctx context.Context) (away bool, err error) {
 // refused takes in that Slurm refuses an allocation. The others, if there are any,
 // do the work.
 func (f *front) refused(g *grant, why error) error {
-	g.closed, g.never, f.toAsk = true, true, 0
+	g.closed, g.never = true, true
 	if others := len(f.alive()); others > 0 {
+		f.accepted = others
 		f.voice.warn(fmt.Sprintf("Slurm refuses more than %s: %v", text.Count(others, "allocation"), why))
 	} else {
 		f.refusal = why
@@ -92,7 +107,7 @@ func (f *front) done() bool {
 	if f.stopping > 1 {
 		return true
 	}
-	return len(f.alive()) == 0 && (f.stopping > 0 || f.left() == 0 || f.refusal != nil || f.toAsk <= 0 && f.fruitless >= f.most())
+	return len(f.alive()) == 0 && (f.stopping > 0 || f.left() == 0 || f.refusal != nil || f.gaveUp())
 }
 
 // interrupt lets the next round stop the jobs; the second time nobody waits for

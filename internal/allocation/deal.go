@@ -25,6 +25,7 @@ type task struct {
 	node    string
 	log     string
 	outcome job.Outcome // empty: it has not ended
+	code    *int        // what it exited with; nil: it did not
 	detail  string
 	took    time.Duration
 }
@@ -47,7 +48,7 @@ func (t *task) ready() (ready bool, broken *dependency) {
 		switch {
 		case !d.on.ended():
 			ready = false
-		case d.cond == job.AfterAny || d.cond == job.AfterFail && d.on.outcome != job.OK || d.cond != job.AfterFail && d.on.outcome == job.OK:
+		case d.cond.Holds(d.on.outcome):
 		default:
 			return false, &t.after[i]
 		}

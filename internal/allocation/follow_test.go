@@ -38,9 +38,12 @@ func newFront(t *testing.T, n int) (*front, *grant) {
 }
 
 // write adds an event to the journal of an allocation.
-func (g *grant) write(t *testing.T, seq int64, kind job.EventKind, index int, o job.Outcome, at time.Time) {
+func (g *grant) write(t *testing.T, seq int64, kind job.EventKind, index int, o job.Outcome, at time.Time, code ...int) {
 	t.Helper()
 	view := job.View{ID: fmt.Sprint(index), StartedAt: &at, EndedAt: &at}
+	if len(code) > 0 {
+		view.ExitCode = &code[0]
+	}
 	if o != "" {
 		view.Outcome = &o
 	}
@@ -89,6 +92,20 @@ func outcomes(f *front) string {
 		list = append(list, t.outcome)
 	}
 	return fmt.Sprint(list)
+}
+
+// TestAJobsOwnExitCodeCounts, as in a berth run on one machine.
+func TestAJobsOwnExitCodeCounts(t *testing.T) {
+	now := time.Now()
+	f, g := newFront(t, 4)
+	g.write(t, 1, job.EventEnded, 1, job.Exited(3), now, 3)
+	g.write(t, 2, job.EventEnded, 2, job.OOM, now, 7)
+	g.write(t, 3, job.EventEnded, 3, job.Launch, now, 9) // of its set-up
+	g.write(t, 4, job.EventEnded, 4, job.Lost, now)
+	testkit.Must(t, f.follow(g))
+	if _, _, _, _, _, status := f.counts(); status != 7 {
+		t.Errorf("exit status %d, want that of the job that ran out of memory", status)
+	}
 }
 
 // TestASignalWithoutANotice is a job's own end, after some time.

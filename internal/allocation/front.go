@@ -34,6 +34,7 @@ type grant struct {
 	journal  journal
 	ends     time.Time // when its jobs are stopped; zero: not known, or no limit
 	whole    time.Duration
+	started  bool      // a job started in it
 	finished int       // jobs that ended in it
 	state    string    // as Slurm last said; empty: it does not know it
 	absent   int       // how often in a row Slurm did not list it
@@ -68,9 +69,10 @@ type front struct {
 	stamp     string    // of the jobs file, as last read
 	asked     time.Time // when Slurm was last asked
 	away      bool      // it does not answer
-	toAsk     int       // allocations that are still to be asked for
+	accepted  int       // allocations at a time that Slurm accepts, as far as is known
 	lost      int       // allocations that Slurm forgot
 	fruitless int       // allocations in a row in which no job ended
+	barren    int       // allocations in a row in which no job started
 	refusal   error     // what sbatch said
 	stopping  int       // how often the user interrupted
 	hungUp    bool      // its terminal was closed
@@ -81,7 +83,7 @@ type front struct {
 // Run drains the jobs file and returns the exit status. It returns an error if
 // nothing could be asked for.
 func Run(ctx context.Context, o Options) (int, error) {
-	f := &front{opt: o, byKey: map[string]*task{}, began: time.Now()}
+	f := &front{opt: o, byKey: map[string]*task{}, began: time.Now(), accepted: o.Count}
 	defer f.close()
 	if err := f.open(); err != nil {
 		return 0, err
@@ -276,7 +278,7 @@ func (f *front) replay(entries []entry) {
 			f.free(g)
 		case len(e.Forget) > 0:
 			for _, id := range e.Forget {
-				f.tasks[id-1].outcome, f.tasks[id-1].in = "", 0
+				f.tasks[id-1].outcome, f.tasks[id-1].code, f.tasks[id-1].in = "", nil, 0
 			}
 		}
 	}
@@ -366,7 +368,7 @@ func (f *front) forget() error {
 	for _, t := range f.tasks {
 		if t.ended() && t.outcome.Status() != 0 && t.inFile {
 			ids = append(ids, t.id)
-			t.outcome, t.in = "", 0
+			t.outcome, t.code, t.in = "", nil, 0
 			f.earlier--
 		}
 	}

@@ -189,7 +189,7 @@ func TestAFrontKilledOften(t *testing.T) {
 		if over {
 			break
 		}
-		testkit.Must(t, f.cmd.Process.Kill())
+		_ = f.cmd.Process.Kill() // it may have ended at this moment
 		<-f.done
 	}
 	last := b.start(2, alloc)
@@ -243,16 +243,54 @@ func (b *bench) journal(n int) {
 	}
 }
 
-// TestACancelledAllocation: what it did not finish goes to the others.
+// TestACancelledAllocation: what it did not finish goes to others, and another one
+// takes its place while the rest goes on, with and without a front to see it end.
 func TestACancelledAllocation(t *testing.T) {
-	const n = 12
+	const n = 20 // more than one allocation takes
 	b := newBench(t)
 	b.jobs(n)
 	f := b.start(2, alloc)
-	testkit.Eventually(t, "both have jobs", func() bool { return strings.Count(f.out.String(), " began on ") == 2 && b.count("begun", n) > 1 })
-	b.Must(t, "scancel", "--name="+strings.Fields(b.Must(t, "squeue", "-h", "-o", "%j"))[0])
-	testkit.Eventually(t, "one ended", func() bool { return strings.Contains(f.out.String(), " to run elsewhere") })
+	testkit.Eventually(t, "both have jobs", func() bool {
+		return strings.Contains(f.out.String(), "started on n1") && strings.Contains(f.out.String(), "started on n2")
+	})
+	cancel := func() { b.Must(t, "scancel", "--name="+strings.Fields(b.Must(t, "squeue", "-h", "-o", "%j"))[0]) }
+	cancel()
+	testkit.Eventually(t, "another one began", func() bool { return b.asked(f) == 3 && strings.Count(f.out.String(), " began on ") == 3 })
+	testkit.Must(t, f.cmd.Process.Kill())
+	<-f.done
+	cancel()
+	again := b.start(2, alloc)
+	testkit.Eventually(t, "one more began", func() bool { return strings.Contains(again.out.String(), "allocation 4 began on ") })
+	if all := b.Must(t, "squeue", "-h", "-t", "PD,R", "-o", "%j"); len(strings.Fields(all)) != 2 {
+		t.Errorf("in Slurm: %q", all)
+	}
+	b.finish(again, n)
+	if got := b.asked(again); got != 1 {
+		t.Errorf("%d were asked for", got)
+	}
+}
+
+// TestAllocationsThatStartNothing: berth asks for three in a row, says why it stops,
+// and leaves the rest to the others.
+func TestAllocationsThatStartNothing(t *testing.T) {
+	const n = 20
+	b := newBench(t)
+	b.jobs(n)
+	f := b.start(2, alloc+" --nodelist=n1") // a second one has no place
+	for i := range 3 {
+		testkit.Eventually(t, "one runs, one waits", func() bool {
+			return b.count("begun", n) > 1 && b.asked(f) == 2+i && b.Must(t, "squeue", "-h", "-t", "PD", "-o", "%j") != ""
+		})
+		b.Must(t, "scancel", "--state=PENDING", "--user=root")
+		testkit.Eventually(t, "it says so", func() bool { return strings.Count(f.out.String(), "ended in Slurm before it began") == i+1 })
+	}
+	testkit.Eventually(t, "it stops", func() bool {
+		return strings.Contains(f.out.String(), "the last 3 allocations ended before they started a job; berth asks for no more")
+	})
 	b.finish(f, n)
+	if got := b.asked(f); got != 4 {
+		t.Errorf("%d were asked for", got)
+	}
 }
 
 // TestTheControllerDies midway, and forgets an allocation that it had accepted.

@@ -203,7 +203,7 @@ func (f *front) counts() (ok, failed, cancelled, left int, outcomes map[job.Outc
 		}
 		if t.ended() && t.outcome.Status() > 0 {
 			outcomes[t.outcome]++
-			status = max(status, t.outcome.Status())
+			status = max(status, t.outcome.StatusWith(t.code))
 		}
 	}
 	return ok, failed, cancelled, left, outcomes, status
@@ -221,8 +221,8 @@ func (f *front) finish() int {
 	}
 	f.board(time.Time{})
 	if left > 0 && f.stopping == 0 && f.refusal == nil {
-		f.voice.warn(fmt.Sprintf("%s left: the last %s ended without finishing one; do they have enough time and GPUs? The same command goes on from here",
-			text.Count(left, "job"), text.Count(f.fruitless, "allocation")))
+		f.voice.warn(fmt.Sprintf("%s left: %s; do they have enough time and GPUs? %s is what the last one printed. The same command goes on from here",
+			text.Count(left, "job"), f.fruits(), f.voice.relative(f.grants[len(f.grants)-1].place.file(outName))))
 	}
 	if f.opt.JSON {
 		raw, _ := json.Marshal(map[string]any{"time": now, "event": "summary", "ok": ok, "failed": failed, "cancelled": cancelled, "queued": left,

@@ -181,6 +181,7 @@ func (f *front) awaitStart(ctx context.Context, g *grant, now time.Time) error {
 	if err != nil || !taken {
 		return err // it has begun at this moment
 	}
+	g.closed, g.never = true, true
 	switch {
 	case unwanted && g.slurm != "":
 		if err := f.opt.cancel(ctx, g.slurm, f.tag(g)); err != nil && !errors.Is(err, errAway) {
@@ -189,12 +190,10 @@ func (f *front) awaitStart(ctx context.Context, g *grant, now time.Time) error {
 	case forgotten && f.lost < mostLost:
 		f.voice.warn(fmt.Sprintf("Slurm does not know allocation %d any more; asking for another one", g.number))
 		f.lost++
-		f.toAsk++
 	case !unwanted:
-		f.fruitless++
 		f.voice.warn(fmt.Sprintf("allocation %d ended in Slurm before it began (%s)", g.number, g.state), g.place.lastWords(5)...)
+		f.failed(false)
 	}
-	g.closed, g.never = true, true
 	return f.ledger.write(entry{Close: g.number, Never: true})
 }
 
@@ -255,7 +254,7 @@ func (f *front) happened(g *grant, t *task, n news) {
 	}
 	switch n.Event {
 	case job.EventStarted:
-		t.begun = true
+		t.begun, g.started = true, true
 	case job.EventEnded:
 		told := g.place.told()
 		switch {
@@ -273,7 +272,7 @@ func (f *front) happened(g *grant, t *task, n news) {
 
 // ends takes in that a job has ended.
 func (f *front) ends(g *grant, t *task, n news) {
-	t.outcome, t.begun = *n.Job.Outcome, true
+	t.outcome, t.code, t.begun = *n.Job.Outcome, n.Job.ExitCode, true
 	if n.Job.Reason != nil {
 		t.detail = *n.Job.Reason
 	}
@@ -315,10 +314,6 @@ func (f *front) end(g *grant, now time.Time, marked bool) error {
 	}
 	g.closed = true
 	back := f.free(g)
-	f.fruitless++
-	if g.finished > 0 {
-		f.fruitless = 0
-	}
 	sentence := fmt.Sprintf("allocation %d on %s ended: %s done in it", g.number, g.began.Node, text.Count(g.finished, "job"))
 	if back > 0 {
 		sentence += fmt.Sprintf(", %d to run elsewhere", back)
@@ -327,7 +322,34 @@ func (f *front) end(g *grant, now time.Time, marked bool) error {
 	if !marked {
 		f.voice.warn(fmt.Sprintf("allocation %d was killed; jobs that ended in its last moments may run again", g.number))
 	}
+	switch {
+	case g.finished > 0:
+		f.fruitless, f.barren = 0, 0
+	case back > 0 || !marked || !g.place.told().IsZero(): // not for want of work
+		f.failed(g.started)
+	}
 	return nil
+}
+
+// failed counts an allocation that ended without finishing a job.
+func (f *front) failed(started bool) {
+	before := f.gaveUp()
+	f.fruitless++
+	f.barren++
+	if started {
+		f.barren = 0
+	}
+	if f.gaveUp() && !before && len(f.alive()) > 0 {
+		f.voice.warn(f.fruits() + "; berth asks for no more unless another one finishes a job")
+	}
+}
+
+// fruits says what the last allocations had in common.
+func (f *front) fruits() string {
+	if f.barren >= mostBarren {
+		return fmt.Sprintf("the last %s ended before they started a job", text.Count(f.barren, "allocation"))
+	}
+	return fmt.Sprintf("the last %s ended before they finished a job", text.Count(f.fruitless, "allocation"))
 }
 
 // free takes the jobs that an allocation did not finish back.

@@ -108,7 +108,7 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 func decodeMember(d *json.Decoder, r *SubmitRequest, key string) error {
 	fields := map[string]any{
 		"dir": &r.Dir, "environ": &r.Environ, "umask": &r.Umask, "dry_run": &r.DryRun,
-		"interactive": &r.Interactive, "term": &r.Term, "snapshots": &r.Snapshots,
+		"interactive": &r.Interactive, "term": &r.Term, "snapshots": &r.Snapshots, "batch": &r.Batch,
 	}
 	to, known := fields[key]
 	if !known {

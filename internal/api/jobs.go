@@ -192,8 +192,8 @@ func (x *exchange) postReload() error {
 // check refuses an empty selection, which must never mean everything, and bounds
 // the rest.
 func (s Select) check() error {
-	if len(s.Words) == 0 && !s.All && s.Name == "" && s.User == "" && len(s.States) == 0 {
-		return problem.Newf(problem.Invalid, "give ids, or all, name, user or states", "no job is selected")
+	if len(s.Words) == 0 && !s.All && s.Name == "" && s.User == "" && s.Group == "" && s.Batch == "" && len(s.States) == 0 {
+		return problem.Newf(problem.Invalid, "give ids, or all, name, user, group, batch or states", "no job is selected")
 	}
 	if len(s.Words) > 10*maxQueryValues || len(s.States) > maxQueryValues {
 		return &problem.Problem{Kind: problem.TooMuch, What: "too many ids", Hint: "use ranges: 1-3,7", Err: errTooLarge}

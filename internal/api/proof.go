@@ -170,7 +170,7 @@ func (c *challenges) spend(s *signedRequest, now time.Time) error {
 	case spent[s.nonce]:
 		return errOldSignature
 	case len(spent) >= noncesPerChallenge:
-		return problem.Newf(problem.TooMuch, "wait two minutes", "this session has sent %d requests within two minutes, the most", len(spent))
+		return problem.Newf(problem.TooMuch, "wait two minutes", "too many requests within two minutes: %d", len(spent))
 	}
 	spent[s.nonce] = true
 	return nil

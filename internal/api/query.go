@@ -27,6 +27,7 @@ func (q Query) values() url.Values {
 	putText(v, "name", q.Name)
 	putText(v, "user", q.User)
 	putText(v, "group", q.Group)
+	putText(v, "batch", q.Batch)
 	putList(v, "state", q.States)
 	putBool(v, "over", q.Over)
 	putBool(v, "newest", q.Newest)
@@ -45,7 +46,7 @@ func readQuery(p *params) Query {
 	q := Query{
 		Select: Select{
 			Words: p.list("id"), All: p.bool("all"), Name: p.text("name"),
-			User: p.text("user"), Group: p.text("group"), States: p.list("state"),
+			User: p.text("user"), Group: p.text("group"), Batch: p.text("batch"), States: p.list("state"),
 		},
 		Over: p.bool("over"), Newest: p.bool("newest"), Since: p.time("since"),
 		Limit: int(p.int("limit", 0, maxPageLimit)), After: p.text("after"), Reasons: p.bool("reasons"),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"berth/internal/fair"
 	"berth/internal/problem"
@@ -95,23 +96,32 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	x.streaming = ctx
 	unhook := context.AfterFunc(x.stopping, func() { cancel(errStopping) })
-	unhookToken := func() bool { return true }
-	if over := x.caller.Over; over != nil {
-		unhookToken = context.AfterFunc(over, func() { cancel(errOver) })
-	}
-	go x.recheck(ctx, cancel)
+	go x.watchCaller(ctx, cancel)
 	return ctx, func() {
 		unhook()
-		unhookToken()
 		cancel(nil)
 		x.streamsHeld.drop(x.caller.UID)
 	}, nil
 }
 
-// recheck ends a stream whose caller was deleted, or has other permissions than
-// when it began.
-func (x *exchange) recheck(ctx context.Context, cancel context.CancelCauseFunc) {
-	for Pause(ctx, x.limits.Recheck) == nil {
+// watchCaller ends a stream whose token or session has ended, or whose user was
+// deleted or has other permissions than when it began.
+func (x *exchange) watchCaller(ctx context.Context, cancel context.CancelCauseFunc) {
+	var over <-chan struct{}
+	if x.caller.Over != nil {
+		over = x.caller.Over.Done()
+	}
+	tick := time.NewTicker(x.limits.Recheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-over:
+			cancel(errOver)
+			return
+		case <-tick.C:
+		}
 		is, err := x.backend.Identify(ctx, x.peer)
 		refused, ok := errors.AsType[*problem.Problem](err)
 		if ok && refused.Kind == problem.Forbidden || err == nil && (is.Name != x.caller.Name || is.Admin != x.caller.Admin) {

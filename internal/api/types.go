@@ -23,6 +23,26 @@ type SubmitRequest struct {
 	// Snapshots are copies that the caller has made; the key snapshot of a job
 	// names the tree of one of them.
 	Snapshots []job.Snapshot `json:"snapshots,omitempty" doc:"copies of code that jobs of this request run"`
+	Batch     *Batch         `json:"batch,omitempty" doc:"the jobs are all the lines of a jobs file: those that the queue has are not submitted again, and jobs of other lines that have not started are withdrawn"`
+}
+
+// Batch says which jobs file the jobs of a request are.
+type Batch struct {
+	File  string      `json:"file" doc:"its absolute path"`
+	Lines []BatchLine `json:"lines" doc:"of each job"`
+	Retry string      `json:"retry,omitempty" doc:"which jobs that have ended run again: failed (and cancelled), or all"`
+}
+
+// What Batch.Retry can be.
+const (
+	RetryFailed = "failed"
+	RetryAll    = "all"
+)
+
+// BatchLine is where a job is in its file.
+type BatchLine struct {
+	Number int  `json:"number"`
+	Cancel bool `json:"cancel,omitempty" doc:"it is not to run: it is cancelled"`
 }
 
 // SnapshotIDs are the snapshots of code that jobs of the caller refer to, ended
@@ -33,7 +53,8 @@ type SnapshotIDs struct {
 
 // SubmitReply lists what was accepted, in the order of the request.
 type SubmitReply struct {
-	Jobs []Submitted `json:"jobs"`
+	Jobs      []Submitted `json:"jobs"`
+	Withdrawn []string    `json:"withdrawn,omitempty" doc:"in a batch: jobs whose lines are gone"`
 }
 
 // Submitted is one accepted job, or with dry_run what would happen to it.
@@ -42,7 +63,8 @@ type Submitted struct {
 	Name  string `json:"name"`
 	Tasks int    `json:"tasks,omitempty" doc:"number of tasks of an array"`
 	// With dry_run: what it would do, and why.
-	State  string `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible"`
+	State  string `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible; in a batch: the state of a job that existed before"`
+	Again  bool   `json:"again,omitempty" doc:"in a batch: it had ended, and runs again"`
 	Reason string `json:"reason,omitempty"`
 	GPUIDs []int  `json:"gpu_ids,omitempty"`
 	// Request repeats what was asked for as berth understood it.
@@ -52,13 +74,14 @@ type Submitted struct {
 
 // Select says which jobs a request concerns. Words are ids and ranges as a user
 // types them (1-3,7 12 @ @~1 17_0 all); the other fields narrow them down.
-// Without words, All, Name, User, Group or States must be set.
+// Without words, All, Name, User, Group, Batch or States must be set.
 type Select struct {
 	Words  []string `json:"ids,omitempty"`
 	All    bool     `json:"all,omitempty"`
 	Name   string   `json:"name,omitempty"`
 	User   string   `json:"user,omitempty"`
 	Group  string   `json:"group,omitempty"`
+	Batch  string   `json:"batch,omitempty" doc:"the jobs file they are lines of"`
 	States []string `json:"states,omitempty" doc:"queued running parked finished failed cancelled, or held"`
 }
 

@@ -27,7 +27,7 @@ type watcher struct {
 	sizes    jobfile.Sizes            // of the models named in a CSV file
 	check    func(jobfile.File) error // a check of every new version; nil: none
 
-	asGpusched bool // every line needs a GPU
+	asGpusched bool // lines are read as gpusched reads them
 
 	stream   bool // a pipe: it was read to its end, and cannot change
 	live     bool // lines of a pipe count as they come

@@ -84,6 +84,7 @@ func (p *poller) want(polls ...string) {
 }
 
 func TestAWatchedFile(t *testing.T) {
+	// seeds: G26 G35
 	const malformed = "a\n[vram=lots] b\n"
 	tests := []struct {
 		name  string

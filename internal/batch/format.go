@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -47,8 +48,8 @@ func (w *watcher) parse(text []byte) (jobfile.File, error) {
 		return jobfile.File{}, fmt.Errorf("%s: expected shell commands, found lines like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
 	}
 	file, err := jobfile.Parse(w.path, text, w.defaults)
-	if err == nil && w.asGpusched {
-		err = refuseCPULines(w.path, &file)
+	if w.asGpusched {
+		err = cmp.Or(theirMistakes(text), err)
 	}
 	return file, err
 }

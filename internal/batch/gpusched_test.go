@@ -19,6 +19,54 @@ import (
 // theirSamples are journals as gpusched itself wrote them.
 var theirSamples = []string{"gpusched-0.3.0.jsonl", "gpusched-0.4.0.jsonl"}
 
+// The words are those of gpusched 0.4.0 for the same lines.
+//
+// seeds: G2 G3 G5 G6 G35 G60
+func TestWhatGpuschedRefusesIsRefusedInItsWords(t *testing.T) {
+	for line, want := range map[string]string{
+		"true":                       "",
+		"# [bogus=1] true":           "",
+		"[] true":                    "",
+		"[VRAM=1.5g gpus=2] true":    "",
+		"[vram=1000MB retries=0] x":  "",
+		"[timeout=0.5d cancel] true": "",
+		"[vram=1G vram=2G] true":     "",
+		"[ -f x ] && true":           "", // a shell test, which gpusched refuses
+		"[[ -f x ]] && true":         "",
+		"[name=x] true":              "unknown attribute 'name' (known: vram, gpus, timeout, retries, cancel)",
+		"[Priority=3] true":          "unknown attribute 'priority' (known: vram, gpus, timeout, retries, cancel)",
+		"[cancel=1] true":            "unknown attribute 'cancel' (known: vram, gpus, timeout, retries, cancel)",
+		"[vram=1T] true":             "cannot parse vram value '1T' (use MiB or a G/GiB suffix)",
+		"[vram=auto] true":           "cannot parse vram value 'auto' (use MiB or a G/GiB suffix)",
+		`[vram="1G"] true`:           `cannot parse vram value '"1G"' (use MiB or a G/GiB suffix)`,
+		"[vram=1.] true":             "cannot parse vram value '1.' (use MiB or a G/GiB suffix)",
+		"[vram=1G,gpus=1] true":      "cannot parse vram value '1G,gpus=1' (use MiB or a G/GiB suffix)",
+		"[vram=0.4] true":            "vram must be positive, got '0.4'",
+		"[timeout=1:30] true":        "cannot parse duration '1:30' (use s/m/h/d)",
+		"[timeout=1w] true":          "cannot parse duration '1w' (use s/m/h/d)",
+		"[timeout=0] true":           "timeout must be positive, got '0'",
+		"[gpus=0.5] true":            "gpus must be an integer, got '0.5'",
+		"[gpus=0] true":              "gpus must be >= 1, got 0",
+		"[retries=1.5] true":         "retries must be an integer, got '1.5'",
+		"[retries=-1] true":          "retries must be >= 0, got -1",
+		"[exclusive] true":           "malformed attribute 'exclusive' (expected key=value, or bare 'cancel')",
+		"[vram = 1G] true":           "malformed attribute 'vram' (expected key=value, or bare 'cancel')",
+		"[vram=1G":                   "unterminated '[...]' attribute block",
+		"[vram=1G]":                  "attribute block present but command is empty",
+	} {
+		if want != "" {
+			want = "jobs file line 3: " + want
+		}
+		got := ""
+		if err := theirMistakes([]byte("true\n\n" + line + "\n")); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", line, got, want)
+		}
+	}
+}
+
 // toldBy is what the jobs of a journal come to, one word per command.
 func toldBy(t *testing.T, text string) map[string]string {
 	t.Helper()

@@ -90,6 +90,35 @@ func (l layout) place() Place {
 	return Place{LogDir: l.logDir, StateDir: l.state, JobsDir: l.jobsDir()}
 }
 
+// fromPipe is the batch of lines that came through a pipe.
+const fromPipe = "-"
+
+// batchOf names a jobs file as its queue knows it: by its path from the log
+// directory, so that both can be moved together.
+func batchOf(file, logDir string) string {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return fromPipe
+	}
+	real := func(path string) string {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return path
+		}
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+			abs = filepath.Join(dir, filepath.Base(abs))
+		}
+		return abs
+	}
+	file, logDir = real(file), real(logDir)
+	if file == filepath.Join(logDir, pipedName) {
+		return fromPipe
+	}
+	if path, err := filepath.Rel(logDir, file); err == nil {
+		return path
+	}
+	return file
+}
+
 // DefaultLogDir is the log directory of a berth run in its working directory.
 const DefaultLogDir = "berth_logs"
 

@@ -186,6 +186,13 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 		return problem.Newf(problem.Unable, "berth doctor says what is wrong with them", "no GPU of this machine can be read: %s", sample.Faults[0].Text)
 	}
 	if s.opt.GPUs != nil {
+		if s.opt.AsGpusched { // it uses those that exist
+			s.cards = slices.DeleteFunc(slices.Clone(s.opt.GPUs), func(index int) bool { return !slices.Contains(s.cards, index) })
+			if len(s.cards) == 0 {
+				return problem.Newf(problem.Unable, "correct --gpus", "every job is INFEASIBLE: --gpus names no GPU that exists; %s", list)
+			}
+			return nil
+		}
 		for _, index := range s.opt.GPUs {
 			if !slices.Contains(s.cards, index) {
 				return problem.Newf(problem.Invalid, "", "--gpus names GPU %d, %s", index, absent(sample, strconv.Itoa(index), list))
@@ -288,7 +295,7 @@ func (s *session) openRecords(context.Context) error {
 	}
 	s.board = &board{path: s.layout.board(), render: renderBoard}
 	if s.opt.AsGpusched {
-		s.narrator.theirs = newTheirWords(s.opt)
+		s.narrator.theirs = newTheirWords(s.opt, len(s.cards))
 		s.board.render = s.narrator.theirs.board
 	}
 	s.account = newAccount(time.Now(), len(s.cards))

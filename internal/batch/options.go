@@ -33,7 +33,7 @@ type Options struct {
 	OOMRetries  int
 	Watch       bool
 	Fresh       bool
-	RetryFailed bool
+	Retry       string // which jobs of earlier runs run again: RetryFailed, RetryAll or none
 	Verbose     bool
 	Quiet       bool // only jobs that failed, warnings and the summary
 	JSON        bool
@@ -76,6 +76,12 @@ type Options struct {
 	Dir      string // the caller's working directory
 }
 
+// What Options.Retry can be.
+const (
+	RetryFailed = "failed" // and cancelled
+	RetryAll    = "all"
+)
+
 // Door is what others may ask about a running queue.
 type Door struct {
 	Place
@@ -87,6 +93,6 @@ type Door struct {
 func (o *Options) defaults() job.Spec {
 	spec := job.Defaults()
 	spec.Retries, spec.Snapshot.Tree = o.OOMRetries, o.Snapshot
-	spec.To, spec.Slurm = o.To, o.SlurmOptions
+	spec.To, spec.Slurm, spec.Batch = o.To, o.SlurmOptions, batchOf(o.File, o.LogDir)
 	return spec
 }

@@ -37,10 +37,11 @@ type queue struct {
 	notes      []string // on lines, not said yet
 
 	numbers map[string]string // of jobs whose lines were deleted before they started, by key
+	unsaved map[string]string // what changed in numbers; "": given back
 }
 
 func newQueue() *queue {
-	return &queue{byKey: map[string]*entry{}, byID: map[string]*entry{}, numbers: map[string]string{}}
+	return &queue{byKey: map[string]*entry{}, byID: map[string]*entry{}, numbers: map[string]string{}, unsaved: map[string]string{}}
 }
 
 func (q *queue) add(e *entry) {
@@ -48,9 +49,9 @@ func (q *queue) add(e *entry) {
 	q.byID[e.id] = e
 }
 
-// remember adds a job of an earlier run from the store.
-func (q *queue) remember(j *job.Job) {
-	e := &entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, status: statusOf(j), earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
+// remember adds a job of an earlier run from the store, under the key of its line.
+func (q *queue) remember(j *job.Job, key string) {
+	e := &entry{id: j.ID, key: key, state: j.State, outcome: j.Outcome, status: j.Outcome.StatusWith(j.ExitCode), earlier: j.State.Terminal(), begun: j.Attempt.Number > 0}
 	e.keepCode(&j.Spec)
 	q.add(e)
 }
@@ -128,6 +129,7 @@ func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 	for _, j := range fresh {
 		if id, back := q.numbers[j.Key]; back {
 			delete(q.numbers, j.Key)
+			q.unsaved[j.Key] = ""
 			j.ID = id
 			j.Seq, _ = strconv.ParseInt(id, 10, 64) // it was made from one
 			continue
@@ -189,7 +191,7 @@ func (q *queue) withdraw(e engineRequests) {
 		delete(q.byKey, key)
 		delete(q.byID, entry.id)
 		if !entry.begun && len(q.numbers) < maxNumbers {
-			q.numbers[key] = entry.id
+			q.numbers[key], q.unsaved[key] = entry.id, entry.id
 		}
 	}
 }
@@ -258,7 +260,7 @@ func (q *queue) follow(ev job.Event) {
 		}
 	}
 	q.counts.add(e, -1)
-	e.state, e.outcome, e.status = ev.Job.State, ev.Job.Outcome, statusOf(ev.Job)
+	e.state, e.outcome, e.status = ev.Job.State, ev.Job.Outcome, ev.Job.Outcome.StatusWith(ev.Job.ExitCode)
 	q.counts.add(e, 1)
 }
 
@@ -317,16 +319,6 @@ func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 		}
 	}
 	return code, outcomes
-}
-
-// statusOf is what a job adds to the exit status: its own exit code, whatever the
-// reason it failed. That of a set-up is not the job's.
-func statusOf(j *job.Job) int {
-	status := j.Outcome.Status()
-	if status > 0 && j.Outcome != job.Launch && j.ExitCode != nil {
-		return max(status, *j.ExitCode)
-	}
-	return status
 }
 
 // done is how many have ended.

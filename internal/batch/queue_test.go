@@ -201,7 +201,7 @@ func (u *editor) restart() {
 	u.queue = newQueue()
 	for _, id := range slices.Sorted(maps.Keys(u.clerk.jobs)) {
 		j := u.clerk.jobs[id]
-		u.queue.remember(j)
+		u.queue.remember(j, j.Key)
 		u.before[id] = j.State.Terminal()
 	}
 	u.save()
@@ -420,8 +420,8 @@ func TestWhichLinesGetWhichCode(t *testing.T) {
 		}
 		return file
 	}
-	q.remember(&job.Job{ID: "1", Key: "ran", State: job.Running, Spec: job.Spec{Snapshot: job.Snapshot{Tree: "/tree", ID: "earlier", Path: "/earlier"}}})
-	q.remember(&job.Job{ID: "2", Key: "waits", State: job.Queued, Spec: job.Spec{Snapshot: job.Snapshot{Tree: "/tree", ID: "earlier", Path: "/earlier"}}})
+	q.remember(&job.Job{ID: "1", Key: "ran", State: job.Running, Spec: job.Spec{Snapshot: job.Snapshot{Tree: "/tree", ID: "earlier", Path: "/earlier"}}}, "ran")
+	q.remember(&job.Job{ID: "2", Key: "waits", State: job.Queued, Spec: job.Spec{Snapshot: job.Snapshot{Tree: "/tree", ID: "earlier", Path: "/earlier"}}}, "waits")
 	clerk.next = 2
 	for _, id := range []string{"1", "2"} {
 		clerk.jobs[id] = &job.Job{ID: id, State: job.Queued} // the first runs again soon

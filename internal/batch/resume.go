@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"berth/internal/engine"
@@ -13,6 +14,7 @@ import (
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/run"
+	"berth/internal/store"
 	"berth/internal/text"
 )
 
@@ -54,6 +56,9 @@ func (s *session) resume(ctx context.Context) error {
 		s.log.Error("journal", "err", err)
 	}
 	live, again, err := s.earlier()
+	if err == nil {
+		err = s.takeNumbers()
+	}
 	if err != nil {
 		return problem.Wrap(problem.Unable, "", err)
 	}
@@ -70,10 +75,46 @@ func (s *session) resume(ctx context.Context) error {
 		t.Recovery().Restore(live, found)
 		t.Queue().Again(again)
 		s.queue.apply(s.file, requestsOf(t))
+		s.keepNumbers()
 		s.tendOrphans(t)
 	})
 	s.file.Lines = nil // free it: the queue has a copy
 	return err
+}
+
+// numberKey begins the store's keys for the numbers of deleted lines.
+const numberKey = "number "
+
+// takeNumbers reads the numbers of lines that were deleted in an earlier run,
+// unless this one starts over.
+func (s *session) takeNumbers() error {
+	kept, err := s.store.Metas(numberKey)
+	for key, id := range kept {
+		key = strings.TrimPrefix(key, numberKey)
+		switch {
+		case id == "" || s.queue.byID[id] != nil:
+		case s.opt.Fresh:
+			s.queue.unsaved[key] = ""
+		default:
+			s.queue.numbers[key] = id
+		}
+	}
+	return err
+}
+
+// keepNumbers saves them for the next run.
+func (s *session) keepNumbers() {
+	meta := make(map[string]string, len(s.queue.unsaved))
+	for key, id := range s.queue.unsaved {
+		meta[numberKey+key] = id
+	}
+	clear(s.queue.unsaved)
+	if len(meta) == 0 {
+		return
+	}
+	if err := s.store.Commit(store.Tx{Meta: meta}); err != nil {
+		s.log.Warn("save the numbers of deleted lines", "err", err)
+	}
 }
 
 // limitGroups sets the limits of this run. Those of an earlier run do not count.
@@ -129,7 +170,7 @@ func boundMemory(lines int) {
 }
 
 // earlier reads the store: jobs that have not ended, and those to run again with
-// --retry-failed.
+// --retry.
 func (s *session) earlier() (live, again []*job.Job, err error) {
 	inFile := make(map[string]bool, len(s.file.Lines))
 	marked := map[string]bool{}
@@ -137,27 +178,27 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 		inFile[line.Key] = true
 		marked[line.Key] = line.Spec.CancelMarked
 	}
-	var failed []*job.Job
-	var done []*job.Job
-	cancelled := 0
+	var failed, done, cancelled []*job.Job
+	known := identities{batch: s.opt.defaults().Batch, anyFile: s.opt.AsGpusched}
 	err = s.store.Each(func(j *job.Job) error {
-		retry := s.opt.RetryFailed && inFile[j.Key] && !marked[j.Key] && (j.State == job.Failed || j.State == job.Cancelled)
+		key := known.key(j)
+		retry := inFile[key] && !marked[key] && s.retries(j)
 		switch {
 		case !j.State.Terminal():
 			live = append(live, j)
 		case retry:
 			again = append(again, j)
-		case inFile[j.Key] && j.Outcome == job.OK:
+		case inFile[key] && j.Outcome == job.OK:
 			done = append(done, j)
 			s.remember(j)
-		case inFile[j.Key] && j.Outcome == job.WasCancelled:
-			cancelled++
+		case inFile[key] && j.Outcome == job.WasCancelled:
+			cancelled = append(cancelled, j)
 			s.remember(j)
-		case inFile[j.Key]:
+		case inFile[key]:
 			failed = append(failed, j)
 			s.remember(j)
 		}
-		s.queue.remember(j)
+		s.queue.remember(j, key)
 		if retry {
 			e := s.queue.byID[j.ID]
 			e.state, e.outcome, e.earlier, e.begun = job.Queued, "", false, false
@@ -171,19 +212,52 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 	return live, again, nil
 }
 
-func (s *session) sayEarlier(done []*job.Job, cancelled int, failed []*job.Job, again int) {
+// retries reports whether a job that has ended runs again.
+func (s *session) retries(j *job.Job) bool {
+	return j.State.Terminal() && (s.opt.Retry == RetryAll || s.opt.Retry == RetryFailed && j.State != job.Finished)
+}
+
+// identities finds the keys of stored jobs. A job is that of a line if both execute
+// the same and are of the same file.
+type identities struct {
+	batch   string
+	anyFile bool           // jobs of every file count, as with gpusched
+	seen    map[string]int // how many jobs of an older berth execute the same
+}
+
+// key is the key of the line that a job is, or one that no line of the file has. An
+// older berth stored neither the file nor, in the key, what the block says.
+func (k *identities) key(j *job.Job) string {
 	switch {
-	case s.narrator.theirs != nil:
+	case j.Spec.Batch == "" && j.Spec.Shell != "":
+		executed := jobfile.Executed(&j.Spec)
+		if executed == j.Spec.Shell {
+			return j.Key
+		}
+		if k.seen == nil {
+			k.seen = map[string]int{}
+		}
+		k.seen[executed]++
+		return jobfile.Key(executed, k.seen[executed])
+	case j.Spec.Batch == "", j.Spec.Batch == k.batch, k.anyFile:
+		return j.Key
+	}
+	return j.Spec.Batch + "\x00" + j.Key
+}
+
+func (s *session) sayEarlier(done, cancelled, failed []*job.Job, again int) {
+	if s.narrator.theirs != nil {
 		s.sayEach(done, func(j *job.Job) string {
 			return fmt.Sprintf("job %s already completed ok — skipping (journal): %s", j.ID, j.Spec.Command())
 		})
-	case len(done) > 0:
-		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(len(done), "job")))
+	} else {
+		s.saySkipped(done, "that finished")
 	}
-	if cancelled > 0 {
-		s.say(fmt.Sprintf("skipping %s cancelled in an earlier run", text.Count(cancelled, "job")))
-	}
-	if again > 0 {
+	s.saySkipped(cancelled, "cancelled")
+	switch {
+	case again > 0 && s.opt.Retry == RetryAll:
+		s.say(fmt.Sprintf("running %s of an earlier run again", text.Count(again, "job")))
+	case again > 0:
 		s.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))
 	}
 	s.sayEach(failed, func(j *job.Job) string {
@@ -192,6 +266,22 @@ func (s *session) sayEarlier(done []*job.Job, cancelled int, failed []*job.Job, 
 	if len(failed) > 0 {
 		s.say("the exit status includes " + text.Count(len(failed), "old failure") + "; retry with --retry-failed")
 	}
+}
+
+// saySkipped names the jobs that do not run again.
+func (s *session) saySkipped(jobs []*job.Job, ended string) {
+	if len(jobs) == 0 {
+		return
+	}
+	names := make([]string, 0, maxNamed+1)
+	for i, j := range jobs {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("and %d more", len(jobs)-i))
+			break
+		}
+		names = append(names, strings.TrimPrefix(label(j), "job "))
+	}
+	s.say(fmt.Sprintf("skipping %s %s in an earlier run (--retry all runs them again): %s", text.Count(len(jobs), "job"), ended, strings.Join(names, ", ")))
 }
 
 // sayEach says a sentence about each job, up to a bound.

@@ -172,6 +172,7 @@ func (s *session) watch(ctx context.Context) {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
 				boundMemory(len(file.Lines))
 				s.queue.apply(file, requestsOf(t))
+				s.keepNumbers()
 				s.tendOrphans(t)
 				s.sayNotes()
 			})
@@ -452,6 +453,8 @@ func (s *session) finish() int {
 	}
 	if s.narrator.theirs != nil {
 		lines = append(s.narrator.theirs.summary(now), lines...)
+	} else if s.interrupted > 0 && s.queue.counts.queued > 0 {
+		lines = append(lines, "run the same command to continue")
 	}
 	s.screen.finish(lines...)
 	return status

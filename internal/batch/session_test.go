@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,25 +98,29 @@ func ids(jobs []*job.Job) string {
 func TestWhatAnEarlierRunLeft(t *testing.T) {
 	const file = "a\nb\nc\nd\n"
 	tests := []struct {
-		name        string
-		retryFailed bool
-		gone        bool // the line of b is not in the file any more
-		marked      bool // the line of b is marked cancel
-		again       string
-		code        int
-		says        []string
+		name   string
+		retry  string
+		gone   bool // the line of b is not in the file any more
+		marked bool // the line of b is marked cancel
+		again  string
+		code   int
+		says   []string
 	}{
 		{
 			name: "finished work is skipped, old failures are named and count",
 			code: 3,
-			says: []string{"skipping 1 job", "skipping 1 job cancelled in an earlier run", "job 2 failed in an earlier run [exit:3] — b", "1 old failure"},
+			says: []string{"skipping 1 job that finished in an earlier run (--retry all runs them again): 1", "skipping 1 job cancelled in an earlier run (--retry all runs them again): 3", "job 2 failed in an earlier run [exit:3] — b", "1 old failure"},
 		},
 		{
-			name: "with --retry-failed they run again", retryFailed: true, again: "2 3",
+			name: "with --retry-failed they run again", retry: RetryFailed, again: "2 3",
 			says: []string{"skipping 1 job", "retrying 2 jobs"},
 		},
 		{
-			name: "but not one that is marked cancel", retryFailed: true, marked: true, again: "3",
+			name: "with --retry all those that finished, too", retry: RetryAll, again: "1 2 3",
+			says: []string{"running 3 jobs of an earlier run again"},
+		},
+		{
+			name: "but not one that is marked cancel", retry: RetryFailed, marked: true, again: "3",
 			code: 3,
 			says: []string{"skipping 1 job", "retrying 1 job", "job 2 failed", "1 old failure"},
 		},
@@ -128,7 +133,7 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s, out := newSession(t, file)
 			past(t, s, job.OK, "exit:3", job.WasCancelled, "")
-			s.opt.RetryFailed = test.retryFailed
+			s.opt.Retry = test.retry
 			if test.marked {
 				s.file.Lines[1].Spec.CancelMarked = true
 			}
@@ -156,6 +161,80 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 				t.Errorf("exit status %d, want %d", code, test.code)
 			}
 		})
+	}
+}
+
+// TestWhichLineAStoredJobIs: what a line executes and its file decide, not what it
+// needs. An older berth stored no file, and its keys left the block out.
+func TestWhichLineAStoredJobIs(t *testing.T) {
+	line := func(text string) *jobfile.Line {
+		file, err := jobfile.Parse("f", []byte(text), job.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file.Lines[len(file.Lines)-1]
+	}
+	stored := func(l *jobfile.Line, batch string) *job.Job {
+		spec := l.Spec
+		spec.Batch = batch
+		return &job.Job{Key: l.Key, Spec: spec}
+	}
+	old := func(text string, occurrence int) *job.Job {
+		l := line(text)
+		j := stored(l, "")
+		j.Key = jobfile.Key(l.Command, occurrence)
+		return j
+	}
+	const another = "[env.SEED=1] run\n[env.SEED=2] run"
+	for name, test := range map[string]struct {
+		row     *job.Job
+		line    string
+		anyFile bool
+		same    bool
+	}{
+		"the same line":                               {row: stored(line("run"), "../f"), line: "run", same: true},
+		"its name and needs are others":               {row: stored(line("[name=a gpus=2 priority=3] run"), "../f"), line: "[vram=3G] run", same: true},
+		"another file":                                {row: stored(line("run"), "../g"), line: "run"},
+		"another file, as gpusched":                   {row: stored(line("run"), "../g"), line: "run", anyFile: true, same: true},
+		"a variable has another value":                {row: stored(line("[env.SEED=1] run"), "../f"), line: "[env.SEED=2] run"},
+		"the variables are in another order":          {row: stored(line("[env.A=1 env.B=2] run"), "../f"), line: "[env.B=2 env.A=1] run", same: true},
+		"another directory":                           {row: stored(line("[dir=a] run"), "../f"), line: "[dir=b] run"},
+		"another virtual environment":                 {row: stored(line("[venv=a] run"), "../f"), line: "run"},
+		"another conda environment":                   {row: stored(line("run"), "../f"), line: "[conda=a] run"},
+		"another set-up":                              {row: stored(line("[setup=a] run"), "../f"), line: "[setup=b] run"},
+		"another flag for its GPUs":                   {row: stored(line("[inject_gpus=--gpu=local] run"), "../f"), line: "run"},
+		"an older berth's line":                       {row: old("run", 1), line: "run", same: true},
+		"an older berth's line with a variable":       {row: old("[env.SEED=1] run", 1), line: "[env.SEED=1] run", same: true},
+		"an older berth's line with another variable": {row: old("[env.SEED=1] run", 1), line: "[env.SEED=2] run"},
+		"an older berth's line, now without":          {row: old("[env.SEED=1] run", 1), line: "run"},
+		"an older berth's second line":                {row: old(another, 2), line: another, same: true},
+	} {
+		known := identities{batch: "../f", anyFile: test.anyFile}
+		if same := known.key(test.row) == line(test.line).Key; same != test.same {
+			t.Errorf("%s: the same job: %t", name, same)
+		}
+	}
+}
+
+// TestTheNameOfAJobsFile: the same file has the same name however it is written, and
+// both it and its logs can be moved.
+func TestTheNameOfAJobsFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	testkit.Must(t, os.Mkdir("a", 0o700))
+	testkit.Must(t, os.Symlink("a", "link"))
+	testkit.Must(t, os.WriteFile("a/jobs.txt", nil, 0o600))
+	for _, test := range [][3]string{
+		{"a/jobs.txt", "a/berth_logs", "../jobs.txt"},
+		{dir + "/a/jobs.txt", "a/berth_logs", "../jobs.txt"},
+		{"link/jobs.txt", "a/berth_logs", "../jobs.txt"},
+		{"a/jobs.txt", "berth_logs", "../a/jobs.txt"},
+		{"/dev/null", "berth_logs", fromPipe},
+		{"berth_logs/" + pipedName, "berth_logs", fromPipe},
+	} {
+		if name := batchOf(test[0], test[1]); name != test[2] {
+			t.Errorf("%s with logs in %s is %q, want %q", test[0], test[1], name, test[2])
+		}
 	}
 }
 

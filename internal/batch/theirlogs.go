@@ -6,12 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"berth/internal/job"
-	"berth/internal/jobfile"
 )
 
 // theirLogName is the name that gpusched gives the log of a job.
@@ -60,16 +58,4 @@ func (l layout) theirLogs() ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// refuseCPULines refuses and removes lines without a GPU: gpusched has none.
-func refuseCPULines(path string, file *jobfile.File) error {
-	isCPU := func(line *jobfile.Line) bool { return line.Spec.GPUs == 0 }
-	at := slices.IndexFunc(file.Lines, isCPU)
-	if at < 0 {
-		return nil
-	}
-	number := file.Lines[at].Number
-	file.Lines = slices.DeleteFunc(file.Lines, isCPU)
-	return &jobfile.Errors{Problems: []jobfile.Problem{{File: path, Line: number, Text: "gpus must be >= 1, got 0"}}}
 }

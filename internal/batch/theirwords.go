@@ -20,6 +20,7 @@ import (
 type theirWords struct {
 	tolerance   float64
 	verbose     bool
+	cards       int
 	declaredMiB map[string]int64 // of each job when it last started
 	stopped     map[string]stopped
 
@@ -34,8 +35,8 @@ type stopped struct {
 	killed bool
 }
 
-func newTheirWords(o Options) *theirWords {
-	return &theirWords{tolerance: o.Tolerance, verbose: o.Verbose, declaredMiB: map[string]int64{}, stopped: map[string]stopped{}}
+func newTheirWords(o Options, cards int) *theirWords {
+	return &theirWords{tolerance: o.Tolerance, verbose: o.Verbose, cards: cards, declaredMiB: map[string]int64{}, stopped: map[string]stopped{}}
 }
 
 // sentence is gpusched's sentence for an event. It is not known where gpusched
@@ -122,6 +123,8 @@ func (w *theirWords) ended(j *job.Job) string {
 	w.count(j)
 	command := text.Line(j.Spec.Command())
 	switch {
+	case j.Outcome == job.Infeasible && j.Spec.GPUs > w.cards:
+		return fmt.Sprintf("WARN  job %s INFEASIBLE — needs %d GPUs but only %d are usable; marking failed: %s", j.ID, j.Spec.GPUs, w.cards, command)
 	case j.Outcome == job.Infeasible:
 		return fmt.Sprintf("WARN  job %s INFEASIBLE — %s; marking failed: %s", j.ID, text.Line(j.Detail), command)
 	case j.StartedAt.IsZero() && j.Outcome == job.WasCancelled:

@@ -56,7 +56,7 @@ func TestActionsOnAWaitingJob(t *testing.T) {
 // what each attempt printed.
 func TestActionsOnARunningJob(t *testing.T) {
 	h := newHost(t)
-	id := h.running(nil, "train")
+	id := h.running(nil, "train", "--vram", "5G")
 	b := h.enter(nil)
 	b.view("/job/"+id, "Job "+id)
 	b.click("button", "Park")
@@ -88,6 +88,7 @@ func TestActionsOnARunningJob(t *testing.T) {
 	}
 	b.until("its memory is drawn", `document.querySelectorAll("figure canvas").length === 2`)
 	b.says("GPU memory: at most 3.9 GiB")
+	b.until("its lines are explained", `[...document.querySelector(".keys").children].map((e) => e.innerText).join() === "attempt 1,attempt 2,declared,parked"`)
 	b.click("button", "Cancel")
 	b.click("dialog button", "Cancel it")
 	h.becomes(id, job.Cancelled)

@@ -49,6 +49,7 @@ answers; 2 bad usage; 130 interrupted.`,
 			if detail.Settings != nil && !isOn(api.Text(detail.Settings["pty"])) {
 				return problem.Newf(problem.Unable, "berth logs -f "+id+" follows its output; berth submit --pty gives a job a terminal", "job %s has no terminal", id)
 			}
+			s.say("job %s: Ctrl-\\ detaches and leaves it running", id)
 			err = attachTo(ctx, s, id)
 			if errors.Is(err, errDetached) {
 				s.say("detached; job %s keeps running", id)

@@ -31,7 +31,7 @@ const (
 
 // onlyOnce are flags that a berth which continues a run must not repeat, or that
 // are about the terminal.
-var onlyOnce = map[string]bool{"fresh": true, "retry-failed": true, "accept-empty-store": true, "no-color": true, "detached": true}
+var onlyOnce = map[string]bool{"fresh": true, "retry": true, "retry-failed": true, "accept-empty-store": true, "no-color": true, "detached": true}
 
 // background is a berth run without a terminal, started to continue this one.
 type background struct {

@@ -33,8 +33,6 @@ func notAScript(args []string, head []byte, mode fs.FileMode) error {
 		return refuse("to run a command on it, put the command after --", "expected a script or a program, found neither in %s", name)
 	case jobfile.Source:
 		return refuse(meantFor(guess, args), "%s has no #! line, so a shell would run it", name)
-	case jobfile.JobLines:
-		return refuse(fmt.Sprintf("berth run %s runs each line as a job; berth submit -- sh %[1]s runs it as one script", job.Quote(name)), "expected a script, found the jobs file %s", name)
 	case jobfile.Document:
 		return refuse("a script without a name like train.sh begins with #!/bin/sh", "expected a script, found %s without a #! line", name)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -190,12 +191,14 @@ func helpWords(root *cobra.Command) (words []string) {
 func unknownTopic(root *cobra.Command, word string) error {
 	var mentions []string
 	for _, p := range pages() {
-		if slices.ContainsFunc(p.Sections(), func(title string) bool { return mentionsWord(title, word) }) {
+		if slices.ContainsFunc(p.Sections(), func(title string) bool { return beginsWord(title, word) }) {
 			mentions = append(mentions, fmt.Sprintf("berth help %s %s", p.Topic, strings.ToLower(word)))
 		}
 	}
 	hint := "all topics: berth help"
-	if command := meant("berth", word); command != "" {
+	if strings.EqualFold(word, "man") {
+		hint = "berth help --man DIR writes the man pages; " + hint
+	} else if command := meant("berth", word); command != "" {
 		hint = fmt.Sprintf("did you mean %s? %s", command, hint)
 	} else if near := text.Nearest(word, helpWords(root)); near != "" {
 		hint = fmt.Sprintf("did you mean berth help %s? %s", near, hint)
@@ -203,6 +206,12 @@ func unknownTopic(root *cobra.Command, word string) error {
 		hint = fmt.Sprintf("did you mean %s? %s", strings.Join(mentions, ", "), hint)
 	}
 	return problem.Newf(problem.Invalid, hint, "no verb or topic is named %q", word)
+}
+
+// beginsWord tells whether a word of a heading begins with this one, in any case.
+func beginsWord(title, word string) bool {
+	at := strings.Index(strings.ToLower(title), strings.ToLower(word))
+	return at == 0 || at > 0 && !unicode.IsLetter(rune(title[at-1]))
 }
 
 // mentionsWord tells whether a heading has a word, in any case.

@@ -41,6 +41,7 @@ var columns = []column{
 	{name: "gpu-ids", title: "GPU-IDS", cell: cellOf(gpuIDsValue), value: gpuIDsValue},
 	{name: "peak", title: "PEAK", right: true, cell: cellOf(peakText), value: peakValue},
 	{name: "util", title: "UTIL", right: true, cell: cellOf(utilValue), value: utilValue},
+	plainColumn("batch", func(v *job.View) string { return stringOrNone(v.Batch) }),
 	plainColumn("group", func(v *job.View) string { return stringOrNone(v.Group) }),
 	{name: "parked", title: "PARKED", right: true, cell: cellOf(parkedText), value: parkedValue},
 	plainColumn("host", func(v *job.View) string { return numberOrNone(v.HostMiB) }),

@@ -25,6 +25,7 @@ type runFlags struct {
 	noColour    bool
 	detached    bool
 	dryRun      bool
+	retryFailed bool
 	format      string
 	opt         batch.Options
 	groupLimits []string
@@ -102,7 +103,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what each job would do now, and what is wrong; start and write nothing")
 	flags.BoolVar(&f.opt.Watch, "watch", false, "keep waiting for new lines after all jobs have ended")
 	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run every job again")
-	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run the jobs that failed earlier again")
+	flags.StringVar(&f.opt.Retry, "retry", "", "`which` jobs of earlier runs to run again: failed (and cancelled), or all")
+	flags.BoolVar(&f.retryFailed, "retry-failed", false, "the same as --retry failed")
 	flags.BoolVar(&f.opt.AcceptEmptyStore, "accept-empty-store", false, "continue although the store is empty and jobs of an earlier run still run")
 	flags.StringVar(&f.format, "format", "", "format of the jobs file: lines or csv (default by its name: *.csv is csv)")
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
@@ -139,6 +141,15 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		if err := inRange(cmd, "jobs", float64(f.opt.Jobs), 1, 100_000); err != nil {
 			return err
 		}
+	}
+	switch f.opt.Retry {
+	case "":
+		if f.retryFailed {
+			f.opt.Retry = batch.RetryFailed
+		}
+	case batch.RetryFailed, batch.RetryAll:
+	default:
+		return badFlag(cmd, "retry", text.Mismatch(f.opt.Retry, "failed or all"))
 	}
 	var err error
 	if f.opt.GroupLimits, err = groupLimits(f.groupLimits); err != nil {

@@ -55,7 +55,7 @@ var passedOn = []string{"poll", "margin", "idle-threshold", "spike-buffer", "tol
 	"placement", "policy", "max-bypass", "preempt", "parking", "min-run", "log-free", "sim", "sim-vram", "oom-retries", "log-level"}
 
 // fronts are the flags that the front itself understands.
-var fronts = []string{"to", "allocations", "alloc", "dry-run", "fresh", "retry-failed", "log-dir", "json", "quiet", "no-color", "format"}
+var fronts = []string{"to", "allocations", "alloc", "dry-run", "fresh", "retry", "retry-failed", "log-dir", "json", "quiet", "no-color", "format"}
 
 // runInAllocations is `berth run --to slurm --allocations`.
 func (f *runFlags) runInAllocations(cmd *cobra.Command, dir string) error {
@@ -93,6 +93,9 @@ func (f *runFlags) allocationOptions(cmd *cobra.Command, dir string) (o allocati
 	if f.opt.Format == batch.CSV {
 		return o, problem.Newf(problem.Invalid, "write one shell command per line", "--allocations: expected a jobs file with commands, found CSV")
 	}
+	if f.opt.Retry == batch.RetryAll {
+		return o, problem.Newf(problem.Invalid, "--fresh runs every job again", "--allocations: expected --retry failed, found --retry all")
+	}
 	var inner []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		switch {
@@ -117,7 +120,7 @@ func (f *runFlags) allocationOptions(cmd *cobra.Command, dir string) (o allocati
 	return allocation.Options{
 		File: f.opt.File, Count: f.alloc.count, Slurm: slices.Concat(f.opt.Slurm.Slurm.Options, words), Asked: f.alloc.slurm, LogDir: f.opt.LogDir, Defaults: defaults,
 		Poll: f.opt.Poll, Inner: inner, Sim: f.opt.Sim, SimMiB: f.opt.SimVRAMMiB,
-		Fresh: f.opt.Fresh, RetryFailed: f.opt.RetryFailed, Quiet: f.opt.Quiet, JSON: f.opt.JSON,
+		Fresh: f.opt.Fresh, RetryFailed: f.opt.Retry == batch.RetryFailed, Quiet: f.opt.Quiet, JSON: f.opt.JSON,
 		Program: program, Installed: f.opt.Slurm.Program, Out: cmd.OutOrStdout(), Env: os.Environ(), Dir: dir,
 		Idle: allocationTime("BERTH_ALLOCATION_IDLE", allocation.DefaultIdle), Silent: allocationTime("BERTH_ALLOCATION_SILENT", allocation.DefaultSilent),
 	}, nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 type selectors struct {
 	name, user string
 	group      string
+	batch      string
 	states     []string
 	allUsers   bool
 }
@@ -25,6 +27,7 @@ func (f *selectors) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "only jobs with this name or pattern, as in 'sweep-*'")
 	flags.StringVarP(&f.user, "user", "u", "", "only jobs of this user")
+	flags.StringVar(&f.batch, "batch", "", "only the lines of this jobs `file`")
 	flags.StringSliceVar(&f.states, "state", nil, "only jobs in these states: queued, held, running, parked, finished, failed, cancelled")
 }
 
@@ -41,7 +44,7 @@ func (f *selectors) registerOwn(cmd *cobra.Command) {
 }
 
 func (f *selectors) empty(words []string) bool {
-	return len(words) == 0 && f.name == "" && f.user == "" && f.group == "" && len(f.states) == 0
+	return len(words) == 0 && f.name == "" && f.user == "" && f.group == "" && f.batch == "" && len(f.states) == 0
 }
 
 var stateWords = []string{"queued", "held", "running", "parked", "finished", "failed", "cancelled"}
@@ -58,11 +61,19 @@ func (f *selectors) sel(words []string) (api.Select, error) {
 			return api.Select{}, problem.Newf(problem.Invalid, nearestHint(state, stateWords), "--state: expected %s, found %q", text.Or(stateWords), state)
 		}
 	}
-	s := api.Select{All: parsed.All, Name: f.name, User: f.user, Group: f.group, States: f.states}
+	s := api.Select{All: parsed.All, Name: f.name, User: f.user, Group: f.group, Batch: wholePath(f.batch), States: f.states}
 	if !parsed.All {
 		s.Words = words
 	}
 	return s, nil
+}
+
+// wholePath is the path by which the daemon knows a jobs file.
+func wholePath(file string) string {
+	if whole, err := filepath.Abs(file); err == nil && file != "" {
+		return whole
+	}
+	return file
 }
 
 // own is sel for verbs that change jobs: without ids it selects the caller's own

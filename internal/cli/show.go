@@ -209,7 +209,11 @@ func showArray(s screen, d api.Detail, now time.Time) error {
 		return nil
 	}
 	fmt.Fprintf(s.out, "\n%s\n", s.painted(text.Bold, someOf("unfinished", len(d.Tasks.Unfinished), open)))
-	shown, err := chooseColumns([]string{"id", "state", "gpus", "time", "reason"}, nil)
+	columns := []string{"id", "state", "gpus", "time", "reason"}
+	if !slices.ContainsFunc(d.Tasks.Unfinished, func(v job.View) bool { return v.Reason != nil && *v.Reason != d.Tasks.Reason }) {
+		columns = columns[:4] // it is above
+	}
+	shown, err := chooseColumns(columns, nil)
 	if err != nil {
 		return err
 	}
@@ -308,10 +312,14 @@ func showTimes(f *facts, d api.Detail, now time.Time) {
 
 func showRest(f *facts, d api.Detail) {
 	var after []string
-	for _, dep := range d.After {
-		after = append(after, dep.Job+dep.Name+" to "+dep.On.Words())
+	for together := range job.Alternatives(d.After) {
+		var words []string
+		for _, dep := range together {
+			words = append(words, dep.Job+dep.Name+" to "+dep.Words())
+		}
+		after = append(after, strings.Join(words, ", "))
 	}
-	f.add("depends on", strings.Join(after, ", "))
+	f.add("depends on", strings.Join(after, "; or "))
 	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 || d.Preemptions > 0 {
 		f.add("attempt", attemptText(d))
 	}
@@ -349,7 +357,7 @@ var (
 	}
 	stopWords    = map[string]string{"aside": "preempted", "cancel": "cancelled", "timeout": "time limit", "interrupt": "berth stops", "overuse": "too much memory"}
 	verdictWords = map[string]string{"within": "as declared", "under-declared": "more than declared", "over-declared": "much less than declared"}
-	eventWords   = map[string]string{"set_aside": "preempted", "gpus_unreadable": "GPUs unreadable", "gpus_readable": "GPUs readable", "exceeds": "uses more than declared"}
+	eventWords   = map[string]string{"set_aside": "preempted", "gpus_unreadable": "GPUs unreadable", "gpus_readable": "GPUs readable", "exceeds": "uses more than declared", "adopted": "found again after berth restarted"}
 )
 
 func plain(words map[string]string, key string) string {

@@ -83,7 +83,8 @@ var promises = append([]promise{
 	{"the file belongs to the user: never written", "file-is-never-written"},
 	{"a file that is no jobs file, or no script, is taken for what it is, or refused with the command that was meant", `
 		file-what-is-no-jobs-file-is-refused-with-what-was-meant
-		daemon-submit-takes-a-file-for-what-it-is`},
+		daemon-submit-takes-a-file-for-what-it-is
+		daemon-submit-a-jobs-file`},
 	{"directories, virtual environments and outputs that cannot work are refused before anything runs, all together", `
 		env-places-that-cannot-work-are-refused-together`},
 	{"a line's identity is its command text and its occurrence number", `
@@ -119,6 +120,7 @@ var promises = append([]promise{
 	// Again.
 	{"re-running the same command resumes: finished work is skipped, and said", `
 		resume-finished-work-is-skipped-and-said
+		resume-a-line-is-known-by-what-it-executes
 		resume-a-deleted-line-does-not-run-next-time
 		resume-after-may-name-what-finished-before`},
 	{"old failures are named, counted in the exit status, and re-run with --retry-failed", `

@@ -33,13 +33,14 @@ type submitOptions struct {
 	json        bool
 	noAutostart bool
 	noSnapshot  bool
-	script      string // the script that was named, absolute
+	script      string     // the script that was named, absolute
+	batch       *api.Batch // the jobs file that was named
 }
 
 func newSubmit() *cobra.Command {
 	o := &submitOptions{}
 	cmd := &cobra.Command{
-		Use:   "submit [flags] -- COMMAND... | submit SCRIPT [ARG...] | submit -f FILE",
+		Use:   "submit [flags] -- COMMAND... | submit SCRIPT [ARG...] | submit [-f] FILE",
 		Short: "Queue a command, a script, or a file of jobs",
 		Long: `Queue one or more jobs. Everything after -- is the command: several words are
 executed as they are, a single word is run by the shell.
@@ -58,6 +59,10 @@ none. Flags beside it are defaults.
 variables and settings, but not its begin time, dependencies or array. Flags,
 and a command after --, replace what they name.
 
+The lines of a jobs file (berth help jobsfile) are queued as jobs. Submit the
+file again after a change, and the queue matches it: what has finished does not
+run again, and the jobs of deleted lines are withdrawn.
+
 --snapshot copies the code first and runs the copy, so that later edits do not
 change the job: the git tree of the working directory with its uncommitted
 changes, or the directory itself where there is no git. The copy is read-only;
@@ -72,6 +77,7 @@ BERTH_NO_AUTOSTART=1 is set or berth is installed as a service.`,
   berth submit --snapshot -- 'python train.py --out $BERTH_SUBMIT_DIR/runs'
   berth submit train.sh --epochs 3
   berth submit -f jobs.yaml --priority 5
+  berth submit jobs.txt
   berth submit -g 0 -- make data
   berth submit --like 17 --time 8h -- python train.py --lr 1e-4
   berth submit --dry-run --gpus 4 -- python big.py
@@ -117,7 +123,7 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	if o.dryRun {
 		return o.foretell(s, reply.Jobs)
 	}
-	if err := o.confirm(s, reply.Jobs); err != nil {
+	if err := o.confirm(s, &reply); err != nil {
 		return err
 	}
 	switch {
@@ -262,7 +268,7 @@ func (o *submitOptions) request(specs []api.Spec, elsewhere bool) (api.SubmitReq
 	umask := site.Umask()
 	return api.SubmitRequest{
 		Jobs: specs, Dir: dir, Environ: environFor(specs, os.Environ()), Umask: &umask,
-		DryRun: o.dryRun, Interactive: o.interactive, Term: os.Getenv("TERM"),
+		DryRun: o.dryRun, Interactive: o.interactive, Term: os.Getenv("TERM"), Batch: o.batch,
 	}, nil
 }
 

@@ -101,6 +101,12 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 		}
 		return o.fromFile(os.Stdin)
 	}
+	if jobfile.GuessKind(args[0], head).Kind == jobfile.JobLines {
+		if len(args) > 1 {
+			return nil, refuse("flags go before it: berth submit --dry-run "+job.Quote(args[0]), "expected only the jobs file %s, found %q after it", args[0], args[1])
+		}
+		return o.fromLines(args[0])
+	}
 	if err := notAScript(args, head, mode); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/api"
+	"berth/internal/job"
 	"berth/internal/text"
 )
 
@@ -23,7 +24,8 @@ func (o *submitOptions) send(ctx context.Context, s *session, code *codeSnapshot
 }
 
 // confirm reports the ids of the jobs.
-func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
+func (o *submitOptions) confirm(s *session, reply *api.SubmitReply) error {
+	jobs := reply.Jobs
 	sayNotes(s, jobs)
 	switch {
 	case o.json && len(jobs) == 1:
@@ -44,7 +46,11 @@ func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 	if o.interactive {
 		out = s.errOut // standard output is the job's
 	}
-	_, err := fmt.Fprintln(out, text.Line(submittedText(jobs)))
+	said := submittedText(jobs)
+	if o.batch != nil {
+		said = batchText(o.source, reply)
+	}
+	_, err := fmt.Fprintln(out, text.Line(said))
 	return err
 }
 
@@ -150,6 +156,10 @@ const (
 func foretold(j api.Submitted) string {
 	what := "would wait"
 	switch {
+	case job.State(j.State).Terminal() && !j.Again:
+		what = "would not run again"
+	case job.State(j.State) == job.Running, job.State(j.State) == job.Parked:
+		what = "is " + j.State
 	case j.State == foretoldInfeasible:
 		what = "cannot run on this machine"
 	case j.State == foretoldStarts && len(j.GPUIDs) > 0:

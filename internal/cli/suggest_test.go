@@ -51,6 +51,13 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 	if Main([]string{"help", "squeue"}, &out, &errOut); !strings.Contains(errOut.String(), "hint: did you mean berth list? all topics: berth help") {
 		t.Errorf("berth help squeue: %s", &errOut)
 	}
+	errOut.Reset()
+	if Main([]string{"help", "man"}, &out, &errOut); !strings.HasSuffix(errOut.String(), "\nhint: berth help --man DIR writes the man pages; all topics: berth help\n") {
+		t.Errorf("berth help man: %s", &errOut)
+	}
+	if beginsWord("Run a file of commands", "man") || !beginsWord("The [limits] section", "Limit") {
+		t.Error("a heading has the word only at the beginning of one of its own")
+	}
 	for typed, after := range map[string]string{"queue": "", "ls": "", "gpu xyzzyx": "commands: clear, ", "xyzzyxyz": "see berth --help"} {
 		var out, errOut bytes.Buffer
 		t.Setenv("BERTH_SOCKET", "/nonexistent/sock")

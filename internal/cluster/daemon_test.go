@@ -33,6 +33,7 @@ type berth struct {
 	http   *http.Client
 	daemon *exec.Cmd
 	faults string // where it dies, in a build that can
+	config string // its first lines
 }
 
 // newBerth starts a Slurm and a daemon beside it.
@@ -79,7 +80,7 @@ func (b *berth) start() {
 		programs = faulty(b.t)
 	}
 	config := b.file("config.toml")
-	testkit.Write(b.t, config, "[slurm]\npatience = \"5s\"\n")
+	testkit.Write(b.t, config, b.config+"[slurm]\npatience = \"5s\"\n")
 	b.daemon = exec.Command(filepath.Join(programs, "berth"), "serve", "--config", config, "--private", "--sim", "2", "--poll", "0.2", "--socket", b.socket, "--state-dir", filepath.Join(b.dir, "state"))
 	b.daemon.Env, b.daemon.Dir = append(b.env, "BERTH_FAULT="+b.faults), b.dir
 	testkit.Must(b.t, b.daemon.Start())

@@ -30,6 +30,7 @@ type desk struct {
 
 	home      string
 	jobs      map[string]*held // by berth's id
+	array     int              // Slurm's MaxArraySize, as far as is known: indices are below it
 	most      int              // jobs of a batch that Slurm takes
 	trouble   string
 	explained remote.Trouble // as the engine was told
@@ -70,7 +71,7 @@ type held struct {
 }
 
 func newDesk(c *Cluster, uid int) *desk {
-	return &desk{c: c, uid: uid, most: maxBatch, knock: make(chan struct{}, 1), jobs: map[string]*held{}, doubted: map[string]bool{}, failed: map[string]int{}}
+	return &desk{c: c, uid: uid, array: maxBatch + 1, most: maxBatch, knock: make(chan struct{}, 1), jobs: map[string]*held{}, doubted: map[string]bool{}, failed: map[string]int{}}
 }
 
 func (d *desk) tell(news []update) {

@@ -139,12 +139,12 @@ func (f *fakeSlurm) sbatch(s *Submission) Submitted {
 		array = array || strings.HasPrefix(word, "--array=")
 	}
 	var all []*fakeJob
-	for i, o := range s.Orders {
+	for _, o := range s.Orders {
 		name := id
 		if array {
-			name = fmt.Sprintf("%s_%d", id, i)
+			name = fmt.Sprintf("%s_%d", id, o.Index)
 		}
-		all = append(all, &fakeJob{entry: slurm.Entry{ID: name, Comment: comment, Name: title, State: "PENDING", Reason: "Priority"}, dir: s.Dir, index: i, order: o})
+		all = append(all, &fakeJob{entry: slurm.Entry{ID: name, Comment: comment, Name: title, State: "PENDING", Reason: "Priority"}, dir: s.Dir, index: o.Index, order: o})
 	}
 	if f.often(20) { // acknowledged, and lost; its id is given to another job
 		f.next--

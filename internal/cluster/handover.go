@@ -45,7 +45,7 @@ func (d *desk) handOver(ctx context.Context) {
 		return
 	}
 	if d.full != "" {
-		d.full, d.most = "", maxBatch
+		d.full, d.most = "", d.batchSize()
 	}
 	var parcels []*parcel
 	for _, g := range d.group(ctx) {
@@ -58,7 +58,7 @@ func (d *desk) handOver(ctx context.Context) {
 		}
 	}
 	most, together := d.most, maxParcels
-	if most < maxBatch {
+	if most < d.batchSize() {
 		together = 1 // there may not be room for all, so keep to the order of the queue
 	}
 	for some := range slices.Chunk(parcels, together) {
@@ -94,7 +94,7 @@ func (d *desk) group(ctx context.Context) []*group {
 			continue
 		}
 		key := strings.Join(options, "\x00")
-		if j.Spec.SlurmEnv && j.Spec.ArrayLimit == 0 {
+		if j.Array() != "" && j.Spec.ArrayLimit == 0 {
 			key += "\x00\x00" + j.Array() // its tasks keep their indices
 		}
 		if j.Spec.ArrayLimit > 0 {
@@ -143,7 +143,7 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 				}
 			}
 			p.jobs = kept
-			numbers := numbered(p.jobs)
+			numbers := numbered(p.jobs, d.array)
 			for i, h := range p.jobs {
 				h.job.Handover = job.Handover{Batch: p.batch, Dir: p.dir, Index: i, Alone: numbers == nil && len(p.jobs) == 1, At: now}
 				if numbers != nil {
@@ -167,17 +167,14 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 	return err == nil
 }
 
-// mostIndex is the largest index of an array that every Slurm takes.
-const mostIndex = 1000
-
-// numbered is the indices of the user's own array that a batch consists of, if its
-// script reads them: then its tasks have the same ones in Slurm. They are in order.
-func numbered(jobs []*held) (list []int) {
+// numbered is the indices of the user's own array that a batch consists of, all
+// below a bound: its tasks have the same ones in Slurm. They are in order.
+func numbered(jobs []*held, bound int) (list []int) {
 	for _, h := range jobs {
 		_, index, _ := strings.Cut(h.job.ID, "_")
 		n, err := strconv.Atoi(index)
 		ordered := len(list) == 0 || list[len(list)-1] < n
-		if err != nil || !h.job.Spec.SlurmEnv || max(n, h.job.Spec.ArrayShape.Max) > mostIndex || !ordered || h.job.Array() != jobs[0].job.Array() {
+		if err != nil || max(n, h.job.Spec.ArrayShape.Max) >= bound || !ordered || h.job.Array() != jobs[0].job.Array() {
 			return nil
 		}
 		list = append(list, n)
@@ -226,7 +223,7 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 		case answer.Crowded != "":
 			d.crowded(ctx, p.jobs, answer.Crowded)
 		case answer.Refused != "":
-			d.refused(ctx, p.jobs, answer.Refused)
+			d.refused(ctx, p.jobs, answer)
 		case answer.Trouble != "":
 			// Slurm may have it or not: its queue will tell.
 			d.want = true
@@ -343,10 +340,21 @@ func slurmID(id string, h *job.Handover) string {
 	return id + "_" + strconv.Itoa(h.Index)
 }
 
+// batchSize is how many jobs an array of Slurm can have. Without arrays it is one,
+// which is a job alone.
+func (d *desk) batchSize() int { return min(max(d.array, 1), maxBatch) }
+
 // refused deals with a batch that Slurm did not take. Its jobs are alike, so it
 // takes none of them, unless the array was too large.
-func (d *desk) refused(ctx context.Context, jobs []*held, why string) {
-	if len(jobs) > 1 && strings.Contains(strings.ToLower(why), "array") {
+func (d *desk) refused(ctx context.Context, jobs []*held, answer Submitted) {
+	why := answer.Refused
+	if size := answer.MaxArray; size != nil && *size < d.array {
+		d.array = *size
+		d.most = min(d.most, d.batchSize())
+		d.takeBack(ctx, jobs, "")
+		return
+	}
+	if len(jobs) > 1 && aboutArrays(why) {
 		d.most = len(jobs) / 2
 		d.takeBack(ctx, jobs, "")
 		return

@@ -8,6 +8,30 @@ import (
 	"berth/internal/testkit"
 )
 
+// TestSmallArrays: a Slurm with a small MaxArraySize gets smaller arrays, and its
+// tasks keep their indices as far as it allows.
+func TestSmallArrays(t *testing.T) {
+	t.Parallel()
+	b := newBerth(t, testkit.SlurmSetup{CPUs: 8, Conf: []string{"MaxArraySize=5"}})
+	testkit.Must(t, os.Mkdir(b.file("ran"), 0o755), os.Mkdir(b.file("saw"), 0o755))
+	array := b.submit("--array", "1-12", "--", "echo x >>ran/$BERTH_ARRAY_INDEX; echo $SLURM_ARRAY_TASK_ID >saw/$BERTH_ARRAY_INDEX")
+	small := b.submit("--slurm-env", "--array", "2-4", "--", "echo ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID")
+	if out, status := b.run("wait", array, small); status != 0 {
+		t.Fatalf("wait: %s", out)
+	}
+	b.ranOnce("ran", 12)
+	for i := range 12 {
+		if saw := testkit.Read(t, b.file("saw/"+itoa(i+1))); saw != itoa(i+1)+"\n" {
+			t.Errorf("task %d saw %q", i+1, saw)
+		}
+	}
+	v := b.show(small + "_4")
+	b.printed(v, v.slurm()+"\n")
+	if !strings.HasSuffix(v.slurm(), "_4") {
+		t.Errorf("%s is %s", v, v.slurm())
+	}
+}
+
 // TestALimitOnSubmittedJobs: jobs that Slurm does not take yet wait, instead of failing,
 // and those that it will never take fail.
 func TestALimitOnSubmittedJobs(t *testing.T) {

@@ -227,6 +227,37 @@ func TestCompletedWithoutARecord(t *testing.T) {
 	}
 }
 
+// TestFailedWithoutAnExitCode: Slurm's word says neither that a job ended well nor how
+// it failed. One that had not begun is handed over again, but not for ever.
+func TestFailedWithoutAnExitCode(t *testing.T) {
+	if j := newQueue(t, newFake(t, 1)).accounts("FAILED", "", nil); j.Outcome != job.Lost || j.Detail != "Slurm says that it failed, without an exit code" {
+		t.Errorf("it is %s: %s", j.Outcome, j.Detail)
+	}
+	fake := newFake(t, 1)
+	q := newQueue(t, fake)
+	q.stop()
+	account := map[string]slurm.Account{}
+	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
+		reply, err := fake.do(ctx, uid, r)
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		for _, id := range r.Account {
+			reply.Accounts = append(reply.Accounts, account[id])
+		}
+		for id, j := range fake.queue { // each ends before it begins
+			account[id] = slurm.Account{ID: id, Comment: j.entry.Comment, Name: j.entry.Name, State: "FAILED"}
+			delete(fake.queue, id)
+		}
+		return reply, err
+	}
+	q.start()
+	id := q.submit(1, nil)[0]
+	j := q.await(id, job.Failed)
+	if j.Outcome != job.Launch || !strings.Contains(j.Detail, "before it began (Slurm says that it failed, without an exit code)") || fake.calls != 1+mostFailures || fake.ran[id] != 0 {
+		t.Errorf("it is %s: %s, after %d calls of sbatch", j.Outcome, j.Detail, fake.calls)
+	}
+}
+
 // TestAccountingLags: slurmctld knows the end of a job before its accounting does.
 func TestAccountingLags(t *testing.T) {
 	stopped := &handover.Record{Outcome: job.WasCancelled, Stopped: job.StopInterrupt, EndedAt: time.Now()}

@@ -99,7 +99,9 @@ type Submitted struct {
 	Unsent  string // why sbatch was not called
 	Crowded string // for now: there are too many jobs in Slurm's queue
 	Refused string // for good
-	Trouble string // for now; the job may be in the queue nevertheless
+	// MaxArray is Slurm's own bound of an array, if it refuses one; nil: not known.
+	MaxArray *int
+	Trouble  string // for now; the job may be in the queue nevertheless
 }
 
 // Seen is what is new about the jobs of a batch.
@@ -247,11 +249,19 @@ func submit(ctx context.Context, environ []string, s *Submission) Submitted {
 		case slurm.Crowded(errText):
 			return Submitted{Crowded: explain(errText, err)}
 		case !slurm.Temporary(errText):
-			return Submitted{Refused: explain(errText, err)}
+			answer := Submitted{Refused: explain(errText, err)}
+			if aboutArrays(errText) {
+				config, _, _ := call(ctx, askTime, environ, "scontrol", "show", "config")
+				answer.MaxArray = slurm.MaxArraySize(config)
+			}
+			return answer
 		}
 	}
 	return Submitted{Trouble: explain(errText, err)}
 }
+
+// aboutArrays reports whether Slurm may refuse a job for its array.
+func aboutArrays(why string) bool { return strings.Contains(strings.ToLower(why), "array") }
 
 // ownPlace makes a directory of the user's own, or checks that it is one.
 func ownPlace(dir string) error {

@@ -57,7 +57,7 @@ func TestSubmitAndShow(t *testing.T) {
 	contains(t, b.must("history"), "scripted", "exit:4", "y1", "here")
 	contains(t, b.must("stats"), "5 finished, 2 failed")
 	contains(t, b.must("list", "--all", "--json"), `"outcome":"exit:3"`, `"name":"y1"`)
-	contains(t, b.must("show", listed[1], "--json"), `"to":"slurm"`, `"gpus":1`)
+	contains(t, b.must("show", listed[1], "--json"), `"to":"slurm"`, `"gpus":1`, `"charged_gpus":1`)
 }
 
 // contains checks a text for others.
@@ -179,12 +179,13 @@ func TestArrays(t *testing.T) {
 	if n := strings.Count(testkit.Read(t, b.file("count")), "\n"); n != 8 {
 		t.Errorf("%d of 8 tasks ran", n)
 	}
-	out, status := b.run("wait", b.submit("--array", "1-3", "--output", "out-%A-%a-%n", "--name", "named", "--", "echo task $BERTH_ARRAY_INDEX; exit $BERTH_ARRAY_INDEX"))
+	named := b.submit("--array", "1-3", "--output", "out-%A-%a-%n", "--name", "named", "--", "echo task $BERTH_ARRAY_INDEX of $SLURM_ARRAY_TASK_MAX, ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; exit $BERTH_ARRAY_INDEX")
+	out, status := b.run("wait", named)
 	if status != 3 {
 		t.Errorf("wait for an array: status %d, %s", status, out)
 	}
 	files, _ := filepath.Glob(b.file("out-*-2-named"))
-	if len(files) != 1 || testkit.Read(t, files[0]) != "task 2\n" {
+	if len(files) != 1 || testkit.Read(t, files[0]) != "task 2 of 3, "+word(b.show(named+"_2").Slurm.ID)+"\n" {
 		t.Errorf("its output: %v", files)
 	}
 }

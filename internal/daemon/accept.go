@@ -40,7 +40,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	ran := false
 	err = s.d.engine.Change(ctx, func(t *engine.Turn) {
 		ran = true
-		if refusal = admissible(t); refusal != nil {
+		if refusal = cmp.Or(admissible(t), s.awaitNamesakes(t)); refusal != nil {
 			return
 		}
 		queued, running := t.Explain().Live()

@@ -39,7 +39,7 @@ func storeFinding(h store.Health, err error) site.Finding {
 	size := fmt.Sprintf("%.1f MiB", float64(h.Bytes)/mib)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return site.Finding{Status: site.OK, What: "there is none yet"}
+		return site.Finding{Status: site.OK, What: "no store yet"}
 	case errors.Is(err, fs.ErrPermission):
 		return site.Finding{Status: site.OK, What: "only its daemon's user can check it"}
 	case errors.Is(err, context.DeadlineExceeded):

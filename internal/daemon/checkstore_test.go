@@ -22,7 +22,7 @@ func TestWhatDoctorSaysAboutTheStore(t *testing.T) {
 		{store.Health{Bytes: 9 << 30}, nil, site.OK, "no damage found within 5s; it has 9216.0 MiB"},
 		{store.Health{LogBytes: 501 << 20, Complete: true}, nil, site.Warn, "its write-ahead log has 501 MiB"},
 		{store.Health{Complete: true, Damage: "store is broken: Tree 4 page 100"}, nil, site.Fail, "damaged: store is broken: Tree 4 page 100"},
-		{store.Health{}, fs.ErrNotExist, site.OK, "there is none yet"},
+		{store.Health{}, fs.ErrNotExist, site.OK, "no store yet"},
 		{store.Health{}, fs.ErrPermission, site.OK, "only its daemon's user"},
 		{store.Health{}, context.DeadlineExceeded, site.Warn, "does not answer"},
 		{store.Health{}, errors.New("disk I/O error"), site.Warn, "cannot be checked: disk I/O error"},
@@ -41,7 +41,7 @@ func TestTheStoreOfARunningDaemonIsChecked(t *testing.T) {
 	if f := CheckStore(l.ctx, l.opt.Places); f.Name != "store" || f.Status != site.OK || !strings.HasPrefix(f.What, "no damage found in ") {
 		t.Errorf("%+v", f)
 	}
-	if f := CheckStore(l.ctx, site.Places{StateDir: t.TempDir()}); f.Status != site.OK || f.What != "there is none yet" {
+	if f := CheckStore(l.ctx, site.Places{StateDir: t.TempDir()}); f.Status != site.OK || f.What != "no store yet" {
 		t.Errorf("%+v", f)
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -50,12 +51,14 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	}
 	var full *problem.Problem
 	var rehearsal *engine.Rehearsal
+	var refused error
 	err := s.d.do(ctx, func(t *engine.Turn) {
 		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
+		refused = s.awaitNamesakes(t)
 		s.noteAuto(t)
 		rehearsal = t.Explain().Rehearse(s.caller.Name, specs...)
 	})
-	if err != nil {
+	if err = cmp.Or(err, refused); err != nil {
 		return reply, err
 	}
 	if full != nil {
@@ -87,7 +90,7 @@ func tryKey(spec *job.Spec) string {
 // foretell adds the outcome of a trial to the reply.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	spec := &it.asked.Spec
-	what, reason := "waits", trial.Waits
+	what, reason, after := "waits", trial.Waits, s.jobs[it.from].Spec.After
 	var cards []int
 	switch {
 	case trial.Infeasible != "" && spec.To == job.ToLocal:
@@ -96,8 +99,8 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 		reason = "held until released"
 	case it.asked.NotBefore.After(s.now):
 		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
-	case len(spec.After) > 0:
-		reason = fmt.Sprintf("waits for job %s to %s", spec.After[0].Job, spec.After[0].On.Words())
+	case len(after) > 0:
+		reason = fmt.Sprintf("waits for job %s to %s", after[0].Job, after[0].Words())
 	case spec.To == job.ToSlurm:
 		reason = s.handedOver(spec)
 	case trial.Starts:

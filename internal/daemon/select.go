@@ -29,6 +29,7 @@ type choice struct {
 	user   string
 	name   string
 	group  string
+	batch  string
 	states []job.State
 	held   bool            // of the queued jobs, only those held
 	narrow bool            // the selection has some criterion
@@ -63,9 +64,9 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 	if err != nil {
 		return choice{}, problem.Newf(problem.Invalid, "berth list shows ids and names", "%v", err)
 	}
-	ch := choice{Selection: sel, user: s.User, name: s.Name, group: s.Group}
+	ch := choice{Selection: sel, user: s.User, name: s.Name, group: s.Group, batch: s.Batch}
 	ch.All = ch.All || s.All
-	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || s.Group != "" || len(s.States) > 0
+	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || s.Group != "" || s.Batch != "" || len(s.States) > 0
 	if len(sel.Last) > maxLast {
 		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d of your last jobs are named; at most %d are accepted", len(sel.Last), maxLast)
 	}
@@ -221,6 +222,7 @@ func (ch *choice) matches(t *engine.Turn, j *job.Job) bool {
 	case ch.user != "" && j.User != ch.user,
 		ch.name != "" && !text.Glob(ch.name, j.Name()),
 		ch.group != "" && j.Spec.Group != ch.group,
+		ch.batch != "" && j.Spec.Batch != ch.batch,
 		len(ch.states) > 0 && !slices.Contains(ch.states, j.State),
 		ch.held && j.State == job.Queued && !j.Held,
 		ch.idle && !unused(t, j):
@@ -238,6 +240,8 @@ func (ch *choice) whyNot(j *job.Job) string {
 		return "is named " + j.Name()
 	case ch.group != "" && j.Spec.Group != ch.group:
 		return "is not in group " + ch.group
+	case ch.batch != "" && j.Spec.Batch != ch.batch:
+		return "is no line of " + ch.batch
 	case ch.held && j.State == job.Queued && !j.Held:
 		return "is not held"
 	}
@@ -270,7 +274,7 @@ func (ch *choice) hasID(id string) bool {
 
 // filter is the same selection for finished jobs.
 func (ch *choice) filter(ctx context.Context) store.Filter {
-	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name, Group: ch.group, Pause: pauses(ctx)}
+	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name, Group: ch.group, Batch: ch.batch, Pause: pauses(ctx)}
 	for _, r := range ch.Ranges {
 		f.Ranges = append(f.Ranges, store.Range{Array: r.Array, From: r.From, To: r.To})
 	}
@@ -299,5 +303,5 @@ func (ch *choice) wantsLive() bool {
 
 // everything reports whether every job matches.
 func (ch *choice) everything() bool {
-	return ch.user == "" && ch.name == "" && ch.group == "" && len(ch.states) == 0 && !ch.idle && !ch.named()
+	return ch.user == "" && ch.name == "" && ch.group == "" && ch.batch == "" && len(ch.states) == 0 && !ch.idle && !ch.named()
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // A command is bounded by what the kernel accepts: a length per argument, and
@@ -46,6 +48,9 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
+	if r.Batch != nil {
+		return s.acceptLines(ctx)
+	}
 	if s.dedups() {
 		d.twins.turn.Lock()
 		defer d.twins.turn.Unlock()
@@ -75,6 +80,8 @@ type submission struct {
 
 	kinds  []job.Spec // one spec of each kind
 	kindOf []int      // and the item it comes from
+
+	lineOf []int // of a batch: the line that each item is, of those that are left
 }
 
 // item is one spec of the request and its jobs.
@@ -84,13 +91,15 @@ type item struct {
 	to    int
 	notes []string
 	// siblings are earlier items that it waits for, which have no ids yet.
-	siblings []sibling
+	siblings  []sibling
+	namesakes *job.Dependency // on the user's unfinished jobs of its name; nil: none
+	perTask   bool            // its tasks wait for different jobs
 }
 
-// sibling is an item of the same request, and how it must end.
+// sibling is an item of the same request, and what is required of it.
 type sibling struct {
 	item int
-	on   job.Condition
+	job.Dependency
 }
 
 // read turns the request into jobs, or says what is wrong with it.
@@ -113,6 +122,9 @@ func (s *submission) read(ctx context.Context) error {
 	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
 		return err
 	}
+	if err := s.checkBatch(); err != nil {
+		return err
+	}
 	s.items = make([]item, 0, len(r.Jobs))
 	var bad mistakes
 	for i := range r.Jobs {
@@ -122,6 +134,9 @@ func (s *submission) read(ctx context.Context) error {
 	}
 	if err := bad.all(); err != nil {
 		return err
+	}
+	if r.Batch != nil {
+		return nil // its jobs wait for lines of the file
 	}
 	return s.resolveAfter(ctx)
 }
@@ -166,15 +181,22 @@ func (m mistakes) all() error {
 
 // located says which of several jobs a problem concerns.
 func (s *submission) located(i int, err error) error {
-	if len(s.request.Jobs) == 1 {
+	at := fmt.Sprintf("job %d of %d", i+1, len(s.request.Jobs))
+	switch b := s.request.Batch; {
+	case b != nil:
+		if s.lineOf != nil {
+			i = s.lineOf[i]
+		}
+		at = fmt.Sprintf("%s:%d", text.Line(filepath.Base(b.File)), b.Lines[i].Number)
+	case len(s.request.Jobs) == 1:
 		return err
 	}
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		where := *p
-		where.What = fmt.Sprintf("job %d of %d: %s", i+1, len(s.request.Jobs), p.What)
+		where.What = at + ": " + p.What
 		return &where
 	}
-	return fmt.Errorf("job %d: %w", i+1, err)
+	return fmt.Errorf("%s: %w", at, err)
 }
 
 // readSpec parses one spec with the grammar that all of berth shares.
@@ -303,9 +325,12 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 		umask = *s.request.Umask
 	}
 	tasks := 1
+	if asked.Array != nil && s.request.Batch != nil {
+		return problem.Newf(problem.Invalid, "write a line for each task", "array: expected no array in a jobs file")
+	}
 	if asked.Array != nil {
 		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
-		if asked.Spec.SlurmEnv {
+		if asked.Spec.SlurmEnv || asked.Spec.To == job.ToSlurm {
 			asked.Spec.ArrayShape = asked.Array.Shape()
 		}
 	}
@@ -347,44 +372,86 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 		if len(it.asked.Spec.After) == 0 {
 			continue
 		}
-		var after []job.Dependency
+		var wanted []job.Dependency
 		more := 0
+		wait := func(at int, dep job.Dependency) {
+			it.siblings = append(it.siblings, sibling{at, dep})
+			more += s.items[at].to - s.items[at].from
+		}
 		for _, dep := range it.asked.Spec.After {
+			if dep.Job == jobfile.Namesakes {
+				if it.asked.Spec.Name == "" {
+					return s.located(i, problem.Newf(problem.Invalid, "add a name", "after: a job without a name has no others of its name"))
+				}
+				for at := range i {
+					if s.items[at].asked.Spec.Name == it.asked.Spec.Name {
+						wait(at, dep)
+					}
+				}
+				it.namesakes = &dep
+				continue
+			}
 			if at, ok := named[dep.Name]; ok {
-				it.siblings = append(it.siblings, sibling{at, dep.On})
-				more += s.items[at].to - s.items[at].from
+				wait(at, dep)
 				continue
 			}
 			if dep.Name != "" && names[dep.Name] {
 				return s.located(i, problem.Newf(problem.Invalid, "put it first, or use the id of another job", "after: the job named %.60q is not an earlier job of this request", dep.Name))
 			}
 			word := dep.Job + dep.Name // it has one of the two
-			ids, ok := known[word]
-			if !ok {
+			if known[word] == nil {
 				var err error
-				if ids, err = s.waitsFor(ctx, dep); err != nil {
+				if known[word], err = s.waitsFor(ctx, dep); err != nil {
 					return s.located(i, err)
 				}
-				known[word] = ids
 			}
-			for _, id := range ids {
-				after = append(after, job.Dependency{Job: id, On: dep.On})
+			wanted = append(wanted, dep)
+		}
+		waits += more * (it.to - it.from)
+		it.perTask = it.asked.Array != nil && slices.ContainsFunc(wanted, func(dep job.Dependency) bool { return strings.HasSuffix(dep.Job, jobfile.SameTask) })
+		for k, j := range s.jobs[it.from:it.to] {
+			if k > 0 && !it.perTask {
+				j.Spec.After = s.jobs[it.from].Spec.After
+			} else {
+				j.Spec.After = it.expand(k, wanted, known)
+			}
+			if waits += len(j.Spec.After); waits > maxDependencies {
+				return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for more than %d others in all", maxDependencies))
 			}
 		}
-		if waits += (len(after) + more) * (it.to - it.from); waits > maxDependencies {
-			return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all; at most %d are accepted", waits, maxDependencies))
-		}
-		it.asked.Spec.After = after
-		for _, j := range s.jobs[it.from:it.to] {
-			j.Spec.After = after
-		}
+	}
+	for i := range s.items {
+		s.items[i].asked.Spec.After = s.jobs[s.items[i].from].Spec.After
 	}
 	return nil
 }
 
+// expand is the dependencies of one of its jobs by ids. A task whose index another
+// array lacks waits for all of that array, as in Slurm.
+func (it *item) expand(k int, wanted []job.Dependency, known map[string][]string) (after []job.Dependency) {
+	for _, dep := range wanted {
+		ids := known[dep.Job+dep.Name]
+		if array, each := strings.CutSuffix(dep.Job, jobfile.SameTask); each && it.asked.Array != nil {
+			own, i := array+"_"+strconv.Itoa(it.asked.Array.Indices[k]), k
+			if i >= len(ids) || ids[i] != own { // the arrays are not alike
+				i = slices.Index(ids, own)
+			}
+			if i >= 0 {
+				ids = ids[i : i+1]
+			}
+		}
+		for _, id := range ids {
+			dep.Job, dep.Name = id, ""
+			after = append(after, dep)
+		}
+	}
+	return after
+}
+
 // waitsFor is the jobs that one entry of `after` names.
 func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string, error) {
-	word, sel := dep.Job, api.Select{Words: []string{dep.Job}}
+	word := strings.TrimSuffix(dep.Job, jobfile.SameTask)
+	sel := api.Select{Words: []string{word}}
 	if dep.Name != "" {
 		ids, err := s.d.jobsNamed(ctx, s.caller, dep.Name, "", meaning{own: true})
 		if err != nil {
@@ -428,19 +495,54 @@ func (s *submission) number(t *engine.Turn) {
 
 // joinSiblings adds dependencies within the request, now that the jobs have ids.
 func (s *submission) joinSiblings(it item) {
-	if len(it.siblings) == 0 {
-		return
-	}
-	after := slices.Clone(s.jobs[it.from].Spec.After)
+	var more []job.Dependency
 	for _, sib := range it.siblings {
 		first := s.items[sib.item]
 		for _, j := range s.jobs[first.from:first.to] {
-			after = append(after, job.Dependency{Job: j.ID, On: sib.on})
+			more = append(more, job.Dependency{Job: j.ID, On: sib.On, Alt: sib.Alt, DelayS: sib.DelayS})
 		}
 	}
-	for _, j := range s.jobs[it.from:it.to] {
-		j.Spec.After = after
+	s.join(it, more)
+}
+
+// join adds dependencies to the jobs of an item, each to its alternative.
+func (s *submission) join(it item, more []job.Dependency) {
+	if len(more) == 0 {
+		return
 	}
+	for k, j := range s.jobs[it.from:it.to] {
+		if k > 0 && !it.perTask {
+			j.Spec.After = s.jobs[it.from].Spec.After
+			continue
+		}
+		j.Spec.After = slices.Concat(j.Spec.After, more)
+		slices.SortStableFunc(j.Spec.After, func(a, b job.Dependency) int { return cmp.Compare(a.Alt, b.Alt) })
+	}
+}
+
+// maxNamesakes bounds how many jobs of its own name a job can wait for. Each of
+// them may do the same.
+const maxNamesakes = 1000
+
+// awaitNamesakes lets jobs wait for those of their user and name. It is done in the
+// engine's turn, so that two requests at the same time cannot miss one another.
+func (s *submission) awaitNamesakes(t *engine.Turn) error {
+	for i, it := range s.items {
+		if it.namesakes == nil {
+			continue
+		}
+		ids := t.Jobs().Namesakes(s.caller.Name, it.asked.Spec.Name)
+		if len(ids) > maxNamesakes {
+			return s.located(i, problem.Newf(problem.TooMuch, "submit it when some have ended", "after: more than %d jobs are named %.60s", maxNamesakes, it.asked.Spec.Name))
+		}
+		more := make([]job.Dependency, len(ids))
+		for k, id := range ids {
+			more[k] = *it.namesakes
+			more[k].Job = id
+		}
+		s.join(it, more)
+	}
+	return nil
 }
 
 func (s *submission) reply() api.SubmitReply {

@@ -287,6 +287,52 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+// TestAfterAStartATaskOrANamesake: what only the daemon can turn into ids.
+func TestAfterAStartATaskOrANamesake(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	array := l.one(sh(line, "gpus", "0.1", "array", "1-3"))
+	words := func(id string) (list []string) {
+		for together := range job.Alternatives(l.job(id).After) {
+			for _, d := range together {
+				list = append(list, fmt.Sprint(d.Alt, " ", d.Job, ":", d.On, " ", d.DelayS))
+			}
+		}
+		return list
+	}
+	each := l.one(sh("true", "gpus", "0", "array", "2,3,9", "after", array+"_%a:any"))
+	all := []string{"0 " + array + "_1:any 0", "0 " + array + "_2:any 0", "0 " + array + "_3:any 0"}
+	array2, _, _ := strings.Cut(each, "_")
+	for task, want := range map[string][]string{"2": all[1:2], "3": all[2:], "9": all} {
+		if got := words(array2 + "_" + task); !slices.Equal(got, want) {
+			t.Errorf("task %s waits for %q, want %q", task, got, want)
+		}
+	}
+	whole := l.one(sh("true", "gpus", "0", "after", array+"_%a:start|"+array+"_2:start+5m"))
+	if got := words(whole); len(got) != 4 || got[0] != "0 "+array+"_1:start 0" || got[3] != "1 "+array+"_2:start 300" {
+		t.Errorf("no array waits for %q", got)
+	}
+	l.finished(whole) // they have all started
+	first := l.one(sh(line, "gpus", "0.1", "name", "one"))
+	second := l.one(sh(line, "gpus", "0.1", "name", "one", "after", "@name:any"))
+	third := l.one(sh("true", "gpus", "0", "name", "one", "array", "0-1", "after", "@name:any"))
+	if got, want := words(third+"_1"), []string{"0 " + first + ":any 0", "0 " + second + ":any 0"}; !slices.Equal(got, want) {
+		t.Errorf("the third waits for %q, want %q", got, want)
+	}
+	reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "name", "new", "after", "@name:any"), sh("true", "gpus", "0", "name", "new", "after", "@name:any|"+first)}, Dir: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := words(reply.Jobs[1].ID), []string{"0 " + reply.Jobs[0].ID + ":any 0", "1 " + first + ":ok 0"}; !slices.Equal(got, want) || len(words(reply.Jobs[0].ID)) != 0 {
+		t.Errorf("within a request: %q, want %q; the first waits for %q", got, want, words(reply.Jobs[0].ID))
+	}
+	if _, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "after", "@name")}, Dir: "/"}); problem.KindOf(err) != problem.Invalid {
+		t.Errorf("a job without a name: %v", err)
+	}
+	open()
+	l.finished(third + "_1")
+}
+
 func TestBeginIsNotBefore(t *testing.T) {
 	l := newLab(t)
 	begin := time.Now().Add(4500 * time.Millisecond) // time enough to submit it

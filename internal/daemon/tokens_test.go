@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -276,5 +277,35 @@ func TestAnotherFieldOfATokenIsAnotherFormat(t *testing.T) {
 	known := []string{"id", "name", "user", "uid", "hash", "created", "expires", "session", "parent", "key", "listener"}
 	if diff := cmp.Diff(known, fields); diff != "" {
 		t.Errorf("add a step to internal/store/schema, where a comment will do, and the field here (-known +now):\n%s", diff)
+	}
+}
+
+// TestWhatEndsWithAToken: a revoked token ends what it opened at once, and no other
+// token's; one that expires does so by itself.
+func TestWhatEndsWithAToken(t *testing.T) {
+	disk := &tokenStore{}
+	all := disk.open(t)
+	begin := func(ttl time.Duration) (string, context.Context) {
+		token, err := all.create("ann", 1000, "laptop", ttl, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token.ID, all.note(token.ID, "", time.Now())
+	}
+	first, revoked := begin(time.Hour)
+	_, other := begin(time.Hour)
+	_, brief := begin(time.Second)
+	if err := all.revoke(first, 1000, false); err != nil {
+		t.Fatal(err)
+	}
+	if revoked.Err() == nil || other.Err() != nil {
+		t.Errorf("after the first was revoked: it has ended with %v, the other with %v", revoked.Err(), other.Err())
+	}
+	if all.note(first, "", time.Now()).Err() == nil {
+		t.Error("a use of a revoked token lives on")
+	}
+	<-brief.Done()
+	if other.Err() != nil {
+		t.Error("the other ended with one that expired")
 	}
 }

@@ -108,7 +108,7 @@ func TestAnArrayIsToldOnce(t *testing.T) {
 	wantSaid(t, mine, "train (17_400) failed")
 	p.alive = nil // even if no event says so
 	said = p.later(10*time.Minute, true)
-	if len(said) != 1 || !strings.Contains(said[0], "and 980 more events: array 17: 999 finished, 1 failed") || strings.Count(said[0], "train (17_400) failed") != 1 {
+	if len(said) != 1 || !strings.Contains(said[0], "and 980 more events: array train (17): 999 finished, 1 failed") || strings.Count(said[0], "train (17_400) failed") != 1 {
 		t.Errorf("%q", said)
 	}
 }

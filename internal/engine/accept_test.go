@@ -393,7 +393,7 @@ func TestWalksOfTheRoster(t *testing.T) {
 		delete(r.e.turn.line.Roster.Jobs, id)
 		j.ID = "2_" + string('4'+id[0]-'2') // an array whose number is 2
 		r.e.turn.line.Roster.Jobs[j.ID] = j
-		r.e.turn.line.Roster.Ids[j.Seq-1] = j.ID
+		r.e.turn.line.Roster.IDs[j.Seq-1] = j.ID
 	}
 	var back, tasks []string
 	r.at().line.Roster.EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })

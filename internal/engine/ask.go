@@ -242,14 +242,14 @@ func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
-	ask, book := x.line.Ask(j), x.line.Expect.Book
+	ask := x.line.Ask(j)
 	if j.State == job.Running || j.State == job.Parked {
 		ask.Ran = j.Worked(x.changes.Now).Truncate(time.Second)
 	}
-	if j.Spec.GPUs == 0 {
-		book = predict.NewBook() // other jobs' runs say nothing about it: only its limit does
+	run := x.line.Expect.BookOf(j.Spec.GPUs).Duration(ask)
+	if j.Spec.GPUs == 0 && run.Guess() {
+		run = predict.NewBook().Duration(ask) // as Span has it: only its limit counts
 	}
-	run := book.Duration(ask)
 	if run.Guess() && ask.Limit > 0 {
 		run.High = ask.Limit + ask.Grace // as sched.Estimate.Left has it
 	}

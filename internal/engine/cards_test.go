@@ -44,6 +44,22 @@ func TestAnOldLookSaysSoAndHoldsNoCPUJobUp(t *testing.T) {
 	}
 }
 
+// With nvidia-smi a reading takes a while, and the one before counts until then.
+func TestAReadingCountsUntilTheNextCanBeThere(t *testing.T) {
+	r := newRig(t, 1)
+	r.lookThatTook(300 * time.Millisecond)
+	r.submit(spec(), spec())
+	for _, step := range []struct {
+		after time.Duration
+		stale bool
+	}{{time.Second, false}, {500 * time.Millisecond, false}, {200 * time.Millisecond, true}} {
+		r.now = r.now.Add(step.after)
+		if why := r.at().explain.Why("2"); strings.Contains(why, "no recent reading") != step.stale {
+			t.Errorf("%v later it waits because: %s", step.after, why)
+		}
+	}
+}
+
 func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(), spec())

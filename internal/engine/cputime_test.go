@@ -72,7 +72,7 @@ func TestAJobWithoutGPUsIsIdleWithoutCPUTime(t *testing.T) {
 			used["t1"] = 0
 			r.minutes(25, used, 0)
 		}, nil},
-		"it has a GPU, of which nothing is known": {spec(fourCPUs), func(r *rig, used map[string]time.Duration) { r.minutes(60, used, 0) }, nil},
+		"it has a GPU, and its use is unknown": {spec(fourCPUs), func(r *rig, used map[string]time.Duration) { r.minutes(60, used, 0) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -112,6 +112,80 @@ func TestConditionsAreSettledAtTheStart(t *testing.T) {
 	}
 }
 
+func TestAJobMayWaitForAStart(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec(), spec(cpu, after("2", job.AfterStart)), spec(cpu, after("2", job.AfterAny)))
+	r.wantRow("3", job.Queued, "")
+	if why := r.at().explain.Why("3"); why != "waits for job 2 (queued) to start" {
+		t.Errorf("why: %q", why)
+	}
+	r.end("1", keep.Record{}, false)
+	r.pass(time.Millisecond)
+	r.wantRow("2", job.Running, "")
+	r.wantRow("3", job.Running, "")
+	r.wantRow("4", job.Queued, "")
+	r.submit(spec(), spec(cpu, after("5", job.AfterStart)), spec(cpu, after("2", job.AfterStart)))
+	r.wantRow("7", job.Running, "") // it had started before
+	r.at().requests.Cancel("5", "asked")
+	r.pass(time.Millisecond)
+	r.wantRow("6", job.Running, "")
+}
+
+func TestAStartMayHaveToBeSomeTimeAgo(t *testing.T) {
+	later := func(id string) func(*job.Spec) {
+		return func(s *job.Spec) {
+			s.After = append(s.After, job.Dependency{Job: id, On: job.AfterStart, DelayS: 60})
+		}
+	}
+	r := newRig(t, 1)
+	r.submit(spec(), spec(), spec(cpu, later("2")))
+	r.pass(time.Hour)
+	r.wantRow("3", job.Queued, "")
+	r.end("1", keep.Record{}, false)
+	r.pass(time.Millisecond)
+	r.wantRow("2", job.Running, "")
+	for range 2 { // also if it ends meanwhile, and after a restart
+		r.pass(25 * time.Second)
+		r.wantRow("3", job.Queued, "")
+		if why := r.at().explain.Why("3"); !strings.HasPrefix(why, "waits for job 2 (") || !strings.HasSuffix(why, " to start, and 1m0s to pass") {
+			t.Errorf("why: %q", why)
+		}
+		if r.row("2").State == job.Running {
+			r.end("2", keep.Record{ExitCode: 1}, false)
+			r.again()
+		}
+	}
+	r.pass(11 * time.Second)
+	r.wantRow("3", job.Running, "")
+}
+
+func TestOneAlternativeIsEnough(t *testing.T) {
+	or := func(alt int, id string, on job.Condition) func(*job.Spec) {
+		return func(s *job.Spec) { s.After = append(s.After, job.Dependency{Job: id, On: on, Alt: alt}) }
+	}
+	r := newRig(t, 3)
+	r.submit(spec(), spec(), spec(),
+		spec(cpu, or(0, "1", job.AfterOK), or(0, "2", job.AfterOK), or(1, "3", job.AfterOK)),
+		spec(cpu, or(0, "1", job.AfterFail), or(1, "2", job.AfterFail)),
+		spec(cpu, or(0, "1", job.AfterFail), or(1, "3", job.AfterFail)))
+	if why := r.at().explain.Why("4"); why != "waits for job 1 (running) to succeed, and 1 more, or 1 more" {
+		t.Errorf("why: %q", why)
+	}
+	r.end("1", keep.Record{ExitCode: 1}, false) // the first alternative of 4 is gone
+	r.wantRow("4", job.Queued, "")
+	if why := r.at().explain.Why("4"); why != "waits for job 3 (running) to succeed" {
+		t.Errorf("why: %q", why)
+	}
+	r.wantRow("5", job.Running, "")
+	r.end("5", keep.Record{}, false)
+	r.end("2", keep.Record{}, false) // nobody waits for it any more
+	r.wantRow("4", job.Queued, "")
+	r.wantRow("5", job.Finished, job.OK)
+	r.end("3", keep.Record{ExitCode: 1}, false)
+	r.wantRow("4", job.Cancelled, job.Depends)
+	r.wantRow("6", job.Running, "")
+}
+
 func TestABackoffIsAGate(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(retries(2), onFail), spec())

@@ -168,6 +168,9 @@ func TestAParkedJobIsCancelled(t *testing.T) {
 	r.hear(run.Ended, "1", keep.Record{Stop: "cancel", Signal: 9}, false)
 	r.pass(time.Second)
 	r.wantRow("1", job.Cancelled, job.WasCancelled)
+	if row := r.row("1"); row.PeakMiB[0] != 5000 || row.Detail != "cancelled by ann while parked" {
+		t.Errorf("its peak is %v, and it is said to be %s", row.PeakMiB, row.Detail)
+	}
 	r.submit(job.Spec{Argv: []string{"b"}, GPUs: 1})
 	r.wantRow("2", job.Running, "")
 }

@@ -89,7 +89,7 @@ func (m *machine) spec() job.Spec {
 	}
 	s.Priority = rapid.IntRange(0, 1).Draw(m.rt, "priority")
 	if rapid.IntRange(0, 3).Draw(m.rt, "after") == 0 && m.n > 0 {
-		s.After = []job.Dependency{{Job: m.anyID(), On: rapid.SampledFrom([]job.Condition{job.AfterOK, job.AfterAny, job.AfterFail}).Draw(m.rt, "on")}}
+		s.After = []job.Dependency{{Job: m.anyID(), On: rapid.SampledFrom([]job.Condition{job.AfterOK, job.AfterAny, job.AfterFail, job.AfterStart}).Draw(m.rt, "on")}}
 	}
 	return s
 }

@@ -68,7 +68,7 @@ func (r *Requests) CancelBy(id, by string, grace time.Duration) bool {
 	if j == nil || j.State == job.Queued {
 		return r.Cancel(id, "cancelled by "+by)
 	}
-	detail := "cancelled by " + by + " while running"
+	detail := "cancelled by " + by + " while " + string(j.State)
 	if j.Spec.Adopt != nil {
 		detail = "cancelled by " + by + ": " + judge.GoesOn(j)
 	}

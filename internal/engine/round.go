@@ -50,7 +50,7 @@ const diedDelay = time.Second
 // next round, decisions are dropped.
 func (r *round) step() error {
 	r.cfg.Watch.Round()
-	clear(r.line.Outcomes)
+	clear(r.line.Conditions.Outcomes)
 	// 1. What time alone changed.
 	r.openGates()
 	r.attempts.Preemption.Urge(r.changes.Now, r.explain.waits)
@@ -291,7 +291,9 @@ func (r *round) launch(starts []*job.Job) {
 		}
 		if err != nil {
 			r.ends.refused(j, err)
+			continue
 		}
+		r.line.Begun(r.changes.Now, j)
 	}
 	if len(starts) > 0 {
 		r.attempts.Holdings.SetOwners()

@@ -99,8 +99,14 @@ func (w *world) randomJob(i int) *job.Job {
 		spec.RetryOn = job.RetryFail
 	}
 	if i > 0 && w.rng.IntN(5) == 0 {
-		on := []job.Condition{job.AfterOK, job.AfterAny, job.AfterFail}[w.rng.IntN(3)]
-		spec.After = []job.Dependency{{Job: strconv.Itoa(1 + w.rng.IntN(i)), On: on}}
+		for alt := range 1 + w.rng.IntN(2) {
+			on := []job.Condition{job.AfterOK, job.AfterAny, job.AfterFail, job.AfterStart}[w.rng.IntN(4)]
+			d := job.Dependency{Job: strconv.Itoa(1 + w.rng.IntN(i)), On: on, Alt: alt}
+			if on == job.AfterStart {
+				d.DelayS = w.rng.Int64N(3)
+			}
+			spec.After = append(spec.After, d)
+		}
 	}
 	if w.rng.IntN(4) == 0 {
 		// One command, run several times, whose need is learnt from the first.
@@ -393,12 +399,9 @@ func (w *world) auditJob(row *job.Job, last *execution, runs int) error {
 	return nil
 }
 
-// broken: some condition of the job cannot hold any more.
+// broken: no alternative of the job can hold any more.
 func (w *world) broken(row *job.Job) bool {
-	for _, d := range row.Spec.After {
-		if !cameTrue(d.On, w.rows[d.Job].Outcome) {
-			return true
-		}
-	}
-	return false
+	return len(row.Spec.After) > 0 && !slices.ContainsFunc(row.Spec.After, func(d job.Dependency) bool {
+		return cameTrue(d.On, w.rows[d.Job].Outcome) // each is an alternative
+	})
 }

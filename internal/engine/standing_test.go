@@ -254,6 +254,23 @@ func TestWhatIsRecalled(t *testing.T) {
 	r.wantRow("1", job.Running, "")
 }
 
+// TestJobsWithoutACard are estimated from runs of the same command alone, and say
+// nothing about jobs with one.
+func TestJobsWithoutACard(t *testing.T) {
+	sleep := func(n string) job.Spec { return spec(gpus(0), command("sleep "+n)) }
+	r := newRig(t, 1, func(c *Config) { c.Host.CPUs = 1 })
+	r.submit(sleep("9"), sleep("9"), sleep("20"), spec(command("sleep 9")))
+	r.pass(9 * time.Second)
+	r.hear(run.Ended, "1", keep.Record{Elapsed: 9 * time.Second}, false)
+	for id, want := range map[string]predict.Source{"2": predict.FromCommand, "3": predict.FromNothing, "4": predict.FromNothing} {
+		g, _, _ := r.at().explain.Estimate(id)
+		run := r.e.turn.line.Span(r.e.turn.line.Roster.Jobs[id])
+		if g.Source != want || (run != sched.Estimate{}) != (want == predict.FromCommand) {
+			t.Errorf("job %s: %+v, %+v; want it from %s", id, g, run, want)
+		}
+	}
+}
+
 func TestVRAMAutoOfACommandWithOtherNumbers(t *testing.T) {
 	auto := func(s *job.Spec) { s.VRAMAuto = true }
 	r := newRig(t, 2)

@@ -136,10 +136,11 @@ func (w *world) checkMayRun(row *job.Job, x *execution) {
 	if w.givenUp[row.ID] {
 		w.wrong("job %s ran after it was cancelled", row.ID)
 	}
-	for _, d := range row.Spec.After {
-		if dep := w.rows[d.Job]; !dep.State.Terminal() || !cameTrue(d.On, dep.Outcome) {
-			w.wrong("job %s ran after=%s:%s, but that one is %s %s", row.ID, d.Job, d.On, dep.State, dep.Outcome)
-		}
+	if len(row.Spec.After) > 0 && !slices.ContainsFunc(row.Spec.After, func(d job.Dependency) bool { // each is an alternative
+		dep := w.rows[d.Job]
+		return dep.State.Terminal() && cameTrue(d.On, dep.Outcome) || d.On == job.AfterStart && dep.Attempt.Number > 0
+	}) {
+		w.wrong("job %s ran too early: it needed one of %+v", row.ID, row.Spec.After)
 	}
 	for _, y := range slices.Backward(w.history) {
 		if y.job != x.job {
@@ -163,7 +164,7 @@ func (w *world) checkMayRun(row *job.Job, x *execution) {
 // cameTrue is the truth about a condition, told apart from the engine's own.
 func cameTrue(on job.Condition, outcome job.Outcome) bool {
 	well := outcome == job.OK
-	return on == job.AfterAny || (on == job.AfterOK && well) || (on == job.AfterFail && !well)
+	return on == job.AfterAny || on == job.AfterStart || (on == job.AfterOK && well) || (on == job.AfterFail && !well)
 }
 
 func (w *world) fate() (code int, oom bool) {

@@ -1,6 +1,11 @@
 package job
 
-import "time"
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
 
 // Spec is a job as its user requested it. It never changes once a job runs; what
 // berth adds (a raised declaration, a grant) is in Job.
@@ -67,9 +72,10 @@ type Spec struct {
 	NoPark       bool          `json:"no_park,omitempty"`
 	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
 	SlurmEnv     bool          `json:"slurm_env,omitempty"`    // it gets the variables of a Slurm job
-	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv
+	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv, or in Slurm
 	To           Place         `json:"to,omitempty"`           // where it runs; empty: here
 	Slurm        string        `json:"slurm,omitempty"`        // further options for sbatch; only with ToSlurm
+	Batch        string        `json:"batch,omitempty"`        // the jobs file that it is a line of
 	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
 }
 
@@ -78,7 +84,7 @@ func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
 		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
-		(*string)(&s.To), &s.Slurm,
+		(*string)(&s.To), &s.Slurm, &s.Batch,
 		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,
 	} {
 		visit(text)
@@ -186,6 +192,9 @@ const (
 	AfterOK   Condition = "ok"
 	AfterAny  Condition = "any"
 	AfterFail Condition = "fail"
+	// AfterStart is for jobs that were submitted: it has to start, or to end
+	// without that.
+	AfterStart Condition = "start"
 )
 
 // Words is the condition as a verb: the other job has to "succeed".
@@ -195,8 +204,21 @@ func (c Condition) Words() string {
 		return "end"
 	case AfterFail:
 		return "fail"
+	case AfterStart:
+		return "start"
 	}
 	return "succeed"
+}
+
+// Holds reports whether a job that ended like this meets the condition.
+func (c Condition) Holds(o Outcome) bool {
+	switch c {
+	case AfterAny, AfterStart:
+		return true
+	case AfterFail:
+		return o != OK
+	}
+	return o == OK
 }
 
 // Dependency is one entry of `after`. In a jobs file it names a line; package
@@ -205,6 +227,34 @@ type Dependency struct {
 	Job  string    `json:"job,omitempty"`
 	Name string    `json:"name,omitempty"`
 	On   Condition `json:"on"`
+	// Alt is which alternative of its job it belongs to. Those of one must all
+	// hold, and one alternative is enough. They follow one another.
+	Alt    int   `json:"alt,omitempty"`
+	DelayS int64 `json:"delay_s,omitempty"` // seconds that have to pass after a start
+}
+
+// Words is what the other job has to do: "succeed", or "start, and 5m0s to pass".
+func (d Dependency) Words() string {
+	if d.DelayS > 0 {
+		return fmt.Sprintf("%s, and %s to pass", d.On.Words(), time.Duration(d.DelayS)*time.Second)
+	}
+	return d.On.Words()
+}
+
+// Alternatives are the parts of a list of dependencies of which one has to hold.
+func Alternatives(list []Dependency) iter.Seq[[]Dependency] {
+	return func(yield func([]Dependency) bool) {
+		for len(list) > 0 {
+			n := slices.IndexFunc(list, func(d Dependency) bool { return d.Alt != list[0].Alt })
+			if n < 0 {
+				n = len(list)
+			}
+			if !yield(list[:n]) {
+				return
+			}
+			list = list[n:]
+		}
+	}
 }
 
 // Command is the job's command as a shell line.

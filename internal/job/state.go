@@ -153,3 +153,13 @@ func (o Outcome) Status() int {
 	}
 	return 1
 }
+
+// StatusWith is Status for a job with this exit code, which counts whatever the
+// reason it failed. That of a set-up is not the job's.
+func (o Outcome) StatusWith(exitCode *int) int {
+	status := o.Status()
+	if status > 0 && o != Launch && exitCode != nil {
+		return max(status, *exitCode)
+	}
+	return status
+}

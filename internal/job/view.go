@@ -35,6 +35,7 @@ type View struct {
 	Preemptions int              `json:"preemptions"`  // how often it was preempted
 	Held        bool             `json:"held"`         // it waits for berth release
 	Group       *string          `json:"group"`        // null: none
+	Batch       *string          `json:"batch"`        // the jobs file it is a line of; null: none
 	Parkings    int              `json:"parkings"`     // how often its attempt was parked
 	ParkedS     float64          `json:"parked_s"`     // how long, up to parked_since
 	ParkedSince *time.Time       `json:"parked_since"` // null: it is not parked
@@ -71,7 +72,7 @@ func (j *Job) View() View {
 		Attempt: j.Attempt.Number, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
-		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group),
+		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group), Batch: orNull(j.Spec.Batch),
 	}
 	v.Parkings, v.ParkedS = j.Parking.Times, j.WasParked().Seconds()
 	v.ParkRefused = orNull(j.Parking.Refused)

@@ -11,9 +11,9 @@ const blockHint = "put a value with spaces or brackets in quotes, and write a sh
 
 var errUnclosed = errors.New("expected [key=value ...], found no closing ]; " + blockHint)
 
-// opensBlock reports whether a trimmed line starts with an attribute block.
+// OpensBlock reports whether a trimmed line starts with an attribute block.
 // "[ " and "[[" are shell tests and belong to the command.
-func opensBlock(line string) bool {
+func OpensBlock(line string) bool {
 	return len(line) > 1 && line[0] == '[' && line[1] != ' ' && line[1] != '\t' && line[1] != '['
 }
 

@@ -295,11 +295,18 @@ func readAfter(a *asking, value string) (err error) {
 }
 
 func writeAfter(a *Asked) string {
-	words := make([]string, len(a.Spec.After))
-	for i, dependency := range a.Spec.After {
-		words[i] = cmp.Or(dependency.Job, dependency.Name) + ":" + string(dependency.On)
+	var alternatives []string
+	for together := range job.Alternatives(a.Spec.After) {
+		words := make([]string, len(together))
+		for i, dependency := range together {
+			words[i] = cmp.Or(dependency.Job, dependency.Name) + ":" + string(dependency.On)
+			if dependency.DelayS > 0 {
+				words[i] += fmt.Sprintf("+%ds", dependency.DelayS)
+			}
+		}
+		alternatives = append(alternatives, strings.Join(words, ","))
 	}
-	return strings.Join(words, ",")
+	return strings.Join(alternatives, "|")
 }
 
 func readArray(a *asking, value string) error {

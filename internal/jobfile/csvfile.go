@@ -26,7 +26,7 @@ func ParseCSVFile(name string, text []byte, sizes Sizes, defaults job.Spec) (Fil
 			errs.Add(name, j.Line, err.Error())
 			continue
 		}
-		spec.Retries = defaults.Retries
+		spec.Retries, spec.Batch = defaults.Retries, defaults.Batch
 		content := j.Key()
 		occurrences[content]++
 		file.Lines = append(file.Lines, &Line{

@@ -6,7 +6,7 @@ import "strings"
 // that lacks the lines they name.
 func WithoutAfter(line string) (string, error) {
 	line = string(trim([]byte(line)))
-	if !opensBlock(line) {
+	if !OpensBlock(line) {
 		return line, nil
 	}
 	kept, rest := []string{}, line[1:]
@@ -28,7 +28,7 @@ func WithoutAfter(line string) (string, error) {
 		rest = after
 	}
 	command := strings.TrimLeft(rest[1:], " \t\r")
-	if len(kept) == 0 && !opensBlock(command) {
+	if len(kept) == 0 && !OpensBlock(command) {
 		return command, nil
 	}
 	if len(kept) == 0 {

@@ -27,6 +27,9 @@ type Field struct {
 	// which resources the job runs. What a job does only its owner may change:
 	// anyone else who could would act as that user.
 	Admin bool
+	// Runs: it changes what is executed, so lines that differ in it are different
+	// jobs.
+	Runs bool
 
 	codec
 	// shown says for which jobs `show` lists it with the settings; nil: for
@@ -81,7 +84,7 @@ var fields = []*Field{
 		codec: parsed(func(a *Asked) *int64 { return &a.Spec.MemMiB }, text.ParseSize, text.FormatSize)},
 	{Key: "pin", Alone: "true", Admin: true, Help: "run only on the CPUs closest to its GPUs",
 		codec: toggle(func(a *Asked) *bool { return &a.Spec.Pin })},
-	{Key: "inject_gpus", Word: "flag=mode", Help: "append a flag with its GPUs to the command: --cuda=physical (numbers on this machine), --gpus=local (from 0)",
+	{Key: "inject_gpus", Runs: true, Word: "flag=mode", Help: "append a flag with its GPUs to the command: --cuda=physical (numbers on this machine), --gpus=local (from 0)",
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Inject }, parseInject, asIs)},
 	{Key: "priority", Short: "p", Word: "n", Admin: true, Help: "jobs with a higher priority start first (default 0)",
 		codec: whole(func(a *Asked) *int { return &a.Spec.Priority }, math.MinInt32, math.MaxInt32), shown: elsewhere},
@@ -97,7 +100,7 @@ var fields = []*Field{
 		codec: whole(func(a *Asked) *int { return &a.Spec.Retries }, 0, maxRetries)},
 	{Key: "retry_on", Word: "failure", Admin: true, Help: "failures to retry: oom (out of GPU memory), or fail for any failure (default oom)",
 		codec: choice(func(a *Asked) *job.RetryOn { return &a.Spec.RetryOn }, job.RetryOOM, job.RetryFail), shown: func(s *job.Spec) bool { return s.Retries > 0 }},
-	{Key: "after", Word: "jobs", Many: comma, Help: "start after these jobs have ended: 12,prep:any,@; :ok (the default), :any or :fail",
+	{Key: "after", Word: "jobs", Many: comma, Help: "start after these jobs: 12,prep:any,@; :ok (the default), :any, :fail or :start",
 		codec: codec{read: readAfter, write: writeAfter}, shown: elsewhere,
 		Fixed: "dependencies cannot be changed; submit the job again"},
 	{Key: "array", Word: "range", Many: comma, Where: SubmitOnly, Help: "run the job once per index: 0-99%4 (at most four at a time)",
@@ -108,18 +111,18 @@ var fields = []*Field{
 	{Key: "hold", Alone: "true", Where: SubmitOnly, Help: "do not start until released with berth release",
 		codec: toggle(func(a *Asked) *bool { return &a.Hold }), shown: elsewhere,
 		Fixed: "use berth hold and berth release"},
-	{Key: "dir", Flag: "chdir", Short: "C", Word: "dir", Help: "working directory (default: the current one)",
+	{Key: "dir", Runs: true, Flag: "chdir", Short: "C", Word: "dir", Help: "working directory (default: the current one)",
 		codec: directory, shown: elsewhere},
 	{Key: envKey, Short: "e", Word: "name=value", Where: SubmitOnly, Help: "set a variable, NAME=VALUE; may be repeated",
 		codec: codec{read: readVariable, reset: func(a *Asked) { a.Spec.Env = nil }}, shown: elsewhere},
 	{Key: "export", Word: "names", Many: comma, Where: SubmitOnly, Help: "variables to pass on from your environment: all, none or A,B (default all)",
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Export }, parseExport, asIs),
 		Fixed: "the environment was captured at submission"},
-	{Key: "venv", Word: "dir", Help: "Python virtual environment to activate first",
+	{Key: "venv", Runs: true, Word: "dir", Help: "Python virtual environment to activate first",
 		codec: anyText(func(a *Asked) *string { return &a.Spec.Venv })},
-	{Key: "conda", Word: "name", Help: "conda environment to activate first",
+	{Key: "conda", Runs: true, Word: "name", Help: "conda environment to activate first",
 		codec: anyText(func(a *Asked) *string { return &a.Spec.Conda })},
-	{Key: "setup", Word: "command", Help: "shell command to run first, in the same shell",
+	{Key: "setup", Runs: true, Word: "command", Help: "shell command to run first, in the same shell",
 		codec: anyText(func(a *Asked) *string { return &a.Spec.Setup })},
 	{Key: "output", Short: "o", Word: "pattern", Help: "log file: %j id, %n name, %u user, %a array index, %A array id",
 		codec: anyText(func(a *Asked) *string { return &a.Spec.Output })},

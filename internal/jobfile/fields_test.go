@@ -98,7 +98,7 @@ func TestAdministratorsDoNotChangeWhatAJobDoes(t *testing.T) {
 // TestEveryPartOfASpecIsAField: what a spec keeps can be said, but for what is
 // not a user's to say.
 func TestEveryPartOfASpecIsAField(t *testing.T) {
-	said := []string{"Shell", "Argv", "Adopt", "Interactive", "ArrayShape"}
+	said := []string{"Shell", "Argv", "Adopt", "Interactive", "ArrayShape", "Batch"}
 	for _, f := range fields {
 		for _, value := range someValues[f.Key] {
 			a := asking{now: noon, maxArray: 100}

@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%+v", line.Spec)
 			}
 			keys[line.Key], last = true, line.Number
-			if opensBlock(line.Command) {
+			if OpensBlock(line.Command) {
 				continue // a command that starts with a block of its own reads differently without the first
 			}
 			again, err := Parse("f", []byte(line.Command), job.Defaults())

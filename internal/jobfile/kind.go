@@ -63,7 +63,7 @@ func GuessKind(name string, head []byte) Guess {
 		return Guess{Kind: Document}
 	case looksLikeSpecs(first):
 		return Guess{Kind: SpecFile}
-	case opensBlock(first):
+	case OpensBlock(first):
 		return Guess{Kind: JobLines}
 	case slices.Contains([]string{".txt", ".csv", ".jobs"}, extension):
 		return Guess{Kind: JobLines}

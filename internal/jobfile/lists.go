@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ const (
 const (
 	allowedIDs       = "GPU ids from 0 to 1023 such as 0-3,5"
 	allowedAfter     = "names or numbers of other lines, such as prep,eval:any,3 (:ok is the default, :any and :fail are the others)"
-	allowedAfterJobs = "job ids such as 12,13:any,17_3 (:ok is the default, :any and :fail are the others), @ for your last job, @~1 for the one before, or the name of one of your jobs or of an earlier job in the same file"
+	allowedAfterJobs = "job ids such as 12,13:any,17_3 (:ok is the default, :any, :fail, :start and :start+5m are the others), 17_%a for the same task of array 17, @ for your last job, @~1 for the one before, @name for your jobs of this name, or the name of one of your jobs or of an earlier job in the same file; 12|13 if one is enough"
 	allowedSignal    = "a signal and how long before the time limit to send it, such as USR1@60 or TERM@2m"
 )
 
@@ -56,40 +57,73 @@ func formatIDs(ids []int) string { return job.Grant{GPUs: ids}.List() }
 // parseAfter reads the dependencies of a line of a jobs file: names of other
 // lines.
 func parseAfter(s string) ([]job.Dependency, error) {
-	return parseDependencies(s, allowedAfter, func(word string) (job.Dependency, bool) {
+	return parseDependencies(s, allowedAfter, "ok, any or fail", func(word string) (job.Dependency, bool) {
 		return job.Dependency{Name: word}, word != ""
 	})
 }
 
-// parseAfterJobs reads the dependencies of a submitted job: ids of other jobs.
-// It keeps "@" and "@~1" as they are, because only the daemon knows which job a
-// caller submitted last.
-func parseAfterJobs(s string) ([]job.Dependency, error) {
-	return parseDependencies(s, allowedAfterJobs, func(word string) (job.Dependency, bool) {
-		if back, ok := parseLast(word); ok {
-			return job.Dependency{Job: lastWord(back)}, true
+// Words of `after` that only the daemon can replace by ids.
+const (
+	// Namesakes are the caller's unfinished jobs of the same name.
+	Namesakes = "@name"
+	// SameTask follows the id of an array: its task with the index of the waiting one.
+	SameTask = "_%a"
+)
+
+// parseAfterJobs reads the dependencies of a submitted job: ids of other jobs, in
+// alternatives. It keeps "@" and "@~1" as they are, because only the daemon knows
+// which job a caller submitted last.
+func parseAfterJobs(s string) (list []job.Dependency, err error) {
+	alt := 0
+	for part := range strings.SplitSeq(s, "|") {
+		more, err := parseDependencies(part, allowedAfterJobs, "ok, any, fail or start", func(word string) (job.Dependency, bool) {
+			array, each := strings.CutSuffix(word, SameTask)
+			if id, ok := parseJobID(array); ok && (!each || !strings.Contains(id, "_")) {
+				return job.Dependency{Job: id + word[len(array):]}, true
+			}
+			if back, ok := parseLast(word); ok {
+				return job.Dependency{Job: lastWord(back)}, true
+			}
+			if word == Namesakes {
+				return job.Dependency{Job: word}, true
+			}
+			_, err := parseName(word)
+			return job.Dependency{Name: word}, err == nil && word[0] > '9' && word[0] != '@'
+		})
+		if err != nil {
+			return nil, err
 		}
-		if id, ok := parseJobID(word); ok {
-			return job.Dependency{Job: id}, true
+		for i := range more {
+			more[i].Alt = alt
 		}
-		_, err := parseName(word)
-		return job.Dependency{Name: word}, err == nil && word[0] > '9' && word[0] != '@'
-	})
+		list, alt = append(list, more...), alt+1
+	}
+	if len(list) > maxDependencies {
+		return nil, errManyDependencies
+	}
+	return list, nil
 }
+
+var errManyDependencies = fmt.Errorf("expected at most %d jobs, found more", maxDependencies)
 
 // parseDependencies reads a list of jobs with their conditions. The condition
 // follows the last colon, so that a name may have colons too.
-func parseDependencies(s, allowed string, read func(word string) (job.Dependency, bool)) ([]job.Dependency, error) {
+func parseDependencies(s, allowed, conditions string, read func(word string) (job.Dependency, bool)) ([]job.Dependency, error) {
 	var list []job.Dependency
 	seen := map[job.Dependency]bool{}
 	for part := range strings.SplitSeq(s, ",") {
-		word, condition := strings.TrimSpace(part), job.AfterOK
+		word, condition, delay := strings.TrimSpace(part), job.AfterOK, time.Duration(0)
 		if colon := strings.LastIndexByte(word, ':'); colon >= 0 {
-			condition = job.Condition(strings.ToLower(word[colon+1:]))
-			switch condition {
-			case job.AfterOK, job.AfterAny, job.AfterFail:
-			default:
-				return nil, fmt.Errorf("expected the condition ok, any or fail, found %s", text.Found(word[colon+1:]))
+			written, after, delayed := strings.Cut(strings.ToLower(word[colon+1:]), "+")
+			condition = job.Condition(written)
+			if written == "or" || !slices.Contains(strings.Fields(strings.ReplaceAll(conditions, ",", "")), written) || delayed && condition != job.AfterStart {
+				return nil, fmt.Errorf("expected the condition %s, found %s", conditions, text.Found(word[colon+1:]))
+			}
+			var err error
+			if delayed {
+				if delay, err = text.ParseDuration(after); err != nil {
+					return nil, err
+				}
 			}
 			word = word[:colon]
 		}
@@ -101,10 +135,10 @@ func parseDependencies(s, allowed string, read func(word string) (job.Dependency
 			return nil, fmt.Errorf("expected each job once, found %s twice", text.Found(word))
 		}
 		if len(list) == maxDependencies {
-			return nil, fmt.Errorf("expected at most %d jobs, found more", maxDependencies)
+			return nil, errManyDependencies
 		}
 		seen[dependency] = true
-		dependency.On = condition
+		dependency.On, dependency.DelayS = condition, int64(delay/time.Second)
 		list = append(list, dependency)
 	}
 	return list, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,8 +26,8 @@ type Line struct {
 	Number     int // of the line, from 1
 	Command    string
 	Spec       job.Spec
-	Key        string // identity: the command's text and its occurrence
-	Occurrence int    // from 1, among lines with the same command
+	Key        string // identity: what it executes, and its occurrence
+	Occurrence int    // from 1, among lines that execute the same
 	Note       string // as in Asked
 }
 
@@ -94,7 +95,7 @@ func (p *parser) line(number int, raw []byte) error {
 	// version of the file it was read from.
 	command := string(raw)
 	line := &Line{Number: number, Spec: p.defaults}
-	if opensBlock(command) {
+	if OpensBlock(command) {
 		p.asking = asking{Asked: Asked{Spec: p.defaults}, inFile: true}
 		var err error
 		command, err = p.asking.readBlock(command)
@@ -109,22 +110,43 @@ func (p *parser) line(number int, raw []byte) error {
 	if len(command) > maxCommandBytes {
 		return fmt.Errorf("expected at most %d bytes in a command, found %d: put it into a script", maxCommandBytes, len(command))
 	}
-	occurrence := p.occurrences[command] + 1
-	p.occurrences[command] = occurrence
 	line.Command = command
 	line.Spec.Shell, line.Spec.Argv = command, nil
 	if err := CheckInject(&line.Spec); err != nil {
 		return err
 	}
-	line.Occurrence, line.Key = occurrence, Key(command, occurrence)
+	executed := Executed(&line.Spec)
+	p.occurrences[executed]++
+	line.Occurrence, line.Key = p.occurrences[executed], Key(executed, p.occurrences[executed])
 	p.file.Lines = append(p.file.Lines, line)
 	return nil
 }
 
-// Key identifies a line by its command and by how many equal lines precede it,
-// not by its attributes.
-func Key(command string, occurrence int) string {
-	sum := sha256.Sum256([]byte(command))
+// Executed is what a shell line executes: its command, and what its block says of
+// its directory and environment. What the job needs and how it is called are not in
+// it.
+func Executed(spec *job.Spec) string {
+	if spec.Dir == "" && spec.Venv == "" && spec.Conda == "" && spec.Setup == "" && spec.Inject == "" && len(spec.Env) == 0 {
+		return spec.Command() // most lines
+	}
+	executed, asked := spec.Command(), Asked{Spec: *spec}
+	for _, f := range fields {
+		if f.Runs && f.write(&asked) != "" {
+			executed += "\x00" + f.Key + "=" + f.write(&asked)
+		}
+	}
+	variables := make([]string, len(spec.Env))
+	for i, v := range spec.Env {
+		variables[i] = "\x00" + envPrefix + v.Key + "=" + v.Value
+	}
+	slices.Sort(variables)
+	return executed + strings.Join(variables, "")
+}
+
+// Key identifies a line by what it executes and by how many such lines precede
+// it.
+func Key(executed string, occurrence int) string {
+	sum := sha256.Sum256([]byte(executed))
 	var b strings.Builder
 	b.Grow(16 + 1 + 6)
 	var digest [16]byte

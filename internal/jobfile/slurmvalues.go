@@ -348,27 +348,49 @@ func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 	return []Pair{{"signal", name}}, true, err
 }
 
-const allowedDependency = "afterok, afterany or afternotok with the ids of berth's jobs, such as afterok:12:13"
+const allowedDependency = "singleton, or after, afterok, afterany, afternotok or aftercorr with the ids of berth's jobs, such as afterok:12:13"
 
-var slurmConditions = map[string]job.Condition{"afterok": job.AfterOK, "afterany": job.AfterAny, "afternotok": job.AfterFail}
+var slurmConditions = map[string]job.Condition{"after": job.AfterStart, "afterok": job.AfterOK, "afterany": job.AfterAny, "afternotok": job.AfterFail, "aftercorr": job.AfterOK}
 
-// slurmDependency reads "afterok:12:13,afterany:14".
+// slurmDependency reads "afterok:12:13,after:14+5", or with ? if one is enough.
 func slurmDependency(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	var list []string
-	for part := range strings.SplitSeq(value, ",") {
+	between := ","
+	if strings.Contains(value, "?") {
+		if between = "?"; strings.Contains(value, ",") {
+			return nil, false, text.Mismatch(value, "commas or question marks between dependencies, not both")
+		}
+	}
+	for part := range strings.SplitSeq(value, between) {
 		words := strings.Split(part, ":")
 		condition, known := slurmConditions[words[0]]
+		if part == "singleton" {
+			list = append(list, Namesakes+":any")
+			continue
+		}
 		if !known || len(words) < 2 {
 			return nil, false, text.Mismatch(part, allowedDependency)
 		}
-		for _, id := range words[1:] {
-			if _, isID := parseJobID(id); !isID {
+		for _, word := range words[1:] {
+			id, minutes, delayed := strings.Cut(word, "+")
+			n, whole := text.Digits(minutes, 6)
+			if _, isID := parseJobID(id); !isID || delayed && (!whole || words[0] != "after") {
 				return nil, false, text.Mismatch(part, allowedDependency)
 			}
-			list = append(list, fmt.Sprintf("%s:%s", id, condition))
+			if words[0] == "aftercorr" && !strings.Contains(id, "_") {
+				id += SameTask
+			}
+			id += ":" + string(condition)
+			if n > 0 {
+				id += fmt.Sprintf("+%dm", n)
+			}
+			list = append(list, id)
 		}
 	}
-	return []Pair{{"after", strings.Join(list, ",")}}, true, nil
+	if between == "?" {
+		between = "|"
+	}
+	return []Pair{{"after", strings.Join(list, between)}}, true, nil
 }
 
 // slurmExport reads which variables a job gets: names to keep, and NAME=VALUE

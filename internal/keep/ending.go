@@ -82,7 +82,7 @@ func (e *ending) announce(now time.Time, stamp string, wanted bool) {
 
 // mainExited starts the clock for what the main process left behind: the grace
 // period to finish by itself, then TERM, the grace period again, then KILL.
-// The time limit still applies: the job ends with its last process.
+// The time limit still ends them, but the job has ended by itself.
 func (e *ending) mainExited(now time.Time) {
 	e.exited = true
 	e.warnAt, e.announceAt = time.Time{}, time.Time{}
@@ -96,9 +96,6 @@ func (e *ending) mainExited(now time.Time) {
 // from the plan.
 func (e *ending) due(now time.Time) action {
 	if reached(e.limitAt, now) {
-		if e.stop == "" {
-			e.stop = "timeout"
-		}
 		e.request(now, "timeout", e.grace)
 	}
 	switch {

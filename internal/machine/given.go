@@ -39,6 +39,15 @@ func Given(lookup func(string) (string, bool), visible []gpu.Device) []gpu.Devic
 	return cards
 }
 
+// GivenNumbers is the node's numbers of the cards that Slurm gave, whether the driver
+// shows them or not; nil: they have none.
+func GivenNumbers(lookup func(string) (string, bool)) []int {
+	if host := numbers(value(lookup, "SLURM_JOB_GPUS")); host != nil {
+		return host
+	}
+	return numbers(visibleTo(lookup))
+}
+
 // GaveNone reports whether Slurm gave no card to the job which this process is in.
 func GaveNone(lookup func(string) (string, bool)) bool {
 	return visibleTo(lookup) == "" && value(lookup, "SLURM_JOB_GPUS") == ""

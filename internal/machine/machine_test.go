@@ -127,3 +127,21 @@ func TestWhatHangsIsNotWaitedFor(t *testing.T) {
 		t.Errorf("without an interrupt: %d, %v", got, err)
 	}
 }
+
+// TestWhoseSlurmsNamesAre: where scontrol is a link to berth, the machine counts as
+// one without Slurm, so that jobs keep berth's ids.
+func TestWhoseSlurmsNamesAre(t *testing.T) {
+	for program, slurm := range map[string]bool{"berth": false, "scontrol-22.05": true} {
+		dir := t.TempDir()
+		t.Setenv("PATH", dir)
+		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(program, filepath.Join(dir, "scontrol")); err != nil {
+			t.Fatal(err)
+		}
+		if hasSlurm(nil) != slurm {
+			t.Errorf("scontrol is %s: belongs to a Slurm cluster: %t", program, !slurm)
+		}
+	}
+}

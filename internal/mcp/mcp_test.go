@@ -131,7 +131,7 @@ func tools(t *testing.T, agent *sdk.ClientSession) map[string]*sdk.Tool {
 
 var (
 	reading = []string{"gpus", "history", "list", "logs", "show", "stats", "why"}
-	writing = []string{"cancel", "hold", "release", "requeue", "submit"}
+	writing = []string{"cancel", "hold", "park", "release", "requeue", "submit", "unpark"}
 )
 
 // TestAnAgentOnlyReadsUnlessItMayWrite: the tools that change something are not

@@ -29,6 +29,8 @@ func (s *server) addWriting(to *sdk.Server) {
 		{api.ActCancel, "Cancel jobs", "Cancel jobs, running or not. A running job gets SIGTERM, then SIGKILL after its grace period. What it has not saved is lost.", true, true},
 		{api.ActHold, "Hold jobs", "Keep queued jobs from starting until they are released.", false, true},
 		{api.ActRelease, "Release jobs", "Let held jobs start when it is their turn.", false, true},
+		{api.ActPark, "Park jobs", "Take running jobs off their GPUs without losing work: their GPU memory moves to host memory until they are unparked. show says when it is done, or why the driver refused.", false, true},
+		{api.ActUnpark, "Unpark jobs", "Let parked jobs resume where they were, once their GPUs have room.", false, true},
 		{api.ActRequeue, "Requeue jobs", "Run jobs again from the beginning, with the same ids. Running jobs are stopped first.", true, false},
 	} {
 		addTool(s, to, sdk.Tool{Name: a.action, Title: a.title, Annotations: hints(false, a.destructive, a.idempotent), Description: a.about},

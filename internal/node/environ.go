@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/handover"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // cardVariables say which cards a process may use.
@@ -53,11 +54,11 @@ func inherited(order *handover.Order, environ []string, dir string) []string {
 	return append(kept, arrayVariables(&order.Job, environ)...)
 }
 
-// arrayVariables are those of a task of the user's own array, whose script was
-// written for Slurm. Its id is Slurm's if the task has the same index there.
+// arrayVariables are those of a task of the user's own array. Its id is Slurm's if
+// the task has the same index there.
 func arrayVariables(j *job.Job, environ []string) []string {
 	_, index, found := strings.Cut(j.ID, "_")
-	if !found || !j.Spec.SlurmEnv {
+	if !found {
 		return nil
 	}
 	_, array := j.SlurmIDs(true)
@@ -99,7 +100,7 @@ func has(environ []string, name string) bool {
 // berth cannot see, the job knows what Slurm said and nothing else.
 func (n *node) cardsAsGiven(berths []string) []string {
 	visible, set := n.lookup("CUDA_VISIBLE_DEVICES")
-	unseen := len(n.cards) == 0 && n.order.Job.Spec.GPUs > 0
+	unseen := n.unseen()
 	var list []string
 	for _, pair := range berths {
 		name, _, _ := strings.Cut(pair, "=")
@@ -107,7 +108,9 @@ func (n *node) cardsAsGiven(berths []string) []string {
 		switch {
 		case bare == "CUDA_VISIBLE_DEVICES" && set:
 			pair = name + "=" + visible
-		case unseen && name != "BERTH_GPUS":
+		case unseen != nil && name == "BERTH_GPUS":
+			pair = name + "=" + text.Numbers(unseen)
+		case unseen != nil:
 			continue
 		case bare == "NVIDIA_VISIBLE_DEVICES" && len(n.cards) > 0:
 			// A container's runtime may see all cards of the node, under other

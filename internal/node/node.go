@@ -179,7 +179,25 @@ func (n *node) begun() handover.Begun {
 	for _, d := range n.cards {
 		b.GPUs = append(b.GPUs, handover.GPU{Index: d.Index, UUID: d.UUID, Name: d.Name, TotalMiB: d.TotalMiB})
 	}
+	for _, index := range n.unseen() {
+		b.GPUs = append(b.GPUs, handover.GPU{Index: index})
+	}
 	return b
+}
+
+// unseen is the numbers of the cards that Slurm gave, if the driver shows none of
+// them: nothing is measured, but the job has them.
+func (n *node) unseen() (list []int) {
+	if len(n.cards) > 0 || n.order.Job.Spec.GPUs == 0 {
+		return nil
+	}
+	if list = machine.GivenNumbers(n.lookup); len(list) > 0 {
+		return list
+	}
+	for i := range n.order.Job.Spec.GPUs {
+		list = append(list, i)
+	}
+	return list
 }
 
 // slurmID is Slurm's id of this run, as squeue shows it.

@@ -111,10 +111,13 @@ func TestAJobWithoutADirectory(t *testing.T) {
 // TestCardsThatBerthCannotSee: the job runs, with what Slurm said.
 func TestCardsThatBerthCannotSee(t *testing.T) {
 	for _, setup := range []string{"", "true"} {
-		w := newWorld(t, order(`echo "see $CUDA_VISIBLE_DEVICES, ${NVIDIA_VISIBLE_DEVICES-unset}"`, func(s *job.Spec) { s.GPUs, s.VRAMMiB, s.Setup = 2, 4000, setup }))
+		w := newWorld(t, order(`echo "see $CUDA_VISIBLE_DEVICES, ${NVIDIA_VISIBLE_DEVICES-unset}, has $BERTH_GPUS"`, func(s *job.Spec) { s.GPUs, s.VRAMMiB, s.Setup = 2, 4000, setup }))
 		r, status := w.run(0, "CUDA_VISIBLE_DEVICES=0,1", "SLURM_JOB_GPUS=2,3")
-		if got := w.log(0); status != 0 || !strings.Contains(got, "see 0,1, unset") {
+		if got := w.log(0); status != 0 || !strings.Contains(got, "see 0,1, unset, has 2,3") {
 			t.Errorf("set-up %q: exit %d %+v, log %s", setup, status, r, got)
+		}
+		if begun, err := handover.ReadBegun(w.batch, 0); err != nil || len(begun.GPUs) != 2 || begun.GPUs[1].Index != 3 {
+			t.Errorf("marker: %+v %v", begun, err)
 		}
 	}
 }

@@ -62,6 +62,7 @@ type Tally struct {
 	On      On     `json:"on,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
 	Array   string `json:"array,omitempty"`
+	Name    string `json:"name,omitempty"` // of the array
 	Count   int    `json:"count"`
 }
 
@@ -73,6 +74,9 @@ const maxTallies = 50
 func (b *Batch) Add(f Fact) {
 	f = f.Clean()
 	key := Tally{On: f.On, Outcome: f.Outcome, Array: f.Array}
+	if f.Array != "" && f.Name != "job"+f.Job {
+		key.Name = f.Name
+	}
 	at := slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == key.Outcome && t.Array == key.Array })
 	if at < 0 && len(b.Tally) >= maxTallies {
 		at = slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == "other" && t.Array == "" })
@@ -214,7 +218,7 @@ func sentence(f Fact) string {
 	return line
 }
 
-// tallied sums a batch up: "array 17: 998 finished, 2 failed". The order does not
+// tallied sums a batch up: "array sweep (17): 998 finished, 2 failed". The order does not
 // depend on which job was first.
 func tallied(list []Tally) string {
 	counts := map[string]int{}
@@ -236,6 +240,9 @@ func tallied(list []Tally) string {
 	}
 	line := strings.Join(order, ", ")
 	if len(arrays) == 1 && !arrays[""] {
+		if list[0].Name != "" {
+			return fmt.Sprintf("array %s (%s): %s", list[0].Name, list[0].Array, line)
+		}
 		return "array " + list[0].Array + ": " + line
 	}
 	return line

@@ -41,8 +41,10 @@ func TestWhatAMessageSays(t *testing.T) {
 		{[]Fact{{On: OnFail, Job: "4", State: "running"}}, "[box] job 4 is about to be ended", "job 4 is about to be ended", true},
 		{[]Fact{{On: OnIdle, Job: "4"}}, "[box] job 4 does not use its GPUs", "job 4 does not use its GPUs", true},
 		{[]Fact{{At: noon, Detail: "gpu3 was quarantined"}}, "[box] gpu3 was quarantined", "2026-03-01T12:00:00Z gpu3 was quarantined", true},
-		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array 17: 2 finished, 1 reached its time limit",
+		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array sweep (17): 2 finished, 1 reached its time limit",
 			"sweep (17_1) reached its time limit\nsweep (17_0) finished\nsweep (17_2) finished", true},
+		{[]Fact{{On: OnEnd, Job: "17_0", Array: "17", Name: "job17_0", Outcome: "ok"}, {On: OnEnd, Job: "17_1", Array: "17", Name: "job17_1", Outcome: "ok"}},
+			"[box] array 17: 2 finished", "job 17_0 finished\njob 17_1 finished", false},
 		{[]Fact{task(0, "ok"), ended("9", "", "ok")}, "[box] 2 finished", "sweep (17_0) finished\njob 9 finished", false},
 	}
 	for _, tt := range tests {
@@ -65,8 +67,8 @@ func TestAThousandEndsAreOneMessage(t *testing.T) {
 		b.Add(f)
 	}
 	m := Compose("x-1", "box", noon, b)
-	if m.Title != "[box] array 17: 999 finished, 1 ran out of GPU memory" || !strings.HasPrefix(m.Body, "sweep (17_777) ran out") ||
-		!strings.HasSuffix(m.Body, "and 980 more events: array 17: 999 finished, 1 ran out of GPU memory") || len(m.Facts) != maxFacts {
+	if m.Title != "[box] array sweep (17): 999 finished, 1 ran out of GPU memory" || !strings.HasPrefix(m.Body, "sweep (17_777) ran out") ||
+		!strings.HasSuffix(m.Body, "and 980 more events: array sweep (17): 999 finished, 1 ran out of GPU memory") || len(m.Facts) != maxFacts {
 		t.Errorf("%s\n%s", m.Title, m.Body)
 	}
 }

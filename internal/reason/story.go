@@ -2,6 +2,7 @@ package reason
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"berth/internal/text"
@@ -45,7 +46,7 @@ type Leave struct {
 	Requeue bool      `json:"requeue,omitempty" doc:"it is stopped and queued again; otherwise it is parked"`
 }
 
-// Words says when it can leave; empty: there is none, or it can at once.
+// Words says when the job can leave; empty if it can at once, or no job can.
 func (l *Leave) Words(now time.Time) string {
 	if l == nil || !l.At.After(now) {
 		return ""
@@ -101,7 +102,7 @@ func (t *Story) WasPreempted(other string) {
 func (t Story) String() string {
 	line := t.Text
 	if b := t.Behind; b != nil && t.Expected != nil && t.Kind != WaitsBehind {
-		line = AfterPreemption(t.PreemptedFor, "waits behind "+b.String()+" for "+t.Needs)
+		line = AfterPreemption(t.PreemptedFor, "waits behind "+b.String()+" for "+strings.TrimPrefix(t.Needs, "no GPU, "))
 	}
 	if expected := t.Forecast().String(); expected != "" {
 		line += "; " + expected

@@ -1,6 +1,7 @@
 package reason
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -40,6 +41,13 @@ func TestTheBoundIsSaid(t *testing.T) {
 		if got := story.overtaken(); got != row.want {
 			t.Errorf("%s: got %q, want %q", row.says, got, row.want)
 		}
+	}
+}
+
+func TestAJobWithoutAGPUWaitsForCPUs(t *testing.T) {
+	s := Story{Needs: Request{CPUs: 3}.Words(), Behind: &Behind{ID: "7", User: "ann"}, Expected: &Forecast{}}
+	if got := s.String(); !strings.Contains(got, "for 3 CPUs") {
+		t.Errorf("it says %q", got)
 	}
 }
 

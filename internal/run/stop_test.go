@@ -104,6 +104,16 @@ func TestATimeLimitIsAlwaysATimeout(t *testing.T) {
 	}
 }
 
+// A job whose command ended before its limit did not reach it, whatever it left behind.
+func TestATimeLimitDoesNotChangeAStatus(t *testing.T) {
+	b := newBench(t)
+	o := b.order("1", "sleep 1000 & exit 7")
+	o.Limit, o.Grace = 4*time.Second, testkit.Patience
+	if r := b.finish(o); r.Stop != "" || r.ExitCode != 7 || r.Stragglers != 1 || r.Elapsed < o.Limit {
+		t.Errorf("got %+v", r)
+	}
+}
+
 // The shell in front handles no USR1 and would die of it.
 func TestAWarningReachesThoseThatHandleIt(t *testing.T) {
 	b := newBench(t)

@@ -38,8 +38,8 @@ const OutOfMemory = "OUT_OF_MEMORY"
 // Killed reports whether a job was killed, perhaps for its host memory.
 func (a *Account) Killed() bool { return a.State == OutOfMemory || a.Signal == 9 }
 
-// MemoryWords finds the line in which Slurm says that it killed a job for its host
-// memory; empty: there is none. number is Slurm's, of the run.
+// MemoryWords returns Slurm's line about killing a run, by its Slurm id, for its host
+// memory, or "".
 func MemoryWords(out, number string) (words string) {
 	for line := range strings.Lines(out) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), "error: ")

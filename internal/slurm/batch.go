@@ -103,6 +103,19 @@ func Submitted(stdout string) (id string, err error) {
 	return id, nil
 }
 
+// MaxArraySize reads Slurm's bound of an array from what scontrol show config
+// prints; nil: it does not say. Indices are below it.
+func MaxArraySize(config string) *int {
+	for row := range strings.Lines(config) {
+		if name, value, _ := strings.Cut(row, "="); strings.TrimSpace(name) == "MaxArraySize" {
+			if size, whole := text.Digits(strings.TrimSpace(value), 9); whole {
+				return &size
+			}
+		}
+	}
+	return nil
+}
+
 // Environ is the environment for Slurm's programs: the little that they need. Others
 // would set options and formats (SBATCH_PARTITION, SLURM_TIME_FORMAT). With sbatch it
 // is also what the batch script begins with: --export=NONE would start the user's

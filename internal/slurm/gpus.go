@@ -80,8 +80,8 @@ func suitable(spec *job.Spec, vramMiB int64, c Cluster) ([]Kind, error) {
 // shards translates a part of a GPU.
 func shards(spec *job.Spec, vramMiB int64, c Cluster, kinds []Kind) (gres string, features []string, err error) {
 	if c.Shards == 0 {
-		return "", nil, problem.Newf(problem.Refused, "use --gpus 1, or set slurm.shards in the config if the cluster's GPUs have shards",
-			"job asks for %s of a GPU; the cluster has no shards", text.Share(spec.Share))
+		return "", nil, problem.Newf(problem.Refused, "use --gpus 1, or set slurm.shards to the shards of each GPU: berth doctor --slurm counts them and prints the line",
+			"job asks for %s of a GPU, which Slurm gives in shards; slurm.shards in the config is 0", text.Share(spec.Share))
 	}
 	if kinds != nil && !haveFeatures(kinds) {
 		return "", nil, problem.Newf(problem.Refused, "use --gpus 1, or name the node feature of each type in slurm.gpus",

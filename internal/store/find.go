@@ -32,6 +32,7 @@ type Filter struct {
 	User       string
 	Name       string // a pattern, as in text.Glob
 	Group      string
+	Batch      string
 	States     []job.State
 	EndedSince time.Time
 	EndedUntil time.Time
@@ -117,6 +118,9 @@ func (f *Filter) where() (string, []any) {
 	}
 	if f.Group != "" {
 		add("spec ->> '$.group' = ?", f.Group)
+	}
+	if f.Batch != "" {
+		add("spec ->> '$.batch' = ?", f.Batch)
 	}
 	if len(f.States) > 0 {
 		marks := make([]string, len(f.States))

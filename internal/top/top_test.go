@@ -204,6 +204,29 @@ func TestTheFilterIsAskedOfTheDaemonAndMeansItself(t *testing.T) {
 	}
 }
 
+// TestALowScreenSaysHowManyGPUsItLacks: they are there all the same.
+func TestALowScreenSaysHowManyGPUsItLacks(t *testing.T) {
+	for height, want := range map[int]string{10: "  1 GPU not shown", 12: "", 30: ""} {
+		header, _, _ := strings.Cut(draw(aLab(Screen{Width: 100, Height: height})), "\n")
+		if _, said, _ := strings.Cut(header, "queued"); strings.TrimRight(strings.TrimSuffix(said, "12:00:00"), " ") != want {
+			t.Errorf("%d lines: %q, want %q", height, header, want)
+		}
+	}
+}
+
+// TestAMessageGoesWithTheNextKey: it would hide which keys another view has.
+func TestAMessageGoesWithTheNextKey(t *testing.T) {
+	m := aLab(Screen{Width: 100, Height: 30})
+	m.say("job 17 is parked")
+	if !strings.Contains(draw(m), "job 17 is parked") {
+		t.Error("it is not shown")
+	}
+	m, _ = press(m, "enter")
+	if frame := draw(m); strings.Contains(frame, "job 17 is parked") || !strings.Contains(frame, "q back") {
+		t.Errorf("in the log:\n%s", frame)
+	}
+}
+
 // TestLittleIsAskedFor: without events, the queue is asked for rarely; with any
 // number of them, once a second.
 func TestLittleIsAskedFor(t *testing.T) {

@@ -106,6 +106,7 @@ func update(m model, msg any) (model, []wish) {
 		m.Width, m.Height = msg.Width, msg.Height
 		return m, m.choose(m.at)
 	case keyPress:
+		m.said = "" // it was about the key before
 		return m, m.key(msg.Name)
 	case mouseEvent:
 		return m, m.mouse(msg)

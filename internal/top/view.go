@@ -103,6 +103,9 @@ func (m model) header() string {
 		}
 	}
 	words := "berth top  " + strings.Join(parts, ", ")
+	if hidden := len(m.gpus) - m.layout().gpus; hidden > 0 {
+		words += "  " + text.Count(hidden, "GPU") + " not shown"
+	}
 	if m.own {
 		words += "  own jobs"
 	}

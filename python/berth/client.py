@@ -52,8 +52,13 @@ class Handle:
         return self._client.why(self)
 
     def logs(self, follow: bool = False) -> Iterator[bytes]:
-        """Its output."""
-        return self._client.logs(self, follow=follow)
+        """Its output; of an array, that of one task after the other."""
+        if not self.show().get("tasks"):
+            yield from self._client.logs(self, follow=follow)
+            return
+        for task in self._client.list(self, over=True, reasons=False):
+            if follow or task["attempt"]:
+                yield from self._client.logs(task["id"], follow=follow)
 
     def cancel(self, grace: Optional[float] = None) -> None:
         """Cancel it, running or not."""
@@ -324,7 +329,11 @@ class Client:
         body: Dict[str, Any] = {"action": action, "select": {"ids": [str(i) for i in ids], "all": all}}
         if grace is not None:
             body["grace_s"] = grace
-        return cast(List[Dict[str, Any]], self._wire.call("POST", "/v1/jobs/act", body)["jobs"])
+        acted = cast(List[Dict[str, Any]], self._wire.call("POST", "/v1/jobs/act", body)["jobs"])
+        if acted and not any(one["done"] or one.get("state") for one in acted):
+            raise BerthError("there is no job " + ", ".join(one["id"] for one in acted),
+                             "berth list --all shows all jobs", "not_found")
+        return acted
 
     def _wait_for_daemon(self) -> None:
         """Wait until the daemon answers again, however long that takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import logging.handlers
@@ -9,13 +10,15 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Mapping, Union
+from typing import Any, Mapping, Optional, Tuple, Union
 
 MAIN_LOG = "kairos.log"
 _MAX_BYTES = 10 * 1024 * 1024
 _BACKUPS = 5
 _NAME_BYTES = 128
 _FORMAT = "%(asctime)s - %(levelname)s - %(message)s"
+_JOB_FORMAT = "%(asctime)s - %(message)s"
+_TIME = "%Y-%m-%d %H:%M:%S"
 
 
 class _MainLog(logging.handlers.RotatingFileHandler):
@@ -50,7 +53,7 @@ def open_main_log(log_dir: Path, level: int) -> logging.Logger:
     log = logging.Logger("kairos.scheduler", level)
     for handler in (_MainLog(log_dir / MAIN_LOG, maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8"),
                     logging.StreamHandler()):
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
         log.addHandler(handler)
     return log
 
@@ -93,3 +96,63 @@ def append_json(path: Path, entry: Mapping[str, Any]) -> None:
 def _last_byte(log: Any) -> bytes:
     log.seek(-1, os.SEEK_END)
     return bytes(log.read(1))
+
+
+def job_name(job: Any, index: int) -> str:
+    """A job's name, or the one by its position."""
+    return f"job_{index}" if job.job_name in (None, "") else str(job.job_name)
+
+
+class JobLogger:
+    """kairos's logs, for programs that write to them: the main log of a
+    directory, and a log per job for jobs that the program runs itself. The jobs
+    of a GPUScheduler have theirs from berth."""
+
+    def __init__(self, log_dir: Union[str, "os.PathLike[str]"], level: int = logging.INFO) -> None:
+        self.log_dir = Path(log_dir)
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        self.logger: logging.Logger = open_main_log(self.log_dir, level)
+        close_main_log(self.logger)  # one that writes nothing holds no file open
+        self.total_jobs = 0
+
+    def get_job_logger(self, job: Any, job_index: int) -> Tuple[logging.Logger, Path]:
+        """A logger for one job, and the new file that it writes to."""
+        path = create_job_log(self.log_dir, job_name(job, job_index))
+        logger = logging.Logger(f"kairos.job.{job_name(job, job_index)}.{job_index}", logging.INFO)
+        handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+        handler.setFormatter(logging.Formatter(_JOB_FORMAT, _TIME))
+        logger.addHandler(handler)
+        return logger, path
+
+    def log_job_start(self, logger: logging.Logger, job: Any, job_index: int, gpu_id: int, slot_id: int) -> None:
+        """Write the start of a job to its log, and a line to the main log."""
+        name = job_name(job, job_index)
+        self.logger.info(f"Starting job {job_index}/{self.total_jobs} ({name}) on GPU {gpu_id} slot {slot_id}")
+        _log_json(logger, "Job configuration", {
+            "event": "job_start", "job_index": job_index, "job_name": name, "gpu_id": gpu_id, "slot_id": slot_id,
+            "command": job.command, "working_dir": str(job.working_dir), "start_time": _now()})
+
+    def log_job_completion(self, logger: logging.Logger, job: Any, job_index: int, gpu_id: Optional[int],
+                           return_code: int) -> None:
+        """Write the end of a job to its log, and a line to the main log."""
+        name, status = job_name(job, job_index), "Success" if return_code == 0 else "Failed"
+        self.logger.info(f"Job {job_index}/{self.total_jobs} ({name}) completed with status: {status}")
+        _log_json(logger, "Job completed", {
+            "event": "job_completion", "job_index": job_index, "job_name": name, "gpu_id": gpu_id, "end_time": _now(),
+            "return_code": return_code, "status": status})
+
+    def log_gpu_wait(self, gpu_id: int, usage: float, threshold: float) -> None:
+        """Write to the main log that a GPU is waited for; both in per cent."""
+        self.logger.info(f"Waiting for GPU {gpu_id} memory usage to drop below {threshold}% (currently {usage:.1f}%)")
+
+    def log_scheduler_event(self, message: str, level: str = "info") -> None:
+        """Write a message to the main log."""
+        getattr(self.logger, level.lower())(message)
+
+
+def _log_json(logger: logging.Logger, title: str, entry: Mapping[str, Any]) -> None:
+    logger.info(f"{title}: {json.dumps(entry, indent=2)}")
+
+
+def _now() -> str:
+    return datetime.datetime.now().isoformat()

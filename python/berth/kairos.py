@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, U
 
 from .batch import Batch, Gpus
 from .ending import terminated_as_interrupted
-from .joblog import close_main_log, level_number, open_main_log
+from .joblog import JobLogger, job_name, level_number
 
 _SHARE_OF_CARD = 0.95  # the part of a GPU's memory that berth's shares divide
 
@@ -56,8 +56,9 @@ class GPUScheduler:
     jobs_per_gpu is free, which is checked every check_interval seconds: with
     24 GB and two jobs per GPU that is 11.4 GB. Logs go to log_dir.
 
-    logger is the main log, total_jobs the length of the last list, and
-    completed_jobs how many jobs have ended.
+    logger is the main log and job_logger writes to it in kairos's words;
+    total_jobs is the length of the last list, and completed_jobs how many jobs
+    have ended.
     """
 
     def __init__(self, n_gpus: int, jobs_per_gpu: int, log_dir: Union[str, "os.PathLike[str]"] = "logs",
@@ -70,9 +71,8 @@ class GPUScheduler:
         level = level_number(log_level)
         # A later change of directory moves neither logs nor jobs.
         self.log_dir = Path(log_dir).expanduser().absolute()
-        self.log_dir.mkdir(parents=True, exist_ok=True)
-        self.logger: logging.Logger = open_main_log(self.log_dir, level)
-        close_main_log(self.logger)  # a scheduler that does nothing holds no file open
+        self.job_logger = JobLogger(self.log_dir, level)
+        self.logger: logging.Logger = self.job_logger.logger
         self.total_jobs = 0
         self.completed_jobs = 0
 
@@ -99,7 +99,7 @@ class GPUScheduler:
         queued jobs still run.
         """
         todo = list(jobs)
-        self.total_jobs = len(todo)
+        self.total_jobs = self.job_logger.total_jobs = len(todo)
         for index, job in enumerate(todo):
             _check(job, index)
         return self._run(todo, Gpus(range(self.n_gpus), self.jobs_per_gpu), 0, self._completed) if todo else []
@@ -113,7 +113,7 @@ class GPUScheduler:
                    "--poll", f"{max(self.check_interval, 0.01):f}", "--margin", "0", "--spike-buffer", "0"]
         batch = Batch(self.log_dir, self.logger, self.check_interval, options, gpus, completed)
         with terminated_as_interrupted():
-            return batch.run([_spec(job) for job in jobs], [_name(job, i) for i, job in enumerate(jobs, first)], first,
+            return batch.run([_spec(job) for job in jobs], [job_name(job, i) for i, job in enumerate(jobs, first)], first,
                              lambda cards: self._fit(cards, gpus))
 
     def _fit(self, cards: Sequence[Mapping[str, Any]], gpus: Gpus) -> Mapping[str, Any]:
@@ -141,10 +141,6 @@ def _check(job: Job, index: int) -> None:
         raise ValueError(f"job {index}: command: expected a line for bash, found {job.command!r}")
     if job.env is not None and (not isinstance(job.env, Mapping) or None in job.env.values()):
         raise ValueError(f"job {index}: env: expected names with values, found {job.env!r}")
-
-
-def _name(job: Job, index: int) -> str:
-    return f"job_{index}" if job.job_name in (None, "") else str(job.job_name)
 
 
 def _spec(job: Job) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import unittest
@@ -144,6 +147,18 @@ class Served(Lab):
         self.assertEqual(len(self.client.list(over=True)), 3)
         self.assertEqual(len(self.client.list(1, "2")), 2)
 
+    def test_an_array_has_the_logs_of_its_tasks(self) -> None:
+        array = self.client.submit("echo task $BERTH_ARRAY_INDEX", array="0-2", gpus=0)
+        self.assertEqual(b"task 0\ntask 1\ntask 2\n", b"".join(array.logs(follow=True)))
+        self.assertEqual(b"task 0\ntask 1\ntask 2\n", b"".join(array.logs()))
+
+    def test_acting_on_no_job_at_all_is_an_error(self) -> None:
+        with self.assertRaises(BerthError) as caught:
+            self.client.cancel(99, "100")
+        self.assertEqual(("there is no job 99, 100", "not_found"), (caught.exception.problem, caught.exception.kind))
+        job = self.client.submit("true", hold=True)
+        self.assertEqual([True, False], [one["done"] for one in self.client.cancel(job, 99)])
+
     def test_a_job_is_parked_and_comes_back(self) -> None:
         job = self.client.submit([program(), "simjob", "--vram", "8000", "--hold", "600"])
         until(lambda: any(g["used_mib"] >= 8000 for g in self.client.gpus()))
@@ -173,7 +188,6 @@ class Served(Lab):
         self.assertEqual(caught.exception.kind, "refused")
 
     def test_a_log_is_followed_through_the_loss_of_the_daemon(self) -> None:
-        # seeds: K27
         job = self.client.submit(f"seq 1 1000; touch half; {self.gate()}; seq 1001 2000", gpus=0)
         got: List[bytes] = []
         reader = threading.Thread(target=lambda: got.extend(job.logs(follow=True)))
@@ -217,7 +231,6 @@ class Served(Lab):
         self.assertEqual(kinds[-2:], ["started", "ended"])
 
     def test_a_job_outlives_the_program_that_submitted_it(self) -> None:
-        # seeds: K27
         said, _ = self.python("-c", "import sys; sys.path.insert(0, sys.argv[1]); from berth import Client\n"
                               f"print(Client().submit({self.gate() + '; exit 6'!r}))",
                               os.path.dirname(os.path.dirname(berth.__file__))).communicate()
@@ -283,3 +296,59 @@ class Nobody(Lab):
 
     def test_the_version_is_the_programs(self) -> None:
         self.assertEqual(berth.__version__, Path(REPOSITORY, "VERSION").read_text().strip())
+
+
+class Service(Lab):
+    """berth as systemd runs it: the words of its unit, and systemd's part of the protocol played here."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        unit = configparser.ConfigParser(interpolation=None, strict=False)
+        unit.read(REPOSITORY / "packaging" / "user" / "berth.service")
+        self.unit = unit["Service"]
+        path = self.dir / "state" / "berth" / "berth.sock"
+        path.parent.mkdir(parents=True)
+        self.listener, self.notices = (socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM))
+        for own, where in (self.listener, path), (self.notices, self.dir / "notify"):
+            self.addCleanup(own.close)
+            own.bind(str(where))
+        self.listener.listen()
+        self.notices.settimeout(60)
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        binary, *words = shlex.split(self.unit["ExecStart"])
+        self.assertEqual(os.path.basename(binary), "berth")
+        alone = ["--private"] if os.getuid() == 0 else []  # root's would be that of all users
+        number = self.listener.fileno()
+        service = subprocess.Popen(
+            ["bash", "-c", f'exec 3<&{number}; LISTEN_PID=$$ exec "$@"', "-", program(), *words, *alone],
+            env={**os.environ, "NOTIFY_SOCKET": str(self.dir / "notify"), "LISTEN_FDS": "1"}, pass_fds=[number],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(self._reap, service)
+        return service
+
+    def ready(self) -> None:
+        while b"READY=1" not in self.notices.recv(4096).split(b"\n"):
+            pass
+
+    def test_the_unit_serves_and_its_jobs_outlive_it(self) -> None:
+        # seeds: K27
+        # It is ready when it says so, and answers on the socket that systemd holds.
+        self.assertEqual((self.unit["Type"], self.unit["Restart"], self.unit["KillMode"]), ("notify", "on-failure", "process"))
+        service = self.start()
+        self.ready()
+        client = Client()
+        first = client.submit(f"{self.gate()}; exit 6", gpus=1)
+        until(lambda: first.show()["state"] == "running")
+        # Killed, it is started again; requests wait for it, and the job ends as itself.
+        self._reap(service)
+        asked: List[int] = []
+        asking = threading.Thread(target=lambda: asked.append(client.submit("exit 7", gpus=0).wait()))
+        asking.start()
+        self.start()
+        self.ready()
+        asking.join(60)
+        self.assertEqual(asked, [7])
+        self.assertEqual(first.show()["state"], "running")
+        self.open()
+        self.assertEqual(first.wait(), 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -58,6 +59,67 @@ KAIROS_SAYS = """\
 (1000.0, 24000.0) True True True
 """
 
+KAIROS_LOGS = """
+import subprocess
+from kairos import GPUScheduler, Job
+from kairos.logging import JobLogger
+
+scheduler = GPUScheduler(1, 1, "mine", 0.1)
+mine = scheduler.job_logger
+print(isinstance(mine, JobLogger), mine.logger is scheduler.logger, mine.total_jobs)
+mine.total_jobs = 2
+for index, job in enumerate([Job("echo hello", job_name="named"), Job("exit 7", working_dir="/")]):
+    log, path = mine.get_job_logger(job, index)
+    print(path.parent.name, path.name.rpartition("_2")[0], log.name)
+    mine.log_job_start(log, job, index, 3, 1)
+    ran = subprocess.run(job.command, shell=True, stdout=subprocess.PIPE, text=True)
+    log.info(ran.stdout)
+    mine.log_job_completion(log, job, index, 3, ran.returncode)
+mine.log_scheduler_event("a word", "WARNING")
+mine.log_scheduler_event("another")
+print(scheduler.run_jobs([Job("true"), Job("true"), Job("true")]), mine.total_jobs)
+"""
+
+# What kairos 0.1.0 itself prints.
+KAIROS_LOGS_SAYS = """\
+True True 0
+mine named kairos.job.named.0
+mine job_1 kairos.job.job_1.1
+[0, 0, 0] 3
+"""
+
+# What it writes, without the times.
+KAIROS_MAIN_LOG = """\
+INFO - Starting job 0/2 (named) on GPU 3 slot 1
+INFO - Job 0/2 (named) completed with status: Success
+INFO - Starting job 1/2 (job_1) on GPU 3 slot 1
+INFO - Job 1/2 (job_1) completed with status: Failed
+WARNING - a word
+INFO - another
+"""
+KAIROS_JOB_LOG = """\
+Job configuration: {
+  "event": "job_start",
+  "job_index": 1,
+  "job_name": "job_1",
+  "gpu_id": 3,
+  "slot_id": 1,
+  "command": "exit 7",
+  "working_dir": "/",
+  "start_time": "TIME"
+}
+
+Job completed: {
+  "event": "job_completion",
+  "job_index": 1,
+  "job_name": "job_1",
+  "gpu_id": 3,
+  "end_time": "TIME",
+  "return_code": 7,
+  "status": "Failed"
+}
+"""
+
 
 class Kairos(Lab):
     def test_its_modules_and_its_positions_are_as_they_were(self) -> None:
@@ -73,6 +135,22 @@ class Kairos(Lab):
         self.assertIn(" - INFO - a word of the program\n", log)
         self.assertIn(" - WARNING - another\n", log)
         self.assertIn("on 1\n", next(Path("mine").glob("job_7_*.log")).read_text())
+
+    def test_its_job_logger_writes_what_kairos_wrote(self) -> None:
+        # seeds: K24
+        ran = subprocess.run([sys.executable, "-c", KAIROS_LOGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, check=False)
+        self.assertEqual(ran.stdout, KAIROS_LOGS_SAYS, ran.stderr)
+        main = re.sub(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d - ", "", Path("mine", "kairos.log").read_text())
+        self.assertIn(KAIROS_MAIN_LOG, main)
+        own = sorted(Path("mine").glob("job_1_*.log"))[0].read_text()  # the scheduler's job of that name comes later
+        own = re.sub(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d - ", "", own)
+        self.assertEqual(re.sub(r'_time": "[-\dT:.]+"', '_time": "TIME"', own), KAIROS_JOB_LOG)
+
+    def test_its_job_logger_tells_of_a_wait(self) -> None:
+        # seeds: K24
+        self.scheduler().job_logger.log_gpu_wait(2, 81.26, 50)
+        self.assertIn(" - INFO - Waiting for GPU 2 memory usage to drop below 50% (currently 81.3%)\n", self.main_log())
 
 
 class Gpusched(Lab):

@@ -97,6 +97,7 @@ export interface GPU {
 export interface Samples {
   declared_mib: number | null;
   tracks: { gpu: number; attempt?: number; points: { at: string; vram_mib: number | null; util: number | null; after_gap: boolean }[] }[];
+  parked: { from: string; to: string | null }[];
 }
 
 export interface Status {

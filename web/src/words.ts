@@ -6,7 +6,7 @@ import { clean, duration, gpuList, memory, moment } from "./format";
 export function startText(why: Pick<Why, "expected" | "position" | "queued">, now: number): string {
   const expected = why.expected;
   const place = why.position ? ` It is number ${why.position} of ${why.queued} in the queue.` : "";
-  if (!expected) return `No estimate of its start.${place}`;
+  if (!expected) return place.trim();
   if (expected.beyond) return `Expected to start after ${moment(expected.low, now)}.${place}`;
   const [low, high] = [moment(expected.low, now), expected.high && moment(expected.high, now)];
   const range = high && high !== low ? `, likely between ${low} and ${high}` : "";
@@ -14,7 +14,7 @@ export function startText(why: Pick<Why, "expected" | "position" | "queued">, no
 }
 
 // What the page calls things whose own words say little; any other is its own word.
-const eventWords: Record<string, string> = { set_aside: "preempted", gpus_unreadable: "GPUs unreadable", gpus_readable: "GPUs readable", exceeds: "uses more than declared" };
+const eventWords: Record<string, string> = { set_aside: "preempted", gpus_unreadable: "GPUs unreadable", gpus_readable: "GPUs readable", exceeds: "uses more than declared", adopted: "found again after berth restarted" };
 const stopWords: Record<string, string> = { aside: "preempted", cancel: "cancelled", timeout: "time limit", interrupt: "berth stops", overuse: "too much memory" };
 const verdictWords: Record<string, string> = { within: "as declared", "under-declared": "more than declared", "over-declared": "much less than declared" };
 

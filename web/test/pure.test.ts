@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { lastOverwrite, plain, spans } from "../src/ansi";
 import type { Job, Why } from "../src/api";
 import { apply } from "../src/apply";
-import { align } from "../src/align";
+import { align, lineNames, timeRange } from "../src/align";
 import { between, clean, duration, memory, moment } from "../src/format";
 import { LogLines, mostLines } from "../src/loglines";
 import { newKey, sign } from "../src/session";
@@ -107,8 +107,28 @@ test("a list of 10,000 draws only what is in sight", () => {
 
 test("samples of several GPUs share one axis of time", () => {
   const point = (s: number, vram: number | null) => ({ at: new Date(s * 1000).toISOString(), vram_mib: vram, util: null, after_gap: false });
-  const data = align({ declared_mib: null, tracks: [{ gpu: 0, points: [point(1, 10), point(3, null)] }, { gpu: 1, points: [point(2, 20)] }] }, "vram_mib");
+  const data = align({ declared_mib: null, parked: [], tracks: [{ gpu: 0, points: [point(1, 10), point(3, null)] }, { gpu: 1, points: [point(2, 20)] }] }, "vram_mib");
   expect(data).toEqual([[1, 2, 3], [10, undefined, null], [undefined, 20, undefined]]);
+});
+
+test("no line goes through a parked or an unmeasured time", () => {
+  const point = (s: number, vram: number, after_gap = false) => ({ at: new Date(s * 1000).toISOString(), vram_mib: vram, util: null, after_gap });
+  const time = (s: number) => new Date(s * 1000).toISOString();
+  const data = align({ declared_mib: null, parked: [{ from: time(2), to: time(8) }], tracks: [{ gpu: 0, points: [point(1, 10), point(2, 10), point(9, 12), point(19, 14, true)] }] }, "vram_mib");
+  expect(data).toEqual([[1, 2, 2.001, 9, 14, 19], [10, 10, null, 12, null, 14]]);
+});
+
+test("the lines of a chart are named by what tells them apart", () => {
+  const names = (...tracks: [number, number][]) => lineNames({ declared_mib: null, parked: [], tracks: tracks.map(([attempt, gpu]) => ({ attempt, gpu, points: [] })) });
+  expect(names([1, 0])).toEqual([]);
+  expect(names([1, 0], [2, 0])).toEqual(["attempt 1", "attempt 2"]);
+  expect(names([1, 0], [1, 3])).toEqual(["GPU 0", "GPU 3"]);
+  expect(names([1, 0], [2, 1])).toEqual(["attempt 1, GPU 0", "attempt 2, GPU 1"]);
+});
+
+test("a job of a second has an axis with different times", () => {
+  expect(timeRange(100, 101)).toEqual([90.5, 110.5]);
+  expect(timeRange(100, 160)).toEqual([100, 160]);
 });
 
 test("each state offers what can be done", () => {
@@ -158,7 +178,8 @@ describe("who may act", () => {
 test("when a job starts, in a sentence", () => {
   const now = Date.parse("2026-03-01T12:00:00Z");
   const low = "2026-03-01T12:10:00Z";
-  expect(startText({ queued: 3, position: 2 }, now)).toBe("No estimate of its start. It is number 2 of 3 in the queue.");
+  expect(startText({ queued: 3, position: 2 }, now)).toBe("It is number 2 of 3 in the queue.");
+  expect(startText({ queued: 3 }, now)).toBe("");
   expect(startText({ queued: 3, expected: { low } }, now)).toBe(`Expected to start not before ${moment(low, now)}.`);
   expect(startText({ queued: 3, expected: { low, beyond: true } }, now)).toBe(`Expected to start after ${moment(low, now)}.`);
   const high = "2026-03-01T12:40:00Z";

@@ -96,13 +96,13 @@ func parseAddition(args []string) (a addition, err error) {
 	return a, a.job.Check()
 }
 
-// line is the job as a line of the file, with the GPUs as typed. It is parsed
-// again to check that it means the same.
+// line is the job as a line of the file, with the GPUs as typed, up to its last
+// field that is not empty. It is parsed again to check that it means the same.
 func (a addition) line() (string, error) {
 	if strings.ContainsAny(a.gpus, "\n\r\x00") {
 		return "", fmt.Errorf("--gpus: expected GPU ids and ranges on one line, found %q", a.gpus)
 	}
-	line := jobfile.FormatCSV(a.job) + strings.TrimSpace(a.gpus)
+	line := strings.TrimRight(jobfile.FormatCSV(a.job)+strings.TrimSpace(a.gpus), ",")
 	read, err := jobfile.ParseCSV("add", []byte(line))
 	var mistakes *jobfile.Errors
 	if errors.As(err, &mistakes) && len(mistakes.Problems) > 0 {

@@ -84,7 +84,7 @@ func (s *scheduler) stop(sig os.Signal) {
 	}
 	switch {
 	case s.opt.screen && running > 0:
-		s.log.info("%v: stopping; %s in screen sessions continue, and the next start finds them", sig, text.Count(running, "running job"))
+		s.log.info("%v: stopping; the screen sessions of %s continue, and the next start finds them", sig, text.Count(running, "running job"))
 	case running > 0 && !s.stopping:
 		s.log.info("%v: stopping %s, to run again at the next start (once more: without waiting)", sig, text.Count(running, "running job"))
 	case !s.stopping:
@@ -185,7 +185,7 @@ func (s *scheduler) sayBegun() {
 	if file == "" {
 		file = "none"
 	}
-	s.log.info("scheduler started: %d GPUs, jobs file %s, state file %s", len(s.cards), file, s.opt.stateFile)
+	s.log.info("scheduler started: %s, jobs file %s, state file %s", text.Count(len(s.cards), "GPU"), file, s.opt.stateFile)
 	if running+queued+finished+failed > 0 {
 		s.log.info("from before: %d running, %d queued, %d succeeded, %d failed", running, queued, finished, failed)
 	}

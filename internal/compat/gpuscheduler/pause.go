@@ -34,7 +34,7 @@ func runPause(c call, pause bool, stateFile string, args []string) int {
 	index, err := strconv.Atoi(flags.Arg(0))
 	if err != nil || index < 0 {
 		c.Complain(fmt.Sprintf("expected a GPU id, found %q", flags.Arg(0)), "gpu-scheduler status lists them")
-		return frontend.Failed
+		return frontend.BadUsage
 	}
 	live, err := setPaused(stateFile, index, pause)
 	if err != nil {

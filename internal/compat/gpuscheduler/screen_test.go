@@ -145,7 +145,7 @@ func TestManyAddAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	text, _ := os.ReadFile(file)
-	if want := "0,old.py\n" + strings.Repeat("0,new.py,,,\n", 20); string(text) != want {
+	if want := "0,old.py\n" + strings.Repeat("0,new.py\n", 20); string(text) != want {
 		t.Errorf("got %q", text)
 	}
 }

@@ -23,8 +23,8 @@ shows, in any case, or berth's own number.
 
   -h, --help  print this
 
-Exit status: 0 cancelled; 1 failed: no such job, another user's job, or no
-server; 2 bad usage.
+Exit status: 0 cancelled; 1 failed: no id, no such job, another user's job, or
+no server; 2 an unknown flag.
 
 Example:
   mgpu_cancel K3ZX81QA
@@ -38,7 +38,7 @@ func runCancel(plain *frontend.Call) int {
 	}
 	if flags.NArg() != 1 {
 		c.Complain(fmt.Sprintf("expected one id, found %d", flags.NArg()), "mgpu_queue lists them")
-		return frontend.BadUsage
+		return frontend.Failed
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()

@@ -235,7 +235,7 @@ func (f *srunFlags) request() api.SubmitRequest {
 		spec.VRAM = api.Text(strconv.FormatInt(f.mem, 10))
 	}
 	if f.timeLimit > 0 {
-		spec.Timeout = api.Text(strconv.FormatInt(f.timeLimit, 10))
+		spec.Timeout = api.Text(strconv.FormatInt(f.timeLimit, 10) + "s")
 	}
 	umask := site.Umask()
 	return api.SubmitRequest{

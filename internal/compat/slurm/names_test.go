@@ -54,7 +54,7 @@ func TestTimesOfSlurm(t *testing.T) {
 		}
 	}
 	now := time.Date(2026, 3, 5, 14, 0, 0, 0, time.Local)
-	for word, want := range map[string]string{"2026-03-01": "2026-03-01T00:00:00", "2026-03-01T10:30": "2026-03-01T10:30:00", "09:15": "2026-03-05T09:15:00", "now-2days": "2026-03-03T14:00:00", "now": "2026-03-05T14:00:00", "now-1hour": "2026-03-05T13:00:00"} {
+	for word, want := range map[string]string{"2026-03-01": "2026-03-01T00:00:00", "2026-03-01T10:30": "2026-03-01T10:30:00", "09:15": "2026-03-05T09:15:00", "now-2days": "2026-03-03T14:00:00", "now": "2026-03-05T14:00:00", "now-1hour": "2026-03-05T13:00:00", "today": "2026-03-05T00:00:00"} {
 		if at, err := when(word, now); err != nil || stamp(&at) != want {
 			t.Errorf("%s: %s, %v", word, stamp(&at), err)
 		}

@@ -149,6 +149,8 @@ func (e *entry) reason() string {
 		return "JobLaunchFailure"
 	case e.State == job.Failed:
 		return "NonZeroExitCode"
+	case outcome == job.Depends:
+		return "DependencyNeverSatisfied"
 	case e.State != job.Queued:
 		return "None"
 	case e.Held:
@@ -325,6 +327,7 @@ func jobFields() []field {
 		{'o', "command", "COMMAND", func(_ *asker, e *entry) string { return cmp.Or(valueOf(e.Command), "(null)") }},
 		{'a', "account", "ACCOUNT", constant("(null)")},
 		{'q', "qos", "QOS", constant("normal")},
+		{'E', "dependency", "DEPENDENCY", func(a *asker, e *entry) string { return a.dependency(a.detail(e.ID)) }},
 		{'Y', "schednodes", "SCHEDNODES", constant("(null)")},
 		{'f', "feature", "FEATURES", constant("(null)")},
 		{'k', "comment", "COMMENT", constant("(null)")},

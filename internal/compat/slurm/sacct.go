@@ -29,7 +29,8 @@ midnight.
   -j, --jobs IDS         only these jobs, whenever they ended
   -u, --user NAMES       jobs of these users
   -a, --allusers         jobs of all users
-  -S, --starttime TIME   that ended since: 2026-03-01, 2026-03-01T14:00, now-2days
+  -S, --starttime TIME   that ended since: 2026-03-01, 2026-03-01T14:00, today,
+                         now-2days
   -E, --endtime TIME     and were submitted before
       --name NAMES       only jobs of these names
   -r, --partition NAMES  only jobs of these partitions; the only one is berth
@@ -45,6 +46,7 @@ midnight.
   -n, --noheader         no titles
   -p, --parsable         | between columns, and at the end; -P without that one
       --delimiter TEXT   this instead of |
+      --json             as JSON, with the keys of Slurm 22.05
   -X, --allocations      accepted, and ignored: berth records no steps
       --help             print this
 
@@ -67,7 +69,7 @@ type accounts struct {
 	names                 []string
 	partitions, nodes     []string
 	everyone, bare        bool
-	brief, long           bool
+	brief, long, json     bool
 	delimiter             string
 	parsable, parsable2   bool
 	since, until, columns string
@@ -79,7 +81,7 @@ func sacctOptions() map[string]option[accounts] {
 		"state": listed('s', func(a *accounts) *[]string { return &a.states }), "allusers": on('a', func(a *accounts) *bool { return &a.everyone }),
 		"noheader": on('n', func(a *accounts) *bool { return &a.bare }), "parsable": on('p', func(a *accounts) *bool { return &a.parsable }), "parsable2": on('P', func(a *accounts) *bool { return &a.parsable2 }),
 		"starttime": kept('S', func(a *accounts) *string { return &a.since }), "endtime": kept('E', func(a *accounts) *string { return &a.until }), "format": kept('o', func(a *accounts) *string { return &a.columns }),
-		"allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "clusters": {short: 'M', kind: valued},
+		"json": on(0, func(a *accounts) *bool { return &a.json }), "allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "clusters": {short: 'M', kind: valued},
 		"long": on('l', func(a *accounts) *bool { return &a.long }), "brief": on('b', func(a *accounts) *bool { return &a.brief }), "delimiter": kept(0, func(a *accounts) *string { return &a.delimiter }),
 		"name": listed(0, func(a *accounts) *[]string { return &a.names }), "partition": listed('r', func(a *accounts) *[]string { return &a.partitions }), "nodelist": listed('N', func(a *accounts) *[]string { return &a.nodes }),
 		"accounts": without[accounts]('A', "accounts"), "qos": without[accounts]('q', "QOS"),
@@ -218,8 +220,11 @@ func (a *accounts) shown() (columns, error) {
 	return list, nil
 }
 
-// when reads a time of sacct: 2026-03-01[T14:00[:00]], 14:00, now, now-2days.
+// when reads a time of sacct: 2026-03-01[T14:00[:00]], 14:00, today, now, now-2days.
 func when(word string, now time.Time) (time.Time, error) {
+	if word == "today" || word == "midnight" {
+		word = "00:00"
+	}
 	if rest, relative := strings.CutPrefix(word, "now"); relative {
 		if rest == "" {
 			return now, nil
@@ -283,6 +288,7 @@ func runSacct(c *frontend.Call) int {
 				fmt.Fprintln(c.Out, list.rule())
 			}
 		})
+		var found []object
 		_, err := k.client.JobsAll(k.ctx, api.Query{Over: true, Select: api.Select{Words: a.ids}}, func(v job.View) error {
 			long, short := state(&v)
 			e := entry{View: v}
@@ -291,11 +297,19 @@ func runSacct(c *frontend.Call) int {
 			if old || late || !among(a.users, v.User) || !among(a.states, long, short) || !among(a.names, v.Name) || !among(a.partitions, partition) || len(a.nodes) > 0 && !slices.Contains(a.nodes, k.node(&e)) {
 				return nil
 			}
+			if a.json {
+				found = append(found, k.accounted(&e))
+				return nil
+			}
 			titles()
 			_, err := fmt.Fprintln(c.Out, list.line(func(f *field) string { return frontend.OneLine(f.value(k, &e)) }))
 			return err
 		})
-		if err == nil {
+		switch {
+		case err != nil:
+		case a.json:
+			err = k.print("openapi/dbv0.0.38", "jobs", found)
+		default:
 			titles()
 		}
 		return err

@@ -55,16 +55,18 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 			err = errors.New("expected a command, found none")
 		}
 	}
-	asked, _, wrong := jobfile.TranslateSlurm(w.job)
+	asked, ignored, wrong := jobfile.TranslateSlurm(w.job)
 	if err = cmp.Or(err, wrong); err != nil {
 		c.Complain(err.Error(), "see "+c.Name+" --help")
 		return badUsage
 	}
+	w.ignored = append(w.ignored, ignored...)
+	w.mention(c)
 	defaults := []jobfile.Pair{{Key: "name", Value: text.Clip(command[0], 60)}}
 	if w.terminal || shell != "" {
 		defaults = append(defaults, jobfile.Pair{Key: "pty", Value: "yes"})
 	}
-	flags, err := berthFlags(slices.Concat(defaults, asked))
+	flags, err := w.berthFlags(slices.Concat(defaults, asked))
 	if err != nil {
 		return fail(c, err)
 	}

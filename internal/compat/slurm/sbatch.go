@@ -12,7 +12,9 @@ import (
 	"strings"
 
 	"berth/internal/compat/frontend"
+	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/slurm"
 	"berth/internal/text"
 )
 
@@ -35,7 +37,9 @@ They are the ones that berth help jobspec lists, and:
 
 As in Slurm, a job that asks for no GPU gets none, its output goes to
 slurm-ID.out, and it gets the SLURM_ variables. Partitions, accounts and the like
-are ignored; several nodes, --exclusive and --container are refused.
+are passed on where the daemon hands its jobs over to Slurm (engine = "slurm"). On
+this machine they are ignored, and said on stderr unless --parsable or --quiet is
+given; --exclusive is refused. Several nodes and --container are refused everywhere.
 
 Exit status: 0 submitted; 1 refused; 255 bad usage; with --wait that of the job, and
 1 if a signal ended it.
@@ -48,8 +52,10 @@ Example:
 // wishes are what the options of a program ask berth for.
 type wishes struct {
 	job                                  []jobfile.SlurmOption
+	slurm                                []string // options for Slurm itself, where it gets the job
 	wrap                                 string
 	step                                 []string // options of the step that srun makes of a job
+	ignored                              []string // without an equivalent in berth
 	parsable, wait, quiet, dry, terminal bool
 }
 
@@ -57,10 +63,14 @@ type wishes struct {
 // the job would not run as its author meant it.
 func meaningful() map[string]string {
 	return map[string]string{
-		"exclusive": noWholeNode, "container": noContainer,
-		"uid": "berth runs a job as the user who submits it", "gid": "berth runs a job with its user's own groups",
+		"container": noContainer,
+		"uid":       "berth runs a job as the user who submits it", "gid": "berth runs a job with its user's own groups",
 	}
 }
+
+// chosen are the options that say when a job may run and that nobody gets. berth
+// mentions them; others without an equivalent change nothing on one machine.
+const chosen = "batch clusters deadline nice priority time-min"
 
 // jobOptions are those that all programs which make jobs know.
 func jobOptions() map[string]option[wishes] {
@@ -71,7 +81,7 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	for kind, names := range map[int]string{
-		valued:   "time-min reservation power switches priority kill-on-invalid-dep batch bb bbf",
+		valued:   "time-min reservation cpu-freq power switches priority kill-on-invalid-dep batch bb bbf",
 		optional: "nice get-user-env",
 		bare:     "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell",
 	} {
@@ -80,6 +90,27 @@ func jobOptions() map[string]option[wishes] {
 		}
 	}
 	known["clusters"] = option[wishes]{short: 'M', kind: valued}
+	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
+	for name := range strings.FieldsSeq(chosen) {
+		o := known[name]
+		o.set = func(w *wishes, value string) error {
+			w.ignored = append(w.ignored, strings.TrimSuffix("--"+name+"="+value, "="))
+			return nil
+		}
+		known[name] = o
+	}
+	// What chooses nodes, and on whose account. Only the daemon knows who runs the job.
+	for name := range strings.FieldsSeq("account constraint contiguous exclude exclusive licenses nodelist partition qos reservation switches") {
+		o := known[name]
+		o.set = func(w *wishes, value string) error {
+			if value != "" {
+				value = "=" + value
+			}
+			w.slurm = append(w.slurm, job.Quote("--"+name+value))
+			return nil
+		}
+		known[name] = o
+	}
 	for name, why := range meaningful() {
 		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New(why) }}
 	}
@@ -104,7 +135,6 @@ func sbatchOptions() map[string]option[wishes] {
 	known["wrap"] = kept(0, func(w *wishes) *string { return &w.wrap })
 	known["parsable"] = on(0, func(w *wishes) *bool { return &w.parsable })
 	known["wait"] = on('W', func(w *wishes) *bool { return &w.wait })
-	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
 	known["test-only"] = on(0, func(w *wishes) *bool { return &w.dry })
 	return known
 }
@@ -132,8 +162,12 @@ func runSbatch(c *frontend.Call) int {
 	if w.dry {
 		return c.Berth(slices.Concat([]string{"submit", "--dry-run"}, flags, []string{"--"}, s.command), c.Out, frontend.InItsName(c.Err, c.Name))
 	}
-	var id bytes.Buffer
-	if status := c.Berth(slices.Concat([]string{"submit", "--quiet"}, flags, []string{"--"}, s.command), &id, frontend.InItsName(c.Err, c.Name)); status != 0 {
+	var id, notes bytes.Buffer
+	status := c.Berth(slices.Concat([]string{"submit", "--quiet"}, flags, []string{"--"}, s.command), &id, frontend.InItsName(&notes, c.Name))
+	if !w.quiet && !w.parsable || status != 0 { // a program reads what is parsable, perhaps stderr too
+		_, _ = notes.WriteTo(c.Err)
+	}
+	if status != 0 {
 		return min(status, frontend.Failed)
 	}
 	number := strings.TrimSpace(id.String())
@@ -234,6 +268,7 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	var passed []string
 	for _, one := range written.Ignored {
 		name, _, _ := strings.Cut(strings.TrimPrefix(strings.Fields(one.Text + " -")[0], "--"), "=")
 		if why := meaningful()[name]; why != "" {
@@ -243,6 +278,10 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 			w.wait = true
 			continue
 		}
+		if _, err := slurm.Words(one.Text); err == nil {
+			passed = append(passed, one.Text)
+			continue
+		}
 		ignored = append(ignored, fmt.Sprintf("%s:%d: %s", s.name, one.Line, one.Text))
 	}
 	if !w.quiet {
@@ -250,13 +289,33 @@ func (w *wishes) flags(c *frontend.Call, s script) ([]string, error) {
 			c.Complain("ignored, no equivalent in berth: "+one, "")
 		}
 	}
+	if !w.parsable { // a program reads it, perhaps stderr too
+		w.mention(c)
+	}
 	defaults := []jobfile.Pair{{Key: "name", Value: filepath.Base(s.name)}, {Key: "output", Value: "slurm-%j.out"}}
-	return berthFlags(slices.Concat(defaults, written.Pairs, asked))
+	w.slurm = append(passed, w.slurm...) // the last of an option counts
+	return w.berthFlags(slices.Concat(defaults, written.Pairs, asked))
+}
+
+// mention says which options of the command line are ignored.
+func (w *wishes) mention(c *frontend.Call) {
+	if len(w.ignored) > 0 && !w.quiet {
+		c.Complain("ignored, no equivalent in berth: "+strings.Join(w.ignored, " "), "")
+	}
 }
 
 // berthFlags are pairs as flags of berth submit. Of a key that is there more than
 // once the last counts, and a job that asks for no GPU gets none, as in Slurm.
-func berthFlags(pairs []jobfile.Pair) (flags []string, err error) {
+func (w *wishes) berthFlags(pairs []jobfile.Pair) (flags []string, err error) {
+	var own []string
+	for _, pair := range pairs {
+		if pair.Key == "slurm" {
+			own = append(own, pair.Value)
+		}
+	}
+	if len(w.slurm) > 0 {
+		pairs = append(pairs, jobfile.Pair{Key: "slurm", Value: strings.Join(append(own, w.slurm...), " ")})
+	}
 	last := map[string]int{}
 	for i, pair := range pairs {
 		last[pair.Key] = i

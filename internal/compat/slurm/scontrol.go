@@ -136,7 +136,7 @@ func (a *asker) showJob(id string) error {
 	}
 	fmt.Fprintf(a.Out, "   UserId=%s\n", userID(d.User))
 	fmt.Fprintf(a.Out, "   Priority=%d\n", d.Priority)
-	fmt.Fprintf(a.Out, "   JobState=%s Reason=%s Dependency=%s\n", long, e.reason(), dependencies(&d))
+	fmt.Fprintf(a.Out, "   JobState=%s Reason=%s Dependency=%s\n", long, e.reason(), a.dependency(&d))
 	fmt.Fprintf(a.Out, "   Requeue=%s Restarts=%d BatchFlag=1 ExitCode=%s\n", map[bool]string{true: "1", false: "0"}[d.Settings["requeue"] != ""], restarts, exitCode(&d.View))
 	fmt.Fprintf(a.Out, "   RunTime=%s TimeLimit=%s\n", longClock(a.elapsed(&d.View)), longLimit(d.TimeLimitS))
 	fmt.Fprintf(a.Out, "   SubmitTime=%s\n", known(d.SubmittedAt))
@@ -147,7 +147,7 @@ func (a *asker) showJob(id string) error {
 	fmt.Fprintf(a.Out, "   MinMemoryNode=%s\n", cmp.Or(d.Settings["mem"], "0"))
 	fmt.Fprintf(a.Out, "   Command=%s\n", frontend.OneLine(cmp.Or(valueOf(d.Command), "(null)")))
 	fmt.Fprintf(a.Out, "   WorkDir=%s\n", d.Dir)
-	fmt.Fprintf(a.Out, "   StdOut=%s\n", valueOf(d.Log))
+	fmt.Fprintf(a.Out, "   StdOut=%s\n", cmp.Or(valueOf(d.Log), d.Settings["output"]))
 	if d.GPUs > 0 {
 		fmt.Fprintf(a.Out, "   TresPerNode=gres:gpu:%d\n", d.GPUs)
 	}
@@ -162,15 +162,6 @@ func userID(name string) string {
 		return name
 	}
 	return name + "(" + u.Uid + ")"
-}
-
-func dependencies(d *api.Detail) string {
-	var list []string
-	for _, after := range d.After {
-		word := map[job.Condition]string{job.AfterOK: "afterok", job.AfterAny: "afterany", job.AfterFail: "afternotok"}[after.On]
-		list = append(list, word+":"+cmp.Or(after.Job, after.Name))
-	}
-	return cmp.Or(strings.Join(list, ","), "(null)")
 }
 
 func (a *asker) showNode() error {

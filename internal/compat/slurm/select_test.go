@@ -195,7 +195,7 @@ scontrol ping: Slurmctld(primary) at NODE is UP
 		}
 	}
 	for _, line := range []string{"sbatch --exclusive --wrap true", "sbatch --container=x --wrap true", "sbatch --uid=1 --wrap true", "salloc --exclusive=user true", "sbatch whole.sh"} {
-		if got := run.answer(t, line); got != "255" {
+		if got := run.answer(t, line); got != "255" && got != "1" {
 			t.Errorf("%s: %s", line, got) // it would run on less than it asked for
 		}
 	}

@@ -29,6 +29,7 @@ Show this machine as Slurm shows a cluster: one partition, berth, with one node.
   -n, --nodes NAMES      only these nodes
   -t, --states STATES    only nodes in these states: idle, mix, alloc and so on
   -h, --noheader         no titles
+      --json             as JSON, with the keys of Slurm 22.05
       --help             print this
 
 The node is idle, mixed or allocated by its GPUs, and drained if all of them are
@@ -42,6 +43,7 @@ Example:
 
 type inventory struct {
 	node, long, bare, sum, reasons bool
+	json                           bool
 	format, columns                string
 	partitions, nodes, states      []string
 }
@@ -50,7 +52,8 @@ func sinfoOptions() map[string]option[inventory] {
 	return map[string]option[inventory]{
 		"Node": on('N', func(i *inventory) *bool { return &i.node }), "long": on('l', func(i *inventory) *bool { return &i.long }), "noheader": on('h', func(i *inventory) *bool { return &i.bare }),
 		"format": kept('o', func(i *inventory) *string { return &i.format }), "Format": kept('O', func(i *inventory) *string { return &i.columns }),
-		"all": {short: 'a'}, "exact": {short: 'e'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'},
+		"json": on(0, func(i *inventory) *bool { return &i.json }),
+		"all":  {short: 'a'}, "exact": {short: 'e'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'},
 		"summarize": on('s', func(i *inventory) *bool { return &i.sum }), "list-reasons": on('R', func(i *inventory) *bool { return &i.reasons }),
 		"partition": listed('p', func(i *inventory) *[]string { return &i.partitions }), "nodes": listed('n', func(i *inventory) *[]string { return &i.nodes }),
 		"states": listed('t', func(i *inventory) *[]string { return &i.states }), "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
@@ -205,14 +208,18 @@ func runSinfo(c *frontend.Call) int {
 		if err != nil {
 			return err
 		}
+		long, short := m.state()
+		listed := among(i.partitions, partition) && among(i.nodes, m.host) && among(i.states, long, short, "all") && (!i.reasons || m.reason() != "")
+		if i.json {
+			return a.print("openapi/v0.0.38", "nodes", map[bool][]object{true: {m.described()}}[listed])
+		}
 		if i.long {
 			fmt.Fprintln(c.Out, a.now.Format("Mon Jan 02 15:04:05 2006"))
 		}
 		if !i.bare {
 			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.title }))
 		}
-		long, short := m.state()
-		if among(i.partitions, partition) && among(i.nodes, m.host) && among(i.states, long, short, "all") && (!i.reasons || m.reason() != "") {
+		if listed {
 			fmt.Fprintln(c.Out, list.line(func(f *field) string { return f.value(a, nil) }))
 		}
 		return nil

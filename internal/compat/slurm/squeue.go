@@ -30,12 +30,13 @@ List queued and running jobs in Slurm's format.
                                 -S -p,i
   -i, --iterate SECONDS         print the list again and again
   -o, --format FORMAT           columns: "%.18i %.9P %j"; %i %A %F %K %P %j %u %t %T
-                                %M %l %L %D %N %R %r %C %m %b %S %e %V %Q %Z %o ...
+                                %M %l %L %D %N %R %r %E %C %m %b %S %e %V %Q %Z %o ...
   -O, --Format NAMES            columns by name, each 20 wide or NAME:WIDTH
   -l, --long                    with time limits
       --start                   when queued jobs are expected to start
   -r, --array                   a line for each task of an array
   -h, --noheader                no titles
+      --json                    as JSON, with the keys of Slurm 22.05
       --help                    print this
 
 Reasons are Slurm's words; berth why says more. Tasks of an array have no number of
@@ -60,6 +61,7 @@ const remembered = 5 * time.Minute
 
 type listing struct {
 	me, long, start, tasks, bare bool
+	json                         bool
 	users, ids, names, states    []string
 	partitions, nodes            []string
 	format, columns              string
@@ -78,7 +80,8 @@ func squeueOptions() map[string]option[listing] {
 		"name": listed('n', func(l *listing) *[]string { return &l.names }), "states": listed('t', func(l *listing) *[]string { return &l.states }),
 		"state":  listed(0, func(l *listing) *[]string { return &l.states }),
 		"format": kept('o', func(l *listing) *string { return &l.format }), "Format": kept('O', func(l *listing) *string { return &l.columns }),
-		"all": ignored('a', bare), "verbose": ignored('v', bare),
+		"json": on(0, func(l *listing) *bool { return &l.json }),
+		"all":  ignored('a', bare), "verbose": ignored('v', bare),
 		"partition": listed('p', func(l *listing) *[]string { return &l.partitions }), "nodelist": listed('w', func(l *listing) *[]string { return &l.nodes }),
 		"account": without[listing]('A', "accounts"), "qos": without[listing]('q', "QOS"),
 		"sort": {'S', valued, func(l *listing, value string) (err error) { l.sort, err = sortKeys(value); return err }}, "iterate": {'i', valued, (*listing).iterate},
@@ -137,6 +140,13 @@ func (l *listing) print(a *asker, columns columns) error {
 		return err
 	}
 	order(a, entries, l.sort)
+	if l.json {
+		var list []object
+		for i := range entries {
+			list = append(list, a.queued(&entries[i]))
+		}
+		return a.print("openapi/v0.0.38", "jobs", list)
+	}
 	if l.long || l.every > 0 && !l.bare {
 		fmt.Fprintln(a.Out, a.now.Format("Mon Jan 02 15:04:05 2006"))
 	}

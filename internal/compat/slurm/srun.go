@@ -127,10 +127,7 @@ func asJob(name string) func(*step, string) error {
 	}
 }
 
-const (
-	noContainer = "berth runs no containers of Slurm's; call apptainer, podman or docker in the job"
-	noWholeNode = "other jobs share the machine with a berth job; ask for all GPUs (--gpus) and CPUs (--cpus-per-task) instead"
-)
+const noContainer = "berth runs no containers of Slurm's; call apptainer, podman or docker in the job"
 
 // refused is an option without which the command would do something else.
 func refused(why string) func(*step, string) error {
@@ -170,7 +167,7 @@ func srunOptions() map[string]option[step] {
 		"job-name": {'J', valued, nil}, "cpu-bind": {0, valued, nil}, "mem-bind": {0, valued, nil}, "gpu-bind": {0, valued, nil}, "mpi": {0, valued, nil},
 		"distribution": {'m', valued, nil}, "hint": {0, valued, nil}, "mem": {0, valued, nil}, "mem-per-cpu": {0, valued, nil}, "mem-per-gpu": {0, valued, nil},
 		"cpus-per-gpu": {0, valued, nil}, "threads-per-core": {0, valued, nil}, "threads": {'T', valued, nil}, "open-mode": kept(0, func(s *step) *string { return &s.openMode }),
-		"comment": {0, valued, nil}, "account": {'A', valued, nil}, "partition": {'p', valued, nil}, "qos": {'q', valued, nil}, "constraint": {'C', valued, nil},
+		"comment": {0, valued, nil}, "cpu-freq": {0, valued, nil}, "account": {'A', valued, nil}, "partition": {'p', valued, nil}, "qos": {'q', valued, nil}, "constraint": {'C', valued, nil},
 		"nodelist": {'w', valued, nil}, "exclude": {'x', valued, nil}, "relative": {'r', valued, nil}, "gres-flags": {0, valued, nil}, "tres-per-task": {0, valued, nil},
 		"propagate": {0, optional, nil}, "profile": {0, valued, nil}, "acctg-freq": {0, valued, nil}, "deadline": {0, valued, nil}, "licenses": {'L', valued, nil},
 		"prolog": {0, valued, nil}, "epilog": {0, valued, nil}, "task-prolog": {0, valued, nil}, "task-epilog": {0, valued, nil}, "container": {0, valued, refused(noContainer)},

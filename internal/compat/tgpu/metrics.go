@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // runMetrics summarises the queue and berth's records of ended jobs.
@@ -59,7 +60,7 @@ func writeSums(out io.Writer, stats api.Stats, live []job.View) error {
 		}
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "now\t%d running, %d queued, %d GPUs\n", running, len(live)-running, stats.GPUs)
+	fmt.Fprintf(table, "now\t%d running, %d queued, %s\n", running, len(live)-running, text.Count(stats.GPUs, "GPU"))
 	fmt.Fprintf(table, "ended since %s\t%d finished, %d failed, %d cancelled\n",
 		stats.Since.Local().Format("2006-01-02 15:04"), stats.All.Finished, stats.All.Failed, stats.All.Cancelled)
 	if w := stats.All; w.WaitMeanS != nil && w.WaitP50S != nil && w.WaitP95S != nil && w.WaitMaxS != nil {

@@ -188,9 +188,12 @@ func (b *Book) List() []sched.Card {
 // card where an ended job's memory is not free yet.
 func (b *Book) Placeable(now time.Time, freshFor time.Duration) []sched.Card {
 	cards := b.List()
+	// The next reading is made after freshFor and may take longer than this one:
+	// without this, a card read with nvidia-smi would be without one in between.
+	slow := min(2*b.arrived.Sub(b.At), freshFor)
 	for i := range cards {
 		_, left := b.left[cards[i].Index]
-		if left || b.At.Before(b.Freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor {
+		if left || b.At.Before(b.Freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor+slow {
 			cards[i].Stale = true
 		}
 	}

@@ -202,6 +202,7 @@ func (a *Jobs) Began(id, batch string, b handover.Begun, log string) {
 	a.running[id] = j
 	a.changes.Fact(j)
 	a.queue.Tell(job.EventStarted, j, "on "+b.Node)
+	a.queue.Line.Begun(a.changes.Now, j)
 }
 
 func grantOf(b handover.Begun, share float64) job.Grant {

@@ -75,6 +75,9 @@ func (u *Uses) SaveGrown(now time.Time, atOnce bool) {
 // Measured copies the measurements of an attempt into its job.
 func (u *Uses) Measured(a *Attempt) {
 	j := a.Job
+	if u.set.Parked[j.ID] == a {
+		return // they were copied when it was parked, and nothing was measured since
+	}
 	u.set.measure(j)
 	j.AvgUtil = nil
 	if util, ok := u.set.cards.Meter.AvgUtil(j.ID); ok {

@@ -13,7 +13,8 @@ import (
 // expectations is what earlier jobs tell about queued ones, and which queued
 // jobs to estimate again when more is known.
 type expectations struct {
-	Book   *predict.Book
+	book   *predict.Book
+	hosts  *predict.Book              // of jobs without a card, which say nothing about others
 	Alike  map[string]map[string]bool // queued jobs by kind
 	Learnt map[string]int             // how many of a kind have ended since one was queued
 	Autos  map[string]map[string]bool // queued jobs with vram=auto whose own command was not measured, by kind
@@ -23,8 +24,16 @@ type expectations struct {
 
 func newExpectations() *expectations {
 	return &expectations{
-		Book: predict.NewBook(), Alike: map[string]map[string]bool{}, Learnt: map[string]int{}, Autos: map[string]map[string]bool{}, fresh: map[string]bool{},
+		book: predict.NewBook(), hosts: predict.NewBook(), Alike: map[string]map[string]bool{}, Learnt: map[string]int{}, Autos: map[string]map[string]bool{}, fresh: map[string]bool{},
 	}
+}
+
+// BookOf has the runs that tell about a job with this many cards.
+func (x *expectations) BookOf(cards int) *predict.Book {
+	if cards == 0 {
+		return x.hosts
+	}
+	return x.book
 }
 
 func (x *expectations) enter(id, kind string) {
@@ -66,20 +75,13 @@ func without(sets map[string]map[string]bool, name, id string) (last bool) {
 // because it is looked at whenever the job is queued.
 func commandOf(j *job.Job) string { return j.Spec.CommandHead(job.KindBytes) }
 
-// KindOf groups jobs with similar commands; empty for a job without a card,
-// which is not estimated.
-func KindOf(j *job.Job) string {
-	if j.Spec.GPUs == 0 {
-		return ""
-	}
-	return predict.Normalise(commandOf(j))
-}
+// KindOf groups jobs with similar commands.
+func KindOf(j *job.Job) string { return predict.Normalise(commandOf(j)) }
 
 // past is what an ended job tells about others. A job that failed or was stopped
-// says neither how long such jobs run nor how much they use, and jobs without a
-// card are not planned.
+// says neither how long such jobs run nor how much they use.
 func past(j *job.Job) (predict.Past, bool) {
-	if j.Outcome != job.OK || j.Spec.GPUs == 0 || j.TextGone || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
+	if j.Outcome != job.OK || j.TextGone || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt) {
 		return predict.Past{}, false
 	}
 	_, peak := job.Highest(j.PeakMiB)
@@ -101,7 +103,7 @@ func (l *Line) Recall(newest func(most int) ([]*job.Job, error)) {
 	}
 	for _, j := range over {
 		if p, ok := past(j); ok {
-			l.Expect.Book.Add(p)
+			l.Expect.BookOf(p.GPUs).Add(p)
 			l.Vouch(j, KindOf(j), p.Ran)
 		}
 	}
@@ -124,12 +126,13 @@ func LongestRun(spec *job.Spec) time.Duration {
 	return spec.TimeLimit
 }
 
-// Span is a job's estimated duration. Jobs without a card are not planned.
+// Span is a job's estimated duration. For a job without a card only runs of the
+// same command count: the others of its user may do anything.
 func (l *Line) Span(j *job.Job) sched.Estimate {
-	if j.Spec.GPUs == 0 {
+	g := l.Expect.BookOf(j.Spec.GPUs).Duration(l.Ask(j))
+	if j.Spec.GPUs == 0 && g.Source != predict.FromCommand {
 		return sched.Estimate{}
 	}
-	g := l.Expect.Book.Duration(l.Ask(j))
 	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Guess()}
 }
 
@@ -161,7 +164,7 @@ func (l *Line) declare(now time.Time, j *job.Job, peakMiB int64) {
 // arguments used, as far back as the store knows, else what the program used
 // with other arguments.
 func (l *Line) Memory(j *job.Job) predict.Memory {
-	memory, _ := l.Expect.Book.VRAM(l.Ask(j))
+	memory, _ := l.Expect.book.VRAM(l.Ask(j))
 	peak, runs, err := l.Changes.Store.PeakFor(j.User, commandOf(j))
 	switch {
 	case err != nil:
@@ -199,7 +202,7 @@ func (l *Line) learn(now time.Time, ended *job.Job) {
 		return
 	}
 	p.Key = predict.Normalise(p.Command)
-	l.Expect.Book.Add(p)
+	l.Expect.BookOf(p.GPUs).Add(p)
 	l.Expect.fresh[p.Key] = true
 	l.Vouch(ended, p.Key, p.Ran)
 	l.learnPeak(now, p)
@@ -229,7 +232,7 @@ func (l *Line) learnPeak(now time.Time, p predict.Past) {
 		}
 		peak := p.PeakMiB // the store learns of it later in this round
 		if !same {
-			memory, _ := l.Expect.Book.VRAM(l.Ask(j))
+			memory, _ := l.Expect.book.VRAM(l.Ask(j))
 			peak = memory.HighMiB
 		}
 		if peak > 0 {

@@ -1,12 +1,14 @@
 package waiting
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"berth/internal/engine/journal"
 	"berth/internal/job"
 	"berth/internal/store"
 )
@@ -16,8 +18,9 @@ import (
 type gates struct {
 	Held       map[string]bool // until released
 	Until      alarms
-	Waiting    map[string][]job.Dependency // dependencies that have not ended
+	Waiting    map[string][]job.Dependency // dependencies that do not hold yet
 	Dependents map[string]map[string]bool  // from a job to those that wait for it
+	toStart    map[string]map[string]bool  // those of them that wait for its start
 }
 
 func newGates() gates {
@@ -26,6 +29,7 @@ func newGates() gates {
 		Until:      NewAlarms(),
 		Waiting:    map[string][]job.Dependency{},
 		Dependents: map[string]map[string]bool{},
+		toStart:    map[string]map[string]bool{},
 	}
 }
 
@@ -43,14 +47,26 @@ func (g *gates) wait(id string, pending []job.Dependency) {
 	g.Waiting[id] = pending
 	for _, d := range pending {
 		g.Dependents[d.Job] = with(g.Dependents[d.Job], id)
+		if d.On == job.AfterStart {
+			g.toStart[d.Job] = with(g.toStart[d.Job], id)
+		}
+	}
+}
+
+// again looks at the dependencies of a job once more at a time, unless it is zero.
+func (g *gates) again(id string, at time.Time) {
+	if at = earliest(at, g.Until.At[id]); !at.IsZero() {
+		g.Until.Set(id, at)
 	}
 }
 
 // leave removes a dependency.
 func (g *gates) leave(awaited, id string) {
-	delete(g.Dependents[awaited], id)
-	if len(g.Dependents[awaited]) == 0 {
-		delete(g.Dependents, awaited)
+	for _, waiting := range []map[string]map[string]bool{g.Dependents, g.toStart} {
+		delete(waiting[awaited], id)
+		if len(waiting[awaited]) == 0 {
+			delete(waiting, awaited)
+		}
 	}
 }
 
@@ -71,7 +87,8 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		}
 		return "held until released"
 	}
-	if t, ok := g.Until.At[id]; ok {
+	pending := g.Waiting[id]
+	if t, ok := g.Until.At[id]; ok && len(pending) == 0 {
 		format := "15:04:05"
 		if t.Sub(now) > 12*time.Hour {
 			format = "2006-01-02 15:04:05"
@@ -85,7 +102,6 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		}
 		return "not before " + at
 	}
-	pending := g.Waiting[id]
 	if len(pending) == 0 {
 		return ""
 	}
@@ -93,73 +109,139 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if dep, live := jobs[pending[0].Job]; live {
 		state = string(dep.State)
 	}
-	text := fmt.Sprintf("waits for job %s (%s) to %s", pending[0].Job, state, pending[0].On.Words())
-	if more := len(pending) - 1; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
+	text, and := fmt.Sprintf("waits for job %s (%s) to %s", pending[0].Job, state, pending[0].Words()), 0
+	for alternative := range job.Alternatives(pending) {
+		and = len(alternative)
+		break
+	}
+	if and > 1 {
+		text += fmt.Sprintf(", and %d more", and-1)
+	}
+	if or := len(pending) - and; or > 0 {
+		text += fmt.Sprintf(", or %d more", or)
 	}
 	return text
 }
 
-// dependencies returns what a job still waits for, the first condition that can
-// no longer hold, and when the last of the others ended.
-func (l *Line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
-	for _, d := range j.Spec.After {
-		if _, live := l.Roster.Jobs[d.Job]; live {
-			open = append(open, d)
-			continue
+// conditions says which dependencies of queued jobs hold.
+type conditions struct {
+	roster   *Roster
+	changes  *journal.Journal
+	Outcomes map[string]verdict // of ended jobs that were looked up in this round
+}
+
+// weigh returns what is left of a job's dependencies, appended to open: nothing if
+// an alternative holds. at is since when it does, or when time alone may change
+// that. broken says why none can hold any more. With news, only what concerns that
+// job is looked at.
+func (c *conditions) weigh(now time.Time, j *job.Job, list, open []job.Dependency, news *job.Job) (left []job.Dependency, at time.Time, broken string, err error) {
+	for alternative := range job.Alternatives(list) {
+		before, freed, why := len(open), time.Time{}, ""
+		for _, d := range alternative {
+			if news != nil && d.Job != news.ID {
+				open = append(open, d)
+				continue
+			}
+			since, held, never, err := c.met(j, d, news)
+			if err != nil {
+				return nil, at, "", err
+			}
+			if why = never; why != "" {
+				break
+			}
+			if !held || d.DelayS > 0 && since.After(now) {
+				open, at = append(open, d), earliest(at, since)
+				continue
+			}
+			freed = job.Later(freed, since)
 		}
-		over, err := l.verdictOn(d.Job)
 		switch {
-		case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
-			// The condition held when the job first ran; the other job has been
-			// forgotten since.
-		case errors.Is(err, store.ErrNotFound):
-			return nil, freed, fmt.Sprintf("it needed job %s, which is unknown", d.Job), nil
-		case err != nil:
-			return nil, freed, "", err
-		case !holds(d.On, over.outcome):
-			return nil, freed, unfulfilled(d, over.outcome), nil
+		case why != "":
+			open, broken = open[:before], cmp.Or(broken, why)
+		case len(open) == before:
+			return nil, freed, "", nil
 		}
-		freed = job.Later(freed, over.at)
 	}
-	return open, freed, "", nil
-}
-
-func unfulfilled(d job.Dependency, outcome job.Outcome) string {
-	return fmt.Sprintf("it needed job %s to %s, but that job %s", d.Job, d.On.Words(), outcome.Words())
-}
-
-func holds(on job.Condition, outcome job.Outcome) bool {
-	switch on {
-	case job.AfterAny:
-		return true
-	case job.AfterFail:
-		return outcome != job.OK
+	if len(open) > 0 {
+		broken = ""
 	}
-	return outcome == job.OK
+	return open, at, broken, nil
 }
 
-// verdict is how a job ended, and when.
+// earliest is the earlier time. A zero one does not count.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// met says whether a dependency holds, and since when, perhaps in the future; or
+// why it never will.
+func (c *conditions) met(j *job.Job, d job.Dependency, news *job.Job) (since time.Time, held bool, never string, err error) {
+	other := news
+	if other == nil {
+		other = c.roster.Jobs[d.Job]
+	}
+	over := verdict{}
+	if other != nil {
+		over = verdictOf(other)
+	} else {
+		over, err = c.verdictOn(d.Job)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
+		// The condition held when the job first ran; the other job has been
+		// forgotten since.
+		return time.Time{}, true, "", nil
+	case errors.Is(err, store.ErrNotFound):
+		return since, false, fmt.Sprintf("it needed job %s, which is unknown", d.Job), nil
+	case err != nil:
+		return since, false, "", err
+	case d.On == job.AfterStart && !over.began.IsZero():
+		return over.began.Add(time.Duration(d.DelayS) * time.Second), true, "", nil
+	case over.outcome == "":
+		return since, false, "", nil
+	case !d.On.Holds(over.outcome):
+		return since, false, fmt.Sprintf("it needed job %s to %s, but that job %s", d.Job, d.On.Words(), over.outcome.Words()), nil
+	}
+	return over.at, true, "", nil
+}
+
+// verdict is how a job ended, and when. outcome is empty if it has not.
 type verdict struct {
-	outcome job.Outcome
-	at      time.Time
+	outcome   job.Outcome
+	at, began time.Time
+}
+
+// verdictOf takes the end of a job for its start if it had none, or if it waits for
+// its next one.
+func verdictOf(j *job.Job) verdict {
+	v := verdict{outcome: j.Outcome, at: j.EndedAt, began: j.StartedAt}
+	if v.began.IsZero() {
+		v.began = j.EndedAt
+	}
+	if !j.State.Terminal() {
+		v.outcome = ""
+	}
+	return v
 }
 
 // verdictOn is how a job ended. Many jobs may wait for the same one, so the
 // answer is cached for the round.
-func (l *Line) verdictOn(id string) (verdict, error) {
-	if j, ok := l.Changes.Rows[id]; ok && j.State.Terminal() {
-		return verdict{j.Outcome, j.EndedAt}, nil
+func (c *conditions) verdictOn(id string) (verdict, error) {
+	if j, ok := c.changes.Rows[id]; ok && j.State.Terminal() {
+		return verdictOf(j), nil
 	}
-	if over, ok := l.Outcomes[id]; ok {
+	if over, ok := c.Outcomes[id]; ok {
 		return over, nil
 	}
-	j, err := l.Changes.Store.Job(id)
+	j, err := c.changes.Store.Job(id)
 	if err != nil {
 		return verdict{}, err
 	}
-	l.Outcomes[id] = verdict{j.Outcome, j.EndedAt}
-	return l.Outcomes[id], nil
+	c.Outcomes[id] = verdictOf(j)
+	return c.Outcomes[id], nil
 }
 
 // broken is a queued job whose dependency failed.
@@ -168,27 +250,42 @@ type broken struct {
 	why string
 }
 
-// Settle removes an ended job from the dependencies of others. Those that ended
-// earlier are not looked up again: a job may wait for a whole array.
+// Settle removes an ended job from the dependencies of others.
 func (l *Line) Settle(now time.Time, over *job.Job) (never []broken) {
-	delete(l.Outcomes, over.ID)
+	delete(l.Conditions.Outcomes, over.ID)
 	ids := slices.Sorted(maps.Keys(l.Gates.Dependents[over.ID]))
 	delete(l.Gates.Dependents, over.ID)
+	delete(l.Gates.toStart, over.ID)
+	return l.report(now, over, ids)
+}
+
+// Begun does the same for those that wait for a job to start.
+func (l *Line) Begun(now time.Time, j *job.Job) {
+	if ids := slices.Sorted(maps.Keys(l.Gates.toStart[j.ID])); len(ids) > 0 {
+		delete(l.Gates.toStart, j.ID)
+		l.report(now, j, ids)
+	}
+}
+
+// report tells jobs news of one that they wait for. Their other dependencies are
+// not looked up again: a job may wait for a whole array.
+func (l *Line) report(now time.Time, news *job.Job, ids []string) (never []broken) {
 	for _, id := range ids {
-		pending, why := l.Gates.Waiting[id], ""
-		for _, d := range pending {
-			if d.Job == over.ID && !holds(d.On, over.Outcome) {
-				why = unfulfilled(d, over.Outcome)
-				break
-			}
+		pending := l.Gates.Waiting[id]
+		if len(pending) == 0 {
+			continue // an alternative was dropped, and another one held
 		}
-		if why != "" {
+		left, at, why, err := l.Conditions.weigh(now, l.Roster.Jobs[id], pending, pending[:0], news)
+		switch {
+		case err != nil:
+			panic("bug: " + err.Error()) // nothing was looked up
+		case why != "":
 			never = append(never, broken{l.Roster.Jobs[id], why})
-			continue
-		}
-		pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
-		if l.Gates.Waiting[id] = pending; len(pending) == 0 {
-			l.enter(now, l.Roster.Jobs[id], over.EndedAt)
+		case len(left) == 0:
+			l.enter(now, l.Roster.Jobs[id], at)
+		default:
+			l.Gates.Waiting[id] = left
+			l.Gates.again(id, at)
 		}
 	}
 	return never

@@ -20,15 +20,15 @@ type Line struct {
 	log     *slog.Logger
 	Room    Room
 
-	Queue    *sched.Queue     // those that wait only for room
-	InLine   map[string]place // more about these
-	Adopted  map[string]bool  // those that represent a process, which start where it is
-	Gates    gates            // those that may not start yet
-	Cluster  Cluster          // runs the others
-	Outcomes map[string]verdict
-	Expect   *expectations
-	Usage    usage
-	vouched  Vouched
+	Queue      *sched.Queue     // those that wait only for room
+	InLine     map[string]place // more about these
+	Adopted    map[string]bool  // those that represent a process, which start where it is
+	Gates      gates            // those that may not start yet
+	Cluster    Cluster          // runs the others
+	Conditions conditions
+	Expect     *expectations
+	Usage      usage
+	vouched    Vouched
 
 	Moved bool // something changed since the last decision that could change it
 }
@@ -60,8 +60,9 @@ func New(cfg *settings.Settings, c *journal.Journal) *Line {
 	l := &Line{
 		Roster: newRoster(c), cfg: cfg, rules: cfg.Rules, Changes: c, log: cfg.Log,
 		Queue: sched.NewQueue(), InLine: map[string]place{}, Adopted: map[string]bool{},
-		Gates: newGates(), Outcomes: map[string]verdict{}, Expect: newExpectations(), vouched: Vouched{},
+		Gates: newGates(), Expect: newExpectations(), vouched: Vouched{},
 	}
+	l.Conditions = conditions{&l.Roster, c, map[string]verdict{}}
 	l.Queue.SetRules(l.rules)
 	return l
 }
@@ -101,7 +102,7 @@ func (l *Line) Enqueue(now time.Time, j *job.Job) (broken string) {
 		l.Gates.Until.Set(j.ID, j.NotBefore)
 		return ""
 	}
-	pending, freed, broken, err := l.dependencies(j)
+	pending, at, broken, err := l.Conditions.weigh(now, j, j.Spec.After, nil, nil)
 	switch {
 	case err != nil:
 		// A temporary read error fails no dependency.
@@ -110,8 +111,9 @@ func (l *Line) Enqueue(now time.Time, j *job.Job) (broken string) {
 	case broken != "":
 	case len(pending) > 0:
 		l.Gates.wait(j.ID, pending)
+		l.Gates.again(j.ID, at)
 	default:
-		l.enter(now, j, freed)
+		l.enter(now, j, at)
 	}
 	return broken
 }

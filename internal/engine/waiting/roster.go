@@ -22,7 +22,7 @@ type Roster struct {
 	changes *journal.Journal // has those that are not on disk yet
 
 	seqs []int64
-	Ids  []string // parallel; empty: gone
+	IDs  []string // parallel; empty: gone
 	gone int
 }
 
@@ -58,12 +58,12 @@ func (r *Roster) Forget(j *job.Job) {
 func (r *Roster) place(j *job.Job) {
 	at, found := slices.BinarySearch(r.seqs, j.Seq)
 	switch {
-	case found && r.Ids[at] == "":
-		r.Ids[at] = j.ID
+	case found && r.IDs[at] == "":
+		r.IDs[at] = j.ID
 		r.gone--
 	case !found:
 		r.seqs = slices.Insert(r.seqs, at, j.Seq)
-		r.Ids = slices.Insert(r.Ids, at, j.ID)
+		r.IDs = slices.Insert(r.IDs, at, j.ID)
 	}
 }
 
@@ -71,24 +71,24 @@ func (r *Roster) place(j *job.Job) {
 // of it.
 func (r *Roster) unplace(j *job.Job) {
 	at, found := slices.BinarySearch(r.seqs, j.Seq)
-	if !found || r.Ids[at] == "" {
+	if !found || r.IDs[at] == "" {
 		return
 	}
-	r.Ids[at] = ""
-	if r.gone++; r.gone <= 64 || r.gone*2 < len(r.Ids) {
+	r.IDs[at] = ""
+	if r.gone++; r.gone <= 64 || r.gone*2 < len(r.IDs) {
 		return
 	}
 	kept := 0
-	for i, id := range r.Ids {
+	for i, id := range r.IDs {
 		if id != "" {
-			r.seqs[kept], r.Ids[kept] = r.seqs[i], id
+			r.seqs[kept], r.IDs[kept] = r.seqs[i], id
 			kept++
 		}
 	}
-	clear(r.Ids[kept:])
-	r.seqs, r.Ids, r.gone = r.seqs[:kept], r.Ids[:kept], 0
-	if cap(r.Ids) > 4*kept+1024 {
-		r.seqs, r.Ids = slices.Clone(r.seqs), slices.Clone(r.Ids)
+	clear(r.IDs[kept:])
+	r.seqs, r.IDs, r.gone = r.seqs[:kept], r.IDs[:kept], 0
+	if cap(r.IDs) > 4*kept+1024 {
+		r.seqs, r.IDs = slices.Clone(r.seqs), slices.Clone(r.IDs)
 	}
 }
 
@@ -99,8 +99,8 @@ func (r *Roster) Each(seq int64, fn func(*job.Job) bool) {
 	at, _ := slices.BinarySearchFunc(r.seqs, seq, func(s, after int64) int {
 		return cmp.Or(cmp.Compare(s, after), -1)
 	})
-	for ; at < len(r.Ids); at++ {
-		if id := r.Ids[at]; id != "" && !fn(r.Jobs[id]) {
+	for ; at < len(r.IDs); at++ {
+		if id := r.IDs[at]; id != "" && !fn(r.Jobs[id]) {
 			return
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Roster) Each(seq int64, fn func(*job.Job) bool) {
 func (r *Roster) EachBack(seq int64, fn func(*job.Job) bool) {
 	at, _ := slices.BinarySearch(r.seqs, seq)
 	for at--; at >= 0; at-- {
-		if id := r.Ids[at]; id != "" && !fn(r.Jobs[id]) {
+		if id := r.IDs[at]; id != "" && !fn(r.Jobs[id]) {
 			return
 		}
 	}
@@ -181,3 +181,18 @@ func (r *Roster) Text(user, environ string) int {
 
 // Users counts the unfinished jobs of each user.
 func (r *Roster) Users() map[string]int { return maps.Clone(r.owned) }
+
+// Namesakes are the unfinished jobs of a user with a name, in order of submission,
+// also those that are not on disk yet.
+func (r *Roster) Namesakes(user, name string) (ids []string) {
+	take := func(j *job.Job) {
+		if j != nil && j.User == user && j.Spec.Name == name {
+			ids = append(ids, j.ID)
+		}
+	}
+	for _, id := range r.IDs {
+		take(r.Jobs[id])
+	}
+	r.changes.EachStaged(take)
+	return ids
+}

@@ -22,7 +22,7 @@ func TestTextsAreCountedAsTheyAre(t *testing.T) {
 			return job.Spec{Shell: strings.Repeat("x", rapid.SampledFrom([]int{0, plainText, plainText + 1, 9000}).Draw(t, "text"))}
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			any := rapid.SampledFrom(append([]string{""}, r.Ids...)).Draw(t, "job")
+			any := rapid.SampledFrom(append([]string{""}, r.IDs...)).Draw(t, "job")
 			j := r.Jobs[any]
 			switch {
 			case j == nil:

@@ -68,11 +68,12 @@ function Actions({ job, reload }: { job: Detail; reload: () => void }) {
 
 /** Why a job waits, when it is expected to start, and what each GPU lacks. */
 function Waits({ why }: { why: Why }) {
+  const start = startText(why, now.value);
   const cards = (why.gpus ?? []).filter((g) => g.what);
   return (
     <section class="story" aria-label="Why it waits">
       <p>Why it waits: {clean(why.text)}.</p>
-      <p><strong>{startText(why, now.value)}</strong></p>
+      {start && <p><strong>{start}</strong></p>}
       {why.notes?.map((note) => <p key={note}>{clean(note)}</p>)}
       {cards.length > 0 && (
         <details>

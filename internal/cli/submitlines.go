@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/problem"
+	"berth/internal/text"
+)
+
+// fromLines reads a jobs file. Flags are defaults for all of its lines.
+func (o *submitOptions) fromLines(path string) ([]api.Spec, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, problem.Wrap(problem.Invalid, "", unopened(path, err))
+	}
+	file, err := jobfile.Parse(path, content, job.Defaults())
+	var bad *jobfile.Errors
+	switch {
+	case errors.As(err, &bad):
+		return nil, problem.Wrap(problem.Invalid, "no job was submitted; berth help jobsfile explains the format", err)
+	case err != nil:
+		return nil, err
+	case len(file.Lines) == 0:
+		return nil, refuse("write one command per line", "%s has no jobs", path)
+	}
+	var defaults api.Spec
+	if err := o.apply(&defaults); err != nil {
+		return nil, err
+	}
+	specs, lines, err := specsOf(file, defaults)
+	if err != nil {
+		return nil, err
+	}
+	o.source, o.lines = path, make([]int, len(lines))
+	for i := range lines {
+		o.lines[i] = lines[i].Number
+	}
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	o.batch = &api.Batch{File: whole, Lines: lines}
+	return specs, nil
+}
+
+// specsOf turns the lines of a jobs file into jobs for a request.
+func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []api.BatchLine, err error) {
+	for _, line := range file.Lines {
+		spec := defaults
+		spec.Env = maps.Clone(defaults.Env)
+		spec.Command = api.Command{Shell: line.Spec.Shell, Argv: line.Spec.Argv}
+		for _, pair := range jobfile.Pairs(&line.Spec) {
+			if pair.Key == "cancel" {
+				continue
+			}
+			if err := setPair(&spec, pair); err != nil {
+				return nil, nil, err
+			}
+		}
+		specs = append(specs, spec)
+		lines = append(lines, api.BatchLine{Number: line.Number, Cancel: line.Spec.CancelMarked})
+	}
+	return specs, lines, nil
+}
+
+// batchText is what became of the lines of a file.
+func batchText(file string, reply *api.SubmitReply) string {
+	var fresh []string
+	had := map[string]int{}
+	for _, j := range reply.Jobs {
+		switch {
+		case j.Again:
+			had["to run again"]++
+		case j.State == "":
+			fresh = append(fresh, j.ID)
+		case job.State(j.State).Terminal():
+			had[j.State+" earlier"]++
+		default:
+			had[j.State]++
+		}
+	}
+	var parts []string
+	if ids := idRuns(fresh); len(ids) > listedOneByOne {
+		parts = append(parts, fmt.Sprintf("%s submitted, %s to %s", text.Grouped(len(fresh)), fresh[0], fresh[len(fresh)-1]))
+	} else if len(ids) > 0 {
+		parts = append(parts, fmt.Sprintf("%s submitted (%s)", text.Grouped(len(fresh)), strings.Join(ids, ",")))
+	}
+	for _, what := range []string{"to run again", "running", "parked", "queued", "finished earlier", "failed earlier", "cancelled earlier"} {
+		if n := had[what]; n > 0 {
+			parts = append(parts, text.Grouped(n)+" "+what)
+		}
+	}
+	if n := len(reply.Withdrawn); n > 0 {
+		parts = append(parts, text.Grouped(n)+" withdrawn")
+	}
+	return fmt.Sprintf("%s in %s: %s", text.CountGrouped(len(reply.Jobs), "job"), file, strings.Join(parts, ", "))
+}
