@@ -45,7 +45,7 @@ type Holders interface {
 	StrayBookings() []gpu.Entry                   // what supervisors that the store does not know hold
 }
 
-// cardBook is every card ever seen, and the last reading of each.
+// Book is every card ever seen, and the last reading of each.
 type Book struct {
 	only    []int
 	Known   map[int]gpu.Device

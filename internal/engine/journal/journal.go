@@ -14,7 +14,7 @@ import (
 	"berth/internal/text"
 )
 
-// changes is what has happened and is not on disk yet, and who is to be told
+// Journal is what has happened and is not on disk yet, and who is to be told
 // once it is. It knows no queue, no card and no supervisor.
 type Journal struct {
 	Store Store

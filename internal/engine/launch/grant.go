@@ -60,7 +60,7 @@ func (g granted) first() bool {
 	return true
 }
 
-// Env is what says which cards a job has, and the job must not change. CUDA
+// env is what says which cards a job has, and the job must not change. CUDA
 // counts only cards that a program can open: numbers work if it can open all of
 // them, or has the first ones; otherwise UUIDs are used.
 func (g granted) env() []string {

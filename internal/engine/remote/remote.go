@@ -14,8 +14,8 @@ import (
 	"berth/internal/sched"
 )
 
-// away is the jobs that a cluster runs: those to hand over, and those it has. It
-// keeps what it is told about them; another room talks to the cluster.
+// Jobs is the jobs that a cluster runs: those to hand over, and those it has. It
+// keeps what it is told about them; internal/cluster talks to the cluster.
 type Jobs struct {
 	ready   map[string]bool     // may be handed over
 	running map[string]*job.Job // the cluster has started them
@@ -273,7 +273,7 @@ func (a *Jobs) TakenBack(id, batch, why string) {
 	a.queue.Enqueue(j)
 }
 
-// KeepChanges undoes a TakeAway whose changes could not be written.
+// KeepChanges undoes a call of Changes whose changes could not be written.
 func (a *Jobs) KeepChanges(jobs []job.Job, gone []string) {
 	for i := range jobs {
 		a.changed[jobs[i].ID] = true

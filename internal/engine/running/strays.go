@@ -15,7 +15,7 @@ import (
 	"berth/internal/store"
 )
 
-// A stray is a supervisor with a job that the store does not know: the store was
+// StrayEntry is a supervisor with a job that the store does not know: the store was
 // emptied, or replaced by an older one. It is left alone. Its cards stay booked,
 // and the job can be adopted from the copy in the supervisor's directory.
 type StrayEntry struct {
