@@ -83,6 +83,7 @@ type Daemon struct {
 	people   people
 	environs environs
 	twins    twins
+	batches  sync.Map // from a uid to the mutex under which the lines of its files are compared
 	wishes   wishes
 	teller   *teller // nil: nobody is told
 	cluster  atomic.Pointer[cluster.Cluster]
