@@ -84,6 +84,7 @@ type Daemon struct {
 	people   people
 	environs environs
 	twins    twins
+	batches  sync.Map // from a uid to the mutex under which the lines of its files are compared
 	wishes   wishes
 	teller   *teller // nil: nobody is told
 	cluster  atomic.Pointer[cluster.Cluster]
@@ -92,6 +93,7 @@ type Daemon struct {
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
 
 	ended     chan struct{} // closed when the engine's loop ends
+	runs      string        // of a berth run: the directory that the paths of its jobs files are from
 	still     *sync.Mutex   // held to use an engine without a loop; nil: the loop runs
 	gone      error         // why its store is not its own any more; only for the engine's goroutine
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine

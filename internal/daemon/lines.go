@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"berth/internal/api"
 	"berth/internal/engine"
@@ -49,12 +52,16 @@ func (s *submission) checkBatch() error {
 // acceptLines submits the lines of a jobs file.
 func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 	l := &lines{submission: s, batch: s.request.Batch, all: s.jobs, reply: map[int]api.Submitted{}}
-	s.d.twins.turn.Lock() // two requests for one file must not both find a line new
-	defer s.d.twins.turn.Unlock()
+	turn, _ := s.d.batches.LoadOrStore(s.caller.UID, &sync.Mutex{})
+	turn.(*sync.Mutex).Lock() // two requests for one file must not both find a line new
+	defer turn.(*sync.Mutex).Unlock()
 	if err := l.match(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
 	fresh, err := l.resolve()
+	if err == nil {
+		err = l.checkKnown(ctx)
+	}
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
@@ -157,6 +164,52 @@ func (l *lines) resolve() (fresh []int, err error) {
 	return fresh, nil
 }
 
+// checkKnown holds what the jobs that existed before are to become against the
+// limits and the machine, as if they were submitted.
+func (l *lines) checkKnown(ctx context.Context) error {
+	again, text := 0, 0
+	var specs []job.Spec
+	var at []int
+	seen := map[string]bool{}
+	for i, row := range l.rows {
+		switch {
+		case row == nil || l.batch.Lines[i].Cancel:
+			continue
+		case row.State == job.Queued:
+			text += l.all[i].Spec.TextBytes() - row.Spec.TextBytes()
+		case row.State.Terminal() && l.runsAgain(i):
+			again, text = again+1, text+l.all[i].Spec.TextBytes()
+		default:
+			continue
+		}
+		if key := requestKey(&l.all[i].Spec); !seen[key] {
+			seen[key], specs, at = true, append(specs, l.all[i].Spec), append(at, i)
+		}
+	}
+	if len(specs) == 0 {
+		return nil
+	}
+	var refusal error
+	err := l.d.do(ctx, func(t *engine.Turn) {
+		if full := l.d.room(t, l.cfg, l.caller, l.caller.Name, again); full != nil {
+			refusal = full
+			return
+		}
+		if full := roomFor(t, l.cfg, l.caller.Name, text, ""); full != nil {
+			refusal = full
+			return
+		}
+		var bad mistakes
+		for which, why := range t.Explain().Infeasible(l.caller.Name, specs...) {
+			if !bad.add(l.problemAt(at[which], neverFits(why))) {
+				break
+			}
+		}
+		refusal = bad.all()
+	})
+	return cmp.Or(err, refusal)
+}
+
 // withdraw removes the queued jobs of deleted lines.
 func (l *lines) withdraw(ctx context.Context) error {
 	for some := range slices.Chunk(l.gone, actJobs) {
@@ -248,7 +301,11 @@ func (l *lines) answer() api.SubmitReply {
 }
 
 // problemAt names the line of a problem.
-func (l *lines) problemAt(i int, p *problem.Problem) error {
+func (l *lines) problemAt(i int, err error) error {
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok {
+		return err
+	}
 	where := *p
 	where.What = fmt.Sprintf("%s:%d: %s", text.Line(filepath.Base(l.batch.File)), l.batch.Lines[i].Number, p.What)
 	return &where

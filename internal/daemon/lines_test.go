@@ -154,6 +154,21 @@ func TestAFileSentTwiceAtOnce(t *testing.T) {
 	}
 }
 
+// TestKnownLinesKeepTheLimits: what a line changes to, or runs again, is held against
+// the limits and the machine before anything changes.
+func TestKnownLinesKeepTheLimits(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.MaxQueue = 2 }))
+	waits := func(pairs ...string) api.Spec { return sh("echo", append(pairs, "begin", "now+1h")...) }
+	l.became(l.sent("", waits("gpus", "0"), sh("true", "gpus", "0")))
+	l.finished("2")
+	l.refused(l.sent("", waits("gpus", "9"), sh("true", "gpus", "0")), problem.Refused, "jobs.txt:1: asks for 9 GPUs")
+	l.one(waits("gpus", "0", "name", "other"))
+	l.refused(l.sent(api.RetryAll, waits("gpus", "0"), sh("true", "gpus", "0")), problem.TooMuch, "would exceed its limit of 2")
+	if got := l.became(l.sent("", waits("gpus", "0"), sh("true", "gpus", "0"))); got != "1:queued 2:finished" {
+		t.Errorf("then: %s", got)
+	}
+}
+
 func TestFilesThatAreRefused(t *testing.T) {
 	l := newLab(t)
 	one := sh("true", "gpus", "0")

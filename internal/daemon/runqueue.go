@@ -122,6 +122,11 @@ func (q *RunQueue) daemon() *Daemon {
 		machine: q.Machine, store: q.Machine.Store, log: q.Machine.Log, engine: q.Engine, users: site.NewUsers(userTTL),
 		http: &port{}, scrapes: &port{}, happened: make(chan struct{}, 1),
 	}
+	if dir, err := filepath.Abs(q.LogDir); err == nil {
+		if dir, err = filepath.EvalSymlinks(dir); err == nil {
+			d.runs = dir
+		}
+	}
 	cfg := DefaultConfig(false)
 	if q.Override != nil {
 		q.Override(&cfg)

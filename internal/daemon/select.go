@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +66,11 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 		return choice{}, problem.Newf(problem.Invalid, "berth list shows ids and names", "%v", err)
 	}
 	ch := choice{Selection: sel, user: s.User, name: s.Name, group: s.Group, batch: s.Batch}
+	if s.Batch != "" && d.runs != "" {
+		if ch.batch, err = filepath.Rel(d.runs, s.Batch); err != nil {
+			return choice{}, problem.Newf(problem.Invalid, "", "batch: %v", err)
+		}
+	}
 	ch.All = ch.All || s.All
 	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || s.Group != "" || s.Batch != "" || len(s.States) > 0
 	if len(sel.Last) > maxLast {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"path/filepath"
+
 	"berth/internal/api"
 	"berth/internal/job"
 )
@@ -17,6 +19,10 @@ func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.V
 		j = &hidden
 	}
 	v := j.View()
+	if v.Batch != nil && d.runs != "" {
+		whole := filepath.Join(d.runs, *v.Batch)
+		v.Batch = &whole
+	}
 	if reason, ok := reasons[j.ID]; ok && isWaiting(j) {
 		v.Reason = &reason
 	}
