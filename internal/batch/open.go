@@ -67,6 +67,11 @@ func (s *session) openFile(ctx context.Context) error {
 		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
 	}
 	s.file, s.allAway = file, allAway(file)
+	for _, line := range file.Lines {
+		if line.Spec.GPUs == 0 && line.Spec.To != job.ToSlurm && !line.Spec.CancelMarked {
+			s.cpuJobs++
+		}
+	}
 	return nil
 }
 

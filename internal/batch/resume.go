@@ -365,6 +365,11 @@ func (s *session) greet() {
 	if s.machine.SimDir != "" {
 		s.say("simulation directory: BERTH_SIM_DIR=" + s.machine.SimDir)
 	}
+	if s.opt.Jobs > 0 && s.cpuJobs > 0 {
+		if cpus := s.machine.Host().CPUs; min(s.opt.Jobs, s.cpuJobs) > cpus {
+			s.say(fmt.Sprintf("at most %s without a GPU run at a time here, not %d: each takes a CPU, or as many as its cpus= says", text.Count(cpus, "job"), s.opt.Jobs))
+		}
+	}
 	if s.opt.Keys != nil {
 		s.say("press d to detach: the jobs then go on without this terminal")
 	}

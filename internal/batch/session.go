@@ -43,6 +43,7 @@ type session struct {
 	sizes   string // the table of model sizes in use; empty: none
 	file    jobfile.File
 	allAway bool // every job of it runs on Slurm
+	cpuJobs int  // its jobs without a GPU here
 	machine *machine.Machine
 	store   *store.Store // the machine's
 	log     *slog.Logger // likewise

@@ -25,6 +25,7 @@ type promise struct {
 var promises = append([]promise{
 	// How it is called.
 	{"--allocations runs a jobs file inside allocations of Slurm, and refuses what makes no sense there", "run-in-allocations-of-slurm-checks-its-flags"},
+	{"-j says at the start if something else bounds the jobs at a time", "run-says-what-bounds-jobs-at-a-time"},
 	{"list, show, logs, why, wait, history and cancel know the jobs of a berth run, and never mistake them for a daemon's", `
 		run-other-commands-see-its-jobs
 		run-why-explains-jobs-of-a-run
