@@ -66,7 +66,9 @@ func TestTheLinesOfAFile(t *testing.T) {
 		{what: "a known line waits for a new one", send: l.sent("", first, held("env.SEED", "1", "after", "new"), held("name", "new")), want: "1:finished 4:queued 6 -5", after: map[string]string{"4": "6"}},
 		{what: "equal lines are several jobs", send: l.sent("", first, first, held("name", "new")), want: "1:finished 7 6:queued -4"},
 		{what: "what finished runs again on request", send: l.sent(api.RetryAll, first), then: func() { l.finished("7") }, want: "1:finished+ -6"},
-		{what: "and not otherwise", send: l.sent(api.RetryFailed, first), then: func() { l.finished("1") }, want: "1:finished"},
+		{what: "a line that fails", send: l.sent("", first, sh("exit 3", "gpus", "0")), then: func() { l.finished("1") }, want: "1:finished 8"},
+		{what: "runs again on request, and nothing else", send: l.sent(api.RetryFailed, first, sh("exit 3", "gpus", "0")), then: func() { l.untilState("8", job.Failed) }, want: "1:finished 8:failed+"},
+		{what: "and not otherwise", send: l.sent("", first), then: func() { l.untilState("8", job.Failed) }, want: "1:finished"},
 	}
 	for _, step := range steps {
 		if step.then != nil {
@@ -86,7 +88,7 @@ func TestTheLinesOfAFile(t *testing.T) {
 		}
 	}
 	page, err := l.Jobs(l.ctx, api.Query{Select: api.Select{Batch: "/w/jobs.txt"}, Over: true})
-	if err != nil || len(page.Jobs) != 2 {
+	if err != nil || len(page.Jobs) != 3 {
 		t.Errorf("the file has the jobs %+v (%v)", page.Jobs, err)
 	}
 	if n := len(l.actOn(api.ActCancel, api.Select{Batch: "/w/other.txt"}).Jobs); n > 0 {
