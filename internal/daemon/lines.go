@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -148,11 +147,11 @@ func (l *lines) resolve() (fresh []int, err error) {
 			at, ok := index[dep.Job+dep.Name] // it has one of the two
 			switch {
 			case !ok || at == i:
-				return nil, l.problemAt(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", dep.Job+dep.Name))
+				return nil, l.atLine(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", dep.Job+dep.Name))
 			case l.rows[at] != nil:
 				l.all[i].Spec.After = append(l.all[i].Spec.After, job.Dependency{Job: l.rows[at].ID, On: dep.On})
 			case l.batch.Lines[at].Cancel:
-				return nil, l.problemAt(i, problem.Newf(problem.Invalid, "", "after: line %d is marked cancel", l.batch.Lines[at].Number))
+				return nil, l.atLine(i, problem.Newf(problem.Invalid, "", "after: line %d is marked cancel", l.batch.Lines[at].Number))
 			case l.rows[i] == nil && !l.batch.Lines[i].Cancel:
 				it := &l.items[place[i]]
 				it.siblings = append(it.siblings, sibling{place[at], dep})
@@ -201,7 +200,7 @@ func (l *lines) checkKnown(ctx context.Context) error {
 		}
 		var bad mistakes
 		for which, why := range t.Explain().Infeasible(l.caller.Name, specs...) {
-			if !bad.add(l.problemAt(at[which], neverFits(why))) {
+			if !bad.add(l.atLine(at[which], neverFits(why))) {
 				break
 			}
 		}
@@ -300,13 +299,8 @@ func (l *lines) answer() api.SubmitReply {
 	return reply
 }
 
-// problemAt names the line of a problem.
-func (l *lines) problemAt(i int, err error) error {
-	p, ok := errors.AsType[*problem.Problem](err)
-	if !ok {
-		return err
-	}
-	where := *p
-	where.What = fmt.Sprintf("%s:%d: %s", text.Line(filepath.Base(l.batch.File)), l.batch.Lines[i].Number, p.What)
-	return &where
+// atLine names the line of a problem.
+func (s *submission) atLine(i int, err error) error {
+	b := s.request.Batch
+	return at(fmt.Sprintf("%s:%d", text.Line(filepath.Base(b.File)), b.Lines[i].Number), err)
 }

@@ -16,7 +16,6 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
-	"berth/internal/text"
 )
 
 // A command is bounded by what the kernel accepts: a length per argument, and
@@ -181,22 +180,25 @@ func (m mistakes) all() error {
 
 // located says which of several jobs a problem concerns.
 func (s *submission) located(i int, err error) error {
-	at := fmt.Sprintf("job %d of %d", i+1, len(s.request.Jobs))
-	switch b := s.request.Batch; {
-	case b != nil:
-		if s.lineOf != nil {
-			i = s.lineOf[i]
-		}
-		at = fmt.Sprintf("%s:%d", text.Line(filepath.Base(b.File)), b.Lines[i].Number)
+	switch {
+	case s.request.Batch != nil && s.lineOf != nil:
+		return s.atLine(s.lineOf[i], err)
+	case s.request.Batch != nil:
+		return s.atLine(i, err)
 	case len(s.request.Jobs) == 1:
 		return err
 	}
+	return at(fmt.Sprintf("job %d of %d", i+1, len(s.request.Jobs)), err)
+}
+
+// at names the place of a problem.
+func at(place string, err error) error {
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		where := *p
-		where.What = at + ": " + p.What
+		where.What = place + ": " + p.What
 		return &where
 	}
-	return fmt.Errorf("%s: %w", at, err)
+	return fmt.Errorf("%s: %w", place, err)
 }
 
 // readSpec parses one spec with the grammar that all of berth shares.
