@@ -16,6 +16,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 	"berth/internal/text"
 )
 
@@ -346,6 +347,8 @@ func showRest(f *facts, d api.Detail) {
 		}
 		f.add("log", written)
 	}
+	host, _ := os.Hostname()
+	f.add("errors", jobfile.ErrorFile(d.Settings["setup"], &d.View, host))
 }
 
 // What show calls keys whose own words say little. Any other key is its own word.

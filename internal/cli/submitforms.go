@@ -139,9 +139,11 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 			s.say("%s:%d: ignored, no equivalent in berth: %s", args[0], ignored.Line, ignored.Text)
 		}
 	}
+	written := spec.Setup
 	if err := o.apply(&spec); err != nil {
 		return nil, err
 	}
+	spec.Setup = api.Text(jobfile.JoinSetup(string(written), string(spec.Setup)))
 	if spec.Slurm != "" {
 		forSlurm = append(forSlurm, string(spec.Slurm)) // the last of an option counts
 	}

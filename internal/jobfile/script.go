@@ -147,7 +147,7 @@ func (r *scriptReader) script() Script {
 		// The ids on a #BERTH line also set the number of GPUs.
 		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.Key == "gpus" })
 	}
-	return Script{Pairs: append(pairs, r.berth...), Ignored: ignored}
+	return Script{Pairs: JoinSetups(append(pairs, r.berth...)), Ignored: ignored}
 }
 
 // addPair adds a flag to those of earlier lines: the last one wins, unless they

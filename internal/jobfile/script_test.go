@@ -85,6 +85,7 @@ func TestScripts(t *testing.T) {
 		{"a padded number", "#SBATCH --output=%4j.log\n", "", "1:--output=%4j.log"},
 		{"errors to the same file are no other wish", "#SBATCH -o a.log -e a.log\n", "output=a.log", ""},
 		{"errors to another file", "#SBATCH -o a.log\n#SBATCH --error=b.log\n", "output=a.log | setup=exec 2>b.log", ""},
+		{"errors to another file, and a set-up", "#SBATCH -e b.log\n#BERTH --setup 'module load cuda'\n", "setup=exec 2>b.log | setup=exec 2>b.log || exit\nmodule load cuda", ""},
 		{"all attempts in one file", "#SBATCH -o a.log -e it%%s-%x-%A_%a.err --open-mode=append\n", `output=a.log%+ | setup=exec 2>>it%s-"$BERTH_JOB_NAME"-"${BERTH_JOB_ID%_*}"_"$BERTH_ARRAY_INDEX".err`, ""},
 		{"a beginning and a hold", "#SBATCH --begin=now+1hour -H\n#SBATCH --requeue\n", "begin=now+1hour | hold=yes | requeue=yes", ""},
 		{"mail", "#SBATCH --mail-type=END,FAIL\n#SBATCH --mail-user=ann@example.org\n", "notify=end,fail:mailto:ann@example.org", ""},

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -228,11 +229,67 @@ func slurmError(t *slurmTranslator, value string) (pairs []Pair, ok bool, err er
 	if !ok {
 		return nil, false, nil
 	}
-	redirect := "exec 2>"
+	redirect := redirects
 	if t.appends() {
 		redirect += ">"
 	}
 	return []Pair{{"setup", redirect + shellPattern(pattern)}}, true, nil
+}
+
+// A set-up whose first line redirects errors, and what ends that line if more follows.
+const (
+	redirects  = "exec 2>"
+	orElseFail = " || exit"
+)
+
+func cutRedirect(setup string) (redirect, command string) {
+	if !strings.HasPrefix(setup, redirects) {
+		return "", setup
+	}
+	redirect, command, _ = strings.Cut(setup, "\n")
+	return strings.TrimSuffix(redirect, orElseFail), command
+}
+
+// JoinSetup is a set-up that replaces an earlier one, but not its redirection of
+// errors. A later redirection alone replaces only that.
+func JoinSetup(earlier, later string) string {
+	redirect, before := cutRedirect(earlier)
+	own, command := cutRedirect(later)
+	if own != "" && command == "" {
+		command = before
+	}
+	switch redirect = cmp.Or(own, redirect); {
+	case redirect == "":
+		return command
+	case command == "":
+		return redirect
+	}
+	return redirect + orElseFail + "\n" + command
+}
+
+// JoinSetups joins each set-up with the one before it.
+func JoinSetups(pairs []Pair) []Pair {
+	before := ""
+	for i, pair := range pairs {
+		if pair.Key == "setup" {
+			before = JoinSetup(before, pair.Value)
+			pairs[i].Value = before
+		}
+	}
+	return pairs
+}
+
+// ErrorFile is the file that a job's set-up redirects its errors to; empty: its log
+// has them.
+func ErrorFile(setup string, v *job.View, host string) string {
+	redirect, _ := cutRedirect(setup)
+	words, err := splitWords(strings.TrimLeft(strings.TrimPrefix(redirect, redirects), ">"))
+	if err != nil || len(words) != 1 {
+		return ""
+	}
+	array, index, _ := strings.Cut(v.ID, "_")
+	return strings.NewReplacer("$BERTH_JOB_ID", v.ID, "$BERTH_JOB_NAME", v.Name, "$SLURM_JOB_USER", v.User, "$SLURMD_NODENAME", host,
+		"$BERTH_ARRAY_INDEX", index, "${BERTH_JOB_ID%_*}", array).Replace(words[0])
 }
 
 // shellPattern is a pattern as a word of the shell of a running job.
@@ -303,7 +360,7 @@ func slurmBegin(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err er
 
 // slurmPattern translates a file name pattern.
 func slurmPattern(pattern string) (string, bool) {
-	if strings.ContainsRune(pattern, '\\') {
+	if strings.ContainsAny(pattern, "\\\n") {
 		return "", false
 	}
 	var b strings.Builder

@@ -142,3 +142,11 @@ func TestOptionsOfSbatch(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryInUnits(t *testing.T) {
+	for _, row := range [][3]string{{"2048M", "", "2048M"}, {"2048M", "G", "2G"}, {"1536M", "G", "1.50G"}, {"64G", "K", "67108864K"}, {"64G", "T", "0.06T"}, {"0", "M", "0"}} {
+		if got := inUnits(row[0], row[1]); got != row[2] {
+			t.Errorf("%s in %q: %s, want %s", row[0], row[1], got, row[2])
+		}
+	}
+}

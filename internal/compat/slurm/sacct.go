@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os/user"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 	"berth/internal/text"
 )
 
@@ -46,11 +48,13 @@ midnight.
   -n, --noheader         no titles
   -p, --parsable         | between columns, and at the end; -P without that one
       --delimiter TEXT   this instead of |
+      --units UNIT       memory in K, M, G, T or P
       --json             as JSON, with the keys of Slurm 22.05
   -X, --allocations      accepted, and ignored: berth records no steps
       --help             print this
 
-Accounts (-A), QOS (-q) and --units are refused.
+Accounts (-A) and QOS (-q) are refused. berth does not keep the CPU time that a job
+used: TotalCPU is 00:00:00, as in a Slurm that does not gather it.
 
 Exit status: 0 listed; 1 failed or bad usage.
 
@@ -73,6 +77,7 @@ type accounts struct {
 	delimiter             string
 	parsable, parsable2   bool
 	since, until, columns string
+	units                 string // of memory
 }
 
 func sacctOptions() map[string]option[accounts] {
@@ -85,8 +90,32 @@ func sacctOptions() map[string]option[accounts] {
 		"long": on('l', func(a *accounts) *bool { return &a.long }), "brief": on('b', func(a *accounts) *bool { return &a.brief }), "delimiter": kept(0, func(a *accounts) *string { return &a.delimiter }),
 		"name": listed(0, func(a *accounts) *[]string { return &a.names }), "partition": listed('r', func(a *accounts) *[]string { return &a.partitions }), "nodelist": listed('N', func(a *accounts) *[]string { return &a.nodes }),
 		"accounts": without[accounts]('A', "accounts"), "qos": without[accounts]('q', "QOS"),
-		"units": {0, valued, func(*accounts, string) error { return errors.New("memory is listed as the job asked for it") }},
+		"units": {0, valued, func(a *accounts, value string) error {
+			if a.units = strings.ToUpper(value); len(a.units) != 1 || !strings.Contains(units, a.units) {
+				return text.Mismatch(value, "K, M, G, T or P")
+			}
+			return nil
+		}},
 	}
+}
+
+// units are those of --units, each 1024 of the one before.
+const units = "KMGTP"
+
+// inUnits is an amount of memory in one of the units; empty: as the job asked for it.
+func inUnits(amount, unit string) string {
+	pairs, _, err := jobfile.TranslateSlurm([]jobfile.SlurmOption{{Name: "mem", Value: amount}})
+	if unit == "" || err != nil || len(pairs) != 1 {
+		return amount
+	}
+	n := float64(number(pairs[0].Value)) * 1024
+	for range strings.Index(units, unit) {
+		n /= 1024
+	}
+	if n == math.Trunc(n) {
+		return fmt.Sprintf("%.0f%s", n, unit)
+	}
+	return fmt.Sprintf("%.2f%s", n, unit)
 }
 
 // account is a column of sacct, with its usual width.
@@ -106,7 +135,7 @@ func (f account) named(name string) (field, bool) {
 	return field{}, false
 }
 
-func accountFields() []account {
+func accountFields(unit string) []account {
 	take := func(names string, width int, value func(*asker, *entry) string) account {
 		return account{field{0, names, "", value}, width}
 	}
@@ -119,11 +148,12 @@ func accountFields() []account {
 		take("NNodes AllocNodes", 8, constant("1")), take("NTasks", 8, constant("1")),
 		take("NodeList", 15, func(a *asker, e *entry) string { return cmp.Or(a.node(e), "None assigned") }),
 		take("AllocCPUS NCPUS ReqCPUS", 10, func(a *asker, e *entry) string { return cmp.Or(a.detail(e.ID).Settings["cpus"], "1") }),
-		take("ReqMem", 10, func(a *asker, e *entry) string { return cmp.Or(a.detail(e.ID).Settings["mem"], "0") }),
+		take("ReqMem", 10, func(a *asker, e *entry) string { return inUnits(cmp.Or(a.detail(e.ID).Settings["mem"], "0"), unit) }),
 		take("State", 10, func(_ *asker, e *entry) string { long, _ := state(&e.View); return long }),
 		take("ExitCode DerivedExitCode", 8, func(_ *asker, e *entry) string { return exitCode(&e.View) }),
 		take("Elapsed", 10, func(a *asker, e *entry) string { return longClock(a.elapsed(&e.View)) }),
 		take("ElapsedRaw", 10, func(a *asker, e *entry) string { return strconv.Itoa(int(a.elapsed(&e.View) / time.Second)) }),
+		take("TotalCPU", 10, constant("00:00:00")),
 		take("Timelimit", 10, func(a *asker, e *entry) string { return longLimit(a.detail(e.ID).TimeLimitS) }),
 		take("Submit Eligible", 19, func(_ *asker, e *entry) string { return known(e.SubmittedAt) }),
 		take("Start", 19, func(_ *asker, e *entry) string { return known(e.StartedAt) }),
@@ -176,7 +206,7 @@ func signalNumber(name string) int {
 }
 
 func (a *accounts) shown() (columns, error) {
-	all := accountFields()
+	all := accountFields(a.units)
 	usual, between := usualAccounts, " "
 	switch {
 	case a.brief:

@@ -317,7 +317,7 @@ func (w *wishes) berthFlags(pairs []jobfile.Pair) (flags []string, err error) {
 		pairs = append(pairs, jobfile.Pair{Key: "slurm", Value: strings.Join(append(own, w.slurm...), " ")})
 	}
 	last := map[string]int{}
-	for i, pair := range pairs {
+	for i, pair := range jobfile.JoinSetups(pairs) {
 		last[pair.Key] = i
 	}
 	asks := func(key string) bool { _, given := last[key]; return given }

@@ -32,21 +32,24 @@ them.
                                 machine
   -s, --signal SIGNAL           send this signal to the job's steps instead
   -b, --batch, -f, --full       with --signal: to its script alone; to all of it
-  -Q, --quiet, -v, --verbose    accepted, and ignored
+  -v, --verbose                 name the ids that no job has
+  -Q, --quiet                   accepted, and ignored
       --help                    print this
 
 berth sends TERM, and KILL after the job's grace period. Only the job's user and
 root can send it another signal, and only to a job with SLURM_ variables. Accounts
 (-A) and QOS (-q) are refused.
 
-Exit status: 0 cancelled, or there was nothing to cancel; 1 failed or bad usage.
+Exit status: 0 cancelled, or there was nothing to cancel; 1 failed or bad usage. As
+in Slurm, an id that no job has is an error only beside an option that selects jobs,
+and with --signal.
 
 Example:
   scancel --me --state=PENDING
 `
 
 type ending struct {
-	me, full, batch              bool
+	me, full, batch, verbose     bool
 	signal                       int // 0: it is cancelled
 	user, name, state, partition string
 	nodes                        []string
@@ -56,7 +59,7 @@ func scancelOptions() map[string]option[ending] {
 	return map[string]option[ending]{
 		"me":   on(0, func(e *ending) *bool { return &e.me }),
 		"user": kept('u', func(e *ending) *string { return &e.user }), "name": kept('n', func(e *ending) *string { return &e.name }), "jobname": kept(0, func(e *ending) *string { return &e.name }),
-		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": {short: 'v'},
+		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": on('v', func(e *ending) *bool { return &e.verbose }),
 		"full": on('f', func(e *ending) *bool { return &e.full }), "batch": on('b', func(e *ending) *bool { return &e.batch }),
 		"partition": kept('p', func(e *ending) *string { return &e.partition }), "nodelist": listed('w', func(e *ending) *[]string { return &e.nodes }),
 		"account": without[ending]('A', "accounts"), "qos": without[ending]('q', "QOS"), "hurry": {short: 'H'}, "ctld": {},
@@ -100,7 +103,17 @@ func runScancel(c *frontend.Call) int {
 	if e.partition != "" && e.partition != partition || !among(e.nodes, host) {
 		return 0
 	}
-	return ask(c, func(a *asker) error {
+	unknown, strict := false, e.signal != 0 || !e.nothing()
+	status := ask(c, func(a *asker) error {
+		for _, word := range sel.Words {
+			if !strict && !e.verbose || strings.Contains(word, "-") {
+				continue // as in Slurm: it may have ended long ago
+			}
+			if _, err := a.client.Job(a.ctx, word); problem.KindOf(err) == problem.NotFound {
+				unknown = strict
+				c.Complain("error: Kill job error on job id "+word+": Invalid job id specified", "")
+			}
+		}
 		if e.signal != 0 && e.signal != int(unix.SIGKILL) {
 			return e.send(a, sel)
 		}
@@ -110,7 +123,7 @@ func runScancel(c *frontend.Call) int {
 		}
 		reply, err := a.client.Act(a.ctx, request)
 		if problem.KindOf(err) == problem.NotFound {
-			return nil // as in Slurm: it may have ended long ago
+			return nil
 		}
 		if err != nil {
 			return err
@@ -122,6 +135,10 @@ func runScancel(c *frontend.Call) int {
 		}
 		return nil
 	})
+	if unknown {
+		return frontend.Failed
+	}
+	return status
 }
 
 // nothing reports that no option selects jobs.

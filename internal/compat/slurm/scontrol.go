@@ -111,7 +111,7 @@ func runScontrol(c *frontend.Call) int {
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
 		return c.Berth(words, io.Discard, frontend.InItsName(c.Err, c.Name))
 	}
-	c.Complain("no equivalent in berth", "see scontrol --help")
+	c.Complain("no equivalent in berth: "+text.Found(strings.Join(words, " ")), "see scontrol --help")
 	return frontend.Failed
 }
 
@@ -147,7 +147,9 @@ func (a *asker) showJob(id string) error {
 	fmt.Fprintf(a.Out, "   MinMemoryNode=%s\n", cmp.Or(d.Settings["mem"], "0"))
 	fmt.Fprintf(a.Out, "   Command=%s\n", frontend.OneLine(cmp.Or(valueOf(d.Command), "(null)")))
 	fmt.Fprintf(a.Out, "   WorkDir=%s\n", d.Dir)
-	fmt.Fprintf(a.Out, "   StdOut=%s\n", cmp.Or(valueOf(d.Log), d.Settings["output"]))
+	output := cmp.Or(valueOf(d.Log), d.Settings["output"])
+	fmt.Fprintf(a.Out, "   StdErr=%s\n", cmp.Or(jobfile.ErrorFile(d.Settings["setup"], &d.View, a.host), output))
+	fmt.Fprintf(a.Out, "   StdOut=%s\n", output)
 	if d.GPUs > 0 {
 		fmt.Fprintf(a.Out, "   TresPerNode=gres:gpu:%d\n", d.GPUs)
 	}

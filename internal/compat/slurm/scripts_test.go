@@ -254,7 +254,8 @@ func TestTheQueueAsSlurmShowsIt(t *testing.T) {
 		"-P --name nosuch -b":                                  "JobID|State|ExitCode 0",
 		"-n -r nosuch":                                         "0",
 		"-n -N nosuch":                                         "0",
-		"-n -A lab":                                            "1", "-n -q normal": "1", "-n --units=G": "1",
+		"-n -A lab":                                            "1", "-n -q normal": "1", "-n --units=X": "1",
+		"-n -P --units=K --name held -o ReqMem,TotalCPU": "0|00:00:00 0",
 	} {
 		if got := runner(run).answer(t, "sacct "+args); got != want {
 			t.Errorf("sacct %s: %s, want %s", args, got, want)

@@ -65,12 +65,14 @@ scancel -p nosuch: 0
 scancel -u root -p nosuch: 0
 scancel -w nosuch: 0
 scancel 99999: 0
+scancel -n c 99999: 1
+scancel -s USR1 99999: 1
 scancel nonsense: 1
 scancel -u: 1
 scancel -t XX: 1
 scancel --bogus: 1
 squeue -h -S j -o %j: a b c d 0
-scancel -p PARTITION -n c: 0
+scancel 99999 3 99998: 0
 squeue -h -S j -o %j: a b d 0
 scancel -w NODE: 0
 squeue -h -S j -o %j: d 0
@@ -173,6 +175,8 @@ func TestWhatClientsAsk(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, "whole.sh"), "#!/bin/sh\n#SBATCH --exclusive\n", 0o755)
 	node, err := os.Hostname()
 	testkit.Must(t, err)
+	cpus, err := run("sinfo", "-h", "-o", "%c")
+	testkit.Must(t, err)
 	id, err := run("sbatch", "--parsable", "-H", "-J", "asked", "--wrap", "true")
 	testkit.Must(t, err)
 	for line := range strings.SplitSeq(strings.TrimSpace(`
@@ -186,9 +190,13 @@ scontrol show partition: PartitionName=berth
 scontrol -o show partition berth: PartitionName=berth AllowGroups=ALL
 scontrol -d -o show jobid=ID: JobId=ID JobName=asked
 scontrol show nodes -o: NodeName=NODE CPUTot=
+srun printenv SLURM_JOB_GID: GID 0
+srun printenv SLURM_JOB_ACCOUNT: berth 0
+sinfo -h -o %C: 0/CPUS/0/CPUS 0
+sinfo -h -O CPUsState: 0/CPUS/0/CPUS 0
 scontrol ping: Slurmctld(primary) at NODE is UP
 `), "\n") {
-		command, want, _ := strings.Cut(strings.NewReplacer("NODE", node, "ID", id).Replace(line), ": ")
+		command, want, _ := strings.Cut(strings.NewReplacer("_GID", "_GID", "GID", strconv.Itoa(os.Getgid()), "/CPUS", "/"+cpus, "NODE", node, "ID", id).Replace(line), ": ")
 		got := run.answer(t, command)
 		if !strings.HasPrefix(got, want) && !strings.Contains(got, " "+want) {
 			t.Errorf("%s: %s, want %s", command, got, want)
@@ -201,6 +209,20 @@ scontrol ping: Slurmctld(primary) at NODE is UP
 	}
 	if got := run.answer(t, "srun -n 2 -l printenv SLURM_NTASKS"); got != "0: 2 1: 2 0" && got != "1: 2 0: 2 0" {
 		t.Errorf("srun of two tasks: %s", got)
+	}
+	running, err := run("sbatch", "--parsable", "-c", "1", "--wrap", "sleep 600")
+	testkit.Must(t, err)
+	testkit.Eventually(t, "sinfo counts its CPU", func() bool { return strings.HasPrefix(run.answer(t, "sinfo -h -o %C"), "1/") })
+	for args, want := range map[string]string{
+		"scontrol update JobId=" + running + " TimeLimit=5": "job " + running + " is running", "scontrol foo bar": `"foo bar"`,
+		"scancel -v 99999": "scancel: error: Kill job error on job id 99999: Invalid job id specified", "scancel -s USR1 99999": "Invalid job id",
+	} {
+		words := strings.Fields(args)
+		cmd := exec.Command(filepath.Join(dir, "names", words[0]), words[1:]...)
+		cmd.Env = append(os.Environ(), "BERTH_SOCKET="+filepath.Join(dir, "sock"))
+		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("%s says %q, want %s", args, out, want)
+		}
 	}
 	if out, _ := run("scontrol", "-o", "show", "job", id); strings.Contains(out, "\n") {
 		t.Errorf("scontrol -o: %s", out)

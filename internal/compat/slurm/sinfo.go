@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
+	"berth/internal/job"
 	"berth/internal/site"
 	"berth/internal/text"
 )
@@ -142,10 +143,27 @@ func (m *machine) fields() []field {
 		value('l', "time", "TIMELIMIT", "infinite"), value('D', "nodes", "NODES", "1"), value('T', "statelong state", "STATE", long), value('t', "statecompact", "STATE", short),
 		value('N', "nodelist", "NODELIST", m.host), value('n', "nodehost", "HOSTNAMES", m.host), value('o', "nodeaddr", "NODE_ADDR", m.host),
 		value('G', "gres", "GRES", m.gres()), value(0, "gresused", "GRES_USED", m.gresUsed()),
-		value('c', "cpus", "CPUS", strconv.FormatInt(m.cpus, 10)), value('m', "memory", "MEMORY", strconv.FormatInt(m.memMiB, 10)),
+		value('c', "cpus", "CPUS", strconv.FormatInt(m.cpus, 10)), {'C', "cpusstate", "CPUS(A/I/O/T)", func(a *asker, _ *entry) string { return m.cpusState(a) }}, value('m', "memory", "MEMORY", strconv.FormatInt(m.memMiB, 10)),
 		value('E', "reason", "REASON", cmp.Or(m.reason(), "none")), value('u', "user", "USER", "Unknown"), value('U', "userlong", "USER", "Unknown"), value('H', "timestamp", "TIMESTAMP", "Unknown"), value('f', "features", "AVAIL_FEATURES", "(null)"), value('b', "features_act", "ACTIVE_FEATURES", "(null)"),
 		value('z', "socketcorethread", "S:C:T", "*:*:*"), value('d', "disk", "TMP_DISK", "0"), value('w', "weight", "WEIGHT", "1"), value('F', "nodeaiot", "NODES(A/I/O/T)", aiot(long)),
 	}
+}
+
+// cpusState counts the CPUs as allocated, idle, other and in all.
+func (m *machine) cpusState(a *asker) string {
+	allocated := int64(0)
+	_, err := a.client.JobsAll(a.ctx, api.Query{Select: api.Select{States: []string{string(job.Running)}}}, func(v job.View) error {
+		allocated += max(1, number(a.detail(v.ID).Settings["cpus"]))
+		return nil
+	})
+	idle, other := max(0, m.cpus-allocated), int64(0)
+	if long, _ := m.state(); strings.HasPrefix(long, "drain") {
+		idle, other = 0, idle
+	}
+	if err != nil {
+		return "n/a"
+	}
+	return fmt.Sprintf("%d/%d/%d/%d", allocated, idle, other, m.cpus)
 }
 
 // aiot counts the node as allocated, idle, other and in all.

@@ -60,6 +60,7 @@ type Launcher struct {
 	Owner func(j *job.Job) (Owner, error)
 
 	card CardOf // of the current order; nil: only the numbers of cards are known
+	gid  int    // of the current order
 }
 
 // Owner is the user a job runs as.
@@ -139,7 +140,10 @@ func (l *Launcher) Order(j *job.Job, card CardOf) (keep.Order, error) {
 		return keep.Order{}, errors.New(why)
 	}
 	own := *l
-	own.Env, own.Home, own.card = owner.Env, owner.Home, card
+	own.Env, own.Home, own.card, own.gid = owner.Env, owner.Home, card, os.Getgid()
+	if owner.Credential != nil {
+		own.gid = owner.Credential.GID
+	}
 	o := own.order(j)
 	o.Credential = owner.Credential
 	return o, nil

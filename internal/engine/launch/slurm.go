@@ -21,6 +21,7 @@ func (l *Launcher) slurm(j *job.Job, vars *environ) {
 	for _, pair := range slurmVariables(j, l.Host, l.dir(j), l.HasSlurm) {
 		vars.set(pair.Key, pair.Value)
 	}
+	vars.set("SLURM_JOB_GID", strconv.Itoa(l.gid))
 	if l.SlurmBin != "" {
 		vars.set("PATH", l.SlurmBin+string(os.PathListSeparator)+vars.get("PATH"))
 	}
@@ -48,7 +49,7 @@ func slurmVariables(j *job.Job, host, dir string, apart bool) []job.EnvVar {
 		{Key: "SLURM_JOB_NAME", Value: j.Name()},
 		{Key: "SLURM_JOB_USER", Value: j.User}, {Key: "SLURM_JOB_UID", Value: strconv.Itoa(j.UID)},
 		{Key: "SLURM_SUBMIT_DIR", Value: dir}, {Key: "SLURM_SUBMIT_HOST", Value: host},
-		{Key: "SLURM_CLUSTER_NAME", Value: "berth"}, {Key: "SLURM_JOB_PARTITION", Value: "berth"}, {Key: "SLURM_JOB_QOS", Value: "normal"}, {Key: "SLURMD_NODENAME", Value: host},
+		{Key: "SLURM_CLUSTER_NAME", Value: "berth"}, {Key: "SLURM_JOB_PARTITION", Value: "berth"}, {Key: "SLURM_JOB_ACCOUNT", Value: "berth"}, {Key: "SLURM_JOB_QOS", Value: "normal"}, {Key: "SLURMD_NODENAME", Value: host},
 		{Key: "SLURM_JOB_NODELIST", Value: host}, {Key: "SLURM_NODELIST", Value: host},
 	}
 	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES"} {
