@@ -34,7 +34,7 @@ func gpuOperations() []route {
 				{name: "gpu", in: "query", kind: "integer", about: "only this GPU, and events about all of them"},
 				{name: "since", in: "query", kind: "time", about: "only events after this time"},
 				{name: "limit", in: "query", kind: "integer", about: "at most this many; default 50, at most 1000"},
-			}, reply: []CardEvent{exampleCardEvent}, kinds: []problem.Kind{problem.Invalid},
+			}, reply: []CardEvent{exampleCardEvent}, kinds: []problem.Kind{problem.Invalid, problem.NotFound},
 		}},
 		{method: post, path: "/v1/gpus/release", handle: (*exchange).postRelease, body: true, doc: doc{
 			id: "release-gpus", tag: "gpus", summary: "Release the driver",

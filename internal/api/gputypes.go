@@ -19,7 +19,7 @@ type GPU struct {
 	FreeMiB     int64    `json:"free_mib"`
 	ReservedMiB int64    `json:"reserved_mib"`
 	ForeignMiB  int64    `json:"foreign_mib"`
-	BudgetMiB   int64    `json:"budget_mib" doc:"memory allocated to jobs on it"`
+	BudgetMiB   int64    `json:"budget_mib" doc:"memory allocated to jobs on it; all of it if one holds the GPU alone"`
 	Util        *float64 `json:"util" doc:"percent; null: not known"`
 
 	TemperatureC *float64 `json:"temperature_c"`

@@ -71,7 +71,7 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 func (o *editOptions) send(ctx context.Context, s *session, word string, change api.EditRequest) error {
 	detail, err := s.client.Edit(ctx, word, change)
 	if err != nil {
-		return err
+		return o.named(err)
 	}
 	if o.json {
 		return printJSON(s.out, detail)

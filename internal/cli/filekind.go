@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // refuse is a problem with a file, and the command that was probably meant.
@@ -34,9 +36,31 @@ func notAScript(args []string, head []byte, mode fs.FileMode) error {
 	case jobfile.Source:
 		return refuse(meantFor(guess, args), "%s has no #! line, so a shell would run it", name)
 	case jobfile.Document:
-		return refuse("a script without a name like train.sh begins with #!/bin/sh", "expected a script, found %s without a #! line", name)
+		return refuse(scriptBegins, "expected a script, found %s without a #! line", name)
+	case jobfile.AnyText:
+		if mode&0o111 == 0 && !isCommand(guess.First) {
+			return refuse(scriptBegins, "expected a script, found %s, which begins with %s: there is no such command", name, text.Found(guess.First))
+		}
 	}
 	return nil
+}
+
+const scriptBegins = "a script without a name like train.sh begins with #!/bin/sh"
+
+// isCommand reports whether a script may begin with a word: a program, or
+// anything that the shell reads by itself. Only what certainly is neither counts
+// as text.
+func isCommand(word string) bool {
+	switch word {
+	case "", ":", ".", "alias", "break", "case", "cd", "command", "continue", "declare", "do", "done", "elif", "else", "esac", "eval", "exec", "exit", "export", "fi", "for", "function", "if", "local", "module",
+		"read", "readonly", "return", "set", "shift", "shopt", "source", "then", "time", "trap", "type", "typeset", "ulimit", "umask", "unalias", "unset", "until", "wait", "while", "conda", "mamba":
+		return true
+	}
+	if strings.ContainsAny(word, "=$(){}[]'\"`;&|<>!\\~") || strings.Contains(word, "/") && !strings.Contains(word, ":") {
+		return true // syntax, or a program that the job's directory may have
+	}
+	_, err := exec.LookPath(word)
+	return err == nil
 }
 
 // notAJobsFile refuses what run was given instead of a jobs file. A pipe, and a

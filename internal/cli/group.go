@@ -165,6 +165,9 @@ func (f *groupFlags) change(ctx context.Context, s *session, names []string, r a
 			return err
 		}
 		changed = append(changed, g)
+		if r.Paused != nil && g.Running+g.Queued == 0 {
+			s.say("note: no unfinished job is in group %s%s", g.Name, f.meant(ctx, s, g.Name))
+		}
 		if !f.json {
 			fmt.Fprintf(s.out, "group %s: %s\n", text.Line(g.Name), text.Line(groupText(g)))
 		}
@@ -173,6 +176,24 @@ func (f *groupFlags) change(ctx context.Context, s *session, names []string, r a
 		return printJSON(s.out, changed)
 	}
 	return nil
+}
+
+// meant suggests a group with jobs for one that has none.
+func (f *groupFlags) meant(ctx context.Context, s *session, name string) string {
+	groups, err := s.client.Groups(ctx, api.GroupQuery{User: f.user})
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, g := range groups {
+		if g.Running+g.Queued > 0 {
+			names = append(names, g.Name)
+		}
+	}
+	if near := text.Nearest(name, names); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
 }
 
 // groupLimits reads NAME=N for each group.

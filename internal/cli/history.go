@@ -16,6 +16,7 @@ import (
 type historyOptions struct {
 	selectors
 	since string
+	tasks bool
 	limit int
 	json  bool
 }
@@ -26,7 +27,8 @@ func newHistory() *cobra.Command {
 		Use:   "history [JOB...]",
 		Short: "Show jobs that have ended, newest first",
 		Long: `Show jobs that have ended, newest first: how they ended, how long they ran, and
-their peak and declared memory per GPU.`,
+their peak and declared memory per GPU. An array is one row that counts its
+tasks by state; --tasks shows each of them.`,
 		Example: `  berth history
   berth history --since 7d --state failed
   berth history --user ann --limit 0
@@ -44,7 +46,8 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	o.registerGroup(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "", "only jobs that ended since then: 2h (ago), 7d, 2026-03-01")
-	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50, or all with --json)")
+	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array, not one row for all of them")
+	flags.IntVar(&o.limit, "limit", -1, "show at most this many rows, 0 for all (default 50, or all with --json)")
 	flags.BoolVar(&o.json, "json", false, "print a JSON array of jobs")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
@@ -58,39 +61,40 @@ func (o *historyOptions) run(ctx context.Context, s *session, args []string, now
 	if len(sel.States) == 0 {
 		sel.States = []string{string(job.Finished), string(job.Failed), string(job.Cancelled)}
 	}
-	q := api.Query{Select: sel, Over: true, Newest: true}
+	q := api.Query{Select: sel, Over: true}
 	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
 		return err
 	}
 	switch {
 	case o.json:
-		q.Limit = max(o.limit, 0)
+		q.Newest, q.Limit = true, max(o.limit, 0)
 		return rawJobs(ctx, s, q)
 	case o.limit < 0:
 		o.limit = shownByDefault
 	}
+	q.Arrays = !o.tasks && !namesTask(args)
 	return o.draw(ctx, s, q, now)
 }
 
 func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now time.Time) error {
-	jobs, page, err := fetchJobs(ctx, s, q, o.limit)
+	list, err := (&listOptions{}).fetch(ctx, s, q, o.limit)
 	if err != nil {
 		return err
 	}
-	if len(jobs) == 0 {
+	if len(list.rows) == 0 {
 		_, err := fmt.Fprintln(s.out, "no jobs have ended")
 		return err
 	}
-	if err := s.screen.draw(historyTable(jobs, now)); err != nil {
+	if err := s.screen.draw(historyTable(list.rows, now)); err != nil {
 		return err
 	}
-	if more := page.Total - len(jobs); more > 0 {
-		fmt.Fprintf(s.out, "… %s more (berth history --limit 0, or narrow with --since, --user, --name)\n", text.Grouped(more))
+	if more := list.more(); more != "" {
+		fmt.Fprintf(s.out, "… %s (berth history --limit 0, or narrow with --since, --user, --name)\n", more)
 	}
 	return nil
 }
 
-func historyTable(jobs []job.View, now time.Time) *text.Table {
+func historyTable(rows []row, now time.Time) *text.Table {
 	t := &text.Table{
 		Columns: []text.Column{
 			{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "STATE"}, {Title: "GPUS"}, {Title: "VRAM/DECL", Shy: true},
@@ -101,12 +105,13 @@ func historyTable(jobs []job.View, now time.Time) *text.Table {
 			{Title: "GPUS", To: 5}, {Title: "REASON", To: 12}, {Title: "GPUS", To: 0}, {Title: "VRAM/DECL", To: 0}, {Title: "USER", To: 0}, {Title: "NAME", To: 6}, {Title: "REASON", To: 0},
 		},
 	}
-	for _, v := range jobs {
+	for i := range rows {
+		v := rows[i].View
 		ended := "-"
 		if v.EndedAt != nil {
 			ended = moment(*v.EndedAt, now)
 		}
-		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, jobStateCell(v), text.Cell{Text: gpusText(v)},
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(&rows[i], now), text.Cell{Text: gpusText(v)},
 			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: reasonText(v)}, text.Cell{Text: commandText(v)})
 	}
 	return t

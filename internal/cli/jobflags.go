@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -103,6 +104,24 @@ func (f *jobFlags) apply(spec *api.Spec) error {
 		}
 	}
 	return nil
+}
+
+// named puts -- before the keys in the daemon's errors that were given as flags.
+func (f *jobFlags) named(err error) error {
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok {
+		return err
+	}
+	lines := strings.Split(p.What, "\n")
+	for i, line := range lines {
+		key, _, _ := strings.Cut(line, ": ")
+		if field, err := jobfile.Lookup(key); err == nil && f.flags.Changed(field.FlagName()) {
+			lines[i] = "--" + field.FlagName() + strings.TrimPrefix(line, key)
+		}
+	}
+	told := *p
+	told.What = strings.Join(lines, "\n")
+	return &told
 }
 
 // changes puts the flags, and the keys to unset, into an edit.

@@ -256,7 +256,11 @@ func requestsText(d api.Detail) string {
 		parts[0] = strconv.FormatFloat(*d.Share, 'g', 3, 64) + " of a GPU"
 	}
 	if d.VRAMMiB != nil {
-		parts = append(parts, text.GiB(*d.VRAMMiB)+" GiB each")
+		memory := text.GiB(*d.VRAMMiB) + " GiB"
+		if d.GPUs > 1 {
+			memory += " each"
+		}
+		parts = append(parts, memory)
 	}
 	if d.TimeLimitS > 0 {
 		parts = append(parts, "time limit "+text.Span(time.Duration(d.TimeLimitS*float64(time.Second))))

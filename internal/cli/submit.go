@@ -118,7 +118,7 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	}
 	reply, err := o.deliver(ctx, s, specs)
 	if err != nil {
-		return err
+		return o.named(err)
 	}
 	if o.dryRun {
 		return o.foretell(s, reply.Jobs)

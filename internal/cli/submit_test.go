@@ -198,7 +198,8 @@ func TestWhatSubmitRefuses(t *testing.T) {
 	f.refusal = problem.Newf(problem.Refused, "lower --gpus", "job asks for 12 GPUs; this machine has 8")
 	berth("submit", "-g", "12", "--", "true").wants(t, 1, "", "berth: job asks for 12 GPUs; this machine has 8\nhint: lower --gpus\n")
 	f.refusal = problem.Newf(problem.Invalid, "", "after: no job 99")
-	berth("submit", "--after", "99", "--", "true").wants(t, 2, "", "berth: after: no job 99\n")
+	berth("submit", "--after", "99", "--", "true").wants(t, 2, "", "berth: --after: no job 99\n")
+	berth("submit", "--", "true").wants(t, 2, "", "berth: after: no job 99\n")
 }
 
 func TestAScriptIsReadForItsDirectives(t *testing.T) {

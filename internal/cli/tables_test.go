@@ -53,6 +53,12 @@ func someList() listed {
 	return list
 }
 
+// someHistory are jobs that have ended, and an array.
+func someHistory() []row {
+	views := append(someViews()[4:], job.View{ID: "40_9", Name: "job40_9", User: "ann", State: job.Finished, Outcome: to(job.OK), GPUs: 1, GPUIDs: []int{2}, Command: to("python sweep.py"), StartedAt: ago(30 * time.Minute), EndedAt: ago(25 * time.Minute)})
+	return foldRows(views, map[string]api.Tasks{"40": {Counts: map[string]int{"finished": 8, "failed": 2}}})
+}
+
 func someArray() api.Detail {
 	d := someDetail()
 	d.View.ID, d.View.Name, d.View.State, d.View.Outcome, d.View.GPUIDs, d.View.PeakVRAMMiB, d.View.Log, d.EndedAt, d.Reason, d.Verdict = "40", "sweep", job.Running, nil, nil, nil, nil, nil, nil, ""
@@ -107,7 +113,7 @@ func someDetail() api.Detail {
 func TestTables(t *testing.T) {
 	views := map[string]func(s screen) error{
 		"list":    func(s screen) error { return drawList(s, someList(), columns[:usualColumns], false, noon) },
-		"history": func(s screen) error { return s.draw(historyTable(someViews()[4:], noon)) },
+		"history": func(s screen) error { return s.draw(historyTable(someHistory(), noon)) },
 		"gpus":    func(s screen) error { return drawGPUs(s, someGPUs(), false, noon) },
 		"gpus-v":  func(s screen) error { return drawGPUs(s, someGPUs(), true, noon) },
 		"stats":   func(s screen) error { return drawStats(s, someStats()) },

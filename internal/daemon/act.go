@@ -74,7 +74,10 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 			return api.ActReply{}, err
 		}
 	}
-	a := action{d: d, caller: c, request: &r, cfg: cfg, exact: ch.ids, left: map[string]int{}}
+	a := action{d: d, caller: c, request: &r, cfg: cfg, exact: ch.ids, chosen: make(map[string]bool, len(found)), left: map[string]int{}}
+	for i := range found {
+		a.chosen[found[i].ID] = true
+	}
 	for some := range turns(found) {
 		a.again, a.text, a.begins = nil, 0, map[string]time.Time{}
 		err = d.change(ctx, func(t *engine.Turn) {
@@ -108,6 +111,7 @@ type action struct {
 	request *api.ActRequest
 	cfg     *Config
 	exact   map[string]bool // jobs whose own id or name was given: each gets an answer
+	chosen  map[string]bool // all jobs of the request
 	left    map[string]int  // how many others had nothing to do, by state
 	acted   []api.Acted
 	done    []string
@@ -150,7 +154,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 	}
 	what, ok := a.apply(t, j, live)
 	if !ok {
-		if a.request.Action == api.ActPark && j.State == job.Running {
+		if a.request.Action == api.ActPark && j.State == job.Running || a.request.Action == api.ActRequeue && !live {
 			a.refuse(j.ID, j.State, what)
 		} else {
 			a.leave(j.ID, j.State, what)
@@ -274,6 +278,9 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 				return why, false
 			}
 		}
+		if why := a.never(t, again); why != "" {
+			return why + "; requeue both in one command, or copy it with berth submit --like", false
+		}
 		text := a.text + waiting.TextOf([]*job.Job{again})
 		if full := roomFor(t, a.cfg, j.User, text, again.Environ); full != nil {
 			return full.What, false
@@ -289,6 +296,15 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		return "it is being cancelled", false
 	}
 	return "it is " + string(j.State), false
+}
+
+// never says why a job would be cancelled again at once. Jobs that it depends on
+// may be requeued with it.
+func (a *action) never(t *engine.Turn, j *job.Job) string {
+	if slices.ContainsFunc(j.Spec.After, func(d job.Dependency) bool { return a.chosen[d.Job] }) {
+		return ""
+	}
+	return t.Queue().Never(j)
 }
 
 // change gives a job that has ended what it is to have when it runs again, or

@@ -448,6 +448,29 @@ func TestRequeueWithChanges(t *testing.T) {
 	l.finished(busy)
 }
 
+// TestRequeueWithoutWhatItDependsOn: it would be cancelled again at once. With the
+// job that failed, it can run.
+func TestRequeueWithoutWhatItDependsOn(t *testing.T) {
+	l := newLab(t)
+	flag := filepath.Join(l.dir(), "mended")
+	bad := l.one(sh("test -e "+flag, "gpus", "0"))
+	next := l.one(sh("true", "gpus", "0", "after", bad))
+	if j := l.end(next); j.State != job.Cancelled {
+		t.Fatalf("it is %s", j.State)
+	}
+	for _, sel := range []api.Select{{Words: []string{next}}, {States: []string{"cancelled"}}} {
+		got := did(l.actOn(api.ActRequeue, sel))
+		if want := next + ":not it needed job " + bad + " to succeed, but that job failed with exit code 1; requeue both in one command, or copy it with berth submit --like"; got != want {
+			t.Errorf("%+v: %s, want %s", sel, got, want)
+		}
+	}
+	l.write(flag, "")
+	if got := did(l.act(api.ActRequeue, bad, next)); got != bad+":done, "+next+":done" {
+		t.Errorf("both: %s", got)
+	}
+	l.finished(next)
+}
+
 // editOf is a set of changed keys.
 func editOf(pairs ...string) api.Spec {
 	s := sh("", pairs...)

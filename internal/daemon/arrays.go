@@ -34,7 +34,7 @@ func (d *Daemon) sumUp(ctx context.Context, list *listing, reasons bool) (map[st
 		if !list.ch.wantsOver() {
 			break
 		}
-		f := list.ch.filter(ctx)
+		f := list.filter(ctx)
 		f.IDs, f.Ranges = []string{array}, nil
 		counts, err := d.store.CountOver(f)
 		if err != nil {

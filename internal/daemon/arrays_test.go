@@ -84,7 +84,13 @@ func TestTheQueueIsListedInOrder(t *testing.T) {
 	if want := map[string]int{"running": 2, "queued": 6, "cancelled": 3}; !maps.Equal(page.Matching, want) {
 		t.Errorf("matching: %v, want %v", page.Matching, want)
 	}
-	for _, q := range []api.Query{{Newest: true}, {After: "1.0.0"}, {Since: &time.Time{}}} {
+	since := time.Now()
+	l.act(api.ActCancel, array+"_2")
+	got, page := l.rows(api.Query{Over: true, Since: &since})
+	if want := []string{array + "(1 running, 1 queued, 1 cancelled)"}; !slices.Equal(got, want) || !maps.Equal(page.Matching, map[string]int{"cancelled": 1}) {
+		t.Errorf("ended since: %v, want %v; matching %v", got, want, page.Matching)
+	}
+	for _, q := range []api.Query{{Newest: true}, {After: "1.0.0"}} {
 		q.Queue = true
 		_, err := l.Jobs(l.ctx, q)
 		wantProblem(t, err, problem.Invalid, "queue does not go with")

@@ -79,7 +79,7 @@ func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by,
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // CardHistory lists what happened to the cards, newest first.
-func (d *Daemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
+func (d *Daemon) CardHistory(ctx context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
 	var since time.Time
 	if q.Since != nil {
 		since = *q.Since
@@ -92,7 +92,17 @@ func (d *Daemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) (
 			events[i].GPU, events[i].By = ev.Card.GPU, ev.Card.By
 		}
 	}
-	return events, err
+	if q.GPU == nil || err != nil || slices.ContainsFunc(events, func(ev api.CardEvent) bool { return ev.GPU != nil }) {
+		return events, err
+	}
+	var missing error // a GPU without events may be one that does not exist
+	err = d.do(ctx, func(t *engine.Turn) {
+		there := t.Cards().Devices()
+		if !slices.ContainsFunc(there, func(dev gpu.Device) bool { return dev.Index == *q.GPU }) {
+			missing = noCard(*q.GPU, there)
+		}
+	})
+	return events, cmp.Or(err, missing)
 }
 
 // ReleaseGPUs closes the driver, so that cards can be reset or partitioned, or

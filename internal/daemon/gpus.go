@@ -47,7 +47,8 @@ func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 		for _, r := range running {
 			if slices.Contains(r.Job.Grant.GPUs, card.Index) {
 				g.Jobs = append(g.Jobs, d.onCard(t, r.Job, card))
-				g.BudgetMiB += sched.CardBudgets(r.Job.Grant, r.Job.VRAMMiB, []sched.Card{card})[0]
+				// Without a budget, it holds the whole card.
+				g.BudgetMiB += cmp.Or(sched.CardBudgets(r.Job.Grant, r.Job.VRAMMiB, []sched.Card{card})[0], card.TotalMiB)
 			}
 		}
 		for _, j := range parked {
@@ -60,7 +61,7 @@ func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 			if at := slices.Index(entry.UUIDs, card.UUID); at >= 0 {
 				g.Jobs = append(g.Jobs, api.GPUJob{ID: entry.Job, Name: entry.Name, User: entry.User, Share: entry.Share, Other: true})
 				if at < len(entry.BudgetMiB) {
-					g.BudgetMiB += entry.BudgetMiB[at]
+					g.BudgetMiB += cmp.Or(entry.BudgetMiB[at], card.TotalMiB)
 				}
 			}
 		}

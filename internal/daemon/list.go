@@ -30,8 +30,8 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 		return api.JobPage{}, err
 	}
 	ch.idle = q.Idle
-	if q.Queue && (q.Newest || q.Since != nil || q.After != "") {
-		return api.JobPage{}, problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest, since or after")
+	if q.Queue && (q.Newest || q.After != "") {
+		return api.JobPage{}, problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest or after")
 	}
 	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, fold: q.Arrays, counts: map[string]int{}}
 	if list.limit <= 0 {
@@ -131,13 +131,13 @@ func (l *listing) read(ctx context.Context) error {
 		countLive(t, l.counts)
 	}
 	var err error
+	if l.queue {
+		l.matching = map[string]int{}
+	}
 	if l.since.IsZero() {
 		err = l.d.live(ctx, &live)
 		l.total = live.total
-		if l.queue {
-			l.matching = map[string]int{}
-			maps.Copy(l.matching, live.states)
-		}
+		maps.Copy(l.matching, live.states)
 		l.recount(live.moved)
 	} else {
 		err = l.d.do(ctx, func(t *engine.Turn) { live.then(t, nil) })

@@ -44,7 +44,13 @@ func TestCards(t *testing.T) {
 	if len(on.Jobs) != 1 || on.Jobs[0].ID != id || on.Jobs[0].Name != "train" || on.Jobs[0].Other || on.BudgetMiB != 8192 || len(l.cards()[0].Jobs) != 0 {
 		t.Errorf("%+v", on)
 	}
+	whole := l.one(sh(line, "ids", "0"))
+	l.untilState(whole, job.Running)
+	if on := l.cards()[0]; on.BudgetMiB != 24576 {
+		t.Errorf("with a job that holds it alone, %d MiB are allocated", on.BudgetMiB)
+	}
 	open()
+	l.finished(whole)
 	l.finished(id)
 	if on := l.cards()[1]; len(on.Jobs) != 0 || on.BudgetMiB != 0 {
 		t.Errorf("after its end: %+v", on)

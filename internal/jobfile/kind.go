@@ -30,6 +30,8 @@ type Guess struct {
 	Kind Kind
 	// Interpreter are the words that run a Source; nil: it has to be compiled.
 	Interpreter []string
+	// First is the first word of AnyText: the command, if it is a script.
+	First string
 }
 
 // GuessKind looks at a file's name and its beginning. What the file says about
@@ -70,7 +72,8 @@ func GuessKind(name string, head []byte) Guess {
 	case slices.Contains([]string{".sh", ".bash", ".ksh", ".sbatch", ".slurm"}, extension):
 		return Guess{Kind: Shell}
 	}
-	return Guess{Kind: AnyText}
+	word, _, _ := strings.Cut(first, " ")
+	return Guess{Kind: AnyText, First: word}
 }
 
 // sources are the languages by extension, and what runs them.

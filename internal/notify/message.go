@@ -93,6 +93,18 @@ func (b *Batch) Add(f Fact) {
 	b.Facts = b.Facts[:min(len(b.Facts), maxFacts)]
 }
 
+// dropFailures removes the tasks of an array that failed, and reports whether there
+// were any. What happened while a task ran stays.
+func (b *Batch) dropFailures(array string) bool {
+	failed := func(on On, of, outcome string) bool {
+		return of == array && outcome != "" && (on == OnFail || on == OnOOM)
+	}
+	count := b.Count()
+	b.Facts = slices.DeleteFunc(b.Facts, func(f Fact) bool { return failed(f.On, f.Array, f.Outcome) })
+	b.Tally = slices.DeleteFunc(b.Tally, func(t Tally) bool { return failed(t.On, t.Array, t.Outcome) })
+	return b.Count() < count
+}
+
 func b2i(yes bool) int {
 	if yes {
 		return 1

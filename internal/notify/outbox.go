@@ -159,15 +159,31 @@ func (o *Outbox) Open() (arrays []string) {
 	return arrays
 }
 
-// Close tells about an array whose tasks have all ended.
+// Close tells about an array whose tasks have all ended. Failures among them that
+// were not told yet are part of that.
 func (o *Outbox) Close(array string, now time.Time) (changes []Change) {
-	for _, e := range o.entries {
+	for _, e := range slices.Clone(o.entries) {
 		if e.Open && e.Array == array {
 			e.Open, e.Next = false, now.Add(firstWindow)
 			changes = append(changes, Change{Entry: e.copied()})
+			changes = append(changes, o.dropFailures(e.pair(), array)...)
 		}
 	}
 	return changes
+}
+
+// dropFailures removes the failures of an array's tasks from the message to a
+// target that still gathers.
+func (o *Outbox) dropFailures(to pair, array string) []Change {
+	at := slices.IndexFunc(o.entries, func(e *Entry) bool { return e.Stage == Gathering && e.Array == "" && e.pair() == to })
+	if at < 0 || !o.entries[at].Batch.dropFailures(array) {
+		return nil
+	}
+	e := o.entries[at]
+	if e.Batch.Count() == 0 {
+		return []Change{o.remove(e)}
+	}
+	return []Change{{Entry: e.copied()}}
 }
 
 // Hurry ends all gathering, because nothing more will happen; with again, it also

@@ -211,6 +211,36 @@ func TestTheTasksOfAnArrayAreToldTogether(t *testing.T) {
 	}
 }
 
+// TestAFailureInAShortArrayIsToldOnce: the message about the array has it. Other
+// jobs' failures, and a target that asked only for failures, are told as ever.
+func TestAFailureInAShortArrayIsToldOnce(t *testing.T) {
+	o, told := Restore(nil, 0), []string{}
+	add := func(target, id string, on On) {
+		f := ended(id, "", "exit:1")
+		f.On, f.Array = on, strings.TrimSuffix(id, "_0")
+		o.Add(1000, "ann", target, f, noon)
+	}
+	for _, target := range []string{"exec:both", "exec:more", "exec:fail"} {
+		add(target, "17_0", OnFail)
+	}
+	add("exec:both", "17_0", OnEnd)
+	add("exec:more", "17_0", OnEnd)
+	add("exec:more", "18_0", OnFail)
+	o.Close("17", noon)
+	for now := noon; now.Before(noon.Add(10 * time.Minute)); now = now.Add(time.Second) {
+		o.Tick(now)
+		for _, e := range o.Ready(now, nil, 8, 8) {
+			told = append(told, e.Target+": "+e.Message("", "").Title)
+			o.Delivered(e.ID, now)
+		}
+	}
+	slices.Sort(told)
+	want := []string{"exec:both: job 17_0 failed with exit code 1", "exec:fail: job 17_0 failed with exit code 1", "exec:more: job 17_0 failed with exit code 1", "exec:more: job 18_0 failed with exit code 1"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestFailuresInAnArrayAreToldSoon: a thousand tasks that all fail are a few
 // messages, the first within a minute.
 func TestFailuresInAnArrayAreToldSoon(t *testing.T) {

@@ -41,7 +41,9 @@ func (m *model) key(name string) []wish {
 		m.readingKey(name)
 		return nil
 	case helping:
-		m.mode = normal
+		if m.helpAt += m.helpRows(); m.helpAt >= len(keyHelp) {
+			m.mode = normal
+		}
 		return nil
 	}
 	return m.normalKey(name)
@@ -85,7 +87,7 @@ func (m *model) normalKey(name string) []wish {
 		m.askingQueue = true
 		return []wish{{Kind: seeQueue}}
 	case "?":
-		m.mode = helping
+		m.mode, m.helpAt = helping, 0
 	case "q":
 		return []wish{{Kind: doQuit}}
 	default:

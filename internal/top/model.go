@@ -64,6 +64,7 @@ type model struct {
 	log     logView
 
 	mode   mode
+	helpAt int // the first key that is shown
 	prompt string
 	ask    question
 	said   string

@@ -151,7 +151,7 @@ func TestWhatAKeyDoes(t *testing.T) {
 		{"/ s w backspace enter", []wish{{Kind: seeQueue}}, "name: s"},
 		{"/ s enter esc", []wish{{Kind: seeQueue}}, "berth top  2 running"},
 		{"o", []wish{{Kind: seeQueue}}, "own jobs"},
-		{"e", []wish{{Kind: seeQueue}}, "with ended ones"},
+		{"e", []wish{{Kind: seeQueue}}, "with ended"},
 		{"e e", []wish{{Kind: seeQueue}}, "berth top  2 running"},
 		{"j +", nil, "+ and - change one job, not an array"},
 		{"s", nil, "by memory"},
@@ -211,6 +211,38 @@ func TestALowScreenSaysHowManyGPUsItLacks(t *testing.T) {
 		if _, said, _ := strings.Cut(header, "queued"); strings.TrimRight(strings.TrimSuffix(said, "12:00:00"), " ") != want {
 			t.Errorf("%d lines: %q, want %q", height, header, want)
 		}
+	}
+}
+
+func TestTheHeaderNamesEveryChoiceOn80Columns(t *testing.T) {
+	for by := range sorts[1:] {
+		m, _ := press(aLab(Screen{Width: 80, Height: 10}), slices.Concat([]string{"o", "e"}, slices.Repeat([]string{"s"}, by+1))...)
+		header, _, _ := strings.Cut(draw(m), "\n")
+		for _, want := range []string{"10,002 queued", "  own jobs  with ended  by " + sorts[by+1].name} {
+			if !strings.Contains(header, want) {
+				t.Errorf("%q: no %q", header, want)
+			}
+		}
+	}
+}
+
+// TestALowScreenShowsAllKeysOneScreenAfterTheOther: none is cut off without a word.
+func TestALowScreenShowsAllKeysOneScreenAfterTheOther(t *testing.T) {
+	m, _ := press(aLab(Screen{Width: 60, Height: 10}), "?")
+	var frames strings.Builder
+	for range keyHelp {
+		frames.WriteString(draw(m))
+		if m, _ = press(m, "x"); m.mode == normal {
+			break
+		}
+	}
+	for _, k := range keyHelp {
+		if n := strings.Count(frames.String(), fmt.Sprintf("\n  %-22s ", k.keys)); n != 1 {
+			t.Errorf("%s is shown %d times", k.keys, n)
+		}
+	}
+	if got := frames.String(); m.mode != normal || !strings.Contains(got, "any key shows 12 more") || !strings.Contains(got, "any key comes back") {
+		t.Errorf("mode %d after:\n%s", m.mode, got)
 	}
 }
 

@@ -102,28 +102,31 @@ func (m model) header() string {
 			parts = append(parts, text.Grouped(n)+" "+string(state))
 		}
 	}
-	words := "berth top  " + strings.Join(parts, ", ")
-	if hidden := len(m.gpus) - m.layout().gpus; hidden > 0 {
-		words += "  " + text.Count(hidden, "GPU") + " not shown"
-	}
+	words := strings.Join(parts, ", ")
 	if m.own {
 		words += "  own jobs"
 	}
 	if m.ended {
-		words += "  with ended ones"
-	}
-	if m.filter != "" {
-		words += "  name: " + m.filter
+		words += "  with ended"
 	}
 	if m.sortBy > 0 {
 		words += "  by " + sorts[m.sortBy].name
 	}
+	if m.filter != "" {
+		words += "  name: " + m.filter
+	}
+	if hidden := len(m.gpus) - m.layout().gpus; hidden > 0 {
+		words += "  " + text.Count(hidden, "GPU") + " not shown"
+	}
 	clock := m.now.Format("15:04:05")
+	left := m.Width - len(clock) - 1
+	if titled := "berth top  " + words; text.Width(titled) <= left {
+		words = titled
+	}
 	p := text.Bold
 	if !m.since.IsZero() {
 		words, p = fmt.Sprintf("no answer since %s: %s", m.since.Format("15:04:05"), m.lost), text.Red
 	}
-	left := m.Width - len(clock) - 1
 	return m.line(words, left, p) + " " + clock
 }
 
@@ -142,17 +145,24 @@ func (m model) footer() string {
 		words = "up down pgup pgdown move  / search  n next  q back"
 	case m.mode == helping:
 		words = "any key comes back"
+		if more := len(keyHelp) - m.helpAt - m.helpRows(); more > 0 {
+			words = fmt.Sprintf("any key shows %d more", more)
+		}
 	}
 	return m.line(words, m.Width, text.Dim)
 }
 
 func (m model) helpScreen() []string {
 	lines := []string{m.line("berth top: keys", m.Width, text.Bold), ""}
-	for _, k := range keyHelp {
+	for _, k := range keyHelp[m.helpAt:min(m.helpAt+m.helpRows(), len(keyHelp))] {
 		lines = append(lines, m.line(fmt.Sprintf("  %-22s %s", k.keys, k.does), m.Width, text.Plain))
 	}
 	return append(lines, "", m.line("  A click selects, the wheel moves.", m.Width, text.Dim))
 }
+
+// helpRows is how many keys a screen has room for, between the title and what is
+// said about the mouse.
+func (m model) helpRows() int { return max(1, m.Height-5) }
 
 func (m model) logScreen() []string {
 	title := "log of job " + m.chosen

@@ -61,6 +61,16 @@ func (q *Queue) Submit(jobs []*job.Job) {
 	q.EnqueueAll(jobs)
 }
 
+// Never says why a job that has ended could not start again: what it depends on
+// did not end as it needs. Empty: it may start, or it is not known.
+func (q *Queue) Never(j *job.Job) string {
+	_, _, broken, err := q.Line.Conditions.weigh(q.Changes.Now, j, j.Spec.After, nil, nil)
+	if err != nil {
+		return "" // Enqueue looks again later
+	}
+	return broken
+}
+
 // Again requeues ended jobs for a user.
 func (q *Queue) Again(jobs []*job.Job) {
 	for _, j := range jobs {
