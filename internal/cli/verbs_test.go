@@ -208,8 +208,9 @@ func TestListAsksForWhatIsWanted(t *testing.T) {
 		{"list --state failed", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Reasons: true, Order: true, Arrays: true}},
 		{"list 1-3 -u bob --name x", api.Query{Select: api.Select{Words: []string{"1-3"}, User: "bob", Name: "x"}, Reasons: true, Order: true, Arrays: true}},
 		{"list 1_0-3", api.Query{Select: api.Select{Words: []string{"1_0-3"}}, Reasons: true, Order: true}},
-		{"history", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Newest: true, Limit: 50}},
-		{"history --state failed --limit 0", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Newest: true}},
+		{"history", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Queue: true, Arrays: true, Limit: 50}},
+		{"history --tasks", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Queue: true, Limit: 50}},
+		{"history --state failed --limit 0", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Order: true, Arrays: true}},
 	} {
 		berth(strings.Fields(test.args)...).wants(t, 0, "", "")
 		got := f.queries[len(f.queries)-1]
