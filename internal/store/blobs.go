@@ -40,6 +40,9 @@ func (s *Store) Blob(name string) ([]byte, error) {
 // putBlobs stores blobs that are not there yet.
 func (s *Store) putBlobs(ctx context.Context, blobs map[string][]byte) error {
 	for name, data := range blobs {
+		if s.sweeping != nil {
+			s.sweeping[name] = true
+		}
 		if _, err := s.statements.insertBlob.ExecContext(ctx, name, data); err != nil {
 			return fmt.Errorf("put blob %s: %w", name, err)
 		}
@@ -50,6 +53,11 @@ func (s *Store) putBlobs(ctx context.Context, blobs map[string][]byte) error {
 // SweepBlobs deletes blobs that no job refers to, in small steps.
 func (s *Store) SweepBlobs() (swept int64, err error) {
 	unused, through, err := s.unusedBlobs()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sweeping = nil
+	}()
 	if err != nil {
 		return 0, fmt.Errorf("sweep blobs: %w", s.classify(err))
 	}
@@ -76,7 +84,7 @@ type unusedBlob struct {
 // number of the last job that it took into account.
 func (s *Store) unusedBlobs() (unused []unusedBlob, through int64, err error) {
 	s.mu.Lock()
-	through = s.lastSeq
+	through, s.sweeping = s.lastSeq, map[string]bool{}
 	s.mu.Unlock()
 	rows, err := s.reader.QueryContext(context.Background(), `SELECT hash, length(data) FROM blobs
 		WHERE hash NOT IN (SELECT rest ->> '$.environ' FROM jobs WHERE rest ->> '$.environ' IS NOT NULL)
@@ -100,7 +108,7 @@ func (s *Store) unusedBlobs() (unused []unusedBlob, through int64, err error) {
 func (s *Store) sweepSome(ctx context.Context, some []unusedBlob, through int64) (swept int64, err error) {
 	ahead := s.aheadBlobs()
 	for _, b := range some {
-		if ahead[b.name] {
+		if ahead[b.name] || s.sweeping[b.name] {
 			continue
 		}
 		result, err := s.conn.ExecContext(ctx, `DELETE FROM blobs WHERE hash = ?1

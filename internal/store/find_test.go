@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -301,6 +302,22 @@ func TestSweepBlobsKeepsWhatAJobNames(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestASweepKeepsWhatAJobNamesMeanwhile: a known job may get another environment.
+func TestASweepKeepsWhatAJobNamesMeanwhile(t *testing.T) {
+	s, j := openIn(t, t.TempDir()), queued(1)
+	blob := map[string][]byte{BlobName([]byte("A=1")): []byte("A=1")}
+	commit(t, s, Tx{Put: []*job.Job{j}, Blobs: blob})
+	unused, through, err := s.unusedBlobs()
+	if err != nil || len(unused) != 1 {
+		t.Fatal(unused, err)
+	}
+	j.Environ = BlobName([]byte("A=1"))
+	commit(t, s, Tx{Put: []*job.Job{j}, Blobs: blob})
+	if n, err := s.change(func(ctx context.Context) (int64, error) { return s.sweepSome(ctx, unused, through) }); n != 0 || err != nil {
+		t.Errorf("%d were deleted, %v", n, err)
+	}
 }
 
 func TestBackupAndRestore(t *testing.T) {

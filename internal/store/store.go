@@ -44,6 +44,7 @@ type Store struct {
 	mu           sync.Mutex // held by a commit
 	statements   statements
 	written      map[int64]writtenText    // the long texts of unfinished jobs that are known to be on disk, by number
+	sweeping     map[string]bool          // the blobs that were put since the present sweep began; nil: there is none
 	ahead        map[*job.Job]writtenText // the long texts of jobs that are about to be committed
 	pastText     atomic.Int64             // bytes of text in jobs that ended
 	lastSeq      int64                    // the highest number of any job, ever
