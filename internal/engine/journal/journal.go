@@ -24,6 +24,7 @@ type Journal struct {
 	Rows    map[string]*job.Job // jobs whose row on disk is out of date
 	deleted []string
 	Meta    map[string]string // settings
+	Blobs   map[string][]byte // what they refer to, by its name in the store
 
 	Staged   []Batch        // new jobs, which exist once they are on disk
 	StagedOf map[string]int // how many of them each user has
@@ -56,11 +57,18 @@ type Decision struct {
 }
 
 func New(s Store, log *slog.Logger) *Journal {
-	return &Journal{Store: s, log: log, Rows: map[string]*job.Job{}, Meta: map[string]string{}, Warned: map[string]string{}, StagedOf: map[string]int{}, StagedText: map[string]int{}}
+	return &Journal{Store: s, log: log, Rows: map[string]*job.Job{}, Meta: map[string]string{}, Blobs: map[string][]byte{}, Warned: map[string]string{}, StagedOf: map[string]int{}, StagedText: map[string]int{}}
 }
 
 // Fact marks a job whose row on disk is out of date.
 func (c *Journal) Fact(j *job.Job) { c.Rows[j.ID] = j }
+
+// Blob stores shared data with the rows that name it, if they name any.
+func (c *Journal) Blob(name string, data []byte) {
+	if name != "" {
+		c.Blobs[name] = data
+	}
+}
 
 // Forget deletes a job from disk.
 func (c *Journal) Forget(id string) {
@@ -159,7 +167,7 @@ func (c *Journal) unstage() []Batch {
 
 // transaction is everything that must be on disk before it is acted on.
 func (c *Journal) transaction(now time.Time, decided []Decision) store.Tx {
-	tx := store.Tx{Delete: c.deleted, Events: slices.Clone(c.events), Meta: c.Meta}
+	tx := store.Tx{Delete: c.deleted, Events: slices.Clone(c.events), Meta: c.Meta, Blobs: maps.Clone(c.Blobs)}
 	isDecided := make(map[string]bool, len(decided))
 	for _, d := range decided {
 		isDecided[d.Job.ID] = true
@@ -174,9 +182,6 @@ func (c *Journal) transaction(now time.Time, decided []Decision) store.Tx {
 	}
 	for _, b := range c.Staged {
 		tx.Put = append(tx.Put, b.Jobs...)
-		if tx.Blobs == nil && len(b.Blobs) > 0 {
-			tx.Blobs = map[string][]byte{}
-		}
 		maps.Copy(tx.Blobs, b.Blobs)
 	}
 	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -249,6 +254,7 @@ func (c *Journal) refuseStaged(err error) bool {
 // Settle clears what is on disk now and returns the new jobs among it.
 func (c *Journal) Settle() []Batch {
 	clear(c.Rows)
+	clear(c.Blobs)
 	c.Meta = map[string]string{}
 	c.deleted, c.events = nil, nil
 	return c.unstage()

@@ -24,15 +24,17 @@ type Queue struct {
 }
 
 // Number assigns ids to new jobs, so that they can refer to one another before
-// they are submitted. Where jobs arrive one by one, it gives them their places
-// too.
+// they are submitted; one that has a number keeps it. Where jobs arrive one by one,
+// it gives them their places too.
 func (q *Queue) Number(jobs []*job.Job) {
 	for _, j := range jobs {
-		j.Seq = q.NextSeq
 		if q.Cfg.Submissions {
 			j.Rank = q.TakeRank()
 		}
-		q.NextSeq++
+		if j.Seq == 0 {
+			j.Seq = q.NextSeq
+			q.NextSeq++
+		}
 		j.ID = strconv.FormatInt(j.Seq, 10)
 	}
 }
@@ -132,9 +134,10 @@ func (q *Queue) Edit(id string, spec job.Spec, rank int64) {
 		}
 		j.Spec = spec
 		q.Line.Roster.texts.weigh(j)
+	}
+	if j.Rank = rank; changed || q.Cfg.Submissions { // a jobs file of its own says the order again
 		q.Changes.Fact(j)
 	}
-	j.Rank = rank
 	if j.HandedOver() {
 		if changed { // a run that begins meanwhile is stopped, and starts again as changed
 			q.Line.Cluster.Stop(j, job.StopRequeue, "changed")
@@ -142,6 +145,19 @@ func (q *Queue) Edit(id string, spec job.Spec, rank int64) {
 		return
 	}
 	q.Enqueue(j)
+}
+
+// Capture gives a queued job the environment and the file mask of a newer request.
+// What a cluster has stays as it is.
+func (q *Queue) Capture(j *job.Job, environ string, data []byte, umask int) {
+	if j.HandedOver() || j.Environ == environ && j.Umask == umask {
+		return
+	}
+	q.Line.Roster.texts.remove(j)
+	j.Environ, j.Umask = environ, umask
+	q.Line.Roster.texts.add(j)
+	q.Changes.Blob(environ, data)
+	q.Changes.Fact(j)
 }
 
 func SameSpec(a, b job.Spec) bool {
