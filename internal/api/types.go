@@ -31,6 +31,11 @@ type Batch struct {
 	File  string      `json:"file" doc:"its absolute path"`
 	Lines []BatchLine `json:"lines" doc:"of each job"`
 	Retry string      `json:"retry,omitempty" doc:"which jobs that have ended run again: failed (and cancelled), or all"`
+	// First is what a berth run sends first. The queue of a run alone has jobs of
+	// files that are not run any more.
+	First   bool `json:"first,omitempty" doc:"the first request of a berth run: waiting jobs get the code that it brings, and in the queue of a run, waiting jobs of other files are withdrawn"`
+	Lenient bool `json:"lenient,omitempty" doc:"a line that can never run on this machine is accepted, and ends infeasible; limits of users hold as ever"`
+	AnyFile bool `json:"any_file,omitempty" doc:"in the queue of a berth run: jobs of every file count as this one's"`
 }
 
 // What Batch.Retry can be.
@@ -42,7 +47,7 @@ const (
 // BatchLine is where a job is in its file.
 type BatchLine struct {
 	Number int  `json:"number"`
-	Cancel bool `json:"cancel,omitempty" doc:"it is not to run: it is cancelled"`
+	Cancel bool `json:"cancel,omitempty" doc:"it is not to run: its job is cancelled, and a new one never starts"`
 }
 
 // SnapshotIDs are the snapshots of code that jobs of the caller refer to, ended
@@ -63,7 +68,7 @@ type Submitted struct {
 	Name  string `json:"name"`
 	Tasks int    `json:"tasks,omitempty" doc:"number of tasks of an array"`
 	// With dry_run: what it would do, and why.
-	State  string `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible; in a batch: the state of a job that existed before"`
+	State  string `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible; in a batch: the state of a job that existed before, or cancelled"`
 	Again  bool   `json:"again,omitempty" doc:"in a batch: it had ended, and runs again"`
 	Reason string `json:"reason,omitempty"`
 	GPUIDs []int  `json:"gpu_ids,omitempty"`

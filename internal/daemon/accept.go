@@ -44,7 +44,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 			return
 		}
 		queued, running := t.Explain().Live()
-		s.d.boundMemory(queued + running + len(s.jobs))
+		s.d.heap.queue(queued + running + len(s.jobs))
 		s.number(t)
 		s.noteAuto(t)
 		t.Requests().Accept(batch)
@@ -146,11 +146,17 @@ func (s *submission) admissible(t *engine.Turn, text int, environ string) error 
 	}
 	var bad mistakes
 	for which, why := range t.Explain().Infeasible(s.caller.Name, s.kinds...) {
-		if !bad.add(s.located(s.kindOf[which], neverFits(why))) {
+		if !s.endsHere(why) && !bad.add(s.located(s.kindOf[which], neverFits(why))) {
 			break
 		}
 	}
 	return bad.all()
+}
+
+// endsHere reports whether a job that can never run is accepted and ends infeasible,
+// because only the machine is too small for it.
+func (s *submission) endsHere(why reason.Reason) bool {
+	return s.request.Batch != nil && s.request.Batch.Lenient && why.Kind != reason.OverUserLimit
 }
 
 // neverFits refuses a job that could never run here.
@@ -177,7 +183,7 @@ func (s *submission) listKinds() {
 	seen := map[string]bool{}
 	for i := range s.items {
 		spec := &s.items[i].asked.Spec
-		if key := requestKey(spec); !seen[key] {
+		if key := requestKey(spec); !seen[key] && (s.lines == nil || !s.request.Batch.Lines[s.lines.fresh[i]].Cancel) {
 			seen[key] = true
 			s.kinds, s.kindOf = append(s.kinds, *spec), append(s.kindOf, i)
 		}

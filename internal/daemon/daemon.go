@@ -85,12 +85,13 @@ type Daemon struct {
 	environs environs
 	twins    twins
 	batches  sync.Map // from a uid to the mutex under which the lines of its files are compared
+	deleted  deleted  // what is remembered of lines that were deleted
 	wishes   wishes
 	teller   *teller // nil: nobody is told
 	cluster  atomic.Pointer[cluster.Cluster]
 
-	looks    looks
-	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
+	looks looks
+	heap  heap
 
 	ended     chan struct{} // closed when the engine's loop ends
 	runs      string        // of a berth run: the directory that the paths of its jobs files are from

@@ -1,17 +1,16 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"berth/internal/api"
-	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -25,12 +24,19 @@ import (
 type lines struct {
 	*submission
 	batch *api.Batch
-	all   []*job.Job            // of all lines
-	rows  []*job.Job            // what the queue has of each; nil: the line is new
-	gone  []string              // jobs whose lines were deleted
-	after [][]job.Dependency    // as the lines say it
-	reply map[int]api.Submitted // of new lines
+	all   []*job.Job         // of all lines
+	asked []item             // likewise
+	rows  []*job.Job         // what the queue has of each; nil: the line is new
+	other []bool             // those that are queued and not as their lines say
+	ranks []int64            // the places they are to have; 0: as it is
+	after [][]job.Dependency // of jobs that existed, on new ones: Job is the line
+	fresh []int              // the new lines
+	gone  []goneLine
+	reply api.SubmitReply
 }
+
+// goneLine is an unfinished job whose line was deleted.
+type goneLine struct{ id, key string }
 
 // checkBatch refuses a file that cannot be one.
 func (s *submission) checkBatch() error {
@@ -44,231 +50,193 @@ func (s *submission) checkBatch() error {
 		return problem.Newf(problem.Invalid, "", "batch: expected as many lines as jobs, %d, found %d", len(s.request.Jobs), len(b.Lines))
 	case !slices.Contains([]string{"", api.RetryFailed, api.RetryAll}, b.Retry):
 		return problem.Newf(problem.Invalid, "", "batch: retry: expected %s or %s, found %.40q", api.RetryFailed, api.RetryAll, b.Retry)
+	case b.AnyFile && s.d.runs == "":
+		return problem.Newf(problem.Invalid, "", "batch: any_file: expected only in the queue of a berth run")
 	}
 	return nil
 }
 
 // acceptLines submits the lines of a jobs file.
 func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
-	l := &lines{submission: s, batch: s.request.Batch, all: s.jobs, reply: map[int]api.Submitted{}}
+	l := &lines{submission: s, batch: s.request.Batch, all: s.jobs, asked: s.items, other: make([]bool, len(s.jobs)), ranks: make([]int64, len(s.jobs))}
+	s.captureEnviron() // waiting jobs get it too
 	turn, _ := s.d.batches.LoadOrStore(s.caller.UID, &sync.Mutex{})
 	turn.(*sync.Mutex).Lock() // two requests for one file must not both find a line new
 	defer turn.(*sync.Mutex).Unlock()
 	if err := l.match(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
-	fresh, err := l.resolve()
-	if err == nil {
-		err = l.checkKnown(ctx)
-	}
-	if err != nil {
+	if err := l.resolve(); err != nil {
 		return api.SubmitReply{}, err
 	}
-	if !s.request.DryRun {
-		if err := l.withdraw(ctx); err != nil {
+	l.answer()
+	if err := l.checkKnown(ctx); err != nil {
+		return api.SubmitReply{}, err
+	}
+	steps := []func(context.Context) error{l.withdraw, l.runAgain, l.submit, l.change}
+	if s.request.DryRun {
+		steps = []func(context.Context) error{l.submit}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
 			return api.SubmitReply{}, err
 		}
 	}
-	if len(fresh) > 0 {
-		accept := s.accept
-		if s.request.DryRun {
-			accept = s.try
-		}
-		reply, err := accept(ctx)
-		if err != nil {
-			return api.SubmitReply{}, err
-		}
-		for k, i := range fresh {
-			l.reply[i] = reply.Jobs[k]
-		}
-	}
-	if !s.request.DryRun {
-		if err := l.change(ctx); err != nil {
-			return api.SubmitReply{}, err
-		}
-	}
-	return l.answer(), nil
+	return l.reply, nil
 }
 
 // match finds the job of each line.
 func (l *lines) match(ctx context.Context) error {
-	found, _, err := l.d.resolve(ctx, &choice{user: l.caller.Name, batch: l.batch.File}, true)
+	file, err := l.d.batchName(l.batch.File)
 	if err != nil {
 		return err
 	}
-	known := make(map[string]*job.Job, len(found))
+	choice := &choice{user: l.caller.Name, batch: file}
+	if l.d.runs != "" {
+		choice.user, choice.batch = "", "" // older berths stored no file
+	}
+	found, _, err := l.d.resolve(ctx, choice, true)
+	if err != nil {
+		return err
+	}
+	known, keys := make(map[string]*job.Job, len(found)), make([]string, len(found))
+	identities := identities{batch: file, anyFile: l.batch.AnyFile}
 	for i := range found {
-		known[found[i].Key] = &found[i]
+		if j := &found[i]; j.Key != "" {
+			keys[i] = identities.key(j)
+			known[keys[i]] = j
+		}
 	}
 	occurrences := make(map[string]int, len(l.all))
 	l.rows = make([]*job.Job, len(l.all))
 	for i, j := range l.all {
-		executed := jobfile.Executed(&j.Spec)
+		executed := l.asked[i].executed
+		if executed == "" {
+			executed = jobfile.Executed(&j.Spec)
+		}
 		occurrences[executed]++
-		j.Key, j.Spec.Batch = jobfile.Key(executed, occurrences[executed]), l.batch.File
+		j.Key, j.Spec.Batch = jobfile.Key(executed, occurrences[executed]), file
 		l.rows[i] = known[j.Key]
 		delete(known, j.Key)
 	}
 	for i := range found {
-		if j := &found[i]; known[j.Key] == j && j.State == job.Queued {
-			l.gone = append(l.gone, j.ID)
+		if j := &found[i]; known[keys[i]] != j || j.State.Terminal() {
+			continue
+		} else if j.Spec.Batch == file || j.Spec.Batch == "" || l.batch.AnyFile || l.batch.First {
+			l.gone = append(l.gone, goneLine{j.ID, keys[i]})
+			if j.State == job.Queued {
+				l.reply.Withdrawn = append(l.reply.Withdrawn, j.ID)
+			}
 		}
 	}
-	return nil
+	return l.readNumbers(ctx, found)
 }
 
-// resolve leaves the new lines in the submission, which are returned, and finds out
-// what each line waits for.
-func (l *lines) resolve() (fresh []int, err error) {
+// resolve leaves the new lines in the submission, and finds out what each line waits
+// for.
+func (l *lines) resolve() error {
 	index, place := map[string]int{}, make([]int, len(l.all))
-	items := l.items
-	for i := range items {
+	for i := range l.asked {
 		index[strconv.Itoa(l.batch.Lines[i].Number)] = i
 	}
-	for i := range items {
-		if name := items[i].asked.Spec.Name; name != "" {
+	for i := range l.asked {
+		if name := l.asked[i].asked.Spec.Name; name != "" {
 			index[name] = i
 		}
 	}
-	l.items, l.jobs, l.after = nil, nil, make([][]job.Dependency, len(items))
-	for i, it := range items {
-		if l.rows[i] == nil && !l.batch.Lines[i].Cancel {
+	l.items, l.jobs, l.after = nil, nil, make([][]job.Dependency, len(l.asked))
+	for i, it := range l.asked {
+		if l.rows[i] == nil {
 			place[i] = len(l.items)
 			it.from, it.to = len(l.jobs), len(l.jobs)+1
 			it.asked.Spec = l.all[i].Spec
-			l.items, l.jobs, fresh = append(l.items, it), append(l.jobs, l.all[i]), append(fresh, i)
+			l.items, l.jobs, l.fresh = append(l.items, it), append(l.jobs, l.all[i]), append(l.fresh, i)
+			// A line that is marked is held until it is cancelled, so that it never starts.
+			l.all[i].Held = l.all[i].Held || l.batch.Lines[i].Cancel
 		}
 	}
-	l.lineOf = fresh
-	for i := range items {
-		after := items[i].asked.Spec.After
+	l.lines = l
+	for i := range l.asked {
+		after := l.asked[i].asked.Spec.After
 		l.all[i].Spec.After = nil
 		for _, dep := range after {
 			at, ok := index[dep.Job+dep.Name] // it has one of the two
+			if !ok || at == i {
+				return l.atLine(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", dep.Job+dep.Name))
+			}
+			dep.Name = ""
 			switch {
-			case !ok || at == i:
-				return nil, l.atLine(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", dep.Job+dep.Name))
 			case l.rows[at] != nil:
-				l.all[i].Spec.After = append(l.all[i].Spec.After, job.Dependency{Job: l.rows[at].ID, On: dep.On})
-			case l.batch.Lines[at].Cancel:
-				return nil, l.atLine(i, problem.Newf(problem.Invalid, "", "after: line %d is marked cancel", l.batch.Lines[at].Number))
-			case l.rows[i] == nil && !l.batch.Lines[i].Cancel:
+				dep.Job = l.rows[at].ID
+				l.all[i].Spec.After = append(l.all[i].Spec.After, dep)
+			case l.rows[i] == nil:
 				it := &l.items[place[i]]
 				it.siblings = append(it.siblings, sibling{place[at], dep})
 			default:
-				l.after[i] = append(l.after[i], job.Dependency{Job: strconv.Itoa(at), On: dep.On})
+				dep.Job = strconv.Itoa(at)
+				l.after[i] = append(l.after[i], dep)
 			}
 		}
-	}
-	return fresh, nil
-}
-
-// checkKnown holds what the jobs that existed before are to become against the
-// limits and the machine, as if they were submitted.
-func (l *lines) checkKnown(ctx context.Context) error {
-	again, text := 0, 0
-	var specs []job.Spec
-	var at []int
-	seen := map[string]bool{}
-	for i, row := range l.rows {
-		switch {
-		case row == nil || l.batch.Lines[i].Cancel:
-			continue
-		case row.State == job.Queued:
-			text += l.all[i].Spec.TextBytes() - row.Spec.TextBytes()
-		case row.State.Terminal() && l.runsAgain(i):
-			again, text = again+1, text+l.all[i].Spec.TextBytes()
-		default:
-			continue
-		}
-		if key := requestKey(&l.all[i].Spec); !seen[key] {
-			seen[key], specs, at = true, append(specs, l.all[i].Spec), append(at, i)
-		}
-	}
-	if len(specs) == 0 {
-		return nil
-	}
-	var refusal error
-	err := l.d.do(ctx, func(t *engine.Turn) {
-		if full := l.d.room(t, l.cfg, l.caller, l.caller.Name, again); full != nil {
-			refusal = full
-			return
-		}
-		if full := roomFor(t, l.cfg, l.caller.Name, text, ""); full != nil {
-			refusal = full
-			return
-		}
-		var bad mistakes
-		for which, why := range t.Explain().Infeasible(l.caller.Name, specs...) {
-			if !bad.add(l.atLine(at[which], neverFits(why))) {
-				break
-			}
-		}
-		refusal = bad.all()
-	})
-	return cmp.Or(err, refusal)
-}
-
-// withdraw removes the queued jobs of deleted lines.
-func (l *lines) withdraw(ctx context.Context) error {
-	for some := range slices.Chunk(l.gone, actJobs) {
-		if err := l.d.change(ctx, func(t *engine.Turn) {
-			for _, id := range some {
-				t.Queue().Withdraw(id)
-			}
-		}); err != nil {
-			return err
-		}
+		l.compare(i)
 	}
 	return nil
 }
 
-// change makes the jobs that existed before match their lines.
-func (l *lines) change(ctx context.Context) error {
-	var ranks []int64 // of the queued ones: they get the order of the file
-	for _, row := range l.rows {
-		if row != nil && row.State == job.Queued {
-			ranks = append(ranks, row.Rank)
-		}
+// compare finds out whether a waiting job is as its line says, which costs the engine
+// nothing.
+func (l *lines) compare(i int) {
+	row, line := l.rows[i], l.all[i]
+	if row == nil {
+		return
 	}
-	slices.Sort(ranks)
-	known := make([]int, 0, len(l.rows))
+	if code := &row.Spec.Snapshot; !l.batch.First && code.Path != "" && code.Tree == line.Spec.Snapshot.Tree {
+		line.Spec.Snapshot = *code // it keeps the code of its submission
+	}
+	l.other[i] = row.State == job.Queued && (l.after[i] != nil || row.Key != line.Key || row.Environ != line.Environ ||
+		row.Umask != line.Umask || !reflect.DeepEqual(&row.Spec, &line.Spec))
+}
+
+// answer says what became of the jobs that existed before. What the request does
+// to them is added when it is done.
+func (l *lines) answer() {
+	l.reply.Jobs = make([]api.Submitted, len(l.all))
 	for i, row := range l.rows {
-		if row != nil {
-			known = append(known, i)
+		switch {
+		case row != nil:
+			l.reply.Jobs[i] = l.known(i, row)
+			l.reply.Jobs[i].Again = row.State.Terminal() && l.runsAgain(i)
+		case l.batch.Lines[i].Cancel && l.request.DryRun:
+			l.reply.Jobs[i] = api.Submitted{Name: l.all[i].Spec.Name, State: string(job.Cancelled)}
 		}
 	}
-	for some := range slices.Chunk(known, actJobs) {
-		if err := l.d.change(ctx, func(t *engine.Turn) {
-			var again []*job.Job
-			for _, i := range some {
-				row, spec := l.rows[i], l.all[i].Spec
-				for _, dep := range l.after[i] {
-					at, _ := strconv.Atoi(dep.Job) // resolve wrote it
-					spec.After = append(spec.After, job.Dependency{Job: l.reply[at].ID, On: dep.On})
-				}
-				rank := row.Rank
-				if row.State == job.Queued {
-					rank, ranks = ranks[0], ranks[1:]
-				}
-				if spec.Snapshot.Tree != "" && row.Spec.Snapshot.Path != "" {
-					spec.Snapshot = row.Spec.Snapshot // it keeps the code of its submission
-				}
-				switch {
-				case !row.State.Terminal() && l.batch.Lines[i].Cancel:
-					t.Requests().Cancel(row.ID, "its line is marked cancel")
-				case !row.State.Terminal():
-					t.Queue().Edit(row.ID, spec, rank)
-				case l.runsAgain(i):
-					j := *row
-					j.Spec, j.Rank = spec, t.Queue().TakeRank()
-					again = append(again, &j)
-				}
-			}
-			t.Queue().Again(again)
-			l.d.twins.add(again)
-		}); err != nil {
-			return err
+}
+
+// known says what state the job of a line is in.
+func (l *lines) known(i int, j *job.Job) api.Submitted {
+	reason := ""
+	if j.State.Terminal() {
+		reason = string(j.Outcome)
+	}
+	return api.Submitted{ID: j.ID, Name: j.Name(), State: string(j.State), Reason: reason, Notes: l.asked[i].notes}
+}
+
+// submit accepts the new lines.
+func (l *lines) submit(ctx context.Context) error {
+	if len(l.fresh) == 0 {
+		l.order()
+		return nil
+	}
+	accept := l.accept
+	if l.request.DryRun {
+		accept = l.try
+	}
+	reply, err := accept(ctx)
+	if err != nil {
+		return err
+	}
+	for k, i := range l.fresh {
+		if !l.request.DryRun || !l.batch.Lines[i].Cancel {
+			l.reply.Jobs[i] = reply.Jobs[k]
 		}
 	}
 	return nil
@@ -277,26 +245,6 @@ func (l *lines) change(ctx context.Context) error {
 // runsAgain reports whether the job of a line, which has ended, runs again.
 func (l *lines) runsAgain(i int) bool {
 	return !l.batch.Lines[i].Cancel && l.batch.Retry != "" && (l.batch.Retry == api.RetryAll || l.rows[i].State != job.Finished)
-}
-
-// answer lists all lines.
-func (l *lines) answer() api.SubmitReply {
-	reply := api.SubmitReply{Jobs: make([]api.Submitted, len(l.all)), Withdrawn: l.gone}
-	for i, j := range l.all {
-		row := l.rows[i]
-		switch {
-		case row == nil && l.batch.Lines[i].Cancel:
-			reply.Jobs[i] = api.Submitted{Name: j.Spec.Name, State: string(job.Cancelled)}
-		case row == nil:
-			reply.Jobs[i] = l.reply[i]
-		default:
-			reply.Jobs[i] = api.Submitted{ID: row.ID, Name: row.Name(), State: string(row.State), Again: row.State.Terminal() && l.runsAgain(i)}
-			if row.State.Terminal() {
-				reply.Jobs[i].Reason = string(row.Outcome)
-			}
-		}
-	}
-	return reply
 }
 
 // atLine names the line of a problem.

@@ -1,15 +1,24 @@
 package daemon
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
+	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/machine"
 	"berth/internal/problem"
+	"berth/internal/store"
+	"berth/internal/testkit"
 )
 
 // sent is a jobs file as a client sends it: a spec per line.
@@ -96,43 +105,427 @@ func TestTheLinesOfAFile(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfLines: queued lines that were moved start in their new order.
-func TestTheOrderOfLines(t *testing.T) {
+// runLab is a daemon that is the queue of a berth run.
+func runLab(t *testing.T) *lab {
 	l := newLab(t)
-	gate, open := l.gate("go")
-	blocker := l.one(sh(gate, "gpus", "2"))
-	l.untilState(blocker, job.Running)
-	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
-	l.became(l.sent("", line("a"), line("b"), line("c")))
-	l.became(l.sent("", line("c"), line("a"), line("b")))
-	page, err := l.Jobs(l.ctx, api.Query{Queue: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, j := range page.Jobs[1:] {
-		names = append(names, j.Name)
-	}
-	if diff := cmp.Diff([]string{"c", "a", "b"}, names); diff != "" {
-		t.Error(diff)
-	}
-	open()
+	l.d.runs = "/w/logs"
+	return l
 }
 
-// TestALineMarkedCancel is not submitted, or stopped.
+// queue is the names of the queued jobs, in order.
+func (l *lab) queue() string {
+	l.t.Helper()
+	page, err := l.Jobs(l.ctx, api.Query{Select: api.Select{States: []string{"queued"}}, Queue: true})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var names []string
+	for _, j := range page.Jobs {
+		names = append(names, j.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// busy fills the machine until the returned function is called.
+func (l *lab) busy() (open func()) {
+	l.t.Helper()
+	gate, open := l.gate("busy")
+	l.untilState(l.one(sh(gate, "gpus", "2")), job.Running)
+	return open
+}
+
+// TestTheOrderOfLines: queued lines start in the order of the file, wherever new ones
+// are, after a restart too, and jobs of others keep their places.
+func TestTheOrderOfLines(t *testing.T) {
+	l := newLab(t)
+	defer l.busy()()
+	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
+	send := func(retry, names string) {
+		var specs []api.Spec
+		for name := range strings.FieldsSeq(names) {
+			specs = append(specs, line(name))
+		}
+		l.became(l.sent(retry, specs...))
+	}
+	send("", "a b c")
+	other := l.one(line("other"))
+	for _, step := range [][2]string{
+		{"c a b", "c a b other"},
+		{"c x a b", "c x a other b"},
+		{"y c x a b z", "y c x other a b z"},
+	} {
+		send("", step[0])
+		if got := l.queue(); got != step[1] {
+			t.Errorf("%s is queued as %s, want %s", step[0], got, step[1])
+		}
+	}
+	l.restart()
+	if got := l.queue(); got != "y c x other a b z" {
+		t.Errorf("after a restart: %s", got)
+	}
+	l.actOn(api.ActCancel, api.Select{Name: "c"})
+	l.act(api.ActCancel, other)
+	send(api.RetryFailed, "y c x a b z")
+	if got := l.queue(); got != "y c x a b z" {
+		t.Errorf("with one that runs again: %s", got)
+	}
+}
+
+// TestAppendedLinesMoveNothing: nor does a job that was sent to the end of the queue.
+func TestAppendedLinesMoveNothing(t *testing.T) {
+	l := newLab(t)
+	defer l.busy()()
+	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
+	l.became(l.sent("", line("a"), line("b"), line("c")))
+	if err := l.d.change(l.ctx, func(turn *engine.Turn) {
+		j := turn.Queue().Queued("2")
+		j.Requeues++
+		turn.Queue().ToTheEnd(j)
+		turn.Queue().Edit(j.ID, j.Spec, j.Rank+1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := l.ranks()
+	l.became(l.sent("", line("a"), line("b"), line("c"), line("d")))
+	after := l.ranks()
+	if got := l.queue(); got != "b c a d" {
+		t.Errorf("queued as %s", got)
+	}
+	if delete(after, "5"); !maps.Equal(before, after) {
+		t.Errorf("the places %v became %v", before, after)
+	}
+}
+
+// ranks are the places of the unfinished jobs.
+func (l *lab) ranks() map[string]int64 {
+	l.t.Helper()
+	ranks := map[string]int64{}
+	if err := l.d.do(l.ctx, func(turn *engine.Turn) {
+		turn.Jobs().Each(0, func(j *job.Job) bool { ranks[j.ID] = j.Rank; return true })
+	}); err != nil {
+		l.t.Fatal(err)
+	}
+	return ranks
+}
+
+// TestALineMarkedCancel never starts, or is stopped, and what waits for it is told.
 func TestALineMarkedCancel(t *testing.T) {
 	l := newLab(t)
 	gate, open := l.gate("go")
 	defer open()
-	r := l.sent("", sh(gate, "gpus", "0"), sh("true", "gpus", "0"))
+	ran := filepath.Join(l.dir(), "ran")
+	r := l.sent("", sh(gate, "gpus", "0"), sh("touch "+ran, "gpus", "0", "name", "new"), sh("true # after", "gpus", "0", "after", "new"), sh("true # waits", "gpus", "0", "begin", "now+1h"))
 	r.Batch.Lines[1].Cancel = true
-	if got := l.became(r); got != "1 :cancelled" {
+	if got := l.became(r); got != "1 2:cancelled 3 4" {
 		t.Errorf("new: %s", got)
 	}
+	if j := l.job("2"); j.State != job.Cancelled || j.StartedAt != nil || j.Held || value(j.Reason) != markedCancel {
+		t.Errorf("job 2: %+v", j)
+	}
+	if j := l.end("3"); value(j.Outcome) != job.Depends {
+		t.Errorf("the job after it ended %s", value(j.Outcome))
+	}
 	l.untilState("1", job.Running)
-	r.Batch.Lines[0].Cancel = true
-	l.became(r)
+	r.Batch.Lines[0].Cancel, r.Batch.Lines[3].Cancel = true, true
+	if got := l.became(r); got != "1:running 2:cancelled 3:cancelled 4:cancelled" {
+		t.Errorf("known: %s", got)
+	}
 	l.untilState("1", job.Cancelled)
+	r.Batch.Lines[1].Cancel, r.Batch.Retry = false, api.RetryFailed
+	if got := l.became(r); got != "1:cancelled 2:cancelled+ 3:cancelled+ 4:cancelled" {
+		t.Errorf("run again: %s", got)
+	}
+	l.finished("2")
+	l.finished("3")
+	never := l.sent("", sh("true # much", "gpus", "9"))
+	never.DryRun, never.Batch.Lines[0].Cancel = true, true
+	if got := l.became(never); got != ":cancelled" {
+		t.Errorf("dry run: %s", got)
+	}
+	never.DryRun = false
+	if got := l.became(never); got != "5:cancelled" {
+		t.Errorf("one that could never run: %s", got)
+	}
+}
+
+// TestRunAgainTogether: lines that run again wait for one another and for new ones,
+// whatever their order and number.
+func TestRunAgainTogether(t *testing.T) {
+	l := newLab(t)
+	specs := []api.Spec{sh("true # first", "gpus", "0", "after", "last")}
+	for range actJobs {
+		specs = append(specs, sh("true # filler", "gpus", "0", "after", "last"))
+	}
+	specs = append(specs, sh("false", "name", "last", "begin", "now+1h"))
+	l.became(l.sent("", specs...))
+	l.act(api.ActCancel, "all")
+	l.until("all are over", func() bool { return l.count(job.Queued) == 0 })
+	specs[len(specs)-1] = sh("false", "name", "last", "after", "new", "vram", "3G")
+	specs = append(specs, sh("true # new", "gpus", "0", "name", "new", "begin", "now+1h"), sh("true # newer", "gpus", "0", "after", "last"))
+	l.became(l.sent(api.RetryAll, specs...))
+	if n := l.count(job.Queued); n != len(specs) {
+		t.Errorf("%d of %d are queued", n, len(specs))
+	}
+	last := l.job(strconv.Itoa(actJobs + 2))
+	if len(last.After) != 1 || last.Held || value(last.VRAMMiB) != 3072 {
+		t.Errorf("the last is %+v", last)
+	}
+}
+
+// TestADeletedLineIsNotRunAgain: its job runs to its end, and is not tried again
+// unless the line comes back.
+func TestADeletedLineIsNotRunAgain(t *testing.T) {
+	l := newLab(t)
+	gate, open := l.gate("go")
+	line := func(name string) api.Spec {
+		return sh(gate+"; false # "+name, "gpus", "0", "name", name, "retries", "1", "retry_on", "fail")
+	}
+	other := sh("true", "gpus", "0", "begin", "now+1h")
+	l.became(l.sent("", line("deleted"), line("back"), other))
+	l.untilState("1", job.Running)
+	l.untilState("2", job.Running)
+	if got := l.became(l.sent("", other)); got != "3:queued" {
+		t.Errorf("deleted: %s", got)
+	}
+	if got := l.became(l.sent("", other, line("back"))); got != "3:queued 2:running" {
+		t.Errorf("back: %s", got)
+	}
+	open()
+	l.until("job 1 is gone", func() bool { _, err := l.Job(l.ctx, "1"); return problem.KindOf(err) == problem.NotFound })
+	if j := l.end("2"); j.Attempt != 2 {
+		t.Errorf("the line that came back ran %d times", j.Attempt)
+	}
+}
+
+// TestAJobThatCameBackWithoutALineIsWithdrawn, though it ran.
+func TestAJobThatCameBackWithoutALineIsWithdrawn(t *testing.T) {
+	l := newLab(t)
+	l.became(l.sent("", sh("false", "gpus", "0", "retries", "1", "retry_on", "fail"), sh("true", "gpus", "0")))
+	l.until("it waits for its second attempt", func() bool { j := l.job("1"); return j.State == job.Queued && j.Attempt == 1 })
+	if got := l.became(l.sent("", sh("true", "gpus", "0"))); !strings.HasSuffix(got, "-1") {
+		t.Errorf("deleted: %s", got)
+	}
+}
+
+// TestLinesThatCanNeverRun are accepted and end, if that is asked for. A limit of the
+// user is another matter.
+func TestLinesThatCanNeverRun(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.Limits.Default.GPUs = Portion{Amount: 1}; c.MaxPriority = 5 }))
+	lenient := func(pairs ...string) api.SubmitRequest {
+		r := l.sent("", sh("true # much", pairs...), sh("true", "gpus", "0", "begin", "now+1h"))
+		r.Batch.Lenient = true
+		return r
+	}
+	if got := l.became(lenient("gpus", "9")); got != "1 2" {
+		t.Fatalf("accepted: %s", got)
+	}
+	if j := l.end("1"); value(j.Outcome) != job.Infeasible {
+		t.Errorf("it ended %s", value(j.Outcome))
+	}
+	again := lenient("gpus", "9")
+	again.Batch.Retry = api.RetryAll
+	if got := l.became(again); got != "1:failed+ 2:queued" {
+		t.Errorf("again: %s", got)
+	}
+	l.refused(lenient("gpus", "2", "env.A", "1"), problem.Refused, "jobs.txt:1")
+}
+
+// TestStoredJobsOfARun: those that an older berth stored without a file are lines,
+// jobs of other files only if that is asked for, and a run begins without theirs.
+func TestStoredJobsOfARun(t *testing.T) {
+	l := runLab(t)
+	first, wait := sh("true", "gpus", "0", "env.SEED", "1"), sh("true # waits", "gpus", "0", "begin", "now+1h")
+	l.became(l.sent("", first, wait))
+	l.finished("1")
+	stored, err := l.d.store.Job("1")
+	testkit.Must(t, err)
+	if stored.Spec.Batch != "../jobs.txt" || value(l.job("1").Batch) != "/w/jobs.txt" {
+		t.Errorf("the file is %q, shown as %q", stored.Spec.Batch, value(l.job("1").Batch))
+	}
+	stored.Spec.Batch, stored.Spec.Dir, stored.Key = "", "", jobfile.Key("true", 1)
+	testkit.Must(t, l.d.store.Commit(store.Tx{Put: []*job.Job{stored}}))
+	if got := l.became(l.sent("", first, wait)); got != "1:finished 2:queued" {
+		t.Errorf("an older berth's job: %s", got)
+	}
+	other := l.sent("", first, wait)
+	other.Batch.File = "/w/logs/-"
+	if got := l.became(other); got != "1:finished 3" {
+		t.Errorf("another file: %s", got)
+	}
+	if stored, err := l.d.store.Job("3"); err != nil || stored.Spec.Batch != "-" {
+		t.Errorf("lines of a pipe are stored as %+v, %v", stored, err)
+	}
+	other.Batch.First = true
+	if got := l.became(other); got != "1:finished 3:queued -2" {
+		t.Errorf("a run begins: %s", got)
+	}
+	any := l.sent("", first, wait)
+	any.Batch.AnyFile = true
+	if got := l.became(any); got != "1:finished 3:queued" {
+		t.Errorf("any file: %s", got)
+	}
+	if got := l.became(l.sent(api.RetryAll, first, wait)); got != "1:finished+ 3:queued" {
+		t.Errorf("taken over: %s", got)
+	}
+	l.finished("1")
+	if got := l.became(l.sent("", first, wait)); got != "1:finished 3:queued" {
+		t.Errorf("then: %s", got)
+	}
+	r := l.sent("", first)
+	r.Dir = "/" // it and the file can be moved
+	if got := l.became(r); got != "1:finished -3" {
+		t.Errorf("elsewhere: %s", got)
+	}
+}
+
+// TestNumbersComeBack: in the queue of a run, with a line that was deleted before it
+// started, in another process too. After a fresh start they do not.
+func TestNumbersComeBack(t *testing.T) {
+	l := runLab(t)
+	defer l.busy()()
+	line := func(name string) api.Spec { return sh("true # "+name, "name", name) }
+	restart := func() {
+		l.restart()
+		l.d.runs = "/w/logs"
+	}
+	for _, step := range []struct {
+		specs   []api.Spec
+		restart bool
+		want    string
+	}{
+		{[]api.Spec{line("a"), line("b"), line("c")}, false, "2 3 4"},
+		{[]api.Spec{line("a")}, false, "2:queued -3 -4"},
+		{[]api.Spec{line("c"), line("a"), line("d")}, false, "4 2:queued 5"},
+		{[]api.Spec{line("a"), line("b")}, true, "2:queued 3 -4 -5"},
+		{[]api.Spec{line("e"), line("d"), line("c"), line("b")}, true, "6 5 4 3:queued -2"},
+	} {
+		if step.restart {
+			restart()
+		}
+		if got := l.became(l.sent("", step.specs...)); got != step.want {
+			t.Errorf("%s, want %s", got, step.want)
+		}
+	}
+	if got := l.queue(); got != "e d c b" {
+		t.Errorf("queued as %s", got)
+	}
+	testkit.Must(t, l.d.store.Commit(store.Tx{Meta: map[string]string{numberKey + "k": "900"}}))
+	restart()
+	l.became(l.sent("", line("a")))
+	kept, err := l.d.store.Metas(numberKey)
+	if maps.DeleteFunc(kept, func(_, id string) bool { return id == "" }); err != nil || len(kept) != 4 || kept[numberKey+"k"] != "" {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+}
+
+// TestTheNewestRequestsEnvironment is that of the jobs that wait.
+func TestTheNewestRequestsEnvironment(t *testing.T) {
+	l := newLab(t)
+	gate, open := l.gate("go")
+	specs := []api.Spec{
+		sh(gate+"; echo $A; umask", "gpus", "0"),
+		sh("echo $A; umask", "gpus", "0", "begin", "now+1h"),
+		sh("echo $A # none", "gpus", "0", "begin", "now+1h", "export", "none"),
+	}
+	send := func(value string, umask int) string {
+		r := l.sent("", specs...)
+		r.Environ, r.Umask = append(slices.Clone(l.opt.Env), "A="+value), &umask
+		return l.became(r)
+	}
+	send("old", 0o22)
+	l.untilState("1", job.Running)
+	if got := send("new", 0o27); got != "1:running 2:queued 3:queued" {
+		t.Errorf("the second request: %s", got)
+	}
+	_, err := l.d.store.SweepBlobs()
+	testkit.Must(t, err)
+	l.restart()
+	open()
+	for _, id := range []string{"2", "3"} {
+		if _, err := l.Edit(l.ctx, id, api.EditRequest{Unset: []string{"begin"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]string{"1": "old\n0022\n", "2": "new\n0027\n", "3": "\n"} {
+		if got := l.finished(id); got != want {
+			t.Errorf("job %s printed %q, want %q", id, got, want)
+		}
+	}
+}
+
+// TestWhichLinesGetWhichCode: waiting ones that of the first request of a run, and
+// that of their submission otherwise.
+func TestWhichLinesGetWhichCode(t *testing.T) {
+	l := newLab(t)
+	send := func(id, tree string, first bool) {
+		r := l.sent("", sh("true", "gpus", "0", "begin", "now+1h", "snapshot", tree))
+		r.Snapshots = []job.Snapshot{{Tree: tree, ID: id, Path: "/copy/" + id}}
+		r.Batch.First = first
+		l.became(r)
+	}
+	for _, step := range []struct {
+		id, tree string
+		first    bool
+		want     string
+	}{{"aa", "/tree", true, "aa"}, {"bb", "/tree", false, "aa"}, {"cc", "/tree", true, "cc"}, {"dd", "/other", false, "dd"}} {
+		send(step.id, step.tree, step.first)
+		if used, err := l.Snapshots(l.ctx); err != nil || !slices.Equal(used.IDs, []string{step.want}) {
+			t.Errorf("%+v: the job has %v, %v", step, used.IDs, err)
+		}
+	}
+}
+
+// TestNotesOnLines: also on those that the queue has.
+func TestNotesOnLines(t *testing.T) {
+	l := newLab(t)
+	for range 2 {
+		reply, err := l.Submit(l.ctx, l.sent("", sh("true", "timeout", "5", "begin", "now+1h")))
+		if err != nil || len(reply.Jobs[0].Notes) != 1 {
+			t.Errorf("%+v, %v", reply.Jobs, err)
+		}
+	}
+}
+
+// TestAnUnchangedFileCostsNothing: no turn of the engine changes anything, and nothing
+// is written.
+func TestAnUnchangedFileCostsNothing(t *testing.T) {
+	l := newLab(t)
+	const many = 10_000
+	specs := make([]api.Spec, many)
+	for i := range specs {
+		specs[i] = sh("true # "+strconv.Itoa(i), "begin", "now+1h", "name", "n"+strconv.Itoa(i), "env.A", "b")
+		if i > 0 {
+			specs[i].After = api.Text("n" + strconv.Itoa(i-1))
+		}
+	}
+	r := l.sent("", specs...)
+	r.Environ = l.opt.Env
+	send := func(what string) {
+		t.Helper()
+		began := time.Now()
+		if _, err := l.Submit(l.ctx, r); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond))
+	}
+	send("first")
+	l.restart()
+	pages := func() int64 {
+		info, err := os.Stat(store.Path(machine.StoreDir(l.opt.Places.StateDir)) + "-wal")
+		testkit.Must(t, err)
+		return info.Size()
+	}
+	before := pages()
+	send("again")
+	send("again")
+	if grown := pages() - before; grown > 64<<10 {
+		t.Errorf("%d bytes were written", grown)
+	}
+	r.Jobs = slices.Insert(slices.Clone(r.Jobs), 0, sh("true", "begin", "now+1h"))
+	r.Batch.Lines = append(r.Batch.Lines, api.BatchLine{Number: many + 1})
+	send("a line above all others")
+	r.Environ = append(slices.Clone(r.Environ), "NEW=1")
+	send("another environment")
 }
 
 // TestAFileSentTwiceAtOnce: two clients that send the same file make one set of jobs.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -259,7 +260,7 @@ func (d *Daemon) openEngine(context.Context) error {
 			Tolerance: cfg.Tolerance, Overuse: cfg.overuse(d.opt.Places.Shared),
 			IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, MaxGrace: cfg.Grace,
 			KeepAll: cfg.Preempt == machine.PreemptNever, Parking: cfg.parking(d.machine),
-			LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
+			LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true, Wanted: d.deleted.wanted,
 		},
 		Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Watch: d.metrics, Away: d.wakeCluster,
@@ -329,7 +330,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		}
 		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
 	}
-	d.boundMemory(len(live))
+	d.heap.queue(len(live))
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
 		t.Recovery().Recall(d.store.Past)
 		t.Recovery().Restore(live, found)
@@ -366,15 +367,35 @@ func (d *Daemon) logPath(j *job.Job) string {
 	return l.LogPath(j)
 }
 
-// boundMemory limits the garbage kept besides the queue itself: the daemon
-// shares its machine with the jobs.
-func (d *Daemon) boundMemory(jobs int) {
-	const beside, perJob, step = 64 << 20, 1500, 1000
-	if jobs = (jobs/step + 1) * step; jobs == d.boundFor {
-		return
+// heap limits the garbage kept besides the queue itself, and the jobs files that
+// are being compared with it: the daemon shares its machine with the jobs.
+type heap struct {
+	mu          sync.Mutex
+	jobs, lines int
+}
+
+// queue sets how many jobs there are.
+func (m *heap) queue(jobs int) {
+	const step = 1000
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if jobs = (jobs/step + 1) * step; jobs != m.jobs {
+		m.jobs = jobs
+		m.limit()
 	}
-	d.boundFor = jobs
-	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
+}
+
+// compare adds or removes the lines of a request.
+func (m *heap) compare(lines int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines += lines
+	m.limit()
+}
+
+func (m *heap) limit() {
+	const beside, perJob, perLine = 64 << 20, 1500, 10_000
+	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.lines)*perLine)
 	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
 }
 

@@ -47,7 +47,7 @@ func Serve(ctx context.Context, opt Options) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer d.close()
-	d.boundMemory(0)
+	d.heap.queue(0)
 	if err := d.open(ctx); err != nil {
 		return err
 	}

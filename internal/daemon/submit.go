@@ -44,6 +44,10 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 
 func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
 	s := submission{d: d, caller: c, request: &r, cfg: d.config(), now: time.Now()}
+	if r.Batch != nil {
+		d.heap.compare(len(r.Jobs))
+		defer d.heap.compare(-len(r.Jobs))
+	}
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
@@ -80,7 +84,8 @@ type submission struct {
 	kinds  []job.Spec // one spec of each kind
 	kindOf []int      // and the item it comes from
 
-	lineOf []int // of a batch: the line that each item is, of those that are left
+	executed string // of a line in the queue of a berth run: what the one being read executes
+	lines    *lines // of a batch: all its lines, of which the items are the new ones; nil before they are known
 }
 
 // item is one spec of the request and its jobs.
@@ -93,6 +98,7 @@ type item struct {
 	siblings  []sibling
 	namesakes *job.Dependency // on the user's unfinished jobs of its name; nil: none
 	perTask   bool            // its tasks wait for different jobs
+	executed  string          // of a line in the queue of a berth run
 }
 
 // sibling is an item of the same request, and what is required of it.
@@ -181,8 +187,8 @@ func (m mistakes) all() error {
 // located says which of several jobs a problem concerns.
 func (s *submission) located(i int, err error) error {
 	switch {
-	case s.request.Batch != nil && s.lineOf != nil:
-		return s.atLine(s.lineOf[i], err)
+	case s.lines != nil:
+		return s.atLine(s.lines.fresh[i], err)
 	case s.request.Batch != nil:
 		return s.atLine(i, err)
 	case len(s.request.Jobs) == 1:
@@ -209,6 +215,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	}
 	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
 		return err
+	}
+	if s.request.Batch != nil && s.d.runs != "" {
+		s.executed = jobfile.Executed(&asked.Spec) // as its line says it: the file and the logs can be moved
 	}
 	s.setPlaces(&asked.Spec)
 	if err := s.setSnapshot(&asked.Spec); err != nil {
@@ -341,7 +350,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	if own := s.cfg.queuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
 		most = min(most, own)
 	}
-	if from+tasks > most {
+	if from+tasks > most && s.request.Batch == nil { // a file has lines that the queue has, and that have ended
 		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
 	}
 	if s.bytes += tasks * asked.Spec.TextBytes(); s.bytes > maxRequestBytes {
@@ -353,7 +362,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 			Held: asked.Hold, NotBefore: asked.NotBefore,
 		})
 	}
-	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: s.notes})
+	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: s.notes, executed: s.executed})
 	return nil
 }
 
@@ -482,7 +491,13 @@ func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string
 // number assigns the ids. The tasks of an array have the number of the first one
 // and their index.
 func (s *submission) number(t *engine.Turn) {
+	if s.lines != nil {
+		s.d.deleted.giveBack(t, s.jobs)
+	}
 	t.Queue().Number(s.jobs)
+	if s.lines != nil {
+		s.lines.order()
+	}
 	for _, it := range s.items {
 		for k, j := range s.jobs[it.from:it.to] {
 			if it.asked.Array != nil {
