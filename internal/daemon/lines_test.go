@@ -490,7 +490,7 @@ func TestNotesOnLines(t *testing.T) {
 // is written.
 func TestAnUnchangedFileCostsNothing(t *testing.T) {
 	l := newLab(t)
-	const many = 10_000
+	const many = 2_000
 	specs := make([]api.Spec, many)
 	for i := range specs {
 		specs[i] = sh("true # "+strconv.Itoa(i), "begin", "now+1h", "name", "n"+strconv.Itoa(i), "env.A", "b")
