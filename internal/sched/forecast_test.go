@@ -395,9 +395,79 @@ func TestALaneForgetsAtItsBound(t *testing.T) {
 	}
 }
 
+func TestEnds(t *testing.T) {
+	const hour = time.Hour
+	one, none := idle(1), Estimate{}
+	for _, row := range []struct {
+		says  string
+		cards []Card
+		held  []Held
+		jobs  []expecting
+		rules func(*Rules)
+		want  string
+	}{
+		{says: "one after the other on the only card", cards: eight()[:1], held: []Held{runningFor("r", hour, exactly(2*hour), 0, 0)},
+			jobs: []expecting{{spec: one, run: exactly(hour)}, {spec: one, run: exactly(2 * hour)}}, want: "r 1h, 1 2h, 2 4h"},
+		{says: "a job without an estimate is not expected to end, and lasts as others do", cards: eight()[:1], held: []Held{runningFor("r", hour, exactly(2*hour), 0, 0)},
+			jobs: []expecting{{spec: one, run: none}, {spec: one, run: exactly(2 * hour)}}, want: "r 1h, 2 5h"},
+		{says: "a time limit says too little", cards: eight()[:1], held: []Held{runningFor("r", hour, exactly(2*hour), 0, 0)},
+			jobs: []expecting{{spec: one, run: none, limit: hour}}, want: "r 1h"},
+		{says: "a job that fits, and does not start, waits for something unknown", cards: eight()[:1], jobs: []expecting{{spec: one, run: exactly(hour)}}, want: ""},
+		{says: "a job of a paused group", cards: eight()[:1], held: []Held{runningFor("r", hour, exactly(2*hour), 0, 0)},
+			jobs: []expecting{{spec: one, run: exactly(hour), group: "paused"}, {spec: one, run: exactly(hour)}}, want: "r 1h, 2 2h"},
+		{says: "the limit of an array", cards: eight()[:2], held: []Held{runningFor("r", hour, exactly(2*hour), 0, 0, 1)},
+			jobs: []expecting{{spec: one, run: exactly(hour), array: "1", atOnce: 1}, {spec: one, run: exactly(hour), array: "1", atOnce: 1}}, want: "r 1h, 1 2h, 2 3h"},
+		{says: "first come, first served", cards: eight()[:2], held: []Held{runningFor("r", hour, exactly(2*hour), 0, 0), runningFor("q", hour, exactly(4*hour), 0, 1)},
+			jobs: []expecting{{spec: idle(2), run: exactly(hour)}, {spec: one, run: exactly(hour)}}, rules: func(r *Rules) { r.Policy = FIFO }, want: "r 1h, q 3h, 1 4h, 2 5h"},
+	} {
+		rules := DefaultRules()
+		if row.rules != nil {
+			row.rules(&rules)
+		}
+		s := forecastState(rules, row.cards, row.held, row.jobs)
+		s.Groups = map[GroupName]JobGroup{{Name: "paused"}: {PausedBy: "ann"}}
+		var got []string
+		Ends(s, func(id string, at time.Time) {
+			got = append(got, id+" "+strings.TrimSuffix(at.Sub(sundayNoon).String(), "0m0s"))
+			if _, queued := s.Queue.Get(id); !queued {
+				return
+			}
+			m := s.Queue.jobs[id]
+			if starts := Expect(s, id); starts.None == "" && !starts.Mid.Add(m.left().Mid).Equal(at) {
+				t.Errorf("%s: %s ends at %v, but is expected to start at %v", row.says, id, at, starts.Mid)
+			}
+		})
+		if strings.Join(got, ", ") != row.want {
+			t.Errorf("%s: %s; expected %s", row.says, strings.Join(got, ", "), row.want)
+		}
+	}
+}
+
+// BenchmarkEnds is about the same queue as BenchmarkTell.
+func BenchmarkEnds(b *testing.B) {
+	s := tenThousand()
+	b.ResetTimer()
+	for b.Loop() {
+		n := 0
+		if Ends(s, func(string, time.Time) { n++ }); n != 10_008 {
+			b.Fatal(n)
+		}
+	}
+}
+
 // BenchmarkTell is the whole answer for the last of 10,000 jobs, of 300 kinds
 // and 100 users.
 func BenchmarkTell(b *testing.B) {
+	s := tenThousand()
+	b.ResetTimer()
+	for b.Loop() {
+		if story, _ := Tell(s, "9999"); story.Forecast().Mid.IsZero() {
+			b.Fatal("no forecast")
+		}
+	}
+}
+
+func tenThousand() State {
 	s := State{Now: sundayNoon, Rules: DefaultRules(), Queue: NewQueue(), Host: Host{CPUs: 64, MemMiB: 512 * 1024}, FairQuantum: FairQuantum, Usage: map[string]float64{}}
 	s.Rules.Fair = true
 	for i := range 8 {
@@ -411,12 +481,7 @@ func BenchmarkTell(b *testing.B) {
 		})
 	}
 	s.Queue.Tick(sundayNoon)
-	b.ResetTimer()
-	for b.Loop() {
-		if story, _ := Tell(s, "9999"); story.Forecast().Mid.IsZero() {
-			b.Fatal("no forecast")
-		}
-	}
+	return s
 }
 
 // BenchmarkStoriesOfABoard is what the status board of a long file says: of the

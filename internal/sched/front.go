@@ -1,5 +1,7 @@
 package sched
 
+import "cmp"
+
 // frontBound is how many jobs in front are laid out. It bounds the cost of an
 // answer, which is vague that far ahead anyway.
 const frontBound = 16_384
@@ -17,8 +19,8 @@ type ahead struct {
 }
 
 // inFront gives the jobs in front of one in the order of Order, or the first of
-// them if there are too many, and its position. It is asked for one job of a long
-// queue, so it visits the jobs themselves and not groups.
+// them if there are too many, and its position; of no job, the whole queue. It is
+// asked for one job of a long queue, so it visits the jobs themselves and not groups.
 func inFront(s *State, job string) (front []*ahead, position int) {
 	q := s.Queue
 	f := fronts{state: s, job: job, lists: map[*line]*turns{}}
@@ -93,7 +95,7 @@ func (f *fronts) see(a *ahead) bool {
 
 // follow goes through the queue's own order, without fair share.
 func (f *fronts) follow() {
-	f.each(f.state.Queue.Position(f.job), f.see)
+	f.each(cmp.Or(f.state.Queue.Position(f.job), f.state.Queue.Len()), f.see)
 }
 
 // each visits the first jobs of the queue in its own order until visit returns

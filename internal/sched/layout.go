@@ -64,21 +64,32 @@ type offer struct {
 const gapBound = 1024
 
 func (k *known) layout(s *State, front []*ahead, self *ask, left Estimate, b bent) laidOut {
-	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, hosts: map[string]*lane{}, pools: map[string]*lane{}, named: map[GroupName]*lane{}, gaps: true}
-	l.last.binds = nobody
-	l.open()
+	l := k.newLayout(s, b)
 	for i, a := range front {
 		if b == atLeast && s.Rules.Policy != FIFO && !a.kept && !self.takes(a.ask) {
 			continue // the job may overtake one that asks for more
 		}
-		l.gaps = i < gapBound
-		l.place(a.ask, l.length(a.left), binding{held: -1, front: int32(i)})
+		l.placeFront(i, a)
 	}
 	length := l.length(left)
 	if b == atMost {
 		length = never // other jobs may take a gap first
 	}
 	return l.place(self, length, nobody)
+}
+
+// newLayout has the running jobs on the cards.
+func (k *known) newLayout(s *State, b bent) *layout {
+	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, hosts: map[string]*lane{}, pools: map[string]*lane{}, named: map[GroupName]*lane{}, gaps: true}
+	l.last.binds = nobody
+	l.open()
+	return l
+}
+
+// placeFront places the next job in front.
+func (l *layout) placeFront(i int, a *ahead) laidOut {
+	l.gaps = i < gapBound
+	return l.place(a.ask, l.length(a.left), binding{held: -1, front: int32(i)})
 }
 
 // open puts the running jobs onto the cards.

@@ -540,7 +540,7 @@ func CursorOf(j *job.Job) Cursor { return Cursor{Seq: j.Seq, Ended: nanos(j.Ende
 // ofFormat3 opens the store anew as one that a berth of format 3 wrote.
 func ofFormat3(t *testing.T, s *Store, dir string) *Store {
 	t.Helper()
-	if _, err := s.conn.ExecContext(t.Context(), "DROP TABLE outbox; DROP INDEX jobs_text; ALTER TABLE jobs DROP COLUMN text; ALTER TABLE events DROP COLUMN card; PRAGMA user_version = 3"); err != nil {
+	if _, err := s.conn.ExecContext(t.Context(), "DROP TABLE outbox; DROP INDEX jobs_text; DROP INDEX jobs_batch; ALTER TABLE jobs DROP COLUMN text; ALTER TABLE events DROP COLUMN card; PRAGMA user_version = 3"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

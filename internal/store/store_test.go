@@ -350,12 +350,14 @@ func TestReadsGoOnBesideCommits(t *testing.T) {
 
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	s := openIn(t, t.TempDir())
+	batch, args := (&Filter{Batch: "/jobs.txt", User: "ann"}).in(span{through: 1000})
 	for _, row := range []struct {
 		query, index string
 		args         []any
 	}{
 		{"SELECT * FROM jobs WHERE id = ?", "sqlite_autoindex_jobs_1", []any{"1"}},
 		{peakSQL, "jobs_peak", []any{1, "ann"}},
+		{"SELECT state, count(*) FROM jobs WHERE " + batch, "jobs_batch", args},
 	} {
 		found, err := s.reader.Query("EXPLAIN QUERY PLAN "+row.query, row.args...)
 		if err != nil {
