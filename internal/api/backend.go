@@ -57,6 +57,7 @@ type Backend interface {
 
 	Submit(ctx context.Context, c Caller, r SubmitRequest) (SubmitReply, error)
 	Jobs(ctx context.Context, c Caller, q Query) (JobPage, error)
+	Batches(ctx context.Context, c Caller, q BatchQuery) ([]BatchSum, error)
 	Job(ctx context.Context, c Caller, id string) (Detail, error)
 	Why(ctx context.Context, c Caller, id string) (Why, error)
 	Act(ctx context.Context, c Caller, r ActRequest) (ActReply, error)

@@ -89,11 +89,18 @@ func (c *Client) Jobs(ctx context.Context, q Query) (JobPage, error) {
 	return call[JobPage](ctx, c, http.MethodGet, "/v1/jobs", q.values(), nil)
 }
 
+// Batches sums up jobs files and arrays.
+func (c *Client) Batches(ctx context.Context, q BatchQuery) ([]BatchSum, error) {
+	return call[[]BatchSum](ctx, c, http.MethodGet, "/v1/batches", q.values(), nil)
+}
+
 // JobsAll calls fn with every job of all pages, or the first q.Limit of them,
-// and returns the last page without its jobs, and with the arrays of all pages.
+// and returns the last page without its jobs, and with the arrays and jobs files of
+// all pages, some maybe more than once.
 func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) (JobPage, error) {
 	var last JobPage
 	arrays := map[string]Tasks{}
+	var batches []BatchSum
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		var page JobPage
 		if err := json.Unmarshal(data, &page); err != nil {
@@ -106,8 +113,9 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 		}
 		n := len(page.Jobs)
 		maps.Copy(arrays, page.Arrays)
+		batches = append(batches, page.Batches...)
 		last = page
-		last.Jobs, last.Arrays = nil, arrays
+		last.Jobs, last.Arrays, last.Batches = nil, arrays, batches
 		return n, page.Next, nil
 	})
 	return last, err

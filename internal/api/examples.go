@@ -38,6 +38,8 @@ var (
 
 	examplePage = JobPage{Jobs: []job.View{exampleView}, Total: 1,
 		Counts: map[string]int{"queued": 3, "running": 1, "finished": 12}}
+	exampleBatches = []BatchSum{{File: "/home/ann/project/jobs.txt", User: "ann", Tasks: Tasks{
+		Counts: map[string]int{"queued": 40, "running": 3, "finished": 56, "failed": 1}, Reason: "needs a GPU of its own; all are in use", DoneAt: pointer(exampleTime.Add(2 * time.Hour))}}}
 	exampleDetail = Detail{View: exampleView, Dir: "/home/ann/project", TimeLimitS: 7200,
 		Settings: map[string]string{"priority": "5"}, UUIDs: []string{"GPU-a1", "GPU-b2"}, BudgetMiB: 18432, Snapshot: &exampleCode,
 		Events:      []Event{{Seq: 41, Time: exampleTime, Kind: job.EventQueued}},

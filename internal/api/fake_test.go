@@ -490,6 +490,13 @@ func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {
 	return all, nil
 }
 
+func (f *fake) Batches(_ context.Context, c Caller, q BatchQuery) ([]BatchSum, error) {
+	if q.File == "" {
+		return nil, nil
+	}
+	return []BatchSum{{File: q.File, User: cmp.Or(q.User, c.Name), Tasks: exampleBatches[0].Tasks}}, nil
+}
+
 func (f *fake) Groups(_ context.Context, c Caller, q GroupQuery) ([]Group, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

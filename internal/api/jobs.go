@@ -47,6 +47,19 @@ func (x *exchange) getJobs() error {
 	return x.replyPage(page)
 }
 
+func (x *exchange) getBatches() error {
+	p, err := x.params()
+	if err != nil {
+		return err
+	}
+	q := readBatchQuery(p)
+	if err := p.done(); err != nil {
+		return err
+	}
+	batches, err := x.backend.Batches(x.r.Context(), x.caller, q)
+	return x.reply(list(batches), err)
+}
+
 // jobsAtATime is how many jobs of a page are encoded before other users' long work
 // may have its turn.
 const jobsAtATime = 500

@@ -69,6 +69,14 @@ func jobOperations() []route {
 			about: "The ids of the snapshots of code that the caller's jobs refer to, including jobs that have ended and could run again. Whoever made other snapshots can remove them.",
 			reply: exampleSnapshotIDs,
 		}},
+		{method: get, path: "/v1/batches", handle: (*exchange).getBatches, heavy: true, sliced: true, doc: doc{
+			id: "batches", tag: "jobs", summary: "Sum up jobs files and arrays",
+			about: "How many jobs of each there are in every state, why the first queued one waits, and when the last one is expected to end. Without file: those that have unfinished jobs, at most 200, the oldest first.",
+			params: []param{
+				{name: "file", in: "query", kind: "string", about: "only this jobs file, even if all of its jobs have ended: its absolute path", example: "/home/ann/project/jobs.txt"},
+				{name: "user", in: "query", kind: "string", about: "whose; *: every user's; default: the caller's own"},
+			}, reply: exampleBatches, kinds: []problem.Kind{problem.Invalid},
+		}},
 		{method: post, path: "/v1/jobs/wait", handle: (*exchange).postWait, body: true, doc: doc{
 			id: "wait", tag: "jobs", summary: "Wait for jobs to end, or to be parked or resumed",
 			about:   "Replies when the selected jobs have ended, or after timeout_s (at most a minute) with done: false. Ask again to keep waiting.",
@@ -179,6 +187,7 @@ func queryParams() []param {
 		{name: "name", in: "query", kind: "string", about: "only jobs of this name"},
 		{name: "user", in: "query", kind: "string", about: "only jobs of this user"},
 		{name: "group", in: "query", kind: "string", about: "only jobs of this group"},
+		{name: "batch", in: "query", kind: "string", about: "only the lines of this jobs file: its absolute path"},
 		{name: "state", in: "query", kind: "list", about: "only these states, including held; may be repeated"},
 		{name: "over", in: "query", kind: "boolean", about: "include jobs that have ended"},
 		{name: "newest", in: "query", kind: "boolean", about: "newest first; ended jobs by their end"},
@@ -190,5 +199,6 @@ func queryParams() []param {
 		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold GPUs or CPUs and have not used them for long"},
 		{name: "queue", in: "query", kind: "boolean", about: "the first jobs in the order of the queue: running ones, queued ones, those that ended, the latest first; there is no next page"},
 		{name: "arrays", in: "query", kind: "boolean", about: "sum up each array of the page; with queue, an array is its first task"},
+		{name: "batches", in: "query", kind: "boolean", about: "the same with the lines of jobs files that the caller may see; up to 20 jobs are listed one by one if all are lines of one file"},
 	}
 }

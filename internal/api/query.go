@@ -17,6 +17,7 @@ import (
 const (
 	maxQueryValues = 1000 // ids or states in one query
 	maxValueBytes  = 256  // of one value
+	maxPathBytes   = 4096 // of the path of a file
 	maxPageLimit   = 10000
 )
 
@@ -39,6 +40,7 @@ func (q Query) values() url.Values {
 	putBool(v, "idle", q.Idle)
 	putBool(v, "queue", q.Queue)
 	putBool(v, "arrays", q.Arrays)
+	putBool(v, "batches", q.Batches)
 	return v
 }
 
@@ -46,13 +48,24 @@ func readQuery(p *params) Query {
 	q := Query{
 		Select: Select{
 			Words: p.list("id"), All: p.bool("all"), Name: p.text("name"),
-			User: p.text("user"), Group: p.text("group"), Batch: p.text("batch"), States: p.list("state"),
+			User: p.text("user"), Group: p.text("group"), Batch: p.path("batch"), States: p.list("state"),
 		},
 		Over: p.bool("over"), Newest: p.bool("newest"), Since: p.time("since"),
 		Limit: int(p.int("limit", 0, maxPageLimit)), After: p.text("after"), Reasons: p.bool("reasons"),
-		Order: p.bool("order"), Idle: p.bool("idle"), Queue: p.bool("queue"), Arrays: p.bool("arrays"),
+		Order: p.bool("order"), Idle: p.bool("idle"), Queue: p.bool("queue"), Arrays: p.bool("arrays"), Batches: p.bool("batches"),
 	}
 	return q
+}
+
+func (q BatchQuery) values() url.Values {
+	v := url.Values{}
+	putText(v, "file", q.File)
+	putText(v, "user", q.User)
+	return v
+}
+
+func readBatchQuery(p *params) BatchQuery {
+	return BatchQuery{File: p.path("file"), User: p.text("user")}
 }
 
 func (q LogQuery) values() url.Values {
@@ -186,11 +199,15 @@ func (p *params) wrong(key, value, want string) {
 	}
 }
 
-func (p *params) text(key string) string {
+func (p *params) text(key string) string { return p.within(key, maxValueBytes) }
+
+func (p *params) path(key string) string { return p.within(key, maxPathBytes) }
+
+func (p *params) within(key string, most int) string {
 	p.asked = append(p.asked, key)
 	value := p.values.Get(key)
-	if len(value) > maxValueBytes {
-		p.wrong(key, value, "at most 256 bytes")
+	if len(value) > most {
+		p.wrong(key, value, "at most "+strconv.Itoa(most)+" bytes")
 	}
 	return value
 }

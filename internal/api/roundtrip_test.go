@@ -181,6 +181,13 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if used, err := c.Snapshots(ctx); err != nil || !slices.Equal(used.IDs, exampleSnapshotIDs.IDs) {
 		t.Errorf("the snapshots in use: %v, %v", used, err)
 	}
+	long := "/" + strings.Repeat("d/", 1000) + "jobs.txt"
+	if sums, err := c.Batches(ctx, BatchQuery{File: long, User: "bob"}); err != nil || len(sums) != 1 || sums[0].File != long || sums[0].User != "bob" || sums[0].DoneAt == nil {
+		t.Errorf("a jobs file: %+v, %v", sums, err)
+	}
+	if sums, err := c.Batches(ctx, BatchQuery{}); err != nil || len(sums) != 0 {
+		t.Errorf("all jobs files: %+v, %v", sums, err)
+	}
 	yes := true
 	group, err := c.SetGroup(ctx, "io", GroupRequest{User: "ann", Limit: "2", Paused: &yes})
 	if err != nil || group.Name != "io" || group.User != "ann" || !group.Paused || group.Limit == nil || *group.Limit != 2 {

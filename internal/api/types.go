@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,6 +109,8 @@ type Query struct {
 	Queue bool `json:"queue,omitempty"`
 	// Arrays sums up the arrays. With Queue, an array is its first task.
 	Arrays bool `json:"arrays,omitempty"`
+	// Batches does the same with the lines of jobs files that the caller may see.
+	Batches bool `json:"batches,omitempty"`
 	// Idle selects only jobs with an idle_since.
 	Idle bool `json:"idle,omitempty"`
 }
@@ -122,12 +125,48 @@ type JobPage struct {
 	// Matching is with Queue, which has no next page.
 	Matching map[string]int   `json:"matching,omitempty" doc:"with queue: how many jobs match, by state"`
 	Arrays   map[string]Tasks `json:"arrays,omitempty" doc:"if requested: the arrays of this page, by id"`
+	Batches  []BatchSum       `json:"batches,omitempty" doc:"if requested: the jobs files that jobs of this page are lines of"`
 }
 
-// Tasks sums up the tasks of an array.
+// Tasks sums up the tasks of an array, or the lines of a jobs file.
 type Tasks struct {
 	Counts map[string]int `json:"counts" doc:"how many tasks match, by state; ended ones always, unless a state was asked for"`
 	Reason string         `json:"reason,omitempty" doc:"with reasons: why the first queued task waits"`
+	DoneAt *time.Time     `json:"done_at,omitempty" doc:"with reasons: when the last of them is expected to end; left out if that is not known"`
+}
+
+// Left says how far the jobs are and when they are expected to be done; empty: that
+// is not known.
+func (t Tasks) Left(now time.Time) string {
+	if t.DoneAt == nil || !t.DoneAt.After(now) {
+		return ""
+	}
+	all, ended := 0, 0
+	for state, n := range t.Counts {
+		if all += n; job.State(state).Terminal() {
+			ended += n
+		}
+	}
+	left := "about " + text.Span(t.DoneAt.Sub(now)) + " left"
+	if ended == 0 {
+		return left
+	}
+	return strconv.Itoa(100*ended/all) + "% done, " + left
+}
+
+// BatchSum sums up jobs that belong together: the lines of a jobs file, or the
+// tasks of an array.
+type BatchSum struct {
+	File  string `json:"file,omitempty" doc:"the jobs file"`
+	Array string `json:"array,omitempty" doc:"or the id of the array"`
+	User  string `json:"user"`
+	Tasks
+}
+
+// BatchQuery selects jobs files and arrays.
+type BatchQuery struct {
+	File string // an absolute path; empty: all with unfinished jobs
+	User string // whose; empty: the caller's own, *: every user's
 }
 
 // String counts the tasks: "3 running, 4 queued, 1 failed".

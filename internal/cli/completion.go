@@ -165,7 +165,7 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 	if err != nil {
 		return nil, directive
 	}
-	return completions(foldRows(page.Jobs, page.Arrays), typed), directive
+	return completions(foldRows(page.Jobs, page), typed), directive
 }
 
 // completeGroups completes the user's groups.

@@ -578,6 +578,10 @@ func (f *fakeDaemon) Tokens(context.Context, api.Caller) ([]api.Token, error) {
 	return tokens, nil
 }
 
+func (f *fakeDaemon) Batches(context.Context, api.Caller, api.BatchQuery) ([]api.BatchSum, error) {
+	return nil, nil
+}
+
 func (f *fakeDaemon) Groups(context.Context, api.Caller, api.GroupQuery) ([]api.Group, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,8 @@ func newHistory() *cobra.Command {
 		Short: "Show jobs that have ended, newest first",
 		Long: `Show jobs that have ended, newest first: how they ended, how long they ran, and
 their peak and declared memory per GPU. An array is one row that counts its
-tasks by state; --tasks shows each of them.`,
+tasks by state, and so are the lines of a jobs file (see berth list); --tasks
+shows each of them.`,
 		Example: `  berth history
   berth history --since 7d --state failed
   berth history --user ann --limit 0
@@ -46,7 +47,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	o.registerGroup(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "", "only jobs that ended since then: 2h (ago), 7d, 2026-03-01")
-	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array, not one row for all of them")
+	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array and each line of a jobs file, not one row for all of them")
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many rows, 0 for all (default 50, or all with --json)")
 	flags.BoolVar(&o.json, "json", false, "print a JSON array of jobs")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
@@ -73,6 +74,7 @@ func (o *historyOptions) run(ctx context.Context, s *session, args []string, now
 		o.limit = shownByDefault
 	}
 	q.Arrays = !o.tasks && !namesTask(args)
+	q.Batches = q.Arrays && foldsFiles(sel)
 	return o.draw(ctx, s, q, now)
 }
 
@@ -111,7 +113,7 @@ func historyTable(rows []row, now time.Time) *text.Table {
 		if v.EndedAt != nil {
 			ended = moment(*v.EndedAt, now)
 		}
-		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(&rows[i], now), text.Cell{Text: gpusText(v)},
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(&rows[i], now), text.Cell{Text: rowGPUs(&rows[i])},
 			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: reasonText(v)}, text.Cell{Text: commandText(v)})
 	}
 	return t

@@ -61,6 +61,27 @@ func gpusText(v job.View) string {
 	return "×" + strconv.Itoa(v.GPUs)
 }
 
+// rowGPUs is gpusText; the lines of a file may need different numbers of them.
+func rowGPUs(r *row) string {
+	if r.file != "" {
+		return ""
+	}
+	return gpusText(r.View)
+}
+
+// rowNote is noteText, with when all jobs of the row are expected to be done.
+func rowNote(r *row, now time.Time) string {
+	note := noteText(r.View, now)
+	if r.tasks == nil {
+		return note
+	}
+	left := r.tasks.Left(now)
+	if left != "" && note != "" {
+		left += "; "
+	}
+	return left + note
+}
+
 // vramText is peak and declared memory per GPU.
 func vramText(v job.View) string {
 	highest := peakOf(&v)

@@ -55,7 +55,12 @@ another job or a time come after them, and with --all jobs that have ended, the
 latest first. On a terminal, up to 5 that ended within the last hour are shown
 without --all.
 
-An array is one row that counts its tasks by state; --tasks shows each of them.
+An array is one row that counts its tasks by state, and so are the lines of a
+jobs file, unless they are all that the list has and at most 20; --tasks shows
+each of them. Where it is known, the row says when all of them are expected to
+be done. The lines of other users' files are listed one by one, unless you may
+see their commands. --batch FILE lists the lines of one file one by one.
+
 GPUS lists the GPUs of a running job, or ×N for a job that needs N of them.
 VRAM/DECL is peak and declared memory per GPU, in GiB. TIME is how long the job
 has run or waited.
@@ -72,10 +77,11 @@ util, group and log.
 
 --format csv prints these columns with plain values: memory in MiB, TIME in
 seconds. Any other format is a Go template over the fields of a job's JSON
-(berth help json). --format and --json print each task of an array.`,
+(berth help json). --format and --json print each task and line.`,
 		Example: `  berth list
   berth list --all --state failed
   berth list --tasks 17          each task of an array
+  berth list --batch jobs.txt    each line of a jobs file
   berth list --sort user,-started
   berth list --columns id,state,priority,command
   berth list --format '{{.id}} {{.name}} {{.state}}'
@@ -101,7 +107,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	o.registerGroup(cmd)
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many rows, 0 for all (default a screenful on a terminal)")
 	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs or CPUs idle for a long time")
-	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array, not one row for all of them")
+	flags.BoolVar(&o.tasks, "tasks", false, "show each task of an array and each line of a jobs file, not one row for all of them")
 	flags.StringSliceVar(&o.sort, "sort", nil, "sort by these, as in user,-started (default the order of the queue)")
 	flags.BoolVar(&o.reverse, "reverse", false, "sort the other way round")
 	flags.StringSliceVar(&o.columns, "columns", nil, "show these columns, as in id,state,command")
@@ -158,6 +164,7 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 		q.Over, o.lately = true, true
 	}
 	q.Arrays = !o.tasks && !namesTask(args) && o.format == "" && !o.json
+	q.Batches = q.Arrays && foldsFiles(sel)
 	switch {
 	case o.json:
 		q.Limit = max(o.limit, 0)
@@ -186,6 +193,12 @@ func namesTask(words []string) bool {
 		task := func(id string) bool { return strings.Contains(id, "_") }
 		return err == nil && (slices.ContainsFunc(sel.IDs, task) || slices.ContainsFunc(sel.Ranges, func(r jobfile.Range) bool { return r.Array != "" }))
 	})
+}
+
+// foldsFiles reports whether the lines of a jobs file are one row: nothing less than
+// that was asked for.
+func foldsFiles(sel api.Select) bool {
+	return len(sel.Words) == 0 && sel.Name == "" && sel.Batch == ""
 }
 
 // namesEnded reports whether a state was named that only ended jobs have.

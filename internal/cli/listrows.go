@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +16,12 @@ import (
 	"berth/internal/text"
 )
 
-// row is a line of the list: a job, or an array as one of its tasks with their
-// sum.
+// row is a line of the list: a job, or an array or a jobs file as one of its jobs
+// with their sum.
 type row struct {
 	job.View
 	tasks *api.Tasks
+	file  string // of a jobs file: its path
 }
 
 // listed is what a list shows, and what it does not.
@@ -44,7 +46,7 @@ func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most i
 	views, page, err := fetchJobs(ctx, s, q, limit)
 	if version := s.client.Version(); problem.KindOf(err) == problem.Invalid && version != "" && version != Version {
 		// An older daemon knows neither the order nor arrays: the list is as it has it.
-		q.Queue, q.Order, q.Arrays = false, false, false
+		q.Queue, q.Order, q.Arrays, q.Batches = false, false, false, false
 		views, page, err = fetchJobs(ctx, s, q, 0)
 	}
 	if err != nil {
@@ -58,7 +60,7 @@ func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most i
 			l.hidden.Counts[string(views[i].State)]++
 		}
 	}
-	l.rows = foldRows(views, page.Arrays)
+	l.rows = foldRows(views, page)
 	o.sortRows(l.rows, time.Now())
 	if o.lately {
 		l.onlyLately(time.Now())
@@ -164,29 +166,44 @@ func compareTimes(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// foldRows makes a row of every job, or of every array that is summed up.
-func foldRows(views []job.View, arrays map[string]api.Tasks) []row {
+// foldRows makes a row of every job, or of every array and jobs file that the page
+// sums up.
+func foldRows(views []job.View, page api.JobPage) []row {
 	rows := make([]row, 0, len(views))
-	seen := map[string]bool{}
+	files := map[job.Batch]*api.Tasks{}
+	for i := range page.Batches {
+		files[job.Batch{User: page.Batches[i].User, File: page.Batches[i].File}] = &page.Batches[i].Tasks
+	}
+	seen := map[*api.Tasks]bool{}
+	arrays := map[string]*api.Tasks{}
+	for id, tasks := range page.Arrays {
+		arrays[id] = &tasks
+	}
 	for _, v := range views {
 		array, _, _ := strings.Cut(v.ID, "_")
-		tasks, folds := arrays[array]
-		if !folds {
+		r := row{View: v, tasks: arrays[array]}
+		if r.tasks == nil && v.Batch != nil {
+			r.tasks, r.file = files[job.Batch{User: v.User, File: *v.Batch}], *v.Batch
+		}
+		switch {
+		case r.tasks == nil:
 			rows = append(rows, row{View: v})
 			continue
-		}
-		if seen[array] {
+		case seen[r.tasks]:
 			continue
+		case r.file != "":
+			r.ID, r.Name, r.Command, r.VRAMMiB = "-", filepath.Base(r.file), &r.file, nil
+		case v.Name == "job"+v.ID:
+			r.ID, r.Name = array, "job"+array
+		default:
+			r.ID = array
 		}
-		seen[array] = true
-		if v.Name == "job"+v.ID {
-			v.Name = "job" + array
+		seen[r.tasks] = true
+		r.GPUIDs, r.Slurm, r.PeakVRAMMiB, r.Reason, r.Held = nil, nil, nil, nil, false
+		if r.tasks.Reason != "" {
+			r.Reason = &r.tasks.Reason
 		}
-		v.ID, v.GPUIDs, v.Slurm, v.PeakVRAMMiB, v.Reason, v.Held = array, nil, nil, nil, nil, false
-		if tasks.Reason != "" {
-			v.Reason = &tasks.Reason
-		}
-		rows = append(rows, row{View: v, tasks: &tasks})
+		rows = append(rows, r)
 	}
 	return rows
 }

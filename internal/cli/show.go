@@ -218,7 +218,7 @@ func showArray(s screen, d api.Detail, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return s.draw(listTable(foldRows(d.Tasks.Unfinished, nil), shown, false, now))
+	return s.draw(listTable(foldRows(d.Tasks.Unfinished, api.JobPage{}), shown, false, now))
 }
 
 // someOf heads a part of a list: "failed (first 10 of 31)".

@@ -44,10 +44,17 @@ func someViews() []job.View {
 
 // someList are these jobs, and an array.
 func someList() listed {
-	views := append(someViews(), job.View{ID: "40_2", Name: "job40_2", User: "ann", State: job.Running, GPUs: 1, GPUIDs: []int{2}, Command: to("python sweep.py"), StartedAt: ago(time.Minute)},
+	file, done := "/home/ann/project/jobs.txt", noon.Add(2*time.Hour+10*time.Minute)
+	views := append(someViews(), job.View{ID: "51", Name: "lr-3", User: "ann", Batch: &file, State: job.Running, GPUs: 1, GPUIDs: []int{4}, Command: to("python lr.py 3"), StartedAt: ago(time.Minute)},
+		job.View{ID: "52", Name: "lr-4", User: "ann", Batch: &file, State: job.Queued, GPUs: 2, Command: to("python lr.py 4")},
+		job.View{ID: "53", Name: "other", User: "bartholomew", Batch: &file, State: job.Queued, GPUs: 2, Command: to("python other.py")},
+		job.View{ID: "40_2", Name: "job40_2", User: "ann", State: job.Running, GPUs: 1, GPUIDs: []int{2}, Command: to("python sweep.py"), StartedAt: ago(time.Minute)},
 		job.View{ID: "40_3", Name: "job40_3", User: "ann", State: job.Queued, GPUs: 1, Command: to("python sweep.py")})
-	arrays := map[string]api.Tasks{"40": {Counts: map[string]int{"running": 3, "queued": 4, "failed": 1}, Reason: "array 40 already has 3 tasks running, and runs 3 at a time"}}
-	list := listed{rows: foldRows(views, arrays), counts: map[string]int{"running": 5, "queued": 49956, "failed": 2, "cancelled": 1, "finished": 1}}
+	page := api.JobPage{
+		Arrays:  map[string]api.Tasks{"40": {Counts: map[string]int{"running": 3, "queued": 4, "failed": 1}, Reason: "array 40 already has 3 tasks running, and runs 3 at a time"}},
+		Batches: []api.BatchSum{{File: file, User: "ann", Tasks: api.Tasks{Counts: map[string]int{"running": 1, "queued": 42, "finished": 57}, Reason: "needs a GPU", DoneAt: &done}}},
+	}
+	list := listed{rows: foldRows(views, page), counts: map[string]int{"running": 5, "queued": 49956, "failed": 2, "cancelled": 1, "finished": 1}}
 	list.hidden.Counts = maps.Clone(list.counts)
 	list.cut(0)
 	return list
@@ -56,7 +63,7 @@ func someList() listed {
 // someHistory are jobs that have ended, and an array.
 func someHistory() []row {
 	views := append(someViews()[4:], job.View{ID: "40_9", Name: "job40_9", User: "ann", State: job.Finished, Outcome: to(job.OK), GPUs: 1, GPUIDs: []int{2}, Command: to("python sweep.py"), StartedAt: ago(30 * time.Minute), EndedAt: ago(25 * time.Minute)})
-	return foldRows(views, map[string]api.Tasks{"40": {Counts: map[string]int{"finished": 8, "failed": 2}}})
+	return foldRows(views, api.JobPage{Arrays: map[string]api.Tasks{"40": {Counts: map[string]int{"finished": 8, "failed": 2}}}})
 }
 
 func someArray() api.Detail {
@@ -173,7 +180,7 @@ func TestATableFitsAnyTerminal(t *testing.T) {
 		}
 		var out bytes.Buffer
 		width := rapid.IntRange(60, 250).Draw(r, "width")
-		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, nil), columns[:usualColumns], false, noon)); err != nil {
+		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil {
 			r.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -233,7 +240,7 @@ func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
 	jobs := []job.View{{ID: "1", Name: name, User: "ann", State: job.Running, GPUs: 1, Command: to(strings.Repeat("c", 40))}}
 	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 48: strings.Repeat("n", 22) + "…  running"} {
 		var out bytes.Buffer
-		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, nil), columns[:usualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
+		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}

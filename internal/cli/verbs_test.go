@@ -197,20 +197,21 @@ func TestListAsksForWhatIsWanted(t *testing.T) {
 		args string
 		want api.Query
 	}{
-		{"list", api.Query{Reasons: true, Order: true, Arrays: true}},
-		{"list --limit 7", api.Query{Reasons: true, Queue: true, Arrays: true, Limit: 7}},
-		{"list --limit 7 --sort -started", api.Query{Reasons: true, Order: true, Arrays: true}},
-		{"list --limit 7 --reverse", api.Query{Reasons: true, Order: true, Arrays: true}},
+		{"list", api.Query{Reasons: true, Order: true, Arrays: true, Batches: true}},
+		{"list --limit 7", api.Query{Reasons: true, Queue: true, Arrays: true, Batches: true, Limit: 7}},
+		{"list --limit 7 --sort -started", api.Query{Reasons: true, Order: true, Arrays: true, Batches: true}},
+		{"list --limit 7 --reverse", api.Query{Reasons: true, Order: true, Arrays: true, Batches: true}},
+		{"list --batch /jobs.txt", api.Query{Select: api.Select{Batch: "/jobs.txt"}, Reasons: true, Order: true, Arrays: true}},
 		{"list --tasks", api.Query{Reasons: true, Order: true}},
 		{"list --json", api.Query{Reasons: true}},
 		{"list --format csv", api.Query{Reasons: true, Order: true}},
-		{"list --all", api.Query{Over: true, Reasons: true, Order: true, Arrays: true}},
-		{"list --state failed", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Reasons: true, Order: true, Arrays: true}},
+		{"list --all", api.Query{Over: true, Reasons: true, Order: true, Arrays: true, Batches: true}},
+		{"list --state failed", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Reasons: true, Order: true, Arrays: true, Batches: true}},
 		{"list 1-3 -u bob --name x", api.Query{Select: api.Select{Words: []string{"1-3"}, User: "bob", Name: "x"}, Reasons: true, Order: true, Arrays: true}},
 		{"list 1_0-3", api.Query{Select: api.Select{Words: []string{"1_0-3"}}, Reasons: true, Order: true}},
-		{"history", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Queue: true, Arrays: true, Limit: 50}},
+		{"history", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Queue: true, Arrays: true, Batches: true, Limit: 50}},
 		{"history --tasks", api.Query{Select: api.Select{States: []string{"finished", "failed", "cancelled"}}, Over: true, Queue: true, Limit: 50}},
-		{"history --state failed --limit 0", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Order: true, Arrays: true}},
+		{"history --state failed --limit 0", api.Query{Select: api.Select{States: []string{"failed"}}, Over: true, Order: true, Arrays: true, Batches: true}},
 	} {
 		berth(strings.Fields(test.args)...).wants(t, 0, "", "")
 		got := f.queries[len(f.queries)-1]

@@ -6,74 +6,9 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/text"
 )
-
-// arraysPerTurn is how many arrays are counted in one turn.
-const arraysPerTurn = 20
-
-// sumUp sums up the arrays of a page.
-func (d *Daemon) sumUp(ctx context.Context, list *listing, reasons bool) (map[string]api.Tasks, error) {
-	var ids []string
-	sums := map[string]api.Tasks{}
-	for i := range list.page {
-		array := list.page[i].Array()
-		if _, known := sums[array]; array != "" && !known {
-			sums[array] = api.Tasks{Counts: map[string]int{}}
-			ids = append(ids, array)
-		}
-	}
-	for slice := range slices.Chunk(ids, arraysPerTurn) {
-		if err := d.do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, slice, sums, reasons) }); err != nil {
-			return nil, err
-		}
-	}
-	for _, array := range ids {
-		if !list.ch.wantsOver() {
-			break
-		}
-		f := list.filter(ctx)
-		f.IDs, f.Ranges = []string{array}, nil
-		counts, err := d.store.CountOver(f)
-		if err != nil {
-			return nil, err
-		}
-		for state, n := range counts {
-			sums[array].Counts[string(state)] += n
-		}
-	}
-	return sums, nil
-}
-
-// sumUpLive counts the unfinished tasks of some arrays, and says why the first
-// queued one waits.
-func sumUpLive(t *engine.Turn, ch *choice, arrays []string, sums map[string]api.Tasks, reasons bool) {
-	first := map[string]string{}
-	var waiting []string
-	for _, array := range arrays {
-		t.Jobs().EachTask(array, func(j *job.Job) {
-			if !ch.matches(t, j) {
-				return
-			}
-			sums[array].Counts[string(j.State)]++
-			if j.State == job.Queued && first[array] == "" && reasons {
-				first[array] = j.ID
-				waiting = append(waiting, j.ID)
-			}
-		})
-	}
-	if len(waiting) == 0 {
-		return
-	}
-	why := t.Explain().Reasons(waiting)
-	for array, id := range first {
-		sum := sums[array]
-		sum.Reason = why[id]
-		sums[array] = sum
-	}
-}
 
 // How many tasks of an array are shown with it.
 const (

@@ -107,7 +107,7 @@ func TestALongQueueIsFollowedOnlySoFar(t *testing.T) {
 	l.submit(sh("x", "gpus", "2"), sh("x", "gpus", "2", "array", "0-2"), sh("x", "gpus", "2", "priority", "1"), sh("x", "gpus", "2", "priority", "2"))
 	for walk, want := range map[int]string{1: "1 2 3_0 6 7", 2: "1 7 2 3_0 6", 3: "1 7 6 2 3_0", 0: "1 7 6 2 3_0"} {
 		for limit := 1; limit <= 6; limit++ {
-			q := liveQuery{ch: &choice{}, limit: limit, queue: true, fold: true, walk: walk}
+			q := liveQuery{ch: &choice{}, limit: limit, queue: true, folds: folding{arrays: true}, walk: walk}
 			testkit.Must(t, l.d.live(l.ctx, &q))
 			var ids []string
 			for i := range q.found {

@@ -84,6 +84,7 @@ type Daemon struct {
 	people   people
 	environs environs
 	twins    twins
+	dones    dones
 	batches  sync.Map // from a uid to the mutex under which the lines of its files are compared
 	deleted  deleted  // what is remembered of lines that were deleted
 	wishes   wishes

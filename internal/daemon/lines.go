@@ -87,7 +87,7 @@ func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 
 // match finds the job of each line.
 func (l *lines) match(ctx context.Context) error {
-	file, err := l.d.batchName(l.batch.File)
+	file, err := l.d.batchFile(l.batch.File)
 	if err != nil {
 		return err
 	}

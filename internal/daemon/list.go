@@ -33,7 +33,7 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	if q.Queue && (q.Newest || q.After != "") {
 		return api.JobPage{}, problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest or after")
 	}
-	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, fold: q.Arrays, counts: map[string]int{}}
+	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, folds: folding{arrays: q.Arrays}, counts: map[string]int{}}
 	if list.limit <= 0 {
 		list.limit = pageDefault
 	}
@@ -44,8 +44,19 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	if q.Since != nil {
 		list.since = *q.Since
 	}
+	unfolded := list
+	if q.Batches {
+		list.folds.file = func(j *job.Job) bool { return d.maySee(c, j) }
+	}
 	if err := list.read(ctx); err != nil {
 		return api.JobPage{}, err
+	}
+	if list.onlyAFewLines() {
+		list = unfolded
+		list.counts = map[string]int{}
+		if err := list.read(ctx); err != nil {
+			return api.JobPage{}, err
+		}
 	}
 	return d.showPage(ctx, c, &list, &q)
 }
@@ -60,9 +71,9 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 			return api.JobPage{}, err
 		}
 	}
-	if q.Arrays {
+	if q.Arrays || q.Batches {
 		var err error
-		if reply.Arrays, err = d.sumUp(ctx, list, q.Reasons); err != nil {
+		if reply.Arrays, reply.Batches, err = d.sumUp(ctx, list, q.Reasons); err != nil {
 			return api.JobPage{}, err
 		}
 	}
@@ -111,8 +122,8 @@ type listing struct {
 	limit  int
 	from   cursor
 	newest bool
-	queue  bool // the first jobs in the order of the queue, and no next page
-	fold   bool // in that order, an array is its first task
+	queue  bool    // the first jobs in the order of the queue, and no next page
+	folds  folding // in that order, a row is its first job
 	over   bool
 	since  time.Time
 
@@ -125,7 +136,7 @@ type listing struct {
 }
 
 func (l *listing) read(ctx context.Context) error {
-	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, queue: l.queue, fold: l.fold, at: time.Now()}
+	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, queue: l.queue, folds: l.folds, at: time.Now()}
 	// Counted in the same turn, so that the counts match the list.
 	live.then = func(t *engine.Turn, _ []string) {
 		countLive(t, l.counts)
@@ -262,7 +273,7 @@ func (l *listing) readNewest(ctx context.Context, live *liveQuery) error {
 }
 
 // How many ended jobs are read at a time, and how often, to find those that are
-// not a task of an array listed already. If that is not enough, the list is
+// not part of a row listed already. If that is not enough, the list is
 // shorter than it could be, and says that there are more.
 const (
 	endedRead  = 500
@@ -284,7 +295,7 @@ func (l *listing) readQueue(ctx context.Context, live *liveQuery) error {
 	l.addEnded(over)
 	f := l.filter(ctx)
 	f.Newest = true
-	if l.fold {
+	if l.folds.arrays || l.folds.file != nil {
 		f.Limit = max(f.Limit, endedRead)
 	}
 	for read := 0; l.over && len(l.page) <= l.limit && read < endedReads; read++ {
@@ -302,16 +313,16 @@ func (l *listing) readQueue(ctx context.Context, live *liveQuery) error {
 	return nil
 }
 
-// addEnded adds ended jobs, unless they are tasks of an array that is listed.
+// addEnded adds ended jobs, unless they are part of a row that is listed.
 func (l *listing) addEnded(over []*job.Job) {
 	l.page = l.without(l.page, over)
-	rows := make(map[string]bool, len(l.page)+len(over))
+	rows := make(map[row]bool, len(l.page)+len(over))
 	for i := range l.page {
-		rows[rowOf(&l.page[i], l.fold)] = true
+		rows[l.folds.row(&l.page[i])] = true
 	}
 	for _, j := range over {
-		if row := rowOf(j, l.fold); !rows[row] {
-			rows[row] = true
+		if r := l.folds.row(j); !rows[r] {
+			rows[r] = true
 			l.page = append(l.page, *j)
 		}
 	}

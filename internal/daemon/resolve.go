@@ -26,10 +26,11 @@ type liveQuery struct {
 	limit int
 	// newest asks for the last jobs, newest first.
 	newest bool
-	// queue asks for the first jobs in the order of the queue; with fold, an
-	// array is its first task in that order.
-	queue, fold bool
-	walk        int // how far that order is followed; 0: mostWalked
+	// queue asks for the first jobs in the order of the queue, of each row only the
+	// first in that order.
+	queue bool
+	folds folding
+	walk  int // how far that order is followed; 0: mostWalked
 	// unwritten includes jobs whose end is not on disk yet, so the store does
 	// not know it.
 	unwritten bool
@@ -139,11 +140,11 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 	case q.ch.wantsLive():
 		t.Jobs().Each(0, func(j *job.Job) bool { count(j); return true })
 	}
-	left, walked, rows := q.total, 0, map[string]bool{}
+	left, walked, rows := q.total, 0, map[row]bool{}
 	most := cmp.Or(q.walk, mostWalked)
 	take := func(j *job.Job) bool {
-		if row := rowOf(j, q.fold); q.ch.matches(t, j) && !rows[row] {
-			rows[row] = true
+		if r := q.folds.row(j); q.ch.matches(t, j) && !rows[r] {
+			rows[r] = true
 			q.chosen = append(q.chosen, chosen{j.Seq, j.ID, j.State})
 		}
 		return len(q.chosen) < q.limit
@@ -165,14 +166,6 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 // mostWalked is how far the order of the queue is followed in one turn. Jobs
 // behind that are chosen in order of submission.
 const mostWalked = 20_000
-
-// rowOf is what a job is listed under: its array, if those are folded, or itself.
-func rowOf(j *job.Job, fold bool) string {
-	if array := j.Array(); fold && array != "" {
-		return array
-	}
-	return j.ID
-}
 
 // copy copies some of the chosen jobs. One that is gone, or no longer matches, is
 // left out.

@@ -178,6 +178,10 @@ func (q runQueue) Jobs(ctx context.Context, c api.Caller, query api.Query) (api.
 	return q.d.Jobs(ctx, c, query)
 }
 
+func (q runQueue) Batches(ctx context.Context, c api.Caller, query api.BatchQuery) ([]api.BatchSum, error) {
+	return q.d.Batches(ctx, c, query)
+}
+
 func (q runQueue) Job(ctx context.Context, c api.Caller, id string) (api.Detail, error) {
 	return q.d.Job(ctx, c, id)
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +65,7 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 		return choice{}, problem.Newf(problem.Invalid, "berth list shows ids and names", "%v", err)
 	}
 	ch := choice{Selection: sel, user: s.User, name: s.Name, group: s.Group}
-	if ch.batch, err = d.batchName(s.Batch); err != nil {
+	if ch.batch, err = d.batchFile(s.Batch); err != nil {
 		return choice{}, err
 	}
 	ch.All = ch.All || s.All
@@ -118,19 +117,6 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 		ch.user = ""
 	}
 	return ch, nil
-}
-
-// batchName is a jobs file as its jobs name it: in the queue of a berth run by its
-// path from the log directory, so that both can be moved together.
-func (d *Daemon) batchName(file string) (string, error) {
-	if file == "" || d.runs == "" {
-		return file, nil
-	}
-	name, err := filepath.Rel(d.runs, file)
-	if err != nil {
-		return "", problem.Newf(problem.Invalid, "", "batch: %v", err)
-	}
-	return name, nil
 }
 
 // jobsNamed are the ids of the jobs that a name or a pattern means: of each name

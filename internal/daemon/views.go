@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"path/filepath"
-
 	"berth/internal/api"
 	"berth/internal/job"
 )
@@ -19,8 +17,8 @@ func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.V
 		j = &hidden
 	}
 	v := j.View()
-	if v.Batch != nil && d.runs != "" {
-		whole := filepath.Join(d.runs, *v.Batch)
+	if v.Batch != nil {
+		whole := d.batchPath(*v.Batch)
 		v.Batch = &whole
 	}
 	if reason, ok := reasons[j.ID]; ok && isWaiting(j) {

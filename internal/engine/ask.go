@@ -256,6 +256,16 @@ func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	return run, x.line.Memory(j), true
 }
 
+// Ends visits the unfinished jobs that are expected to end, at about the cost of one
+// story.
+func (x *Explain) Ends(visit func(j *job.Job, at time.Time)) {
+	sched.Ends(x.State(), func(id string, at time.Time) {
+		if j, live := x.line.Roster.Jobs[id]; live {
+			visit(j, at)
+		}
+	})
+}
+
 // Auto is what a vram=auto job of a user would declare, and from what; 0: it
 // would declare nothing, and get GPUs to itself.
 func (x *Explain) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory) {

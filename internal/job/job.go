@@ -210,6 +210,12 @@ func (j *Job) Array() string {
 	return base
 }
 
+// Batch is the jobs file of a user that jobs are lines of.
+type Batch struct{ User, File string }
+
+// Batch is the jobs file that the job is a line of; the file is empty for other jobs.
+func (j *Job) Batch() Batch { return Batch{j.User, j.Spec.Batch} }
+
 // Leaving reports whether it is being preempted.
 func (j *Job) Leaving() bool { return j.State == Running && j.Stop == StopPreempt }
 

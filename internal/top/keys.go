@@ -121,7 +121,10 @@ func (m *model) actKey(name string) []wish {
 		if m.chosen != "" {
 			id := m.chosen
 			if v, ok := m.selected(); ok {
-				id, _ = m.named(v)
+				id, _, _ = m.named(v)
+				if sum, folded := m.folded(v); folded && sum.File != "" {
+					id = sum.File
+				}
 			}
 			m.say("copied " + id)
 			return []wish{{Kind: doCopy, ID: id}}

@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +137,7 @@ func newModel(s Screen, now time.Time) model {
 
 // query is the part of the queue that is shown.
 func (m model) query() api.Query {
-	q := api.Query{Queue: true, Over: m.ended, Reasons: true, Arrays: true, Limit: maxRows}
+	q := api.Query{Queue: true, Over: m.ended, Reasons: true, Arrays: true, Batches: m.filter == "", Limit: maxRows}
 	if m.own {
 		q.User = m.me
 	}
@@ -155,10 +156,13 @@ func (m *model) arrange(keep bool) {
 	if less := sorts[m.sortBy].less; less != nil {
 		slices.SortStableFunc(rows, less)
 	}
-	array, _, isArray := m.array(was)
+	one, folded := m.folded(was)
 	at := slices.IndexFunc(rows, func(v job.View) bool { return v.ID == m.chosen })
-	if at < 0 && had && isArray { // another of its tasks is shown now
-		at = slices.IndexFunc(rows, func(v job.View) bool { id, _, ok := m.array(v); return ok && id == array })
+	if at < 0 && had && folded { // another of its jobs is shown now
+		at = slices.IndexFunc(rows, func(v job.View) bool {
+			other, ok := m.folded(v)
+			return ok && other.Array == one.Array && other.File == one.File && other.User == one.User
+		})
 	}
 	m.kept = at < 0 && had && keep
 	if m.kept {
@@ -196,19 +200,30 @@ func (m *model) choose(at int) []wish {
 	return []wish{{Kind: seeJob, ID: id}, {Kind: followLog, ID: id}}
 }
 
-// array is the array of a row, and its tasks.
-func (m model) array(v job.View) (id string, tasks api.Tasks, ok bool) {
+// folded is the array or the jobs file that a row is, and the sum of its jobs.
+func (m model) folded(v job.View) (api.BatchSum, bool) {
 	id, _, isTask := strings.Cut(v.ID, "_")
-	tasks, ok = m.page.Arrays[id]
-	return id, tasks, ok && isTask
+	if tasks, ok := m.page.Arrays[id]; ok && isTask {
+		return api.BatchSum{Array: id, User: v.User, Tasks: tasks}, true
+	}
+	at := slices.IndexFunc(m.page.Batches, func(b api.BatchSum) bool { return v.Batch != nil && b.File == *v.Batch && b.User == v.User })
+	if at < 0 {
+		return api.BatchSum{}, false
+	}
+	return m.page.Batches[at], true
 }
 
-// named is what an action on a row is about: a job, or a whole array.
-func (m model) named(v job.View) (id, words string) {
-	if id, tasks, ok := m.array(v); ok {
-		return id, "array " + id + " (" + v.Name + "): " + tasks.String()
+// named is the id and the name of a row, and what an action on it is about: a job,
+// a whole array, or all lines of a jobs file.
+func (m model) named(v job.View) (id, name, words string) {
+	switch sum, ok := m.folded(v); {
+	case ok && sum.Array != "":
+		return sum.Array, v.Name, "array " + sum.Array + " (" + v.Name + "): " + sum.String()
+	case ok:
+		name = filepath.Base(sum.File)
+		return "-", name, "all lines of " + name + ": " + sum.String()
 	}
-	return v.ID, "job " + v.ID + " (" + v.Name + ")"
+	return v.ID, v.Name, "job " + v.ID + " (" + v.Name + ")"
 }
 
 func (m model) selected() (job.View, bool) {

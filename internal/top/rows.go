@@ -123,8 +123,8 @@ func (m model) jobRows(l layout) []string {
 		width int
 		text  func(v job.View) string
 	}{
-		{"ID", 6, func(v job.View) string { id, _ := m.named(v); return id }},
-		{"NAME", 10, func(v job.View) string { return v.Name }},
+		{"ID", 6, func(v job.View) string { id, _, _ := m.named(v); return id }},
+		{"NAME", 10, func(v job.View) string { _, name, _ := m.named(v); return name }},
 		{"USER", 6, func(v job.View) string { return v.User }},
 		{"STATE", 8, func(v job.View) string { return stateOf(v) }},
 		{"GPUS", 5, gpusOf},
@@ -147,8 +147,11 @@ func (m model) jobRows(l layout) []string {
 		for _, c := range columns {
 			row += text.Pad(text.Cut(text.Line(c.text(v)), c.width), c.width) + " "
 		}
-		if _, tasks, ok := m.array(v); ok {
-			row += tasks.String() + "  "
+		if sum, ok := m.folded(v); ok {
+			row += sum.String() + "  "
+			if left := sum.Left(m.now); left != "" {
+				row += left + "  "
+			}
 		}
 		if v.Reason != nil {
 			row += *v.Reason

@@ -235,9 +235,13 @@ func (h *hands) change(ctx context.Context, w wish) string {
 		}
 	case doAct:
 		var reply api.ActReply
-		reply, err = h.client.Act(ctx, api.ActRequest{Action: w.Word, Select: api.Select{Words: []string{w.ID}}})
+		sel := api.Select{Words: []string{w.ID}}
+		if w.File.File != "" {
+			sel = api.Select{Batch: w.File.File, User: w.File.User}
+		}
+		reply, err = h.client.Act(ctx, api.ActRequest{Action: w.Word, Select: sel})
 		if n := len(reply.Jobs); n > 1 {
-			return text.CountGrouped(n, "task") + ": " + w.Word
+			return text.CountGrouped(n, "job") + ": " + w.Word
 		}
 		for _, j := range reply.Jobs {
 			return text.Line("job " + j.ID + ": " + j.What)

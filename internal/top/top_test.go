@@ -108,6 +108,39 @@ func TestEveryFrameFits(t *testing.T) {
 	})
 }
 
+func TestAJobsFileIsOneRow(t *testing.T) {
+	m := aLab(Screen{Width: 160, Height: 40})
+	file, done := "/home/ann/jobs.txt", m.now.Add(90*time.Minute)
+	line := job.View{ID: "60", Name: "lr-3", User: "ann", Batch: &file, State: job.Running}
+	page := api.JobPage{Jobs: []job.View{line}, Batches: []api.BatchSum{{File: file, User: "ann", Tasks: api.Tasks{Counts: map[string]int{"running": 1, "queued": 2, "finished": 1}, DoneAt: &done}}}}
+	m, _ = update(m, queueSeen{Query: m.query(), Page: page})
+	m, _ = press(m, "end")
+	if frame := draw(m); !strings.Contains(frame, "jobs.txt") || !strings.Contains(frame, "1 running, 2 queued, 1 finished  25% done, about 1h30m left") {
+		t.Errorf("%s", frame)
+	}
+	m, _ = press(m, "c")
+	if frame := draw(m); !strings.Contains(frame, "cancel all lines of jobs.txt: 1 running, 2 queued, 1 finished? y/n") {
+		t.Errorf("%s", frame)
+	}
+	if _, want := press(m, "y"); !slices.Equal(want, []wish{{Kind: doAct, Word: "cancel", File: job.Batch{User: "ann", File: file}}}) {
+		t.Errorf("wants %+v", want)
+	}
+	if m, _ = press(m, "esc"); len(m.rows) == 0 {
+		t.Fatal("no rows")
+	}
+	if _, want := press(m, "y"); !slices.Equal(want, []wish{{Kind: doCopy, ID: file}}) {
+		t.Errorf("wants %+v", want)
+	}
+	page.Jobs[0].ID = "61" // another line is the first now
+	m, _ = update(m, queueSeen{Query: m.query(), Page: page})
+	if v, ok := m.selected(); !ok && len(m.rows) != 1 {
+		t.Errorf("selected %+v of %d", v, len(m.rows))
+	}
+	if m, _ = press(m, "/", "x", "enter"); m.query().Batches {
+		t.Error("a name that lines are searched for folds them")
+	}
+}
+
 // press presses keys one after another, and returns what the last one wants.
 func press(m model, keys ...string) (model, []wish) {
 	var want []wish

@@ -34,6 +34,7 @@ type wish struct {
 	ID   string
 	Word string
 	N    int
+	File job.Batch // doAct: all lines of this jobs file instead of ID
 }
 
 // The messages. Each answer to a wish carries what it is about, since the model
@@ -268,8 +269,11 @@ func (m *model) act(action string) []wish {
 	if !ok {
 		return nil
 	}
-	id, words := m.named(v)
+	id, _, words := m.named(v)
 	want := wish{Kind: doAct, ID: id, Word: action}
+	if sum, ok := m.folded(v); ok && sum.File != "" {
+		want.ID, want.File = "", job.Batch{User: sum.User, File: sum.File}
+	}
 	switch {
 	case action == api.ActCancel:
 		words = "cancel " + words
@@ -289,8 +293,8 @@ func (m *model) raise(by int) []wish {
 	if !ok {
 		return nil
 	}
-	if _, _, isArray := m.array(v); isArray {
-		m.say("+ and - change one job, not an array")
+	if _, folded := m.folded(v); folded {
+		m.say("+ and - change one job, not an array or a jobs file")
 		return nil
 	}
 	return []wish{{Kind: doEdit, ID: v.ID, N: v.Priority + by}}

@@ -59,7 +59,7 @@ func with(set map[string]bool, id string) map[string]bool {
 
 // without removes an id from one of several sets, and reports whether the set is
 // empty now.
-func without(sets map[string]map[string]bool, name, id string) (last bool) {
+func without[K comparable](sets map[K]map[string]bool, name K, id string) (last bool) {
 	set, there := sets[name]
 	if !there {
 		return false

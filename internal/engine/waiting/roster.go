@@ -16,6 +16,7 @@ import (
 type Roster struct {
 	Jobs  map[string]*job.Job
 	owned map[string]int // how many each user has
+	lines map[job.Batch]map[string]bool
 	texts texts
 	Last  int64 // the highest Rank that any of them had
 
@@ -27,7 +28,7 @@ type Roster struct {
 }
 
 func newRoster(c *journal.Journal) Roster {
-	return Roster{changes: c, Jobs: map[string]*job.Job{}, owned: map[string]int{}, texts: newTexts()}
+	return Roster{changes: c, Jobs: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, texts: newTexts()}
 }
 
 // Know adds or updates a job.
@@ -36,6 +37,9 @@ func (r *Roster) Know(j *job.Job) {
 		r.owned[j.User]++
 		r.texts.add(j)
 		r.place(j)
+		if j.Spec.Batch != "" {
+			r.lines[j.Batch()] = with(r.lines[j.Batch()], j.ID)
+		}
 	}
 	r.Jobs[j.ID], r.Last = j, max(r.Last, j.Rank)
 }
@@ -48,6 +52,7 @@ func (r *Roster) Forget(j *job.Job) {
 	delete(r.Jobs, j.ID)
 	r.texts.remove(j)
 	r.unplace(j)
+	without(r.lines, j.Batch(), j.ID)
 	if r.owned[j.User]--; r.owned[j.User] == 0 {
 		delete(r.owned, j.User)
 	}
@@ -132,6 +137,16 @@ func (r *Roster) EachTask(array string, fn func(*job.Job)) {
 		return true
 	})
 }
+
+// EachLine visits the unfinished lines of a jobs file, in no order.
+func (r *Roster) EachLine(of job.Batch, fn func(*job.Job)) {
+	for id := range r.lines[of] {
+		fn(r.Jobs[id])
+	}
+}
+
+// Lives reports whether a jobs file has unfinished lines.
+func (r *Roster) Lives(of job.Batch) bool { return len(r.lines[of]) > 0 }
 
 // Job is an unfinished job.
 func (r *Roster) Job(id string) (*job.Job, bool) {

@@ -19,6 +19,7 @@ func TestTheRosterIsTheLiveJobsInOrder(t *testing.T) {
 		for range rapid.IntRange(0, 400).Draw(t, "steps") {
 			seq := rapid.Int64Range(1, next+1).Draw(t, "seq")
 			j := &job.Job{Seq: seq, ID: strconv.FormatInt(seq, 10), User: "ann"}
+			j.Spec.Batch = []string{"", "/a", "/b"}[seq%3]
 			if rapid.Bool().Draw(t, "comes") {
 				e.Know(j)
 				next = max(next, seq)
@@ -37,6 +38,18 @@ func TestTheRosterIsTheLiveJobsInOrder(t *testing.T) {
 		e.Each(after, func(j *job.Job) bool { got = append(got, j.Seq); return true })
 		if !slices.Equal(got, want) {
 			t.Fatalf("after %d: %v, want %v", after, got, want)
+		}
+		for third, file := range []string{"", "/a", "/b"} {
+			var lines, jobs int
+			e.EachLine(job.Batch{User: "ann", File: file}, func(j *job.Job) { lines++ })
+			for _, j := range e.Jobs {
+				if third > 0 && j.Spec.Batch == file {
+					jobs++
+				}
+			}
+			if lines != jobs || e.Lives(job.Batch{User: "ann", File: file}) != (jobs > 0) {
+				t.Fatalf("%s: %d lines, want %d", file, lines, jobs)
+			}
 		}
 		if e.owned["ann"] != len(e.Jobs) {
 			t.Fatalf("ann has %d, counted %d", len(e.Jobs), e.owned["ann"])
