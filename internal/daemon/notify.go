@@ -161,7 +161,7 @@ func (d *Daemon) tellOf(ctx context.Context, c api.Caller, targets []notify.Targ
 			return nil, problem.Newf(problem.Refused, "berth wait "+j.ID, "job %s has not ended", j.ID)
 		}
 		f := factOf(job.Event{At: j.EndedAt, Kind: job.EventEnded, Job: &j, Text: j.Detail}, notify.OnEnd)
-		f.Array = "" // the caller waited for exactly these
+		f.Whole = notify.Whole{} // the caller waited for exactly these
 		facts = append(facts, f)
 	}
 	var stored error

@@ -56,7 +56,7 @@ type teller struct {
 	log    *slog.Logger
 	admin  func() []string                          // targets of the administrators, as configured
 	rules  func(uid int, user string) []notify.Rule // of a user, for jobs without their own
-	lives  func(array string) bool                  // some of its tasks have not ended
+	lives  func(notify.Awaited) bool                // some of its jobs have not ended
 	gaveUp func(e notify.Entry)                     // its message will not be delivered
 	send   func(ctx context.Context, e notify.Entry) send.Result
 	uid    int // whom administrators' messages are sent as
@@ -69,8 +69,8 @@ type teller struct {
 	unwritten map[int64]store.Letter // changes not yet on disk
 	marks     map[string]string      // likewise
 	sending   map[int64]time.Time    // since when
-	ending    map[string]bool        // arrays of which a task ended
-	closedAt  time.Time              // when all open arrays were looked at
+	ending    map[notify.Whole]bool  // of which a job ended
+	closedAt  time.Time              // when all that messages wait for was looked at
 	asks      chan func()            // questions of others, answered between two steps
 	hurried   chan struct{}          // closed once every message was tried; nil: there is no hurry
 	diskLow   bool
@@ -80,7 +80,7 @@ type teller struct {
 // newTeller restores the outbox. The events before the first start of a daemon
 // that knows of messages are nobody's.
 func newTeller(t teller, now time.Time) (*teller, error) {
-	t.ending, t.asks = map[string]bool{}, make(chan func())
+	t.ending, t.asks = map[notify.Whole]bool{}, make(chan func())
 	t.unwritten, t.sending, t.marks = map[int64]store.Letter{}, map[int64]time.Time{}, map[string]string{runningKey: "yes"}
 	stored, last, err := t.store.Outbox()
 	if err != nil {
@@ -161,7 +161,7 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 	more, err := t.take(now)
 	if err == nil {
 		if !more {
-			t.closeArrays(now)
+			t.closeWholes(now)
 			t.hurryUp(now)
 		}
 		t.change(t.box.Tick(now))

@@ -27,7 +27,7 @@ type post struct {
 	free int64
 
 	wishes map[int][]notify.Rule
-	alive  map[string]bool
+	alive  map[notify.Whole]bool
 	lost   int // messages that were given up
 }
 
@@ -48,7 +48,7 @@ func (p *post) open() {
 		store: p.s, log: slog.New(slog.DiscardHandler), uid: 65534, admin: func() []string { return []string{"exec:tell"} },
 		disk:   func() (int64, int64, error) { return p.free, 100 << 30, nil },
 		rules:  func(uid int, _ string) []notify.Rule { return p.wishes[uid] },
-		lives:  func(array string) bool { return p.alive[array] },
+		lives:  func(a notify.Awaited) bool { return p.alive[a.Whole] },
 		gaveUp: func(notify.Entry) { p.lost++ },
 	}, p.now)
 	if err != nil {

@@ -41,7 +41,7 @@ func told(ev job.Event) []notify.On {
 func factOf(ev job.Event, on notify.On) notify.Fact {
 	j := ev.Job
 	f := notify.Fact{
-		On: on, At: ev.At, Job: j.ID, Array: j.Array(), Name: j.Name(), User: j.User, State: string(j.State),
+		On: on, At: ev.At, Job: j.ID, Whole: wholeOf(j), Name: j.Name(), User: j.User, State: string(j.State),
 		Outcome: string(j.Outcome), GPUs: slices.Clone(j.Grant.GPUs), Attempt: j.Attempt.Number,
 	}
 	if j.Spec.To == job.ToSlurm {
@@ -58,6 +58,8 @@ func factOf(ev job.Event, on notify.On) notify.Fact {
 	}
 	return f
 }
+
+func wholeOf(j *job.Job) notify.Whole { return notify.Whole{Array: j.Array(), File: j.Spec.Batch} }
 
 // detailOf is why it happened. What could not be started may name files, and a
 // message leaves the machine.
@@ -82,42 +84,42 @@ func (t *teller) tell(ev job.Event, now time.Time) {
 		return
 	}
 	j := ev.Job
-	rules, own := jobfile.NotifyRules(&j.Spec)
-	if !own {
-		rules = t.rules(j.UID, j.User)
-	}
-	for _, r := range rules {
-		for _, on := range asked(r, happened, j.Array() != "") {
+	whole := wholeOf(j)
+	for _, r := range rulesFor(j, t.rules) {
+		for _, on := range asked(r, happened, whole != notify.Whole{}) {
 			t.add(j.UID, j.User, r.Target.String(), factOf(ev, on), now)
+			t.ending[whole] = t.ending[whole] || on == notify.OnEnd
 		}
-	}
-	if ev.Kind == job.EventEnded && j.Array() != "" {
-		t.ending[j.Array()] = true
 	}
 }
 
+// rulesFor are the rules of a job, or else those of its user.
+func rulesFor(j *job.Job, user func(uid int, name string) []notify.Rule) []notify.Rule {
+	if rules, own := jobfile.NotifyRules(&j.Spec); own {
+		return rules
+	}
+	return user(j.UID, j.User)
+}
+
 // asked is what one target is told about an event: once, as the most telling of
-// what it asks for. The end of an array's task is also part of the message about
-// the whole array.
-func asked(r notify.Rule, happened []notify.On, task bool) (list []notify.On) {
+// what it asks for. The end of a task or a line is also part of the message about
+// its whole.
+func asked(r notify.Rule, happened []notify.On, part bool) (list []notify.On) {
 	for _, on := range happened {
-		if r.Wants(on) && (len(list) == 0 || task && on == notify.OnEnd) {
+		if r.Wants(on) && (len(list) == 0 || part && on == notify.OnEnd) {
 			list = append(list, on)
 		}
 	}
 	return list
 }
 
-// closeArrays tells about arrays whose tasks have all ended. It asks about those
-// of which a task ended, and now and then about all.
-func (t *teller) closeArrays(now time.Time) {
+// closeWholes tells about arrays and files whose jobs have all ended. It asks about
+// those of which a job ended, and now and then about all.
+func (t *teller) closeWholes(now time.Time) {
 	all := now.Sub(t.closedAt) >= tellIdle || now.Before(t.closedAt)
-	for _, array := range t.box.Open() {
-		if !all && !t.ending[array] {
-			continue
-		}
-		if !t.lives(array) {
-			t.change(t.box.Close(array, now))
+	for _, awaited := range t.box.Open() {
+		if (all || t.ending[awaited.Whole]) && !t.lives(awaited) {
+			t.change(t.box.Close(awaited, now))
 		}
 	}
 	clear(t.ending)

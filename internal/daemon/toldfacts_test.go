@@ -79,7 +79,7 @@ func TestWhichEventsAreTold(t *testing.T) {
 // through a kill in the middle; a failure is told soon.
 func TestAnArrayIsToldOnce(t *testing.T) {
 	p := newPost(t)
-	p.alive = map[string]bool{"17": true}
+	p.alive = map[notify.Whole]bool{{Array: "17"}: true}
 	p.later(time.Minute, true)
 	task := func(i int, outcome job.Outcome) *job.Event {
 		return happened(job.EventEnded, fmt.Sprintf("17_%d", i), outcome, "", "end,fail:exec:a")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +40,7 @@ func (d *Daemon) startTelling(ctx context.Context) {
 			store: d.store, log: d.log, uid: admin,
 			admin:  func() []string { return d.config().NotifyAdmin },
 			rules:  d.wishes.rules,
-			lives:  func(array string) bool { return d.lives(ctx, array) },
+			lives:  func(a notify.Awaited) bool { return d.lives(ctx, a) },
 			gaveUp: func(e notify.Entry) { d.wait.Go(func() { d.tellGivenUp(ctx, e) }) },
 			disk: func() (free, total int64, err error) {
 				var disk unix.Statfs_t
@@ -69,10 +70,22 @@ func (d *Daemon) alert(ctx context.Context, what string) {
 	})
 }
 
-// lives reports whether an array has tasks that have not ended; true if that is
-// not known.
-func (d *Daemon) lives(ctx context.Context, array string) (some bool) {
-	err := d.do(ctx, func(t *engine.Turn) { t.Jobs().EachTask(array, func(*job.Job) { some = true }) })
+// lives reports whether an array or a file has jobs that have not ended, and whose
+// ends the same target is told: one line may have a target of its own. It is true if
+// that is not known.
+func (d *Daemon) lives(ctx context.Context, a notify.Awaited) (some bool) {
+	awaits := func(j *job.Job) {
+		some = some || slices.ContainsFunc(rulesFor(j, d.wishes.rules), func(r notify.Rule) bool {
+			return r.Wants(notify.OnEnd) && r.Target.String() == a.Target
+		})
+	}
+	err := d.do(ctx, func(t *engine.Turn) {
+		if a.Array != "" {
+			t.Jobs().EachTask(a.Array, awaits)
+		} else {
+			t.Jobs().EachLine(job.Batch{User: a.User, File: a.File}, awaits)
+		}
+	})
 	return some || err != nil
 }
 

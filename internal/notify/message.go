@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,13 +12,19 @@ import (
 	"berth/internal/text"
 )
 
+// Whole is what a job is part of: an array, or the lines of a jobs file.
+type Whole struct {
+	Array string `json:"array,omitempty"`
+	File  string `json:"file,omitempty"` // its path; in a message only its name
+}
+
 // Fact is one thing that happened, with what a message says about it. The
 // command and the log are not part of it: messages leave the machine.
 type Fact struct {
 	On      On            `json:"on,omitempty"` // empty: about the machine, for administrators
 	At      time.Time     `json:"at"`
 	Job     string        `json:"job,omitempty"`
-	Array   string        `json:"array,omitempty"` // of a task
+	Whole                 // of a task or a line
 	Name    string        `json:"name,omitempty"`
 	User    string        `json:"user,omitempty"`
 	State   string        `json:"state,omitempty"`
@@ -55,31 +62,35 @@ const (
 type Batch struct {
 	Facts []Fact  `json:"facts"`           // the first maxFacts, bad ones before others
 	Tally []Tally `json:"tally,omitempty"` // of all
+
+	// From the first start of a job to the last end.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
 }
 
 // Tally counts facts that read the same.
 type Tally struct {
 	On      On     `json:"on,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
-	Array   string `json:"array,omitempty"`
-	Name    string `json:"name,omitempty"` // of the array
-	Count   int    `json:"count"`
+	Whole
+	Name  string `json:"name,omitempty"` // of the array
+	Count int    `json:"count"`
 }
 
-// maxTallies bounds the kinds of fact that are counted apart; the outcomes and
-// arrays beyond it are counted together.
+// maxTallies bounds the kinds of fact that are counted apart; the outcomes, arrays
+// and files beyond it are counted together.
 const maxTallies = 50
 
 // Add puts a fact into the batch.
 func (b *Batch) Add(f Fact) {
 	f = f.Clean()
-	key := Tally{On: f.On, Outcome: f.Outcome, Array: f.Array}
+	key := Tally{On: f.On, Outcome: f.Outcome, Whole: f.Whole}
 	if f.Array != "" && f.Name != "job"+f.Job {
 		key.Name = f.Name
 	}
-	at := slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == key.Outcome && t.Array == key.Array })
+	at := slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == key.Outcome && t.Whole == key.Whole })
 	if at < 0 && len(b.Tally) >= maxTallies {
-		at = slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == "other" && t.Array == "" })
+		at = slices.IndexFunc(b.Tally, func(t Tally) bool { return t.On == key.On && t.Outcome == "other" && t.Whole == Whole{} })
 		key = Tally{On: f.On, Outcome: "other"}
 	}
 	if at < 0 {
@@ -87,21 +98,27 @@ func (b *Batch) Add(f Fact) {
 		at = len(b.Tally) - 1
 	}
 	b.Tally[at].Count++
+	if began := f.At.Add(-f.Ran); f.On == OnEnd && (b.From.IsZero() || began.Before(b.From)) {
+		b.From = began
+	}
+	if f.On == OnEnd && f.At.After(b.To) {
+		b.To = f.At
+	}
 	b.Facts = append(b.Facts, f)
 	// A failure among a thousand ends must be among those that are named.
 	slices.SortStableFunc(b.Facts, func(x, y Fact) int { return cmp.Compare(b2i(y.Bad()), b2i(x.Bad())) })
 	b.Facts = b.Facts[:min(len(b.Facts), maxFacts)]
 }
 
-// dropFailures removes the tasks of an array that failed, and reports whether there
-// were any. What happened while a task ran stays.
-func (b *Batch) dropFailures(array string) bool {
-	failed := func(on On, of, outcome string) bool {
-		return of == array && outcome != "" && (on == OnFail || on == OnOOM)
+// dropFailures removes the jobs of a whole that failed, and reports whether there
+// were any. What happened while a job ran stays.
+func (b *Batch) dropFailures(whole Whole) bool {
+	failed := func(on On, of Whole, outcome string) bool {
+		return of == whole && outcome != "" && (on == OnFail || on == OnOOM)
 	}
 	count := b.Count()
-	b.Facts = slices.DeleteFunc(b.Facts, func(f Fact) bool { return failed(f.On, f.Array, f.Outcome) })
-	b.Tally = slices.DeleteFunc(b.Tally, func(t Tally) bool { return failed(t.On, t.Array, t.Outcome) })
+	b.Facts = slices.DeleteFunc(b.Facts, func(f Fact) bool { return failed(f.On, f.Whole, f.Outcome) })
+	b.Tally = slices.DeleteFunc(b.Tally, func(t Tally) bool { return failed(t.On, t.Whole, t.Outcome) })
 	return b.Count() < count
 }
 
@@ -133,6 +150,13 @@ type Message struct {
 
 // Compose says a batch in words.
 func Compose(id, host string, at time.Time, b Batch) Message {
+	b.Facts, b.Tally = slices.Clone(b.Facts), slices.Clone(b.Tally)
+	for i := range b.Facts { // a message leaves the machine
+		b.Facts[i].File = fileName(b.Facts[i].File)
+	}
+	for i := range b.Tally {
+		b.Tally[i].File = fileName(b.Tally[i].File)
+	}
 	m := Message{ID: id, Host: text.Clip(text.Line(host), maxName), At: at, Batch: b}
 	lines := make([]string, 0, len(b.Facts)+1)
 	for _, f := range b.Facts {
@@ -140,7 +164,7 @@ func Compose(id, host string, at time.Time, b Batch) Message {
 		lines = append(lines, sentence(f))
 	}
 	if more := b.Count() - len(b.Facts); more > 0 {
-		lines = append(lines, "and "+text.CountGrouped(more, "more event")+": "+tallied(b.Tally))
+		lines = append(lines, "and "+text.CountGrouped(more, "more event")+": "+tallied(&b))
 	}
 	m.Body = strings.Join(lines, "\n")
 	switch {
@@ -149,7 +173,7 @@ func Compose(id, host string, at time.Time, b Batch) Message {
 	case b.Count() == 1:
 		m.Title = short(b.Facts[0])
 	default:
-		m.Title = tallied(b.Tally)
+		m.Title = tallied(&b)
 	}
 	m.Title = text.Clip(m.Title, maxTitle)
 	if m.Host != "" {
@@ -159,6 +183,13 @@ func Compose(id, host string, at time.Time, b Batch) Message {
 }
 
 const maxTitle = 160
+
+func fileName(file string) string {
+	if file == "" {
+		return ""
+	}
+	return text.Clip(text.Words(path.Base(file)), maxName)
+}
 
 // called is how a message names a job: "train (17)", or "job 17" if it has no
 // name of its own.
@@ -230,18 +261,20 @@ func sentence(f Fact) string {
 	return line
 }
 
-// tallied sums a batch up: "array sweep (17): 998 finished, 2 failed". The order does not
-// depend on which job was first.
-func tallied(list []Tally) string {
+// tallied sums a batch up: "array sweep (17): 998 finished, 2 failed", or
+// "jobs.txt: 57 finished, 2 failed (3, 17) in 2h05m". The order does not depend on
+// which job was first.
+func tallied(b *Batch) string {
+	list := b.Tally
 	counts := map[string]int{}
-	arrays := map[string]bool{}
+	wholes := map[Whole]bool{}
 	for _, t := range list {
 		word := did(t.On, t.Outcome)
 		if t.On == "" {
 			word = "from the machine"
 		}
 		counts[word] += t.Count
-		arrays[t.Array] = true
+		wholes[t.Whole] = true
 	}
 	first := []string{did(OnEnd, "ok"), did(OnStart, "")} // in reverse
 	order := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
@@ -249,13 +282,40 @@ func tallied(list []Tally) string {
 	})
 	for i, word := range order {
 		order[i] = text.Grouped(counts[word]) + " " + word
+		if len(wholes) == 1 && !wholes[Whole{}] {
+			order[i] += b.failedIDs(word, counts[word])
+		}
 	}
 	line := strings.Join(order, ", ")
-	if len(arrays) == 1 && !arrays[""] {
-		if list[0].Name != "" {
-			return fmt.Sprintf("array %s (%s): %s", list[0].Name, list[0].Array, line)
-		}
-		return "array " + list[0].Array + ": " + line
+	if len(wholes) > 1 || wholes[Whole{}] {
+		return line
 	}
-	return line
+	if ran := b.To.Sub(b.From); ran >= time.Second {
+		line += " in " + text.Span(ran)
+	}
+	switch first := list[0]; {
+	case first.File != "":
+		return first.File + ": " + line
+	case first.Name != "":
+		return fmt.Sprintf("array %s (%s): %s", first.Name, first.Array, line)
+	default:
+		return "array " + first.Array + ": " + line
+	}
+}
+
+// fewFailed is how many failed jobs a title names.
+const fewFailed = 5
+
+// failedIDs names the jobs that failed, if they are few: " (3, 17)".
+func (b *Batch) failedIDs(word string, count int) string {
+	var ids []string
+	for _, f := range b.Facts {
+		if f.Bad() && did(f.On, f.Outcome) == word {
+			ids = append(ids, f.Job)
+		}
+	}
+	if len(ids) != count || count > fewFailed {
+		return ""
+	}
+	return " (" + strings.Join(ids, ", ") + ")"
 }

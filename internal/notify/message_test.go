@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,6 +29,11 @@ func TestWhatAMessageSays(t *testing.T) {
 		f.Array = "17"
 		return f
 	}
+	line := func(id, outcome string, began, ran time.Duration) Fact {
+		f := ended(id, "", outcome)
+		f.File, f.Ran, f.At = "/home/ann/secret/jobs.txt", ran, noon.Add(began+ran)
+		return f
+	}
 	tests := []struct {
 		facts       []Fact
 		title, body string
@@ -41,14 +47,20 @@ func TestWhatAMessageSays(t *testing.T) {
 		{[]Fact{{On: OnFail, Job: "4", State: "running"}}, "[box] job 4 is about to be ended", "job 4 is about to be ended", true},
 		{[]Fact{{On: OnIdle, Job: "4"}}, "[box] job 4 does not use its GPUs", "job 4 does not use its GPUs", true},
 		{[]Fact{{At: noon, Detail: "gpu3 was quarantined"}}, "[box] gpu3 was quarantined", "2026-03-01T12:00:00Z gpu3 was quarantined", true},
-		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array sweep (17): 2 finished, 1 reached its time limit",
+		{[]Fact{task(0, "ok"), task(1, "timeout"), task(2, "ok")}, "[box] array sweep (17): 2 finished, 1 reached its time limit (17_1)",
 			"sweep (17_1) reached its time limit\nsweep (17_0) finished\nsweep (17_2) finished", true},
-		{[]Fact{{On: OnEnd, Job: "17_0", Array: "17", Name: "job17_0", Outcome: "ok"}, {On: OnEnd, Job: "17_1", Array: "17", Name: "job17_1", Outcome: "ok"}},
+		{[]Fact{{On: OnEnd, Job: "17_0", Whole: Whole{Array: "17"}, Name: "job17_0", Outcome: "ok"}, {On: OnEnd, Job: "17_1", Whole: Whole{Array: "17"}, Name: "job17_1", Outcome: "ok"}},
 			"[box] array 17: 2 finished", "job 17_0 finished\njob 17_1 finished", false},
+		{[]Fact{line("3", "exit:1", time.Hour, time.Hour), line("4", "ok", 0, time.Hour), line("5", "ok", time.Hour, 65*time.Minute)}, "[box] jobs.txt: 2 finished, 1 failed (3) in 2h05m",
+			"job 3 failed with exit code 1, ran 1h00m\njob 4 finished, ran 1h00m\njob 5 finished, ran 1h05m", true},
+		{[]Fact{line("3", "ok", 0, time.Hour)}, "[box] job 3 finished", "job 3 finished, ran 1h00m", false},
 		{[]Fact{task(0, "ok"), ended("9", "", "ok")}, "[box] 2 finished", "sweep (17_0) finished\njob 9 finished", false},
 	}
 	for _, tt := range tests {
 		m := Compose("x-1", "box", noon, batch(tt.facts...))
+		if said, err := json.Marshal(m); err != nil || strings.Contains(string(said), "secret") {
+			t.Errorf("%s, %v", said, err)
+		}
 		if m.Title != tt.title || m.Body != tt.body || m.Bad != tt.bad {
 			t.Errorf("%q, %q, bad %v; expected %q, %q, bad %v", m.Title, m.Body, m.Bad, tt.title, tt.body, tt.bad)
 		}
@@ -67,8 +79,8 @@ func TestAThousandEndsAreOneMessage(t *testing.T) {
 		b.Add(f)
 	}
 	m := Compose("x-1", "box", noon, b)
-	if m.Title != "[box] array sweep (17): 999 finished, 1 ran out of GPU memory" || !strings.HasPrefix(m.Body, "sweep (17_777) ran out") ||
-		!strings.HasSuffix(m.Body, "and 980 more events: array sweep (17): 999 finished, 1 ran out of GPU memory") || len(m.Facts) != maxFacts {
+	if m.Title != "[box] array sweep (17): 999 finished, 1 ran out of GPU memory (17_777)" || !strings.HasPrefix(m.Body, "sweep (17_777) ran out") ||
+		!strings.HasSuffix(m.Body, "and 980 more events: array sweep (17): 999 finished, 1 ran out of GPU memory (17_777)") || len(m.Facts) != maxFacts {
 		t.Errorf("%s\n%s", m.Title, m.Body)
 	}
 }

@@ -29,9 +29,9 @@ type Entry struct {
 	Target string `json:"target"`
 	Stage  Stage  `json:"stage"`
 	Batch  Batch  `json:"batch"`
-	// Array is the array whose ends are told together, and Open means that some
-	// of its tasks have not ended: it gathers until Close.
-	Array  string    `json:"array,omitempty"`
+	// Whole is the array or the file whose ends are told together, and Open means
+	// that some of its jobs have not ended: it gathers until Close.
+	Whole
 	Open   bool      `json:"open,omitempty"`
 	Since  time.Time `json:"since"` // the first fact; once given up: when that was
 	Next   time.Time `json:"next"`  // seal or send it then; once given up: forget it then
@@ -68,7 +68,7 @@ func wait(tries int) time.Duration { return waits[min(max(tries-1, 0), len(waits
 // often lately is told less often.
 const (
 	firstWindow = 3 * time.Second
-	arrayWindow = time.Minute // for a task: others of its array end soon
+	arrayWindow = time.Minute // for a task or a line: others end soon
 	paceOver    = time.Hour   // what counts as lately
 	maxPaced    = 1000        // targets after which old ones are forgotten
 )
@@ -128,55 +128,63 @@ func (o *Outbox) Last() int64 { return o.last }
 
 // Add takes a fact for one target. Facts for the same target of the same user
 // become one message while it gathers. The ends of an array's tasks gather apart,
-// until the array is over.
+// until the array is over, and so do those of a file's lines.
 func (o *Outbox) Add(uid int, user, target string, f Fact, now time.Time) []Change {
-	array := ""
+	var whole Whole
 	if f.On == OnEnd {
-		array = f.Array
+		whole = f.Whole
 	}
 	for _, e := range o.entries {
-		if e.Stage == Gathering && e.pair() == (pair{uid, target}) && e.Array == array {
+		if e.Stage == Gathering && e.pair() == (pair{uid, target}) && e.Whole == whole {
 			e.Batch.Add(f)
 			return []Change{{Entry: e.copied()}}
 		}
 	}
 	changes := o.makeRoom(uid)
 	o.last++
-	e := &Entry{ID: o.last, UID: uid, User: user, Target: target, Stage: Gathering, Since: now, Array: array, Open: array != "",
-		Next: now.Add(window(o.recent(pair{uid, target}, now), f.Array != ""))}
+	e := &Entry{ID: o.last, UID: uid, User: user, Target: target, Stage: Gathering, Since: now, Whole: whole, Open: whole != Whole{},
+		Next: now.Add(window(o.recent(pair{uid, target}, now), f.Whole != Whole{}))}
 	e.Batch.Add(f)
 	o.entries = append(o.entries, e)
 	return append(changes, Change{Entry: e.copied()})
 }
 
-// Open lists the arrays that messages wait for.
-func (o *Outbox) Open() (arrays []string) {
-	for _, e := range o.entries {
-		if e.Open && !slices.Contains(arrays, e.Array) {
-			arrays = append(arrays, e.Array)
-		}
-	}
-	return arrays
+// Awaited is the end of an array or of a file's lines that a message to a target
+// waits for.
+type Awaited struct {
+	UID          int
+	User, Target string
+	Whole
 }
 
-// Close tells about an array whose tasks have all ended. Failures among them that
-// were not told yet are part of that.
-func (o *Outbox) Close(array string, now time.Time) (changes []Change) {
+// Open lists what messages wait for.
+func (o *Outbox) Open() (list []Awaited) {
+	for _, e := range o.entries {
+		if e.Open {
+			list = append(list, Awaited{e.UID, e.User, e.Target, e.Whole})
+		}
+	}
+	return list
+}
+
+// Close tells about jobs that have all ended. Failures among them that were not told
+// yet are part of that.
+func (o *Outbox) Close(a Awaited, now time.Time) (changes []Change) {
 	for _, e := range slices.Clone(o.entries) {
-		if e.Open && e.Array == array {
+		if e.Open && e.Whole == a.Whole && e.pair() == (pair{a.UID, a.Target}) {
 			e.Open, e.Next = false, now.Add(firstWindow)
 			changes = append(changes, Change{Entry: e.copied()})
-			changes = append(changes, o.dropFailures(e.pair(), array)...)
+			changes = append(changes, o.dropFailures(e.pair(), a.Whole)...)
 		}
 	}
 	return changes
 }
 
-// dropFailures removes the failures of an array's tasks from the message to a
-// target that still gathers.
-func (o *Outbox) dropFailures(to pair, array string) []Change {
-	at := slices.IndexFunc(o.entries, func(e *Entry) bool { return e.Stage == Gathering && e.Array == "" && e.pair() == to })
-	if at < 0 || !o.entries[at].Batch.dropFailures(array) {
+// dropFailures removes the failures of a whole's jobs from the message to a target
+// that still gathers.
+func (o *Outbox) dropFailures(to pair, whole Whole) []Change {
+	at := slices.IndexFunc(o.entries, func(e *Entry) bool { return e.Stage == Gathering && e.Whole == Whole{} && e.pair() == to })
+	if at < 0 || !o.entries[at].Batch.dropFailures(whole) {
 		return nil
 	}
 	e := o.entries[at]

@@ -200,10 +200,11 @@ func TestTheTasksOfAnArrayAreToldTogether(t *testing.T) {
 	if _, any := o.Due(nil); any {
 		t.Error("something is due while the array runs")
 	}
-	if open := o.Open(); !slices.Equal(open, []string{"17"}) {
-		t.Errorf("open: %q", open)
+	awaited := Awaited{1000, "ann", "exec:a", Whole{Array: "17"}}
+	if open := o.Open(); !slices.Equal(open, []Awaited{awaited}) {
+		t.Errorf("open: %+v", open)
 	}
-	o.Close("17", now)
+	o.Close(awaited, now)
 	now = now.Add(firstWindow)
 	step()
 	if diff := cmp.Diff([]string{"train (18) finished", "array 17: 1,000 finished"}, told); diff != "" || len(o.Open()) != 0 {
@@ -226,7 +227,9 @@ func TestAFailureInAShortArrayIsToldOnce(t *testing.T) {
 	add("exec:both", "17_0", OnEnd)
 	add("exec:more", "17_0", OnEnd)
 	add("exec:more", "18_0", OnFail)
-	o.Close("17", noon)
+	for _, awaited := range o.Open() {
+		o.Close(awaited, noon)
+	}
 	for now := noon; now.Before(noon.Add(10 * time.Minute)); now = now.Add(time.Second) {
 		o.Tick(now)
 		for _, e := range o.Ready(now, nil, 8, 8) {
@@ -238,6 +241,46 @@ func TestAFailureInAShortArrayIsToldOnce(t *testing.T) {
 	want := []string{"exec:both: job 17_0 failed with exit code 1", "exec:fail: job 17_0 failed with exit code 1", "exec:more: job 17_0 failed with exit code 1", "exec:more: job 18_0 failed with exit code 1"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFilesAreToldApart: each to those who asked for it, once its lines have ended,
+// and again when lines that were added have.
+func TestFilesAreToldApart(t *testing.T) {
+	o, now := Restore(nil, 0), noon
+	add := func(target, file, id, outcome string, on On) {
+		f := ended(id, "", outcome)
+		f.On, f.File = on, file
+		o.Add(1000, "ann", target, f, now)
+	}
+	told := func() (told []string) {
+		for range 120 {
+			now = now.Add(time.Second)
+			o.Tick(now)
+			for _, e := range o.Ready(now, nil, 8, 8) {
+				told = append(told, e.Target+": "+e.Message("", "").Title)
+				o.Delivered(e.ID, now)
+			}
+		}
+		slices.Sort(told)
+		return told
+	}
+	add("exec:a", "/a/jobs.txt", "1", "ok", OnEnd)
+	add("exec:a", "/b/jobs.txt", "2", "exit:1", OnFail)
+	add("exec:a", "/b/jobs.txt", "2", "exit:1", OnEnd)
+	add("exec:a", "/a/jobs.txt", "3", "exit:2", OnEnd)
+	add("exec:b", "/a/jobs.txt", "3", "exit:2", OnEnd)
+	o.Close(Awaited{1000, "ann", "exec:a", Whole{File: "/a/jobs.txt"}}, now)
+	if diff := cmp.Diff([]string{"exec:a: job 2 failed with exit code 1", "exec:a: jobs.txt: 1 finished, 1 failed (3)"}, told()); diff != "" {
+		t.Errorf("one file has ended (-want +got):\n%s", diff)
+	}
+	add("exec:a", "/a/jobs.txt", "4", "ok", OnEnd)
+	add("exec:a", "/a/jobs.txt", "5", "ok", OnEnd)
+	for _, awaited := range o.Open() {
+		o.Close(awaited, now)
+	}
+	if diff := cmp.Diff([]string{"exec:a: job 2 failed with exit code 1", "exec:a: jobs.txt: 2 finished", "exec:b: job 3 failed with exit code 2"}, told()); diff != "" {
+		t.Errorf("all have ended (-want +got):\n%s", diff)
 	}
 }
 

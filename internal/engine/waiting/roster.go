@@ -145,9 +145,6 @@ func (r *Roster) EachLine(of job.Batch, fn func(*job.Job)) {
 	}
 }
 
-// Lives reports whether a jobs file has unfinished lines.
-func (r *Roster) Lives(of job.Batch) bool { return len(r.lines[of]) > 0 }
-
 // Job is an unfinished job.
 func (r *Roster) Job(id string) (*job.Job, bool) {
 	j, ok := r.Jobs[id]
