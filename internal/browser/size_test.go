@@ -20,6 +20,8 @@ func TestALongQueueAndALongLog(t *testing.T) {
 	}
 	h.submit(nil, "-n", "many", "--array", fmt.Sprintf("1-%d", jobs), "--", "true")
 	b := h.enter(nil)
+	b.until("they are one row", fmt.Sprintf(`/%d queued/.test(document.querySelector(".list tbody").innerText)`, jobs))
+	b.click("button.fold", "many")
 	b.until("all jobs are counted", fmt.Sprintf(`document.querySelector("table").getAttribute("aria-rowcount") >= %d`, jobs+1))
 	inSight := func(selector string) {
 		t.Helper()

@@ -3,6 +3,7 @@ package browser
 import (
 	_ "embed"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -130,6 +131,32 @@ func TestViewsFollowTheDaemon(t *testing.T) {
 	b.until("what ran and what runs is drawn", `["ran", "runs"].every((w) => [...document.querySelectorAll("svg title")].some((e) => e.textContent.includes(" " + w + " ")))`)
 	b.click("nav a", "Users")
 	b.until("the user has a share", `/%/.test(document.querySelector("tbody").innerText)`)
+}
+
+// TestAJobsFileIsOneRow: in the queue and in the history, and it can be opened.
+func TestAJobsFileIsOneRow(t *testing.T) {
+	h := newHost(t)
+	file := filepath.Join(h.dir, "sweep.txt")
+	testkit.Must(t, os.WriteFile(file, []byte("[gpus=0 name=short] true\n[gpus=2 name=line-a] sleep 1000\n[gpus=2 name=line-b] sleep 1001\n[gpus=2 name=line-c] sleep 1002\n"), 0o600))
+	h.berth(nil, "submit", file)
+	h.submit(nil, "-n", "other", "--", "true")
+	b := h.enter(nil)
+	rows := `[...document.querySelectorAll(".list tbody tr:not(.space)")].map((r) => r.innerText.replace(/\s+/g, " "))`
+	b.until("the file is one row", rows+`.some((r) => /sweep.txt .*1 running, 2 queued, 1 finished/.test(r))`)
+	if all := eval[[]string](b, rows); len(all) != 2 {
+		t.Errorf("%q", all)
+	}
+	b.click("button.fold", "sweep.txt")
+	b.until("its lines are listed", rows+`.some((r) => r.includes("line-c"))`)
+	b.accessible("an open row")
+	b.fill("Filter", "line-b")
+	b.until("only one line is listed", rows+`.length === 1`)
+	h.berth(nil, "cancel", "other")
+	h.berth(nil, "cancel", "--batch", file, "--grace", "0")
+	b.click("nav a", "History")
+	b.until("the history has it, still open", rows+`.some((r) => /sweep.txt .*1 finished, 3 cancelled/.test(r)) && `+rows+`.some((r) => r.includes("line-"))`)
+	b.click("button.fold", "sweep.txt")
+	b.until("only one row is left of it", `!`+rows+`.some((r) => r.includes("line-"))`)
 }
 
 // TestWhatSomebodyComesFor: whoever opens the page reads at once why their job

@@ -24,6 +24,7 @@ export interface Job {
   avg_util: number | null;
   held: boolean;
   group: string | null;
+  batch: string | null; // the jobs file that it is a line of
   parked_since: string | null;
   slurm: { id: string | null; node: string | null; gpu_ids: number[] | null } | null; // null: it runs on this machine
 }
@@ -33,6 +34,18 @@ export interface JobPage {
   next?: string;
   total: number;
   counts: Record<string, number>;
+  arrays?: Record<string, Omit<Sum, "user">>;
+  batches?: Sum[];
+}
+
+/** The jobs of an array or a jobs file. */
+export interface Sum {
+  file?: string;
+  array?: string;
+  user: string;
+  counts: Record<string, number>;
+  reason?: string;
+  done_at?: string;
 }
 
 export interface Happening {
@@ -263,8 +276,10 @@ export const api = {
   status: () => ask<Status>("GET", "/v1/status"),
   gpus: () => ask<GPU[]>("GET", "/v1/gpus"),
   queue: () => ask<JobPage>("GET", "/v1/jobs?queue=true&reasons=true&limit=" + mostListed),
+  /** The arrays and jobs files with unfinished jobs. */
+  sums: () => ask<Sum[]>("GET", "/v1/batches?user=*"),
   history: (query: Record<string, string>) =>
-    ask<JobPage>("GET", "/v1/jobs?" + new URLSearchParams({ over: "true", newest: "true", limit: "500", ...query }).toString()),
+    ask<JobPage>("GET", "/v1/jobs?" + new URLSearchParams({ over: "true", newest: "true", arrays: "true", batches: "true", limit: "500", ...query }).toString()),
   job: (id: string) => ask<Detail>("GET", at(id)),
   why: (id: string) => ask<Why>("GET", at(id, "/why")),
   samples: (id: string) => ask<Samples>("GET", at(id, "/samples")),

@@ -1,14 +1,15 @@
 // Which of a user's jobs are shown first. Pure.
 import type { Job } from "./api";
+import { wholeOf } from "./rows";
 
 /** How many running, and how many waiting ones. */
 export const mostOwn = 4;
 
-/** The first jobs of a user, running ones first; the tasks of an array in the same state count as one. */
+/** The first jobs of a user, running ones first; those of an array or a jobs file in the same state count as one. */
 export function firstOfEach(own: Job[], most: number): (Job & { more: number })[] {
   const found = new Map<string, Job & { more: number }>();
   for (const job of own) {
-    const like = `${job.id.split("_")[0]} ${job.state} ${job.held}`;
+    const like = `${wholeOf(job) || job.id} ${job.state} ${job.held}`;
     const first = found.get(like);
     if (first) first.more++;
     else found.set(like, { ...job, more: 0 });

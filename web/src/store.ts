@@ -4,7 +4,8 @@ import { apply } from "./apply";
 import { ask } from "./ask";
 import { Changes } from "./changes";
 import { clean } from "./format";
-import { api, onLoggedOut, Refusal, type GPU, type Happening, type Job, type Status } from "./api";
+import { api, onLoggedOut, Refusal, type GPU, type Happening, type Job, type Status, type Sum } from "./api";
+import { wholeOf } from "./rows";
 
 /** Null until it is known. */
 export const loggedIn = signal<boolean | null>(null);
@@ -14,6 +15,8 @@ export const connected = signal(true);
 export const status = signal<Status | null>(null);
 export const gpus = signal<GPU[]>([]);
 export const jobs = signal<Job[]>([]);
+/** Of the arrays and jobs files among them. */
+export const sums = signal<Sum[]>([]);
 export const counts = signal<Record<string, number>>({});
 export const message = signal<{ text: string; bad: boolean; lost?: boolean } | null>(null);
 export const now = signal(Date.now());
@@ -77,6 +80,7 @@ async function read(): Promise<void> {
     const page = await api.queue();
     jobs.value = page.jobs;
     counts.value = page.counts;
+    sums.value = page.jobs.some(wholeOf) ? await api.sums() : [];
   } catch (problem) {
     complain(problem);
   }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { lastOverwrite, plain, spans } from "../src/ansi";
-import type { Job, Why } from "../src/api";
+import type { Job, Sum, Why } from "../src/api";
 import { apply } from "../src/apply";
 import { align, lineNames, timeRange } from "../src/align";
 import { between, clean, duration, memory, moment } from "../src/format";
@@ -11,6 +11,7 @@ import { actions, cardRefusal, refusal } from "../src/actions";
 import { bars, ticks } from "../src/bars";
 import { Changes } from "../src/changes";
 import { firstOfEach } from "../src/own";
+import { countText, fold, leftText } from "../src/rows";
 import { eventText, requestText, startText, verdictText, wouldText } from "../src/words";
 import { visible } from "../src/window";
 
@@ -208,9 +209,40 @@ test("what would happen, in a sentence", () => {
 });
 
 test("own jobs: running first, the tasks of an array once", () => {
-  const job = (id: string, state: string) => ({ id, state, held: false }) as Job;
+  const job = (id: string, state: string, batch: string | null = null) => ({ id, state, batch, held: false }) as Job;
   const own = [job("4_0", "queued"), job("3", "running"), job("4_1", "queued"), job("5", "queued"), job("6", "queued")];
   expect(firstOfEach(own, 2).map((j) => [j.id, j.more])).toEqual([["3", 0], ["4_0", 1], ["5", 0]]);
+  expect(firstOfEach([job("7", "queued", "/a"), job("8", "queued", "/a"), job("9", "queued", "/b")], 2).map((j) => [j.id, j.more])).toEqual([["7", 1], ["9", 0]]);
+});
+
+describe("arrays and jobs files are one row", () => {
+  const job = (id: string, state: string, batch: string | null = null, user = "ann") => ({ id, name: "job" + id, state, batch, user, reason: state === "queued" ? "why " + id : null }) as Job;
+  const seen = (list: Job[], sums: Sum[] = [], open: string[] = []) =>
+    fold(list, sums, new Set(open)).map((r) => (r.fold ? `${r.id}${r.name}(${countText(r.fold.sum)}) ${r.reason}` : r.id));
+  const list = [job("1", "running", "/w/jobs.txt"), job("2", "running"), job("3_0", "queued"), job("4", "queued", "/w/jobs.txt"), job("3_1", "queued"), job("5", "queued", "/w/jobs.txt", "bob"), job("6", "queued", null, "bob")];
+  test("at the place of their first job", () => {
+    expect(seen(list)).toEqual(["jobs.txt(1 running, 1 queued) why 4", "2", "3job3(2 queued) why 3_0", "5", "6"]);
+  });
+  test("with those that have ended, which the queue does not list", () => {
+    const sums: Sum[] = [{ file: "/w/jobs.txt", user: "ann", counts: { running: 9, finished: 3, failed: 1 }, reason: "because" }, { file: "/w/jobs.txt", user: "bob", counts: { queued: 1, finished: 1 } }];
+    expect(seen(list, sums)).toEqual(["jobs.txt(1 running, 1 queued, 3 finished, 1 failed) because", "2", "3job3(2 queued) why 3_0", "jobs.txt(1 queued, 1 finished) why 5", "6"]);
+  });
+  test("and an open one has its jobs below it", () => {
+    expect(seen(list, [], ["array 3"]).slice(1)).toEqual(["2", "3job3(2 queued) why 3_0", "3_0", "3_1", "5", "6"]);
+  });
+  test("unless a few lines are all there is", () => {
+    const lines = (n: number) => [...Array(n).keys()].map((i) => job(String(i), "queued", "/w/jobs.txt"));
+    expect(seen(lines(20))).toHaveLength(20);
+    expect(seen(lines(21))).toEqual(["jobs.txt(21 queued) why 0"]);
+  });
+  test("with the time that is left", () => {
+    const sum = { user: "ann", counts: { running: 1, queued: 2, finished: 1 }, done_at: "2026-03-01T14:10:00Z" };
+    const at = Date.parse("2026-03-01T12:00:00Z");
+    expect(leftText(sum, at)).toBe("25% done, about 2h10m left");
+    expect(leftText({ ...sum, counts: { queued: 2 } }, at)).toBe("about 2h10m left");
+    expect(leftText({ user: "ann", counts: { queued: 2 } }, at)).toBe("");
+    expect(leftText(sum, at + 86_400_000)).toBe("");
+  });
 });
 
 test("the axis has round times, and not too many", () => {

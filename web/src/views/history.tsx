@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
-import { api, type Job } from "../api";
-import { columns, JobList } from "../list";
+import { api, type Job, type Sum } from "../api";
+import { columns, JobList, opened } from "../list";
+import { fold } from "../rows";
 import { complain } from "../store";
 
 export function HistoryView() {
@@ -9,6 +10,7 @@ export function HistoryView() {
   const [state, setState] = useState("");
   const [days, setDays] = useState("7");
   const [found, setFound] = useState<Job[]>([]);
+  const [sums, setSums] = useState<Sum[]>([]);
   const [next, setNext] = useState("");
   const [total, setTotal] = useState(0);
   const load = async (after: string) => {
@@ -21,6 +23,8 @@ export function HistoryView() {
       const page = await api.history(query);
       const ended = page.jobs.filter((j) => j.ended_at !== null);
       setFound(after ? found.concat(ended) : ended);
+      const arrays = Object.entries(page.arrays ?? {}).map(([array, sum]) => ({ ...sum, array, user: "" }));
+      setSums([...(after ? sums : []), ...arrays, ...(page.batches ?? [])]);
       setNext(page.next ?? "");
       setTotal(page.total);
     } catch (problem) {
@@ -55,7 +59,7 @@ export function HistoryView() {
         <button>Show</button>
         <span role="status">{found.length} of {Math.max(total, found.length)} jobs</span>
       </form>
-      <JobList jobs={found} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, columns.ended, columns.reason]} label="Jobs that ended" />
+      <JobList jobs={fold(found, sums, opened.value)} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, columns.ended, columns.reason]} label="Jobs that ended" />
       {next && <button class="load" onClick={() => void load(next)}>Load more</button>}
     </>
   );

@@ -4,8 +4,9 @@ import { api, mostListed, type GPU } from "../api";
 import { ask } from "../ask";
 import { clean, memory, moment, percent } from "../format";
 import { useExpected } from "../expected";
-import { columns, JobList, type Column } from "../list";
-import { complain, counts, gpus, jobs, now, refresh, say, status } from "../store";
+import { columns, JobList, opened, type Column } from "../list";
+import { fold } from "../rows";
+import { complain, counts, gpus, jobs, now, refresh, say, status, sums } from "../store";
 import { Mine } from "./mine";
 
 /** Replaces a GPU by what the daemon says of it now. */
@@ -92,7 +93,7 @@ export function Overview() {
   const me = status.value?.you.name ?? "";
   const whys = useExpected(me);
   const starts = new Map(whys.map((w) => [w.id, w.expected?.mid ?? w.expected?.low]));
-  const start: Column = { title: "Expected", wide: true, size: "w-mid", cell: (j) => (j.state === "queued" ? moment(starts.get(j.id), now.value) : "") };
+  const start: Column = { title: "Expected", wide: true, size: "w-mid", cell: (j) => (j.fold ? "" : j.state === "queued" ? moment(starts.get(j.id), now.value) : "") };
   const word = wanted.toLowerCase();
   const shown = jobs.value.filter((j) => (!own || j.user === me) && (!word || j.name.toLowerCase().includes(word) || j.id.startsWith(word) || j.user.toLowerCase().includes(word)));
   return (
@@ -114,7 +115,7 @@ export function Overview() {
           {jobs.value.length >= mostListed && `; the first ${mostListed} are listed`}
         </span>
       </form>
-      {jobs.value.length === 0 ? <p>No job is running or waiting.</p> : <JobList jobs={shown} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, start, columns.reason]} label="Jobs in the queue" />}
+      {jobs.value.length === 0 ? <p>No job is running or waiting.</p> : <JobList jobs={word ? shown : fold(shown, sums.value, opened.value)} show={[columns.id, columns.name, columns.user, columns.state, columns.gpus, columns.time, start, columns.reason]} label="Jobs in the queue" />}
     </>
   );
 }
