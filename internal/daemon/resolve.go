@@ -153,7 +153,11 @@ func (q *liveQuery) chooseInOrder(t *engine.Turn) {
 		if walked++; left == 0 || walked > most {
 			return false
 		}
-		if q.ch.matches(t, j) {
+		r := q.folds.row(j)
+		switch whole := r.id == "" && q.ch.everything(); {
+		case whole && !rows[r]:
+			left -= t.Jobs().Lines(r.batch) // the others add no row
+		case !whole && q.ch.matches(t, j):
 			left--
 		}
 		return take(j)

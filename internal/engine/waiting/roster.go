@@ -145,6 +145,9 @@ func (r *Roster) EachLine(of job.Batch, fn func(*job.Job)) {
 	}
 }
 
+// Lines counts the unfinished lines of a jobs file.
+func (r *Roster) Lines(of job.Batch) int { return len(r.lines[of]) }
+
 // Job is an unfinished job.
 func (r *Roster) Job(id string) (*job.Job, bool) {
 	j, ok := r.Jobs[id]
