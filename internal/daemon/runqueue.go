@@ -60,7 +60,9 @@ func ServeRun(q RunQueue) (publish func([]job.Event), done func(), err error) {
 		d.hub.publish(events)
 		d.wakeTeller()
 	}
+	unlist := q.list()
 	return tell, func() {
+		unlist()
 		d.tellLast()
 		stop()
 		close(d.ended)
@@ -72,6 +74,20 @@ func ServeRun(q RunQueue) (publish func([]job.Event), done func(), err error) {
 		}
 		d.wait.Wait()
 	}, nil
+}
+
+// list lets commands in other directories find the run until unlist is called. If
+// it cannot be listed, --log-dir still finds it.
+func (q *RunQueue) list() (unlist func()) {
+	runs, err := site.RunsOf(func(name string) string { return lookup(q.Env, name) })
+	if err == nil {
+		unlist, err = runs.Add(q.LogDir)
+	}
+	if err != nil {
+		q.Machine.Log.Warn("commands in other directories cannot find this run", "err", err)
+		return func() {}
+	}
+	return unlist
 }
 
 // tellLastTime is how long a run stays for its messages. The next run of the queue

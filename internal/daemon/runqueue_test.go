@@ -13,6 +13,7 @@ import (
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/sched"
+	"berth/internal/site"
 )
 
 // TestARunAnswersItsOwnUserOnly: nobody else reaches its socket, nor is answered
@@ -30,7 +31,12 @@ func TestARunAnswersItsOwnUserOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	q := RunQueue{LogDir: dir, StateDir: dir, JobsDir: filepath.Join(dir, "jobs"), Machine: m, Engine: m.Engine(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}}, 0)}
+	home := []string{"XDG_STATE_HOME=" + t.TempDir(), "XDG_CONFIG_HOME=" + dir}
+	runs, err := site.RunsOf(func(name string) string { return lookup(home, name) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := RunQueue{LogDir: dir, StateDir: dir, JobsDir: filepath.Join(dir, "jobs"), Env: home, Machine: m, Engine: m.Engine(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}}, 0)}
 	publish, done, err := ServeRun(q)
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +45,9 @@ func TestARunAnswersItsOwnUserOnly(t *testing.T) {
 	info, err := os.Lstat(RunSocket(dir))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket: %v, %v", info, err)
+	}
+	if listed := runs.Running(); len(listed) != 1 || listed[0] != dir {
+		t.Errorf("listed: %q", listed)
 	}
 	backend := runQueue{d: q.daemon(), logDir: dir}
 	for name, peer := range map[string]api.Peer{"another user": {UID: os.Getuid() + 12345}, "a token": {UID: -1, Secret: "berth_x"}} {
@@ -53,6 +62,9 @@ func TestARunAnswersItsOwnUserOnly(t *testing.T) {
 	done()
 	if _, err := os.Lstat(RunSocket(dir)); !os.IsNotExist(err) {
 		t.Errorf("after its end: %v", err)
+	}
+	if listed := runs.Running(); len(listed) != 0 {
+		t.Errorf("listed after its end: %q", listed)
 	}
 }
 
