@@ -153,7 +153,7 @@ func completeEndedToo(cmd *cobra.Command, _ []string, typed string) ([]string, c
 
 func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	s, err := openSession(cmd)
+	s, err := openSession(cmd, false)
 	if err != nil {
 		return nil, directive
 	}
@@ -170,7 +170,7 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 
 // completeGroups completes the user's groups.
 func completeGroups(cmd *cobra.Command, _ []string, typed string) (words []string, _ cobra.ShellCompDirective) {
-	s, err := openSession(cmd)
+	s, err := openSession(cmd, false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -68,7 +68,9 @@ type session struct {
 	screen
 	errOut io.Writer
 	target target
+	queues []target // those that the verb may mean; the first one is target
 	client *api.Client
+	starts bool // a private daemon is started if there is state
 	begins bool // a private daemon is started even if there is no state
 	stays  bool // none is started
 	sim    int  // simulated GPUs of a daemon that is started; 0: BERTH_SIM
@@ -103,27 +105,30 @@ func (s *session) advise(format string, args ...any) {
 	fmt.Fprintf(s.errOut, "hint: %s\n", text.Line(fmt.Sprintf(format, args...)))
 }
 
-// verb turns the run function of a verb into cobra's: it finds the daemon,
-// or starts a private one, lets Ctrl-C end what is under way, and gives every
-// error its exit status.
+// verb turns the run function of a verb into cobra's: it finds the queue that is
+// meant, or starts a private daemon, lets Ctrl-C end what is under way, and gives
+// every error its exit status.
 func verb(run func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
-	return look(func(ctx context.Context, s *session, args []string) error {
-		s.client.OnMissing = s.missing
-		return run(ctx, s, args)
-	})
+	return with(true, run)
 }
 
 // look is verb for verbs that never start a daemon.
 func look(run func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return with(false, run)
+}
+
+func with(starts bool, run func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := openSession(cmd)
+		s, err := openSession(cmd, starts)
 		if err != nil {
 			return failed(err, target{})
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
-		err = run(ctx, s, args)
+		if err = s.choose(ctx, cmd, args); err == nil {
+			err = run(ctx, s, args)
+		}
 		s.compareVersions(err)
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return status(exitInterrupted)
@@ -132,7 +137,8 @@ func look(run func(ctx context.Context, s *session, args []string) error) func(*
 	}
 }
 
-func openSession(cmd *cobra.Command) (*session, error) {
+// openSession finds the queues that a verb may mean, and opens the first.
+func openSession(cmd *cobra.Command, starts bool) (*session, error) {
 	socket, noColour := "", false
 	if f := cmd.Flag("socket"); f != nil {
 		socket = f.Value.String()
@@ -140,44 +146,49 @@ func openSession(cmd *cobra.Command) (*session, error) {
 	if f := cmd.Flag("no-color"); f != nil {
 		noColour = f.Value.String() == "true"
 	}
-	s := &session{screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr()}
+	s := &session{screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr(), starts: starts}
 	ctx := context.Background()
-	if run, err := namedRun(ctx, cmd); run != nil || err != nil {
-		return s.at(run), err
-	}
-	host, err := hostFor(cmd, socket, os.Getenv)
+	run, err := namedRun(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	if host != nil {
-		s.target = target{host: host}
-		if s.client, err = host.dial(); err == nil {
-			s.client.OnSilence = s.silence
+	only := target{run: run}
+	if run == nil {
+		if only.host, err = hostFor(cmd, socket, os.Getenv); err != nil {
+			return nil, err
 		}
-		return s, err
 	}
-	if s.target, err = findDaemon(socket, os.Getenv, sharedPlaces(), systemService); err != nil {
-		return nil, err
+	if run == nil && only.host == nil {
+		if only, err = findDaemon(socket, os.Getenv, sharedPlaces(), systemService); err != nil {
+			return nil, err
+		}
+		if flag := cmd.Flag("log-dir"); flag != nil && !flag.Changed && !only.explicit {
+			s.queues = queuesBeside(ctx, only)
+			return s, s.at(s.queues[0])
+		}
 	}
-	run, err := s.runHere(ctx, cmd)
-	if err != nil {
-		return nil, err
-	}
-	if run != nil {
-		return s.at(run), nil
-	}
-	s.client = api.Dial(s.target.socket)
-	s.client.OnSilence = s.silence
-	return s, nil
+	s.queues = []target{only}
+	return s, s.at(only)
 }
 
-// at makes it a session with a berth run.
-func (s *session) at(run *runTarget) *session {
-	if run != nil {
-		s.target, s.client = target{run: run}, run.dial()
-		s.client.OnSilence = s.silence
+// at makes it a session with this queue.
+func (s *session) at(t target) (err error) {
+	s.target = t
+	switch {
+	case t.run != nil:
+		s.client = t.run.dial()
+	case t.host != nil:
+		if s.client, err = t.host.dial(); err != nil {
+			return err
+		}
+	default:
+		s.client = api.Dial(t.socket)
 	}
-	return s
+	s.client.OnSilence = s.silence
+	if s.starts {
+		s.client.OnMissing = s.missing
+	}
+	return nil
 }
 
 // compareVersions mentions a daemon of another version. On a daemon that its

@@ -48,6 +48,7 @@ daemon; 2 bad usage; 130 interrupted.`,
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash())
 	})
 	actFlags(cmd)
+	cmd.Annotations[actsKey] = actsOnFirst
 	o.registerChanges(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the changed job as a JSON object")
 	return cmd

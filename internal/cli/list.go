@@ -68,6 +68,10 @@ has run or waited.
 On a terminal, the table is cut to the screen and says what it hides. In a pipe
 nothing is cut, unless COLUMNS is set.
 
+Beside the daemon's queue, your berth runs that go on are listed, wherever they
+were started. If there are several queues, each has a heading (berth help
+commands, "Of a berth run").
+
 --sort takes id, name, user, state, priority, submitted, started, ended, vram
 and time; a - in front sorts the other way.
 
@@ -101,6 +105,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		}),
 	}
 	queueFlags(cmd)
+	cmd.Annotations = map[string]string{everyQueueKey: "yes"}
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
@@ -152,6 +157,11 @@ func (o *listOptions) check() (err error) {
 }
 
 func (o *listOptions) run(ctx context.Context, s *session, args []string) error {
+	if o.strays || o.format != "" {
+		if err := s.pick(false); err != nil {
+			return err
+		}
+	}
 	if o.strays {
 		return listStrays(ctx, s, o.json)
 	}
@@ -167,7 +177,9 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 	q.Batches = q.Arrays && foldsFiles(sel)
 	switch {
 	case o.json:
-		q.Limit = max(o.limit, 0)
+		if q.Limit = max(o.limit, 0); len(s.queues) > 1 {
+			return jobsOfQueues(ctx, s, q)
+		}
 		return rawJobs(ctx, s, q)
 	case o.watch:
 		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view, q, max(view.height-around, 1)) })
@@ -257,6 +269,9 @@ func fetchJobs(ctx context.Context, s *session, q api.Query, limit int) ([]job.V
 }
 
 func (o *listOptions) draw(ctx context.Context, s *session, view screen, q api.Query, most int) error {
+	if len(s.queues) > 1 {
+		return o.drawQueues(ctx, s, view, q, most)
+	}
 	list, err := o.fetch(ctx, s, q, most)
 	if err != nil {
 		return err

@@ -14,8 +14,13 @@ import (
 	"berth/internal/problem"
 )
 
-// actsKey marks a verb that changes jobs.
-const actsKey = "acts"
+// actsKey marks a verb that changes jobs: all that its words name, or the one that
+// the first word names.
+const (
+	actsKey     = "acts"
+	actsOnAll   = "all"
+	actsOnFirst = "first"
+)
 
 // queueFlags are the flags of a verb that also knows the jobs of a berth run.
 func queueFlags(cmd *cobra.Command) {
@@ -26,7 +31,7 @@ func queueFlags(cmd *cobra.Command) {
 // actFlags are queueFlags for a verb that changes jobs.
 func actFlags(cmd *cobra.Command) {
 	queueFlags(cmd)
-	cmd.Annotations = map[string]string{actsKey: "yes"}
+	cmd.Annotations = map[string]string{actsKey: actsOnAll}
 }
 
 // runTarget is a berth run that a verb talks to.
@@ -63,32 +68,6 @@ func namedRun(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
 
 // daemonInstead is the log directory that means the daemon.
 const daemonInstead = "-"
-
-// runHere is the berth run of this directory, if no daemon was named and none
-// exists. If there are both, a verb that only looks asks the daemon and
-// mentions a run that goes on; one that changes jobs is refused, because an id
-// may mean a job of either.
-func (s *session) runHere(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
-	if flag := cmd.Flag("log-dir"); flag == nil || flag.Changed || s.target.explicit {
-		return nil, nil
-	}
-	place, err := batch.Find(batch.DefaultLogDir)
-	if err != nil {
-		return nil, nil //nolint:nilerr // no berth run has used this directory
-	}
-	run := openRunTarget(ctx, place)
-	switch {
-	case !s.target.used():
-		return run, nil
-	case !run.live:
-		return nil, nil
-	case cmd.Annotations[actsKey] != "":
-		return nil, problem.Newf(problem.Invalid, "add --log-dir "+batch.DefaultLogDir+" for the run, or --log-dir - for the daemon",
-			"a daemon and a berth run in this directory both have jobs; say which is meant")
-	}
-	s.advise("a berth run works in this directory too; --log-dir %s shows its jobs", batch.DefaultLogDir)
-	return nil, nil
-}
 
 // used reports whether there is a daemon here, or was one.
 func (t target) used() bool { return !t.private || exists(t.socket) || t.hasState() }

@@ -29,6 +29,7 @@ var promises = append([]promise{
 	{"list, show, logs, why, wait, history and cancel know the jobs of a berth run, and never mistake them for a daemon's", `
 		run-other-commands-see-its-jobs
 		run-why-explains-jobs-of-a-run
+		run-is-found-from-everywhere
 		run-beside-a-daemon-nothing-is-mistaken`},
 	{"help ends with an example and the exit statuses", "cli-help-ends-with-an-example-and-the-exit-statuses"},
 	{"Tab completes verbs, flags, their values, and jobs", "cli-completion-offers-jobs-and-values"},

@@ -48,6 +48,9 @@ Exit status: 0 printed or opened; 1 refused, or no daemon; 2 bad usage;
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			s.begins = true
+			if runs := runningRuns(ctx); len(runs) > 0 && s.target.host == nil && !s.target.explicit {
+				s.advise("not on the page: %s", nameAll(runs, func(t target) string { return t.title() + " (berth top " + t.flag() + ")" }, "; "))
+			}
 			return runWeb(ctx, s, !noOpen, plainHTTP, os.Getenv)
 		}),
 	}

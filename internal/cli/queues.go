@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/batch"
+	"berth/internal/jobfile"
+	"berth/internal/problem"
+	"berth/internal/site"
+)
+
+// queuesBeside are the queues that a verb may mean if the user named none: the
+// run of this directory, the daemon, and the user's other runs. A run of this
+// directory that has ended is the last, and only where there is no daemon.
+func queuesBeside(ctx context.Context, found target) (queues []target) {
+	var here *runTarget
+	if place, err := batch.Find(batch.DefaultLogDir); err == nil {
+		here = openRunTarget(ctx, place)
+	}
+	if here != nil && here.live {
+		queues = append(queues, target{run: here})
+	}
+	if found.used() {
+		queues = append(queues, found)
+	}
+	for _, t := range runningRuns(ctx) {
+		if here == nil || !sameDir(t.run.StateDir, here.StateDir) {
+			queues = append(queues, t)
+		}
+	}
+	if here != nil && !here.live && !found.used() {
+		queues = append(queues, target{run: here})
+	}
+	if len(queues) == 0 {
+		return []target{found}
+	}
+	return queues
+}
+
+// runningRuns are the user's runs that go on, in any directory.
+func runningRuns(ctx context.Context) (runs []target) {
+	list, err := site.RunsOf(os.Getenv)
+	if err != nil {
+		return nil // findDaemon has said so, if it matters
+	}
+	for _, dir := range list.Running() {
+		place, err := batch.Find(dir)
+		if err != nil {
+			continue // it was moved or removed
+		}
+		if run := openRunTarget(ctx, place); run.live {
+			runs = append(runs, target{run: run})
+		}
+	}
+	return runs
+}
+
+// sameDir reports whether two paths lead to one directory.
+func sameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// everyQueueKey marks a verb that shows several queues.
+const everyQueueKey = "queues"
+
+// choose settles which queues the verb means: those that have the jobs it names.
+// Of several it is the run of this directory, or else the user is asked, unless
+// the verb shows them all.
+func (s *session) choose(ctx context.Context, cmd *cobra.Command, args []string) error {
+	if len(s.queues) < 2 {
+		return nil
+	}
+	acts, every := cmd.Annotations[actsKey] != "", cmd.Annotations[everyQueueKey] != ""
+	words, err := jobWords(cmd, args)
+	if err != nil {
+		return nil //nolint:nilerr // the verb says what is wrong, and does nothing
+	}
+	if len(words) == 0 {
+		s.queues = slices.DeleteFunc(s.queues, target.over)
+		if every || len(s.queues) == 1 {
+			return s.at(s.queues[0])
+		}
+		return s.pick(acts)
+	}
+	having, err := s.having(ctx, words, every)
+	switch {
+	case err != nil:
+		return err
+	case len(having) == 0:
+		having = s.queues[:1] // which will say so
+	case len(having) > 1 && !every:
+		exist := "job " + words[0] + " exists"
+		if len(words) > 1 {
+			exist = "jobs " + strings.Join(words, " ") + " exist"
+		}
+		return ask(having, exist+" in")
+	case acts:
+		s.say("the %s is meant", having[0].title())
+	}
+	s.queues = having
+	return s.at(having[0])
+}
+
+// jobWords are the words that name jobs, unless all are meant.
+func jobWords(cmd *cobra.Command, args []string) ([]string, error) {
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 && cmd.Annotations[actsKey] != "" {
+		args = args[:dash] // after it is a command
+	}
+	if cmd.Annotations[actsKey] == actsOnFirst {
+		args = args[:min(1, len(args))]
+	}
+	sel, err := jobfile.ParseSelection(args)
+	if sel.All {
+		args = nil
+	}
+	return args, err
+}
+
+// having is the queues that have one of these jobs. The run of this directory is
+// asked first, and unless every queue is wanted, the others only if it has none.
+func (s *session) having(ctx context.Context, words []string, every bool) (having []target, err error) {
+	for _, t := range s.queues {
+		err := s.in(t, func(one *session) error {
+			page, err := one.client.Jobs(ctx, api.Query{Select: api.Select{Words: words}, Over: true, Limit: 1})
+			if len(page.Jobs) > 0 {
+				having = append(having, t)
+			}
+			return err
+		})
+		if err != nil && problem.KindOf(err) != problem.NotFound {
+			return nil, err
+		}
+		if t.isHere() && !t.over() && len(having) > 0 && !every {
+			break
+		}
+	}
+	return having, nil
+}
+
+// in does something in one of several queues.
+func (s *session) in(t target, do func(*session) error) error {
+	one := *s
+	err := one.at(t)
+	if err == nil {
+		err = do(&one)
+	}
+	return failed(err, t)
+}
+
+// pick takes the first queue if that is the run of this directory, or the daemon
+// and the verb only looks. Otherwise the user has to say which is meant.
+func (s *session) pick(acts bool) error {
+	first, others := s.queues[0], s.queues[1:]
+	switch {
+	case len(others) == 0:
+	case !first.isHere() && (first.run != nil || acts):
+		return ask(s.queues, "there are")
+	case acts:
+		s.say("the %s is meant", first.title())
+	default:
+		s.advise("other queues: %s", nameAll(others, func(t target) string { return t.title() + " (" + t.flag() + ")" }, "; "))
+	}
+	s.queues = s.queues[:1]
+	return s.at(first)
+}
+
+// ask refuses a verb that could mean several queues, and says what to type.
+func ask(queues []target, exist string) error {
+	return problem.Newf(problem.Invalid, nameAll(queues, func(t target) string { return commandWith(os.Args[1:], t.flag()) }, ", or "),
+		"%s %d queues; say which is meant", exist, len(queues))
+}
+
+// mostNamed bounds the queues that a message names.
+const mostNamed = 5
+
+func nameAll(queues []target, name func(target) string, between string) string {
+	var names []string
+	for _, t := range queues[:min(len(queues), mostNamed)] {
+		names = append(names, name(t))
+	}
+	if more := len(queues) - mostNamed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, between)
+}
+
+// commandWith is this command with a flag more, as it is typed.
+func commandWith(args []string, flag string) string {
+	words := []string{"berth"}
+	at := len(args)
+	if dash := slices.Index(args, "--"); dash >= 0 {
+		at = dash
+	}
+	for _, word := range args[:at] {
+		words = append(words, shellWord(word))
+	}
+	words = append(words, flag)
+	for _, word := range args[at:] {
+		words = append(words, shellWord(word))
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord writes a word as a shell reads it.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+=./:,@%", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// over reports whether it is a run that has ended.
+func (t target) over() bool { return t.run != nil && !t.run.live }
+
+// isHere reports whether it is the run of this directory.
+func (t target) isHere() bool {
+	return t.run != nil && relative(t.run.LogDir) == batch.DefaultLogDir
+}
+
+// title names a queue.
+func (t target) title() string {
+	switch {
+	case t.run == nil && t.private:
+		return "queue of your daemon"
+	case t.run == nil:
+		return "queue of this machine"
+	case t.isHere():
+		return "berth run in this directory"
+	}
+	dir := t.run.LogDir
+	if filepath.Base(dir) == batch.DefaultLogDir {
+		dir = filepath.Dir(dir)
+	}
+	return "berth run in " + homely(relative(dir))
+}
+
+// flag chooses the queue.
+func (t target) flag() string {
+	if t.run == nil {
+		return "--log-dir " + daemonInstead
+	}
+	path := homely(relative(t.run.LogDir))
+	if rest, home := strings.CutPrefix(path, "~/"); home {
+		return "--log-dir ~/" + shellWord(rest)
+	}
+	return "--log-dir " + shellWord(path)
+}
+
+// homely writes a path in the user's home directory with ~.
+func homely(path string) string {
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(path) {
+		return path
+	}
+	if rel, err := filepath.Rel(home, path); err == nil && rel != "." && filepath.IsLocal(rel) {
+		return "~/" + rel
+	}
+	return path
+}
