@@ -38,6 +38,8 @@ func route(args []string) int {
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
 		case node.Word: // runs a job on the node of a cluster
 			return node.Main(args[1:], os.Stdin, os.Stdout, os.Stderr)
+		case cli.HostWord: // has the own queue of a berth run
+			return cli.HostMain()
 		case gpuscheduler.ScreenWord: // holds the screen session of a job
 			return gpuscheduler.ScreenMain(args[1:], os.Stdout, os.Stderr)
 		}

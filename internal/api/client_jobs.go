@@ -21,11 +21,13 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
 }
 
-// Submit submits jobs. JSON cannot hold text that is not UTF-8: such a job is
-// refused, and such an environment variable is left out and named in a note of
-// the reply.
+// Submit submits jobs. JSON cannot hold text that is not UTF-8: commands and
+// variables go as bytes then, and any other text of a job is refused.
 func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, error) {
 	for i := range r.Jobs {
+		if c := &r.Jobs[i].Command; !utf8.ValidString(c.Shell) {
+			r.Jobs[i].Bytes, c.Shell = []byte(c.Shell), ""
+		}
 		if err := checkText(&r.Jobs[i]); err != nil {
 			return SubmitReply{}, err
 		}
@@ -33,21 +35,12 @@ func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, erro
 	if !utf8.ValidString(r.Dir) {
 		return SubmitReply{}, problem.Newf(problem.Invalid, "", "the directory %s is not UTF-8", strconv.QuoteToASCII(r.Dir))
 	}
-	environ, left := splitEnviron(r.Environ)
-	r.Environ = environ
-	reply, err := call[SubmitReply](ctx, c, http.MethodPost, "/v1/jobs", nil, r)
-	if err == nil && len(left) > 0 && len(reply.Jobs) > 0 {
-		first := &reply.Jobs[0]
-		first.Notes = append(first.Notes, "left out of the environment, because they are not UTF-8: "+strings.Join(left, ", "))
-	}
-	return reply, err
+	r.Environ, r.EnvironBytes = splitEnviron(r.Environ)
+	return call[SubmitReply](ctx, c, http.MethodPost, "/v1/jobs", nil, r)
 }
 
 func checkText(s *Spec) error {
 	bad := ""
-	if !utf8.ValidString(s.Command.Shell) {
-		bad = "command"
-	}
 	for _, word := range s.Command.Argv {
 		if !utf8.ValidString(word) {
 			bad = "command"
@@ -64,24 +57,23 @@ func checkText(s *Spec) error {
 	return nil
 }
 
-func splitEnviron(environ []string) (kept, left []string) {
+func splitEnviron(environ []string) (kept []string, others [][]byte) {
 	for i, entry := range environ {
 		if utf8.ValidString(entry) {
-			if left != nil {
+			if others != nil {
 				kept = append(kept, entry)
 			}
 			continue
 		}
-		if left == nil {
+		if others == nil {
 			kept = append([]string{}, environ[:i]...)
 		}
-		name, _, _ := strings.Cut(entry, "=")
-		left = append(left, strings.Trim(strconv.QuoteToASCII(name), `"`))
+		others = append(others, []byte(entry))
 	}
-	if left == nil {
+	if others == nil {
 		return environ, nil
 	}
-	return kept, left
+	return kept, others
 }
 
 // Jobs returns one page of jobs.

@@ -72,7 +72,7 @@ func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 	if _, err := d.Token(); err != nil {
 		return r, decodeError("", err, nil)
 	}
-	if len(r.Jobs) == 0 {
+	if len(r.Jobs) == 0 && r.Batch == nil { // a jobs file may be empty
 		return r, problem.Newf(problem.Invalid, `send {"jobs": [{"command": "…"}]}`, "the request has no jobs")
 	}
 	return r, atEnd(d)
@@ -107,7 +107,7 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 // decodeMember reads one key of a submission other than its jobs.
 func decodeMember(d *json.Decoder, r *SubmitRequest, key string) error {
 	fields := map[string]any{
-		"dir": &r.Dir, "environ": &r.Environ, "umask": &r.Umask, "dry_run": &r.DryRun,
+		"dir": &r.Dir, "environ": &r.Environ, "environ_bytes": &r.EnvironBytes, "umask": &r.Umask, "dry_run": &r.DryRun,
 		"interactive": &r.Interactive, "term": &r.Term, "snapshots": &r.Snapshots, "batch": &r.Batch,
 	}
 	to, known := fields[key]

@@ -117,6 +117,9 @@ func (x *exchange) serve(identify func(*exchange, context.Context) (Caller, erro
 	if err != nil {
 		return err
 	}
+	if over := x.options.Ended; over != nil && x.r.Method != http.MethodGet && x.r.URL.Path != "/v1/jobs/wait" {
+		return over
+	}
 	handler.ServeHTTP(x.w, x.r.WithContext(context.WithValue(fair.As(ctx, x.caller.UID), exchangeKey{}, x)))
 	return nil
 }

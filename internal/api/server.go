@@ -33,6 +33,8 @@ type ServerOptions struct {
 	// Served hears of every request: its operation, the status of the reply, how
 	// long it took, and whether it was a stream. Nil: nobody does.
 	Served func(operation string, status int, took time.Duration, stream bool)
+	// Ended is why nothing can be changed: no process works on the queue. Nil: it can.
+	Ended error
 }
 
 // TCPOptions are the options for TCP.
@@ -66,6 +68,12 @@ type Server struct {
 	servers []*http.Server
 	closed  bool
 	taken   sync.WaitGroup // upgraded connections
+}
+
+// Stopping reports whether a daemon answered that it is stopping.
+func Stopping(err error) bool {
+	p, ok := errors.AsType[*problem.Problem](err)
+	return ok && p.What == errStopping.What
 }
 
 // errStopping ends streams when the server stops.

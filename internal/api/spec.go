@@ -70,6 +70,7 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 // grammar. jobfile.Fields describes each.
 type Spec struct {
 	Command Command           `json:"command,omitzero" doc:"a shell line, or an array of words that are executed directly"`
+	Bytes   []byte            `json:"command_bytes,omitempty" doc:"instead of command: a shell line that is not UTF-8, in base64"`
 	Env     map[string]string `json:"env,omitempty" doc:"variables set for this job"`
 
 	Name        Text `json:"name,omitempty"`

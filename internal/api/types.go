@@ -16,8 +16,10 @@ type SubmitRequest struct {
 	Jobs    []Spec   `json:"jobs" minItems:"1"`
 	Dir     string   `json:"dir,omitempty" doc:"directory of jobs that name none"`
 	Environ []string `json:"environ,omitempty" doc:"the caller's environment, NAME=value"`
-	Umask   *int     `json:"umask,omitempty"`
-	DryRun  bool     `json:"dry_run,omitempty" doc:"only say what would happen"`
+	// EnvironBytes are variables that JSON cannot hold.
+	EnvironBytes [][]byte `json:"environ_bytes,omitempty" doc:"variables that are not UTF-8, in base64"`
+	Umask        *int     `json:"umask,omitempty"`
+	DryRun       bool     `json:"dry_run,omitempty" doc:"only say what would happen"`
 	// Interactive jobs are subject to the limit on interactive time.
 	Interactive bool   `json:"interactive,omitempty"`
 	Term        string `json:"term,omitempty" doc:"TERM for jobs with a terminal"`
@@ -335,6 +337,7 @@ type Event struct {
 	Text string        `json:"text,omitempty"`
 	GPU  *int          `json:"gpu,omitempty" doc:"for the kind card: which GPU; left out: all of them"`
 	By   string        `json:"by,omitempty" doc:"for the kind card: the user who did it"`
+	Bad  bool          `json:"bad,omitempty" doc:"for the kind card: it accepts no jobs now"`
 	GPUs []GPU         `json:"gpus,omitempty" doc:"for the kind gpus: the GPUs as they are now"`
 }
 

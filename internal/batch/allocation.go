@@ -8,32 +8,47 @@ import (
 	"time"
 
 	"berth/internal/gpu"
-	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/sched"
+	"berth/internal/site"
 )
 
-// inAllocation reports whether this run is inside a job of a real Slurm, on its
+// inAllocation reports whether this berth is inside a job of a real Slurm, on its
 // node.
-func (s *session) inAllocation() bool { return s.ofSlurm() && s.getenv("SLURMD_NODENAME") != "" }
+func inAllocation(env []string) bool {
+	node, _ := lookupEnv(env, "SLURMD_NODENAME")
+	return ofSlurm(env) && node != ""
+}
 
-// besideAllocation reports whether this run is in the shell of salloc, which is
+// besideAllocation reports whether this berth is in the shell of salloc, which is
 // usually not on the node.
-func (s *session) besideAllocation() bool { return s.ofSlurm() && s.getenv("SLURMD_NODENAME") == "" }
+func besideAllocation(env []string) bool { return ofSlurm(env) && !inAllocation(env) }
 
 // ofSlurm reports whether the environment is that of a Slurm job. berth gives the
 // same variables to scripts that were written for Slurm.
-func (s *session) ofSlurm() bool {
-	return s.getenv("SLURM_JOB_ID") != "" && s.getenv("SLURM_CLUSTER_NAME") != "berth"
+func ofSlurm(env []string) bool {
+	id, _ := lookupEnv(env, "SLURM_JOB_ID")
+	cluster, _ := lookupEnv(env, "SLURM_CLUSTER_NAME")
+	return id != "" && cluster != "berth"
+}
+
+// hostCPUs is how many CPUs jobs may use.
+func hostCPUs(env []string) int {
+	cpus, _ := site.Host()
+	if within := allocated(env).CPUs; within > 0 {
+		cpus = min(cpus, within)
+	}
+	return cpus
 }
 
 // allocated is the CPUs and memory that Slurm gave; 0: all of the machine's.
-func (s *session) allocated() sched.Host {
-	if !s.inAllocation() {
+func allocated(env []string) sched.Host {
+	if !inAllocation(env) {
 		return sched.Host{}
 	}
 	number := func(name string) int {
-		n, err := strconv.Atoi(s.getenv(name))
+		value, _ := lookupEnv(env, name)
+		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
 			return 0
 		}
@@ -51,18 +66,18 @@ func (s *session) allocated() sched.Host {
 
 // noneAllocated reports whether Slurm gave no card, so that none of the machine's
 // may be used.
-func (s *session) noneAllocated() bool {
-	_, set := s.lookupEnv("CUDA_VISIBLE_DEVICES")
-	return s.inAllocation() && s.opt.GPUs == nil && (set || s.opt.Sim == 0) && machine.GaveNone(s.lookupEnv)
+func (h *Host) noneAllocated() bool {
+	_, set := h.lookupEnv("CUDA_VISIBLE_DEVICES")
+	return inAllocation(h.env) && h.opt.GPUs == nil && (set || h.opt.Sim == 0) && machine.GaveNone(h.lookupEnv)
 }
 
 // chooseAllocated uses the cards that Slurm gave, if they can be told.
-func (s *session) chooseAllocated(sample gpu.Sample) bool {
-	if !s.inAllocation() {
+func (h *Host) chooseAllocated(sample gpu.Sample) bool {
+	if !inAllocation(h.env) {
 		return false
 	}
 	var cards []int
-	for _, given := range machine.Given(s.lookupEnv, sample.Devices) {
+	for _, given := range machine.Given(h.lookupEnv, sample.Devices) {
 		for _, d := range sample.Devices {
 			if d.UUID == given.UUID {
 				cards = append(cards, d.Index)
@@ -70,17 +85,9 @@ func (s *session) chooseAllocated(sample gpu.Sample) bool {
 		}
 	}
 	if len(cards) > 0 {
-		s.cards = cards
+		h.cards = cards
 	}
 	return len(cards) > 0
-}
-
-// defaults are the settings of a line without a block. Slurm may start the whole
-// run again on another node: what ran when the first one failed runs again, too.
-func (s *session) defaults() job.Spec {
-	spec := s.opt.defaults()
-	spec.Requeue = spec.Requeue || s.inAllocation()
-	return spec
 }
 
 // halt is a signal to stop. Slurm sends it to all processes of its job, the jobs of

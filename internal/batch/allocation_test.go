@@ -23,11 +23,11 @@ func TestWhatSlurmAllocated(t *testing.T) {
 		inside + "SLURM_CLUSTER_NAME=berth SLURM_CPUS_ON_NODE=1":                   {},
 		"SLURM_CPUS_ON_NODE=4 SLURM_MEM_PER_NODE=2000":                             {},
 	} {
-		s := &session{opt: Options{Env: strings.Fields(env)}}
-		if got := s.allocated(); got != want {
+		o := Options{Env: strings.Fields(env)}
+		if got := allocated(o.Env); got != want {
 			t.Errorf("%s: %+v", env, got)
 		}
-		if again := s.defaults().Requeue; again != s.inAllocation() {
+		if again := o.defaults().Requeue; again != inAllocation(o.Env) {
 			t.Errorf("%s: requeue is %v", env, again)
 		}
 	}

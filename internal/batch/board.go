@@ -33,6 +33,16 @@ type snapshot struct {
 	ended   []*job.Job // newest first, bounded
 	paused  string     // why no job can start
 	began   time.Time  // when this berth run did
+	doneAt  time.Time  // when all are expected to have ended; zero: not known
+}
+
+// left says after a separator when all are expected to have ended; empty: that is not
+// known.
+func (s *snapshot) left(separator string) string {
+	if !s.doneAt.After(s.at) {
+		return ""
+	}
+	return separator + "about " + text.Span(s.doneAt.Sub(s.at)) + " left"
 }
 
 // waitingJob is a queued job with the reason it waits.
@@ -76,7 +86,7 @@ func replace(path string, data []byte) error {
 func renderBoard(s snapshot) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s · %s\n", text.Line(filepath.Base(s.file)), s.at.Local().Format("2006-01-02 15:04:05"))
-	fmt.Fprintf(&b, "%d/%d done: %s\n\n", s.tally.done(), s.total, s.tally)
+	fmt.Fprintf(&b, "%d/%d done: %s%s\n\n", s.tally.done(), s.total, s.tally, s.left(", "))
 	for _, c := range s.cards {
 		fmt.Fprintf(&b, "gpu%-2d %6d / %d MiB used%s%s%s\n", c.Index, c.UsedMiB, c.TotalMiB, utilText(c.UtilPct), foreignText(c.ForeignMiB), staleText(c))
 	}

@@ -1,6 +1,8 @@
-// Package batch is `berth run`: a live jobs file in front of the engine. It
-// turns lines into jobs and edits into requests, resumes what an earlier run
-// left, and shows the user what happens.
+// Package batch is both ends of `berth run`. A follower is the command itself: it
+// makes a queue match a live jobs file and shows the user what happens, in a
+// daemon's queue or in one of its own. A Host is what an own queue has that a
+// daemon's has not: a log directory with a journal and a status board, and what
+// earlier runs left there.
 //
-// It neither places nor starts jobs; the engine does that.
+// Neither places or starts jobs; the engine does that.
 package batch

@@ -60,23 +60,23 @@ const (
 )
 
 // openSizes reads the table of model sizes. The default one may be missing.
-func (s *session) openSizes() error {
-	if s.opt.Format != CSV {
+func (f *follower) openSizes() error {
+	if f.opt.Format != CSV {
 		return nil
 	}
-	path := s.opt.LLMConfig
+	path := f.opt.LLMConfig
 	if path == "" {
-		path = filepath.Join(s.opt.Dir, defaultSizes)
+		path = filepath.Join(f.opt.Dir, defaultSizes)
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 		path = defaultSizes
 	}
-	sizes, err := readSizes(s.opt.Dir, path)
+	sizes, err := readSizes(f.opt.Dir, path)
 	if err != nil {
 		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
 	}
-	s.watcher.sizes, s.sizes = sizes, path
+	f.watcher.sizes, f.sizes = sizes, path
 	return nil
 }
 

@@ -200,26 +200,36 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := newSession(t, "echo left\n")
-	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
-	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), fmt.Sprintf(`{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+	h := newHost(t)
+	testkit.Write(t, filepath.Join(h.opt.LogDir, "journal.gpusched.jsonl"), fmt.Sprintf(`{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+{"key": "a#0", "event": "oom", "attempts": 1, "next_vram": 5000}
 {"key": "a#0", "event": "started", "pgid": %d, "gpus": [0]}
 `, leader.Process.Pid))
-	if err := s.inherit(at0); err != nil {
-		t.Fatal(err)
+	f := &follower{opt: Options{HostOptions: h.opt}, file: parsed(t, "[vram=4000] echo left\n")}
+	testkit.Must(t, f.besideTheirs())
+	h.opt = f.opt.HostOptions
+	testkit.Must(t, h.inherit(at0))
+	key := jobfile.Key("echo left", 1)
+	if j, err := h.store.Job("1"); err != nil || j.State != job.Queued || j.Key != key || j.VRAMMiB != 5000 || j.Spec.VRAMMiB != 4000 {
+		t.Errorf("the job of its line is %+v, %v", j, err)
 	}
-	if len(s.orphans) != 1 || s.orphans[0] != (orphan{key: jobfile.Key("echo left", 1), group: leader.Process.Pid}) {
-		t.Errorf("left are %v", s.orphans)
+	if len(h.orphans) != 1 || h.orphans[0].key != key || h.orphans[0].group != leader.Process.Pid {
+		t.Errorf("left are %v", h.orphans)
 	}
+	line := &job.Job{ID: "7", Key: key}
+	if h.Admit([]*job.Job{line, {}}); !line.Held {
+		t.Error("the job of its line is not held")
+	}
+	f.opt.Fresh = true
 	var p *problem.Problem
-	if err := s.refuseTwice(); !errors.As(err, &p) || !strings.Contains(p.Hint, "kill -TERM -") {
+	if err := f.besideTheirs(); !errors.As(err, &p) || !strings.Contains(p.Hint, "kill -TERM -") {
 		t.Errorf("asked to run it again: %v", err)
 	}
 	hold.Close()
 	if err := leader.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.refuseTwice(); err != nil {
+	if err := f.besideTheirs(); err != nil {
 		t.Errorf("once it is gone: %v", err)
 	}
 }
@@ -262,17 +272,15 @@ func TestGpuschedsJournalIsMovedAsideOnceAndKept(t *testing.T) {
 
 func TestWhatGpuschedDidIsTakenOverOnce(t *testing.T) {
 	// seeds: G36
-	const lines = "[vram=2G] echo same >> ran\n[vram=2G] echo same >> ran\n[vram=3000] echo broken >> ran; exit 7\n"
-	s, out := newSession(t, lines)
-	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
-	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), testkit.Read(t, "testdata/gpusched-0.3.0.jsonl"))
+	h := newHost(t)
+	testkit.Write(t, filepath.Join(h.opt.LogDir, "journal.gpusched.jsonl"), testkit.Read(t, "testdata/gpusched-0.3.0.jsonl"))
 	for range 2 {
-		if err := s.inherit(at0); err != nil {
+		if err := h.inherit(at0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ids := map[string]string{}
-	if err := s.store.Each(func(j *job.Job) error {
+	if err := h.store.Each(func(j *job.Job) error {
 		ids[j.Key] = j.ID + " " + string(j.Outcome)
 		return nil
 	}); err != nil {
@@ -290,7 +298,7 @@ func TestWhatGpuschedDidIsTakenOverOnce(t *testing.T) {
 			t.Errorf("got %q, want %q with gpusched's own number", ids[key], want)
 		}
 	}
-	if heard := said(s, out); len(heard) != 1 || !strings.Contains(heard[0], "imported gpusched's journal: 10 ended jobs") {
+	if heard := h.said; len(heard) != 1 || !strings.Contains(heard[0], "imported gpusched's journal: 10 ended jobs") {
 		t.Errorf("said: %q", heard)
 	}
 }

@@ -41,12 +41,11 @@ func start(t *testing.T, c *exec.Cmd) (end func()) {
 // TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog: 0.3.0 writes no starts.
 func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
 	// seeds: G55
-	s, _ := newSession(t, "echo left\necho waits\n")
-	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
-	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), `{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+	h := newHost(t)
+	testkit.Write(t, filepath.Join(h.opt.LogDir, "journal.gpusched.jsonl"), `{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
 {"key": "b#0", "event": "seen", "no": 2, "command": "echo waits"}
 `)
-	log, err := os.Create(filepath.Join(s.opt.LogDir, "job001_gpu0-1.log"))
+	log, err := os.Create(filepath.Join(h.opt.LogDir, "job001_gpu0-1.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,17 +53,19 @@ func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
 	left := exec.Command("cat")
 	left.Stdout, left.Stderr = log, log
 	end := start(t, left)
-	if err := s.inherit(at0); err != nil {
+	if err := h.inherit(at0); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.orphans) != 1 || s.orphans[0] != (orphan{key: jobfile.Key("echo left", 1), group: left.Process.Pid}) {
-		t.Errorf("left are %v, want only the one that has its log open", s.orphans)
+	key := jobfile.Key("echo left", 1)
+	lines := map[string]int64{key: 0}
+	if len(h.orphans) != 1 || h.orphans[0].key != key || h.orphans[0].group != left.Process.Pid {
+		t.Errorf("left are %v, want only the one that has its log open", h.orphans)
 	}
-	if err := s.refuseTwice(); err == nil {
+	if err := h.layout.refuseTwice(lines); err == nil {
 		t.Error("it may be run again while it runs")
 	}
 	end()
-	if err := s.refuseTwice(); err != nil {
+	if err := h.layout.refuseTwice(lines); err != nil {
 		t.Errorf("once it is gone: %v", err)
 	}
 }

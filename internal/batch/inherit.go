@@ -16,7 +16,6 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/job"
-	"berth/internal/jobfile"
 	"berth/internal/keep"
 	"berth/internal/problem"
 	"berth/internal/store"
@@ -142,77 +141,92 @@ func theirNumber(name string) int {
 
 // inherit imports gpusched's jobs into the store, in one commit. Jobs that the
 // store has stay as they are, so that importing again changes nothing.
-func (s *session) inherit(now time.Time) error {
-	theirs, alive, err := s.layout.loadTheirs()
+func (h *Host) inherit(now time.Time) error {
+	theirs, alive, err := h.layout.loadTheirs()
 	if err != nil || len(theirs) == 0 {
 		return err
 	}
-	known := map[string]bool{}
-	if err := s.store.Each(func(j *job.Job) error { known[j.Key] = true; return nil }); err != nil {
+	known := map[string]*job.Job{}
+	if err := h.store.Each(func(j *job.Job) error { known[j.Key] = j; return nil }); err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
-	lines := s.linesByKey()
+	seq, err := h.store.LastSeq()
+	if err != nil {
+		return err
+	}
 	var jobs []*job.Job
-	seq := s.lastSeq
 	for _, t := range theirs {
+		j := known[t.key()]
+		if j == nil {
+			seq++ // even if it is left out, so that the numbers match gpusched's
+			spec := job.Defaults()
+			declared, inFile := h.opt.Keys[t.key()]
+			spec.Shell, spec.VRAMMiB = t.command, declared
+			j = t.job(now, spec)
+			j.User, j.UID = h.user(), os.Getuid()
+			j.Seq, j.ID, j.Rank = seq, strconv.FormatInt(seq, 10), seq
+			if j.State.Terminal() || inFile {
+				jobs = append(jobs, j)
+			}
+		}
 		if t.done == nil && t.group > 1 {
-			s.orphans = append(s.orphans, orphan{key: t.key(), group: t.group, gone: !t.left(alive)})
-		}
-		if known[t.key()] {
-			continue
-		}
-		seq++ // even if it is left out, so that the numbers match gpusched's
-		line := lines[t.key()]
-		j := s.inherited(now, t, line)
-		j.Seq, j.ID, j.Rank = seq, strconv.FormatInt(seq, 10), seq
-		if j.State.Terminal() || line != nil {
-			jobs = append(jobs, j)
+			h.orphans = append(h.orphans, orphan{key: t.key(), job: j, group: t.group, gone: !t.left(alive)})
 		}
 	}
-	return s.admitInherited(jobs)
+	return h.admitInherited(jobs)
 }
 
-// orphan is a process group that gpusched left running, and the key of its line.
-// The job of that line is held until the group is gone, or it would run twice.
+// orphan is a process group that gpusched left running, and the job of its line,
+// which is held until the group is gone, or it would run twice.
 type orphan struct {
 	key   string
+	job   *job.Job
 	group int
 	gone  bool
 	said  bool
 }
 
-// tendOrphans holds the jobs whose processes gpusched left running, and releases
-// them once these are gone. A line that was deleted may come back, and is held
-// then.
-func (s *session) tendOrphans(t *engine.Turn) {
-	for i := range s.orphans {
-		o := &s.orphans[i]
-		e := s.queue.byKey[o.key]
-		o.gone = o.gone || !groupAlive(o.group, s.account.began)
-		switch {
-		case e == nil:
-		case o.gone:
-			if t.Queue().Unhold(e.id, "berth") {
-				s.say(fmt.Sprintf("job %s was interrupted mid-run by a previous scheduler's death — re-queuing", e.id))
+// Admit holds the jobs of new lines whose processes gpusched left running.
+func (h *Host) Admit(jobs []*job.Job) {
+	for i := range h.orphans {
+		o := &h.orphans[i]
+		for _, j := range jobs {
+			if j.Key == o.key {
+				o.job, j.Held = j, true
 			}
-		case t.Queue().Hold(e.id, "berth"), !o.said && e.state == job.Queued:
-			o.said = true
-			s.warn(fmt.Sprintf("job %s is still running as an ORPHAN of a previous scheduler (pgid %d) — not re-dispatching until it ends; to end it: kill -TERM -%[2]d", e.id, o.group))
 		}
 	}
-	s.orphans = slices.DeleteFunc(s.orphans, func(o orphan) bool { return o.gone })
+}
+
+// tendOrphans holds the jobs whose processes gpusched left running, and releases
+// them once these are gone.
+func (h *Host) tendOrphans(t *engine.Turn) {
+	for i := range h.orphans {
+		o := &h.orphans[i]
+		o.gone = o.gone || !groupAlive(o.group, h.began)
+		queued := t.Queue().Queued(o.job.ID) != nil
+		switch {
+		case o.gone:
+			if t.Queue().Unhold(o.job.ID, "berth") {
+				t.Queue().Tell(job.EventNotice, nil, fmt.Sprintf("job %s was interrupted mid-run by a previous scheduler's death — re-queuing", o.job.ID))
+			}
+		case t.Queue().Hold(o.job.ID, "berth"), !o.said && queued:
+			o.said = true
+			t.Warn(nil, fmt.Sprintf("job %s is still running as an ORPHAN of a previous scheduler (pgid %d) — not re-dispatching until it ends; to end it: kill -TERM -%[2]d", o.job.ID, o.group))
+		}
+	}
+	h.orphans = slices.DeleteFunc(h.orphans, func(o orphan) bool { return o.gone })
 }
 
 // refuseTwice refuses to start over while a job that gpusched left is still
 // running.
-func (s *session) refuseTwice() error {
-	theirs, alive, err := s.layout.loadTheirs()
+func (l layout) refuseTwice(keys map[string]int64) error {
+	theirs, alive, err := l.loadTheirs()
 	if err != nil {
 		return err
 	}
-	lines := s.linesByKey()
 	for _, t := range theirs {
-		if lines[t.key()] != nil && t.left(alive) {
+		if _, inFile := keys[t.key()]; inFile && t.left(alive) {
 			return problem.Newf(problem.Unable, fmt.Sprintf("wait for it, or stop it with kill -TERM -%d", t.group),
 				"gpusched left %q running as process group %d; starting it again would run it twice", t.command, t.group)
 		}
@@ -228,32 +242,11 @@ func theirProblem(err error) error {
 	return problem.Wrap(problem.Unable, "make that journal readable; if you move it away, its finished jobs run again", err)
 }
 
-func (s *session) linesByKey() map[string]*jobfile.Line {
-	lines := make(map[string]*jobfile.Line, len(s.file.Lines))
-	for _, line := range s.file.Lines {
-		lines[line.Key] = line
-	}
-	return lines
-}
-
-// inherited is the job for one of theirs, with the spec of its line if it has
-// one.
-func (s *session) inherited(now time.Time, t *theirJob, line *jobfile.Line) *job.Job {
-	spec := job.Defaults()
-	spec.Shell = t.command
-	if line != nil {
-		spec = line.Spec
-	}
-	j := t.job(now, spec)
-	j.User = s.user()
-	return j
-}
-
-func (s *session) admitInherited(jobs []*job.Job) error {
+func (h *Host) admitInherited(jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := s.store.Commit(store.Tx{Put: jobs}); err != nil {
+	if err := h.store.Commit(store.Tx{Put: jobs}); err != nil {
 		return fmt.Errorf("import gpusched's journal: %w", err)
 	}
 	ended := 0
@@ -262,10 +255,8 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 			ended++
 		}
 	}
-	s.say(fmt.Sprintf("imported gpusched's journal: %s; it is kept as %s", text.Count(ended, "ended job"), theirPrefix+theirSuffix))
-	var err error
-	s.lastSeq, err = s.store.LastSeq()
-	return err
+	h.tell(fmt.Sprintf("imported gpusched's journal: %s; it is kept as %s", text.Count(ended, "ended job"), theirPrefix+theirSuffix))
+	return nil
 }
 
 // loadTheirs reads all journals as if they were one. alive reports whether a

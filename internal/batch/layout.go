@@ -84,39 +84,28 @@ type Place struct {
 	LogDir   string // absolute
 	StateDir string
 	JobsDir  string
+	Log      string // of berth itself
 }
 
 func (l layout) place() Place {
-	return Place{LogDir: l.logDir, StateDir: l.state, JobsDir: l.jobsDir()}
+	return Place{LogDir: l.logDir, StateDir: l.state, JobsDir: l.jobsDir(), Log: l.log()}
 }
 
 // fromPipe is the batch of lines that came through a pipe.
 const fromPipe = "-"
 
-// batchOf names a jobs file as its queue knows it: by its path from the log
-// directory, so that both can be moved together.
-func batchOf(file, logDir string) string {
-	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
-		return fromPipe
+// realPath is an absolute path without links in its directory.
+func realPath(dir, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
 	}
-	real := func(path string) string {
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return path
-		}
-		if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-			abs = filepath.Join(dir, filepath.Base(abs))
-		}
-		return abs
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
 	}
-	file, logDir = real(file), real(logDir)
-	if file == filepath.Join(logDir, pipedName) {
-		return fromPipe
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
 	}
-	if path, err := filepath.Rel(logDir, file); err == nil {
-		return path
-	}
-	return file
+	return path
 }
 
 // DefaultLogDir is the log directory of a berth run in its working directory.

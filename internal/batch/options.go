@@ -6,67 +6,36 @@ import (
 	"os"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/cluster"
-	"berth/internal/engine"
 	"berth/internal/job"
-	"berth/internal/machine"
-	"berth/internal/sched"
-	copies "berth/internal/snapshot"
+	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // Options are the flags of `berth run`, checked and turned into values.
 type Options struct {
-	File        string
-	Format      Format
-	LLMConfig   string // the table of model sizes for a CSV file; empty: llm_config.json, if it exists
-	LogDir      string
-	StateHome   string         // where the state goes if the log directory is on a network; empty: the user's own
-	LogFree     int64          // bytes that growing logs leave free on their disk; 0: none
-	GPUs        []int          // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
-	Jobs        int            // at a time; 0: as many as fit
-	GroupLimits map[string]int // how many jobs of a group may run at a time
-	Poll        time.Duration
-	Rules       sched.Rules
-	Preempt     string // one of machine.Preempts
-	Parking     string // one of machine.Parkings
-	Tolerance   float64
-	OOMRetries  int
-	Watch       bool
-	Fresh       bool
-	Retry       string // which jobs of earlier runs run again: RetryFailed, RetryAll or none
-	Verbose     bool
-	Quiet       bool // only jobs that failed, warnings and the summary
-	JSON        bool
-	LogLevel    string
-	AsGpusched  bool // speak as gpusched does, and name logs as it does
-
-	// Serve lets other processes ask about the queue while it runs: publish gets
-	// every event, and done is called when the engine has ended. Nil: none can.
-	Serve func(Door) (publish func([]job.Event), done func(), err error)
-
-	// Detach starts a berth in the background for a jobs file, and returns once it
-	// only waits for the queue. Nil: the run cannot be detached, nor relieve one
-	// that was.
-	Detach     func(ctx context.Context, file string) (Successor, error)
-	Background *Background   // it is such a berth; nil: no
-	Keys       <-chan byte   // what is typed at the terminal; nil: nobody is asked
-	AskAfter   time.Duration // a job that has run this long is not stopped without asking
-
-	// AcceptEmptyStore continues with an empty store although an earlier run left
-	// jobs running.
-	AcceptEmptyStore bool
-
-	Snapshot  string       // of the code of lines that say nothing: job.SnapshotAuto, a directory, or none
-	Snapshots copies.Place // where they are kept
-
+	HostOptions
+	File         string
+	Format       Format
+	LLMConfig    string // the table of model sizes for a CSV file; empty: llm_config.json, if it exists
+	OOMRetries   int
+	Watch        bool
+	Retry        string // which jobs of earlier runs run again: api.RetryFailed, api.RetryAll or none
+	Verbose      bool
+	Quiet        bool // only jobs that failed, warnings and the summary
+	JSON         bool
+	Snapshot     string         // of the code of lines that say nothing: job.SnapshotAuto, a directory, or none
 	To           job.Place      // where jobs run that do not say so
 	SlurmOptions string         // of those that run on Slurm and have none
 	Slurm        cluster.Config // how they are handed over
 
-	Sim        int   // simulated cards; 0: real ones
-	SimVRAMMiB int64 // of each
+	// Open connects to the queue.
+	Open func(ctx context.Context, o *Options, say func(string)) (*Link, error)
 
-	Out, Err io.Writer
+	Keyboard <-chan byte   // what is typed at the terminal; nil: nobody is asked
+	AskAfter time.Duration // a job that has run this long is not stopped without asking
+	Out      io.Writer
 	Terminal bool // Out is a terminal that can redraw
 	Colour   bool
 	Width    func() int // columns
@@ -76,23 +45,47 @@ type Options struct {
 	Dir      string // the caller's working directory
 }
 
-// What Options.Retry can be.
-const (
-	RetryFailed = "failed" // and cancelled
-	RetryAll    = "all"
-)
-
-// Door is what others may ask about a running queue.
-type Door struct {
-	Place
-	Machine *machine.Machine
-	Engine  *engine.Engine
+// Link is a connection to the queue that the jobs are in.
+type Link struct {
+	Client *api.Client
+	Since  int64  // the event after which to follow; -1: from now on
+	Name   string // a daemon's queue, as users know it
+	Why    string // an own queue: what asked for one
+	Own    *OwnQueue
+	// Send makes the queue match the lines of the file. first means that it is the
+	// first version of it in this run.
+	Send func(ctx context.Context, lines []*jobfile.Line, first, dryRun bool) (api.SubmitReply, error)
 }
 
-// defaults are the settings of a line without a block.
+// OwnQueue is what an own queue has besides.
+type OwnQueue struct {
+	Place
+	Joined bool                    // it ran before this berth did
+	NoGPU  string                  // why it has no GPU; empty: it has
+	Stop   func()                  // tells it to stop its jobs; again: sooner
+	Leave  func()                  // tells it that this berth follows no more
+	Ended  <-chan struct{}         // closed when its process has ended, if this berth started it
+	Failed func() *problem.Problem // why it ended; nil: as it should
+}
+
+// defaults are the settings of a line without a block. Slurm may start a whole run
+// again on another node: what ran when the first one failed runs again, too.
 func (o *Options) defaults() job.Spec {
 	spec := job.Defaults()
 	spec.Retries, spec.Snapshot.Tree = o.OOMRetries, o.Snapshot
-	spec.To, spec.Slurm, spec.Batch = o.To, o.SlurmOptions, batchOf(o.File, o.LogDir)
+	spec.To, spec.Slurm = o.To, o.SlurmOptions
+	spec.Requeue = inAllocation(o.Env)
 	return spec
+}
+
+// Batch is the jobs file as the queue knows it.
+func (o *Options) Batch(own bool) string {
+	dir := o.Dir
+	if own {
+		dir = o.LogDir
+	}
+	if info, err := os.Stat(o.File); err == nil && !info.Mode().IsRegular() || o.File == pipedIn(dir) {
+		return realPath(dir, fromPipe)
+	}
+	return realPath(o.Dir, o.File)
 }

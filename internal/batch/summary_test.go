@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 func happen(a *account, at time.Duration, kind job.EventKind, j *job.Job) {
@@ -102,13 +103,9 @@ func TestSummary(t *testing.T) {
 }
 
 func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
-	s, _ := newSession(t, "a\nb\nc\n")
-	past(t, s, job.OK, "exit:3", job.WasCancelled)
-	if _, _, err := s.earlier(); err != nil {
-		t.Fatal(err)
-	}
-	s.queue.apply(s.file, newClerk())
-	head := newAccount(at0, 0).lines(at0.Add(time.Second), s.queue.counts, nil)[0]
+	f, _ := following(t, "a\nb\nc\n", job.OK, "exit:3", job.WasCancelled)
+	testkit.Must(t, f.enter(t.Context()))
+	head := newAccount(at0, 0).lines(at0.Add(time.Second), f.queue.counts, nil)[0]
 	if want := "0 jobs in 1.0s: 1 ok, 1 failed, 1 cancelled (3 of them in an earlier run)"; head != want {
 		t.Errorf("it says %q, want %q", head, want)
 	}

@@ -35,8 +35,8 @@ type stopped struct {
 	killed bool
 }
 
-func newTheirWords(o Options, cards int) *theirWords {
-	return &theirWords{tolerance: o.Tolerance, verbose: o.Verbose, cards: cards, declaredMiB: map[string]int64{}, stopped: map[string]stopped{}}
+func newTheirWords(tolerance float64, verbose bool, cards int) *theirWords {
+	return &theirWords{tolerance: tolerance, verbose: verbose, cards: cards, declaredMiB: map[string]int64{}, stopped: map[string]stopped{}}
 }
 
 // sentence is gpusched's sentence for an event. It is not known where gpusched

@@ -64,8 +64,8 @@ func progressLine(s snapshot, width int, paint painter) string {
 	if total > 0 {
 		filled = 20 * s.tally.done() / total
 	}
-	written := fmt.Sprintf("%s%s %d/%d done · %d running · %d queued", strings.Repeat("█", filled), strings.Repeat("░", 20-filled),
-		s.tally.done(), total, s.tally.running, s.tally.queued)
+	written := fmt.Sprintf("%s%s %d/%d done · %d running · %d queued%s", strings.Repeat("█", filled), strings.Repeat("░", 20-filled),
+		s.tally.done(), total, s.tally.running, s.tally.queued, s.left(" · "))
 	written = text.Cut(written, width)
 	if s.tally.failed > 0 && len([]rune(written))+16 < width {
 		return paint.on(text.Bold, written) + paint.on(text.Red, fmt.Sprintf(" · %d failed", s.tally.failed))

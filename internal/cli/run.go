@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/api"
 	"berth/internal/batch"
-	"berth/internal/daemon"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -23,7 +23,10 @@ import (
 type runFlags struct {
 	ruleFlags
 	noColour    bool
-	detached    bool
+	own         bool
+	asksOwn     bool   // --own
+	why         string // what asked for an own queue
+	target      target // the daemon, otherwise
 	dryRun      bool
 	retryFailed bool
 	format      string
@@ -38,8 +41,8 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run JOBS_FILE",
 		Short: "Run a file of commands, each on GPUs with room for it",
-		Long: `Run each line of a file as a job, in the foreground, and exit when all of them
-have ended.
+		Long: `Put each line of a file into a queue as a job, show what becomes of them, and
+exit when all have ended.
 
 The file has one shell command per line; blank lines and lines that begin with
 # are skipped. A [key=value ...] block before the command says what it needs:
@@ -54,15 +57,22 @@ line. It runs Python scripts, lowest priority number first, and passes each its
 GPUs as --cuda.
 
 You can edit the file while it runs: added lines run, deleted lines do not.
-Running the same command again skips the jobs that finished. If berth is killed,
-its jobs keep running and the next berth run takes them over. Processes that
-a job leaves in the background have its grace period to end (10 s), then berth
-ends them.
+Running the same command again skips the jobs that finished. berth help jobsfile
+has the whole format.
 
-On a terminal, d detaches: the queue goes on in the background, berth list, logs
-and cancel know its jobs, and the same command comes back. A terminal that
-closes does the same. Ctrl-C stops the jobs, and asks first if one has run for
-10 minutes. berth help jobsfile has the whole format.`,
+The jobs go into the daemon's queue if a daemon is running. Otherwise they get a
+queue of their own, which has its files in --log-dir and ends after its last
+job. The first line says which. --own asks for a queue of their own, and so do
+the flags that only such a queue has, such as --sim, --gpus, -j and --log-dir.
+
+On a terminal, d leaves: the jobs go on without this berth run. They also go on
+if the terminal closes or this berth run is killed. The same command comes back
+to them, and berth cancel --batch JOBS_FILE cancels them.
+
+Ctrl-C stops the jobs of their own queue, and the next berth run starts them
+again. On a terminal, berth asks first if one has run for 10 minutes. For jobs
+in the daemon's queue, Ctrl-C asks whether to cancel them; without a terminal it
+leaves them there.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
   berth run jobs.txt --dry-run
@@ -72,10 +82,11 @@ closes does the same. Ctrl-C stops the jobs, and asks first if one has run for
   berth run examples/jobs.txt --sim 2
   berth run jobs.txt --to slurm --allocations 4 --alloc "--gres=gpu:2 -t 8h"
 
-Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
-exit code of a failed job (at least 1); 2 bad usage or an unreadable jobs file;
-130 interrupted. 0 also if it was detached, and after --dry-run, unless a job
-could never run here (1).`,
+Exit status: 0 every job succeeded or was cancelled; otherwise the largest exit
+code of a failed job (at least 1); 2 bad usage or an unreadable jobs file;
+130 interrupted, whether the jobs were stopped or left in the daemon's queue. 0
+also if you left with d, and after --dry-run, unless a job could never run here
+(1).`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.opt.File = args[0]
@@ -100,6 +111,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 func (f *runFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.BoolVar(&f.asksOwn, "own", false, "run the jobs in a queue of their own, even if a daemon is running")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what each job would do now, and what is wrong; start and write nothing")
 	flags.BoolVar(&f.opt.Watch, "watch", false, "keep waiting for new lines after all jobs have ended")
 	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run every job again")
@@ -110,7 +122,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
 	flags.IntVarP(&f.opt.Jobs, "jobs", "j", 0, "run at most this many jobs at a time (default as many as fit)")
 	flags.StringArrayVar(&f.groupLimits, "group-limit", nil, "run at most N jobs of a group at a time, `NAME=N`; may be repeated")
-	flags.StringVar(&f.opt.LogDir, "log-dir", batch.DefaultLogDir, "directory for logs, journal, status board and state")
+	flags.StringVar(&f.opt.LogDir, "log-dir", batch.DefaultLogDir, "directory of an own queue: logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
 	flags.StringVar(&f.opt.Snapshot, "snapshot", "", "run the code as it is now: a copy of the git tree with its uncommitted changes, or of this `dir`")
 	flags.Lookup("snapshot").NoOptDefVal = job.SnapshotAuto
@@ -119,8 +131,6 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	f.alloc.register(cmd)
 	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
 	_ = flags.MarkHidden("as-gpusched") // for the front end of that name
-	flags.BoolVar(&f.detached, "detached", false, "continue a run that was detached")
-	_ = flags.MarkHidden("detached") // for berth itself
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)", " and the jobs file")
 	flags.BoolVar(&f.opt.JSON, "json", false, "print one event per line as JSON")
 	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also report memory use as it grows")
@@ -145,9 +155,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	switch f.opt.Retry {
 	case "":
 		if f.retryFailed {
-			f.opt.Retry = batch.RetryFailed
+			f.opt.Retry = api.RetryFailed
 		}
-	case batch.RetryFailed, batch.RetryAll:
+	case api.RetryFailed, api.RetryAll:
 	default:
 		return badFlag(cmd, "retry", text.Mismatch(f.opt.Retry, "failed or all"))
 	}
@@ -177,7 +187,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
 	f.opt.LogFree = f.logFreeMiB << 20
 	f.opt.Snapshot = jobfile.SnapshotOf(f.opt.Snapshot)
-	if f.opt.Snapshots, err = snapshotPlace(os.Getenv); err != nil && f.opt.Snapshot != "" {
+	if _, err = snapshotPlace(os.Getenv); err != nil && f.opt.Snapshot != "" {
 		return err
 	}
 	if err := f.place(cmd); err != nil {
@@ -208,6 +218,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err := f.refuseAllocated(); err != nil {
 		return err
 	}
+	if err := f.chooseQueue(cmd); err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// Neither the jobs nor berth end when the terminal closes.
@@ -215,9 +228,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	// inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	out := cmd.OutOrStdout()
-	f.opt.Out, f.opt.Err, f.opt.Signals = out, cmd.ErrOrStderr(), signals
+	f.opt.Out, f.opt.Signals, f.opt.Open = out, signals, f.open
 	if f.opt.StateHome = f.alloc.inner; f.alloc.inner != "" {
-		f.opt.Signals = inAllocation(signals)
+		f.opt.Inner, f.opt.Signals = true, inAllocation(signals)
 	}
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
 	f.opt.Terminal = stdoutIsTerminal(out)
@@ -225,7 +238,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if f.dryRun {
 		run = batch.DryRun
 	} else {
-		done, err := f.attend(cmd, signals)
+		done, err := f.attend(signals)
 		if err != nil {
 			return err
 		}
@@ -234,7 +247,6 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
 	f.opt.Width = func() int { columns, _ := terminalSize(out); return columns }
 	f.opt.Height = func() int { _, rows := terminalSize(out); return rows }
-	f.opt.Serve = f.serve
 	code, err := run(context.Background(), f.opt)
 	if err != nil {
 		return err
@@ -245,8 +257,8 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// attend lets the run leave its terminal, and be asked at it.
-func (f *runFlags) attend(cmd *cobra.Command, signals chan<- os.Signal) (done func(), err error) {
+// attend lets the run be asked at its terminal, and leave it.
+func (f *runFlags) attend(signals chan<- os.Signal) (done func(), err error) {
 	done = func() {}
 	if f.opt.AsGpusched || f.opt.JSON {
 		return done, nil
@@ -259,22 +271,12 @@ func (f *runFlags) attend(cmd *cobra.Command, signals chan<- os.Signal) (done fu
 			return done, problem.Newf(problem.Invalid, "BERTH_ASK_AFTER=10m is the default", "BERTH_ASK_AFTER: %v", err)
 		}
 	}
-	f.opt.Detach = func(ctx context.Context, file string) (batch.Successor, error) {
-		b, err := f.startBackground(ctx, cmd, file)
-		if err != nil {
-			return nil, err // not an interface around nil
-		}
-		return b, nil
-	}
-	if f.detached {
-		f.opt.Background = inBackground()
-	}
-	if f.detached || f.opt.Terminal {
+	if f.opt.Terminal {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	if f.opt.Terminal && isTerminal(os.Stdin) && !isStdin(f.opt.File) {
 		k := openKeyboard(os.Stdin)
-		f.opt.Keys = k.keys
+		f.opt.Keyboard = k.keys
 		return k.Close, nil
 	}
 	return done, nil
@@ -288,12 +290,4 @@ func isStdin(file string) bool {
 	}
 	stdin, err := os.Stdin.Stat()
 	return err == nil && os.SameFile(jobs, stdin)
-}
-
-// serve answers other berth commands about the run.
-func (f *runFlags) serve(d batch.Door) (func([]job.Event), func(), error) {
-	q := runQueue(d.Place)
-	q.Machine, q.Engine = d.Machine, d.Engine
-	q.Override = func(c *daemon.Config) { c.Rules, c.Poll, c.Tolerance = f.opt.Rules, f.opt.Poll, f.opt.Tolerance }
-	return daemon.ServeRun(q)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/allocation"
+	"berth/internal/api"
 	"berth/internal/batch"
 	"berth/internal/job"
 	"berth/internal/problem"
@@ -93,7 +94,7 @@ func (f *runFlags) allocationOptions(cmd *cobra.Command, dir string) (o allocati
 	if f.opt.Format == batch.CSV {
 		return o, problem.Newf(problem.Invalid, "write one shell command per line", "--allocations: expected a jobs file with commands, found CSV")
 	}
-	if f.opt.Retry == batch.RetryAll {
+	if f.opt.Retry == api.RetryAll {
 		return o, problem.Newf(problem.Invalid, "--fresh runs every job again", "--allocations: expected --retry failed, found --retry all")
 	}
 	var inner []string
@@ -120,7 +121,7 @@ func (f *runFlags) allocationOptions(cmd *cobra.Command, dir string) (o allocati
 	return allocation.Options{
 		File: f.opt.File, Count: f.alloc.count, Slurm: slices.Concat(f.opt.Slurm.Slurm.Options, words), Asked: f.alloc.slurm, LogDir: f.opt.LogDir, Defaults: defaults,
 		Poll: f.opt.Poll, Inner: inner, Sim: f.opt.Sim, SimMiB: f.opt.SimVRAMMiB,
-		Fresh: f.opt.Fresh, RetryFailed: f.opt.Retry == batch.RetryFailed, Quiet: f.opt.Quiet, JSON: f.opt.JSON,
+		Fresh: f.opt.Fresh, RetryFailed: f.opt.Retry == api.RetryFailed, Quiet: f.opt.Quiet, JSON: f.opt.JSON,
 		Program: program, Installed: f.opt.Slurm.Program, Out: cmd.OutOrStdout(), Env: os.Environ(), Dir: dir,
 		Idle: allocationTime("BERTH_ALLOCATION_IDLE", allocation.DefaultIdle), Silent: allocationTime("BERTH_ALLOCATION_SILENT", allocation.DefaultSilent),
 	}, nil

@@ -12,6 +12,7 @@ import (
 	"berth/internal/batch"
 	"berth/internal/daemon"
 	"berth/internal/problem"
+	"berth/internal/site"
 )
 
 // actsKey marks a verb that changes jobs: all that its words name, or the one that
@@ -79,12 +80,10 @@ func openRunTarget(ctx context.Context, p batch.Place) *runTarget {
 // dial makes a client for the run: its process, or its store once it has ended.
 func (r *runTarget) dial() *api.Client {
 	return api.DialQueue(daemon.RunSocket(r.StateDir), func() (*api.Server, func(), error) {
-		return daemon.ReadRun(runQueue(r.Place))
+		return daemon.Read(daemon.Options{
+			Places: site.Places{StateDir: r.StateDir, Socket: daemon.RunSocket(r.StateDir)}, RunDir: resolved(r.LogDir), JobsDir: r.JobsDir, Version: Version, Env: os.Environ(),
+		}, relative(r.LogDir))
 	})
-}
-
-func runQueue(p batch.Place) daemon.RunQueue {
-	return daemon.RunQueue{LogDir: relative(p.LogDir), StateDir: p.StateDir, JobsDir: p.JobsDir, Version: Version, Env: os.Environ()}
 }
 
 // relative is a path as seen from here, if it is below.

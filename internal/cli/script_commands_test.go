@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"berth/internal/cli"
+	"berth/internal/keep"
 	"berth/internal/testkit"
 )
 
@@ -172,15 +175,22 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// signal NAME INT|TERM|KILL|HUP
+// signal NAME INT|TERM|KILL|HUP; BOTH kills a berth run and the process of its queue.
 func signalActor(ts *testscript.TestScript, neg bool, args []string) {
 	refuseNegation(ts, neg)
-	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP}
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP, "BOTH": syscall.SIGKILL}
 	a := castOf(ts).actors[args[0]]
 	if a == nil {
 		ts.Fatalf("%s has not begun", args[0])
 	}
+	var queues []int
+	if args[1] == "BOTH" {
+		queues = queuesOf(ts, a.command.Process.Pid)
+	}
 	ts.Check(a.command.Process.Signal(signals[args[1]]))
+	for _, pid := range queues {
+		ts.Check(syscall.Kill(pid, syscall.SIGKILL))
+	}
 }
 
 // waitfor FILE [REGEXP [COUNT]]: wait until a file of that name or pattern is
@@ -286,4 +296,17 @@ func noControl(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}
+}
+
+// queuesOf are the processes of own queues that a process has started.
+func queuesOf(ts *testscript.TestScript, parent int) (pids []int) {
+	table, err := keep.Processes()
+	ts.Check(err)
+	for _, p := range table {
+		words, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)) // empty if it is gone
+		if p.Parent == parent && bytes.Contains(words, []byte(cli.HostWord)) {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
 }

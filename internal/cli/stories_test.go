@@ -29,6 +29,7 @@ var promises = append([]promise{
 	{"list, show, logs, why, wait, history and cancel know the jobs of a berth run, and never mistake them for a daemon's", `
 		run-other-commands-see-its-jobs
 		run-why-explains-jobs-of-a-run
+		run-goes-to-the-queue-of-the-daemon
 		run-is-found-from-everywhere
 		run-beside-a-daemon-nothing-is-mistaken`},
 	{"help ends with an example and the exit statuses", "cli-help-ends-with-an-example-and-the-exit-statuses"},
@@ -50,7 +51,7 @@ var promises = append([]promise{
 	{"a machine without a GPU runs the jobs that need none, and refuses the others with a choice", `
 		place-a-machine-without-a-gpu-runs-lines-without-one
 		daemon-a-machine-without-a-gpu-runs-jobs-without-one`},
-	{"two runs on one log directory: the second refuses", "cli-a-second-run-on-one-log-directory-refuses"},
+	{"two runs on one log directory: the second refuses", "cli-a-second-run-on-one-log-directory-joins-the-first"},
 	{"berth is one binary: without its small supervisor it re-executes itself", "cli-berth-keep-is-not-needed-beside-berth"},
 	{"the examples do what they say", `
 		examples-jobs-runs-well-and-is-short
@@ -86,6 +87,7 @@ var promises = append([]promise{
 	{"a file that is no jobs file, or no script, is taken for what it is, or refused with the command that was meant", `
 		file-what-is-no-jobs-file-is-refused-with-what-was-meant
 		daemon-submit-takes-a-file-for-what-it-is
+		daemon-the-lines-of-a-jobs-file-are-one-row
 		daemon-submit-a-jobs-file`},
 	{"directories, virtual environments and outputs that cannot work are refused before anything runs, all together", `
 		env-places-that-cannot-work-are-refused-together`},
@@ -101,6 +103,7 @@ var promises = append([]promise{
 		live-a-last-line-without-its-newline-counts-once-it-stayed-so-for-a-poll
 		live-a-first-read-takes-a-last-line-without-its-newline`},
 	{"delete a pending line: dequeued", `
+		live-an-emptied-file-withdraws-what-waits
 		live-a-deleted-pending-line-is-dequeued
 		live-a-line-deleted-while-it-runs-is-not-tried-again`},
 	{"reorder: the queue is reordered", "live-a-reorder-reorders-the-queue"},

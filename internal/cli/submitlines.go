@@ -53,6 +53,7 @@ func (o *submitOptions) fromLines(path string) ([]api.Spec, error) {
 
 // specsOf turns the lines of a jobs file into jobs for a request.
 func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []api.BatchLine, err error) {
+	specs, lines = []api.Spec{}, []api.BatchLine{} // not null: the file may be empty
 	for _, line := range file.Lines {
 		spec := defaults
 		spec.Env = maps.Clone(defaults.Env)

@@ -40,6 +40,7 @@ A shared daemon has the page where http.listen in its config says so. On another
 machine's daemon (--host), open its address and log in with your token.`,
 		Example: `  berth web
   berth web --no-open            only print the address
+  berth web --log-dir berth_logs the queue of a berth run
   berth web --plain-http         as root in a container
 
 Exit status: 0 printed or opened; 1 refused, or no daemon; 2 bad usage;
@@ -48,12 +49,10 @@ Exit status: 0 printed or opened; 1 refused, or no daemon; 2 bad usage;
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			s.begins = true
-			if runs := runningRuns(ctx); len(runs) > 0 && s.target.host == nil && !s.target.explicit {
-				s.advise("not on the page: %s", nameAll(runs, func(t target) string { return t.title() + " (berth top " + t.flag() + ")" }, "; "))
-			}
 			return runWeb(ctx, s, !noOpen, plainHTTP, os.Getenv)
 		}),
 	}
+	queueFlags(cmd)
 	cmd.Flags().BoolVar(&noOpen, "no-open", false, "only print the address")
 	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "as root: accept a page without TLS, from a private daemon")
 	return cmd

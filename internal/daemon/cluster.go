@@ -36,7 +36,7 @@ func (d *Daemon) newCluster() *cluster.Cluster {
 			u, err := d.runsAs(ctx, j.UID, j.User)
 			return u.Home, err
 		},
-		Environ: d.inherited, LogPath: d.logPath, Vars: slurm.Environ(d.opt.Env),
+		Environ: d.inherited, LogPath: d.logPath, Logs: d.opt.Own != nil, Vars: slurm.Environ(d.opt.Env),
 		Do: d.askCluster,
 	})
 }

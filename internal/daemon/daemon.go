@@ -19,6 +19,7 @@ import (
 	"berth/internal/machine"
 	"berth/internal/metrics"
 	"berth/internal/problem"
+	"berth/internal/run"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -47,6 +48,14 @@ type Options struct {
 	EndJobs bool
 	// LimitedLast sends a job that reached its time limit behind every priority.
 	LimitedLast bool
+	// Own makes it the queue of a berth run; nil: a daemon.
+	Own Own
+	// Alone reports whether the run that started an own queue has left.
+	Alone func() bool
+	// JobsDir has the directories of jobs; empty: jobs in the state directory.
+	JobsDir string
+	// RunDir is the directory that the names of an own queue's jobs files are from.
+	RunDir string
 	// NotHTTP is the reply, as JSON, to a caller that sends JSON instead of HTTP.
 	NotHTTP string
 	// AcceptEmptyStore starts with a new store although an earlier one had jobs.
@@ -69,6 +78,7 @@ type Daemon struct {
 	machine  *machine.Machine
 	store    *store.Store // the machine's
 	log      *slog.Logger // likewise
+	found    []run.Found  // supervisors of an earlier daemon
 	enforced enforced
 	engine   *engine.Engine
 	server   *api.Server
@@ -141,6 +151,9 @@ func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
 
 // change is do for changes that must be on disk before the reply.
 func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
+	if d.still != nil {
+		return d.do(ctx, f) // nothing of it lasts
+	}
 	ran := false
 	err := d.engine.Change(ctx, func(t *engine.Turn) {
 		f(t)

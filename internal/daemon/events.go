@@ -35,9 +35,9 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return s.rest(l)
 		case <-d.ended:
-			return nil
+			return s.rest(l)
 		case <-cards:
 			if err := s.sendCards(ctx); err != nil {
 				return err
@@ -51,6 +51,21 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 			}
 		}
 	}
+}
+
+// rest sends what happened before the daemon ended, if it has.
+func (s *stream) rest(l *listener) error {
+	select {
+	case <-s.d.ended:
+	default:
+		return nil
+	}
+	for ev := range l.events {
+		if err := s.tell(ev); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stream is one caller's event stream.
@@ -101,7 +116,7 @@ func (s *stream) tell(ev job.Event) error {
 	}
 	out := api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text}
 	if ev.Card != nil {
-		out.GPU, out.By = ev.Card.GPU, ev.Card.By
+		out.GPU, out.By, out.Bad = ev.Card.GPU, ev.Card.By, ev.Card.Bad
 	}
 	if ev.Job != nil {
 		v := s.d.view(s.caller, ev.Job, nil)

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -73,8 +74,11 @@ func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 	if err := l.checkKnown(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
-	steps := []func(context.Context) error{l.withdraw, l.runAgain, l.submit, l.change}
-	if s.request.DryRun {
+	steps := []func(context.Context) error{l.withdraw, l.runAgain, l.submit, l.change, l.took}
+	switch {
+	case s.d.still != nil: // nothing of it lasts
+		steps = []func(context.Context) error{l.withdraw, l.runAgain, l.queue, l.change, l.foresee}
+	case s.request.DryRun:
 		steps = []func(context.Context) error{l.submit}
 	}
 	for _, step := range steps {
@@ -229,6 +233,8 @@ func (l *lines) submit(ctx context.Context) error {
 	accept := l.accept
 	if l.request.DryRun {
 		accept = l.try
+	} else if own := l.d.opt.Own; own != nil {
+		own.Admit(l.jobs)
 	}
 	reply, err := accept(ctx)
 	if err != nil {
@@ -240,6 +246,58 @@ func (l *lines) submit(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// took tells an own queue of the lines, and lets it start jobs.
+func (l *lines) took(ctx context.Context) error {
+	own := l.d.opt.Own
+	if own == nil {
+		return nil
+	}
+	ids := make([]string, len(l.reply.Jobs))
+	for i, j := range l.reply.Jobs {
+		ids[i] = j.ID
+	}
+	return l.d.do(ctx, func(t *engine.Turn) {
+		own.Took(t, l.batch.File, ids)
+		t.Settings().Open()
+	})
+}
+
+// queue is submit where nothing lasts.
+func (l *lines) queue(ctx context.Context) error {
+	return l.d.do(ctx, func(t *engine.Turn) {
+		l.number(t)
+		t.Queue().Submit(l.jobs)
+		for k, i := range l.fresh {
+			l.reply.Jobs[i] = api.Submitted{ID: l.jobs[k].ID, Name: l.jobs[k].Name()}
+		}
+	})
+}
+
+// foresee says what would become of the waiting jobs.
+func (l *lines) foresee(ctx context.Context) error {
+	var waiting []int
+	var ids []string
+	for i, j := range l.reply.Jobs {
+		if state := job.State(j.State); state == "" || state == job.Queued || j.Again {
+			waiting, ids = append(waiting, i), append(ids, j.ID)
+		}
+	}
+	return l.d.do(ctx, func(t *engine.Turn) {
+		trials := t.Explain().Foresee(ids)
+		for k, i := range waiting {
+			trial, state, why := trials[ids[k]], "waits", trials[ids[k]].Waits
+			switch {
+			case trial.Infeasible != "":
+				state, why = "infeasible", trial.Infeasible
+			case trial.Starts:
+				state = "starts"
+			}
+			j := l.reply.Jobs[i]
+			l.reply.Jobs[i] = api.Submitted{ID: j.ID, Name: j.Name, Again: j.Again, Notes: j.Notes, State: state, Reason: why, GPUIDs: trial.GPUs}
+		}
+	})
 }
 
 // runsAgain reports whether the job of a line, which has ended, runs again.

@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,6 +171,78 @@ func TestTheOrderOfLines(t *testing.T) {
 	send(api.RetryFailed, "y c x a b z")
 	if got := l.queue(); got != "y c x a b z" {
 		t.Errorf("with one that runs again: %s", got)
+	}
+}
+
+// TestAnyEditOfAFile: whatever is done to it, its lines wait as they are now and in
+// their order, but for those that were cancelled, and none is two jobs.
+func TestAnyEditOfAFile(t *testing.T) {
+	l := runLab(t)
+	defer l.busy()()
+	type row struct {
+		command, vram, priority string
+		cancel                  bool
+	}
+	dice := rand.New(rand.NewPCG(1, 2))
+	pick := func(words ...string) string { return words[dice.IntN(len(words))] }
+	some := func(command string) row {
+		return row{command, pick("1000", "2000"), pick("0", "1", "2"), dice.IntN(8) == 0}
+	}
+	var rows []row
+	over := map[string]bool{}
+	for step := range 120 {
+		i := dice.IntN(len(rows) + 1)
+		switch what := dice.IntN(8); {
+		case what == 0:
+			l.restart()
+			l.d.runs = "/w/logs"
+		case what < 4 || i == len(rows):
+			rows = slices.Insert(rows, i, some(pick("a", "b", "c", "d")))
+		case what < 6:
+			rows = slices.Delete(rows, i, i+1)
+		case what == 6:
+			rows[i] = some(rows[i].command)
+		default:
+			k := dice.IntN(len(rows))
+			rows[i], rows[k] = rows[k], rows[i]
+		}
+		var specs []api.Spec
+		for _, r := range rows {
+			specs = append(specs, sh(r.command, "gpus", "2", "vram", r.vram, "priority", r.priority))
+		}
+		request, nth, want := l.sent("", specs...), map[string]int{}, []string{}
+		for i, r := range rows {
+			nth[r.command]++
+			key := jobfile.Key(r.command, nth[r.command])
+			if request.Batch.Lines[i].Cancel = r.cancel; r.cancel {
+				over[key] = true
+			}
+			if !over[key] {
+				want = append(want, strings.Join([]string{r.command, r.vram, r.priority}, " "))
+			}
+		}
+		if len(rows) > 0 {
+			l.became(request)
+		} else {
+			continue // berth run sends no file without lines
+		}
+		var queued []*job.Job
+		testkit.Must(t, l.d.do(l.ctx, func(turn *engine.Turn) {
+			turn.Jobs().Each(0, func(j *job.Job) bool {
+				if j.State == job.Queued {
+					queued = append(queued, j.Clone())
+				}
+				return true
+			})
+		}))
+		slices.SortFunc(queued, func(a, b *job.Job) int { return cmp.Compare(a.Rank, b.Rank) })
+		got := []string{}
+		for _, j := range queued {
+			got = append(got, fmt.Sprintf("%s %d %d", j.Spec.Shell, j.VRAMMiB, j.Spec.Priority))
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("step %d: %v wait as\n%q, want\n%q", step, rows, got, want)
+		}
 	}
 }
 
@@ -490,7 +565,7 @@ func TestNotesOnLines(t *testing.T) {
 // is written.
 func TestAnUnchangedFileCostsNothing(t *testing.T) {
 	l := newLab(t)
-	const many = 2_000
+	const many = 10_000
 	specs := make([]api.Spec, many)
 	for i := range specs {
 		specs[i] = sh("true # "+strconv.Itoa(i), "begin", "now+1h", "name", "n"+strconv.Itoa(i), "env.A", "b")

@@ -51,13 +51,15 @@ func HasState(places site.Places) bool {
 	return err == nil
 }
 
-func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
+func (d *Daemon) jobsDir() string {
+	return cmp.Or(d.opt.JobsDir, filepath.Join(d.opt.Places.StateDir, "jobs"))
+}
 
 // open prepares everything needed to answer requests. The order matters: the
 // store's lock makes this the only daemon before anything is written.
 func (d *Daemon) open(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		d.openConfig, d.openDirs, d.openMachine, d.openPeople, d.openEngine, d.restore,
+		d.openConfig, d.openDirs, d.openMachine, d.openPeople, d.scan, d.openEngine, d.restore,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -81,6 +83,9 @@ func (d *Daemon) openConfig(context.Context) error {
 }
 
 func (d *Daemon) loadConfig() (Config, error) {
+	if d.opt.Own != nil {
+		return d.settled(ownConfig(), nil)
+	}
 	return d.settled(LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit))
 }
 
@@ -103,6 +108,9 @@ func (d *Daemon) settled(cfg Config, err error) (Config, error) {
 // openDirs makes the state directory. In a shared one, users can pass through to
 // their own jobs' directories and see nothing else.
 func (d *Daemon) openDirs(context.Context) error {
+	if d.opt.Own != nil {
+		return nil // the run has made them
+	}
 	dir, mode := d.opt.Places.StateDir, os.FileMode(0o700)
 	if d.opt.Places.Shared {
 		mode = 0o711
@@ -171,17 +179,24 @@ func stateProblem(err error) error {
 // manager's journal.
 func (d *Daemon) openMachine(ctx context.Context) error {
 	dir := d.opt.Places.StateDir
-	m, err := machine.Open(ctx, machine.Setup{
+	setup := machine.Setup{
 		StateDir: dir, Hint: StateDirHint, MPSDir: d.mpsHome(), KeepSamples: d.config().Samples,
 		Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
 		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
 		Launcher: launch.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
 		Known:    d.knownCards, Choose: d.chooseCards, Cgroups: d.cgroups,
-	})
+	}
+	if d.opt.Own != nil {
+		d.opt.Own.Setup(&setup)
+	}
+	m, err := machine.Open(ctx, setup)
 	if err != nil {
 		return d.notOpened(err)
 	}
 	d.machine, d.store, d.log = m, m.Store, m.Log
+	if d.opt.Own != nil {
+		return nil
+	}
 	if d.audit, err = openAudit(filepath.Join(dir, auditName)); err != nil {
 		return stateProblem(err)
 	}
@@ -199,7 +214,7 @@ func (d *Daemon) notOpened(err error) error {
 		return p
 	}
 	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
-		return problem.Newf(problem.Refused, "use the newer berth", "%v", err)
+		return problem.Newf(problem.Refused, "use the newer berth"+map[bool]string{true: ", or another --log-dir"}[d.opt.Own != nil], "%v", err)
 	}
 	return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore brings back a backup", "%v", err)
 }
@@ -253,7 +268,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.engine = d.machine.Engine(engine.Config{
+	config := engine.Config{
 		Settings: settings.Settings{
 			User: d.userName(d.uid), Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll,
 			Rules: cfg.Rules, Limits: d.limits(cfg), HalfLife: cfg.HalfLife,
@@ -264,7 +279,12 @@ func (d *Daemon) openEngine(context.Context) error {
 		},
 		Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Watch: d.metrics, Away: d.wakeCluster,
-	}, lastSeq)
+	}
+	if d.opt.Own != nil {
+		d.opt.Own.Settings(&config)
+		config.Closed = true
+	}
+	d.engine = d.machine.Engine(config, lastSeq)
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
 		err = errors.Join(t.Recovery().Pauses(d.store.Meta), t.Recovery().Usage(d.store.Meta), t.Recovery().Health(d.store.Meta), t.Parking().RestorePace(d.store.Meta), t.Groups().Restore(d.store.Metas))
 	})
@@ -299,21 +319,30 @@ func (d *Daemon) lastNumber() (int64, error) {
 	}
 }
 
-// restore takes over the jobs of an earlier daemon.
-func (d *Daemon) restore(ctx context.Context) error {
+// scan finds the supervisors of an earlier daemon, and takes care of jobs that the
+// store does not know.
+func (d *Daemon) scan(ctx context.Context) error {
 	found, err := d.machine.Runner.Scan()
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "find the supervisors of the previous daemon: %v", err)
 	}
+	if d.opt.Own != nil {
+		d.found, err = d.opt.Own.Began(ctx, d.machine, found)
+		return err
+	}
+	d.found = found
 	if err := d.refuseEmpty(found); err != nil {
 		return err
 	}
-	if err := d.regain(found); err != nil {
-		return err
-	}
+	return d.regain(found)
+}
+
+// restore takes over the jobs of an earlier daemon.
+func (d *Daemon) restore(ctx context.Context) error {
+	found := d.found
 	var live []*job.Job
 	uids := map[int]bool{}
-	err = d.store.EachLive(func(j *job.Job) error {
+	err := d.store.EachLive(func(j *job.Job) error {
 		live = append(live, j)
 		uids[j.UID] = true
 		return nil
@@ -334,7 +363,13 @@ func (d *Daemon) restore(ctx context.Context) error {
 	d.engine.Outside(time.Now(), func(t *engine.Turn) {
 		t.Recovery().Recall(d.store.Past)
 		t.Recovery().Restore(live, found)
+		if d.opt.Own != nil {
+			err = d.opt.Own.Restored(t)
+		}
 	})
+	if err != nil {
+		return err
+	}
 	fault.Point("restored")
 	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(found))
 	return nil

@@ -194,6 +194,9 @@ func (d *Daemon) ask(ctx context.Context, user site.User, life time.Duration, wo
 
 // ownerHere is the one user of a private daemon.
 func (d *Daemon) ownerHere(j *job.Job, captured []string) launch.Owner {
+	if d.opt.Own != nil {
+		return launch.Owner{Env: captured, Home: lookup(captured, "HOME")}
+	}
 	home, shell := d.home(d.uid), lookup(d.opt.Env, "SHELL")
 	if user, ok := d.users.Cached(d.uid, known); ok {
 		shell = user.Shell

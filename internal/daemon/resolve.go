@@ -269,7 +269,11 @@ func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []jo
 // resolveThen calls then with the ids of the unfinished jobs before anything can
 // happen to them.
 func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []string)) (found []job.Job, missing []string, err error) {
-	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true, then: then}
+	most := maxResolved
+	if d.opt.Own != nil {
+		most = math.MaxInt // its jobs are one user's
+	}
+	live := liveQuery{ch: ch, limit: most, unwritten: true, then: then}
 	if err = d.live(ctx, &live); err != nil {
 		return nil, nil, err
 	}
@@ -280,7 +284,7 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 			known[found[i].ID] = true
 		}
 		err := d.store.EachOver(ch.filter(ctx), func(j *job.Job) error {
-			if len(found) >= maxResolved {
+			if len(found) >= most {
 				return errTooMany
 			}
 			if !known[j.ID] {
@@ -289,7 +293,7 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 			return nil
 		})
 		if errors.Is(err, errTooMany) {
-			return nil, nil, problem.Newf(problem.TooMuch, "name fewer", "more than %d jobs are selected", maxResolved)
+			return nil, nil, problem.Newf(problem.TooMuch, "name fewer", "more than %d jobs are selected", most)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -287,7 +287,8 @@ func openRows(t *engine.Turn, folds folding, user, file string) (rows []row) {
 	return rows
 }
 
-// batchFile is the name of a jobs file in the store, and batchPath is its path.
+// batchFile is a jobs file as its jobs name it, and batchPath is its path: in an own
+// queue the path is from the log directory, so that both can be moved together.
 func (d *Daemon) batchFile(path string) (string, error) {
 	if path == "" || d.runs == "" {
 		return path, nil

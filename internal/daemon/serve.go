@@ -38,12 +38,8 @@ const (
 // Serve runs a daemon until it is told to stop. Its errors are *problem.Problem
 // where a person can act on them. Jobs keep running without it.
 func Serve(ctx context.Context, opt Options) error {
-	d := &Daemon{
-		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
-		metrics: metrics.New(opt.Version),
-		ended:   make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), tests: newTests(), replays: fair.NewGate(1, 1), slice: sliceJobs,
-		reloaded: make(chan struct{}, 1),
-	}
+	d := newDaemon(opt)
+	d.metrics = metrics.New(opt.Version)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer d.close()
@@ -52,6 +48,14 @@ func Serve(ctx context.Context, opt Options) error {
 		return err
 	}
 	return d.serve(ctx, stop)
+}
+
+func newDaemon(opt Options) *Daemon {
+	return &Daemon{
+		opt: opt, runs: opt.RunDir, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+		ended: make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), tests: newTests(), replays: fair.NewGate(1, 1), slice: sliceJobs,
+		reloaded: make(chan struct{}, 1),
+	}
 }
 
 // errStopped is the cause when a daemon was told to stop.
@@ -63,7 +67,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.http, d.scrapes = d.httpPort(ctx, every), d.metricsPort(every)
 	meter := meter{do: d.do, engine: d.engine, store: store.Path(machine.StoreDir(d.opt.Places.StateDir))}
 	d.server = api.NewServer(api.ServerOptions{
-		Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served, Page: web.Handler(),
+		Backend: d, Limits: d.requestLimits(), Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served, Page: web.Handler(),
 		Metrics: func(ctx context.Context) ([]byte, error) {
 			state, err := meter.look(ctx, d.server.Active())
 			if err != nil {
@@ -89,6 +93,9 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
+	if d.opt.Own != nil {
+		d.wait.Go(func() { d.untilDrained(ctx, stop) })
+	}
 	if !d.opt.Places.Shared && d.http.wanted == "" {
 		d.http.wanted = d.portKeep.address() // browsers that are logged in find the page again
 	}
@@ -109,6 +116,12 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	}
 	err = d.engine.Run(ctx, d.machine.Runner.Events(), d.parted)
 	wasStopped := err == nil || errors.Is(context.Cause(ctx), errStopped)
+	if d.opt.Own != nil {
+		d.engine.Outside(time.Now(), d.opt.Own.Over)
+		if err == nil {
+			d.tellLast()
+		}
+	}
 	// From here on no request is accepted; pending ones are answered.
 	_ = site.Notify("STOPPING=1")
 	close(d.ended)
@@ -247,6 +260,9 @@ func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 
 // parted reports that there is nothing left to wait for.
 func (d *Daemon) parted(t *engine.Turn) bool {
+	if d.opt.Own != nil {
+		d.opt.Own.After(t)
+	}
 	if err := t.Lost(); err != nil {
 		d.gone = err
 		return t.Supervised() == 0 || errors.Is(err, store.ErrTaken)
@@ -316,6 +332,22 @@ func (d *Daemon) idleFor(ctx context.Context) bool {
 	return err == nil && retired
 }
 
+// tellLastTime is how long an own queue stays for its messages. The next run of the
+// queue sends what is left.
+const tellLastTime = 15 * time.Second
+
+// tellLast sends what there is to tell when an own queue ends.
+func (d *Daemon) tellLast() {
+	if d.teller == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tellLastTime)
+	defer cancel()
+	if err := d.teller.hurry(ctx); err != nil {
+		d.log.Warn("messages wait for the next run", "err", err)
+	}
+}
+
 // publish passes on events that are on disk.
 func (d *Daemon) publish(events []job.Event) {
 	d.lastTold.Store(time.Now().UnixNano())
@@ -338,6 +370,9 @@ func (d *Daemon) publish(events []job.Event) {
 		d.log.Log(context.Background(), level, "event", "kind", ev.Kind, "job", id, "text", ev.Text)
 	}
 	d.metrics.Events(events)
+	if d.opt.Own != nil {
+		d.opt.Own.Publish(events)
+	}
 	d.hub.publish(events)
 	d.wakeTeller()
 }

@@ -111,7 +111,7 @@ type sibling struct {
 func (s *submission) read(ctx context.Context) error {
 	r := s.request
 	switch {
-	case len(r.Jobs) == 0:
+	case len(r.Jobs) == 0 && r.Batch == nil:
 		return problem.Newf(problem.Invalid, "", "the request has no jobs")
 	case len(r.Jobs) > s.cfg.MaxSpecs:
 		return problem.Newf(problem.TooMuch, "send them in several requests", "%d jobs in one request; at most %d are accepted", len(r.Jobs), s.cfg.MaxSpecs)
@@ -123,6 +123,9 @@ func (s *submission) read(ctx context.Context) error {
 		return problem.Newf(problem.Invalid, "", "term: it contains a NUL byte or is longer than %d bytes", maxTerm)
 	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
 		return problem.Newf(problem.Invalid, "", "umask: expected 0 to 0777, found %#o", *r.Umask)
+	}
+	for _, variable := range r.EnvironBytes {
+		r.Environ = append(r.Environ, string(variable))
 	}
 	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
 		return err
@@ -212,6 +215,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	asked, err := jobfile.Ask(spec.Pairs(), s.now, s.cfg.defaults(), s.cfg.MaxArray)
 	if err != nil {
 		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
+	}
+	if len(spec.Bytes) > 0 {
+		spec.Command = api.Command{Shell: string(spec.Bytes)}
 	}
 	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
 		return err

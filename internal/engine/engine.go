@@ -20,7 +20,7 @@ func New(cfg Config, s journal.Store, r running.Runner, src gpu.Source, l cards.
 	if cfg.Watch == nil {
 		cfg.Watch = unwatched{}
 	}
-	p := &parts{cfg: &cfg, changes: journal.New(watchedStore{s, cfg.Watch}, cfg.Log)}
+	p := &parts{cfg: &cfg, changes: journal.New(watchedStore{s, cfg.Watch}, cfg.Log), stopping: cfg.Closed, closed: cfg.Closed}
 	p.line = waiting.New(&cfg.Settings, p.changes)
 	p.queue = &waiting.Queue{Line: p.line, Changes: p.changes, Cfg: &cfg.Settings, NextSeq: lastSeq + 1}
 	p.remote = remote.New(p.queue, p.changes)

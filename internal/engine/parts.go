@@ -33,6 +33,7 @@ type parts struct {
 	unleased error     // why no supervisor could be had for the last job that was placed
 	admitted bool      // this round let jobs in
 	stopping bool
+	closed   bool // it has not been opened yet, which is why it is stopping
 	ending   bool // the loop is about to end: postpone nothing
 }
 
@@ -74,6 +75,8 @@ type Config struct {
 	// allocation of an earlier berth: it runs again if it would after a failure of
 	// the machine. Zero: no job did.
 	LostBefore time.Time
+
+	Closed bool // nothing starts until it is opened
 
 	Alive func(job.Process) bool // whether a process exists; nil: ask the kernel
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"time"
 
-	"berth/internal/engine/cards"
 	"berth/internal/engine/judge"
 	"berth/internal/engine/running"
 	"berth/internal/engine/waiting"
@@ -193,9 +192,6 @@ func (r *Recovery) Usage(meta func(key string) (string, error)) error {
 func (r *Recovery) Health(meta func(key string) (string, error)) error {
 	return r.cards.RestoreHealth(meta)
 }
-
-// ForgetHealth deletes the stored health of the cards.
-func (r *Recovery) ForgetHealth() { r.changes.Meta[cards.HealthKey] = "" }
 
 // Pauses takes over the paused cards from an earlier berth.
 func (r *Recovery) Pauses(meta func(key string) (string, error)) error {

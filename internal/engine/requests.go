@@ -90,7 +90,7 @@ func (r *Requests) Requeue(id, by string, grace time.Duration) bool {
 // Interrupt stops all running jobs, which go back to the queue, and starts
 // nothing more. immediately skips the grace period.
 func (r *Requests) Interrupt(immediately bool) {
-	r.stopping = true
+	r.stopping, r.closed = true, false
 	for _, held := range []map[string]*running.Attempt{r.attempts.Active, r.attempts.Parked} {
 		for _, a := range held {
 			grace := a.Job.Spec.Grace

@@ -65,3 +65,13 @@ func (s *Settings) MaxGrace(most time.Duration) {
 		}
 	}
 }
+
+// Open lets an engine start jobs that was made closed, unless it was told to stop.
+func (s *Settings) Open() {
+	if s.closed {
+		s.stopping, s.closed, s.moved = false, false, true
+	}
+}
+
+// Closed reports whether it has not been opened yet.
+func (s *Settings) Closed() bool { return s.closed }

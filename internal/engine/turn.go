@@ -125,7 +125,7 @@ func (t *Turn) Supervised() int { return len(t.attempts.Active) + len(t.attempts
 func (t *Turn) Written() bool { return t.changes.Written() }
 
 // Stopping reports whether berth was told to stop.
-func (t *Turn) Stopping() bool { return t.stopping }
+func (t *Turn) Stopping() bool { return t.stopping && !t.closed }
 
 // Shows reports whether the last reading is recent enough to show and newer than
 // the last end of a job.

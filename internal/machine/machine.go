@@ -1,6 +1,6 @@
 // Package machine assembles what one queue runs on: its store, its own log, the
-// cards, the supervisors, the ledger and the engine. `berth run` and `berth
-// serve` both use it; their differences are in Setup.
+// cards, the supervisors, the ledger and the engine. A daemon and the own queue
+// of a `berth run` both use it; their differences are in Setup.
 //
 // It decides nothing. What fails to open is returned as a problem, except for
 // the store: the next step there depends on the caller.

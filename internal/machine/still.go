@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,27 +37,39 @@ func OpenToRead(stateDir string, cfg engine.Config, l launch.Launcher) (*Machine
 }
 
 // Rehearse opens what a dry run needs: the cards as they are, the store of an
-// earlier run for reading, if storeDir has one, and an engine that can start
-// nothing. Simulated cards are made in setup.StateDir.
-func Rehearse(ctx context.Context, setup Setup, config func() engine.Config, storeDir string) (*Machine, *engine.Engine, error) {
+// earlier run for reading, if earlier has one, and an engine that can start nothing.
+// Everything else is made in setup.StateDir.
+func Rehearse(ctx context.Context, setup Setup, config func() engine.Config, earlier string) (*Machine, *engine.Engine, error) {
 	l := setup.Launcher
 	m := &Machine{setup: setup, Log: slog.New(slog.DiscardHandler), Launcher: &l}
-	err := m.openCards(ctx)
-	if err == nil && storeDir != "" {
-		if m.Store, err = store.OpenToRead(storeDir); err == nil {
-			m.opened = append(m.opened, m.Store)
-		}
+	open, dir := store.OpenToRead, StoreDir(earlier)
+	if earlier == "" {
+		open, dir = store.Open, StoreDir(setup.StateDir)
 	}
+	s, err := open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Store, m.opened = s, append(m.opened, s)
+	if err := m.openCards(ctx); err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	m.Samples = series.New(samplesDir(setup.StateDir), 0, m.Log)
+	l.SimDir = m.SimDir
+	l.UseMPS(setup.MPSDir)
+	cfg := config() // it may depend on the cards
+	cfg.Host, cfg.Devices, cfg.NoGPUs, cfg.Xids = m.Host(), m.Devices, m.NoGPUs, m.heard
+	e, err := m.still(cfg, cmp.Or(earlier, setup.StateDir))
 	if err != nil {
 		m.Close()
 		return nil, nil, err
 	}
-	l.SimDir = m.SimDir
-	l.UseMPS(setup.MPSDir)
-	cfg := config() // it may depend on the cards
-	cfg.Host = m.Host()
-	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
-	return m, engine.New(cfg, nothing{}, nothing{}, nothing{}, nothing{}, run.NewAttribution(), 0), nil
+	sample, err := m.Source.Sample(ctx)
+	if err == nil {
+		e.Outside(time.Now(), func(t *engine.Turn) { t.See(sample) })
+	}
+	return m, e, nil
 }
 
 func (m *Machine) still(cfg engine.Config, stateDir string) (*engine.Engine, error) {

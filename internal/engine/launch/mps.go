@@ -33,9 +33,9 @@ func findMPS(simulated bool) (control, why string) {
 // UseMPS enables MPS servers for jobs if this machine can run them; dir is this
 // berth's own.
 func (l *Launcher) UseMPS(dir string) {
-	l.MPSHint = "use --cap soft, or install CUDA MPS; berth doctor says what is missing"
+	l.MPSHint = "use cap=soft (--cap soft), or install CUDA MPS; berth doctor says what is missing"
 	if l.SimDir != "" {
-		l.MPSHint = "use --cap soft"
+		l.MPSHint = "use cap=soft (--cap soft)"
 	}
 	if l.MPSControl, l.NoMPS = findMPS(l.SimDir != ""); l.NoMPS != "" {
 		return
