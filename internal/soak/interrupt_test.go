@@ -26,6 +26,24 @@ func TestInterrupt(t *testing.T) {
 			s.mustFinishNextTime(lines)
 		})
 	}
+	t.Run("a signal of Slurm, to client and queue, is one", func(t *testing.T) {
+		lines := interruptible("grace=2s")
+		s := newSite(t, 2, lines)
+		s.env = append(s.env, "SLURM_JOB_ID=1", "SLURMD_NODENAME=n1")
+		b := s.start()
+		s.awaitReady()
+		begun := time.Now()
+		for _, p := range s.queues() {
+			testkit.Must(t, syscall.Kill(p.pid, syscall.SIGTERM))
+		}
+		b.signal(syscall.SIGTERM)
+		b.mustEnd(130)
+		if took := time.Since(begun); took < 2*time.Second {
+			t.Errorf("it took %s to stop a job with a grace of 2s", took)
+		}
+		s.mustHaveStopped()
+		s.mustFinishNextTime(lines)
+	})
 	t.Run("a second interrupt does not wait for the grace", func(t *testing.T) {
 		lines := interruptible("grace=5m")
 		s := newSite(t, 2, lines)

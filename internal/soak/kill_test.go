@@ -3,15 +3,15 @@ package soak
 import (
 	"math/rand/v2"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"berth/internal/testkit"
 )
 
-// TestKillBerth kills berth again and again while a mixed file runs. Every
-// line must run once per attempt, and every end be known.
+// TestKillBerth kills a run, the process of its queue, or both again and again
+// while a mixed file runs. Every line must run once per attempt, and every end be
+// known.
 func TestKillBerth(t *testing.T) {
 	rng, begun, n := chance(t), time.Now(), &toll{}
 	for wanted := kills(t, 15); n.kills < wanted && !t.Failed(); {
@@ -27,10 +27,10 @@ func killRound(t *testing.T, rng *rand.Rand, n *toll, most int) {
 	s.toll = n
 	var printed strings.Builder
 	for {
-		b := s.startDoomed(rng, n.kills < most)
+		b, d := s.startDoomed(rng, n.kills < most)
 		status := b.wait()
 		printed.WriteString(complete(b.said()))
-		if b.killed() {
+		if d.avert() || b.killed() {
 			n.kills++
 			continue
 		}
@@ -47,27 +47,27 @@ func killRound(t *testing.T, rng *rand.Rand, n *toll, most int) {
 
 // startDoomed starts a berth that is killed after a random time, or just as
 // it says something: that is in the middle of its work.
-func (s *site) startDoomed(rng *rand.Rand, doomed bool) *berth {
+func (s *site) startDoomed(rng *rand.Rand, doomed bool) (b *berth, d *doom) {
 	s.t.Helper()
+	d = &doom{who: killable[rng.IntN(len(killable))]}
 	if !doomed {
-		return s.start()
+		return s.start(), d
 	}
 	if rng.IntN(2) == 0 {
 		at := 1 + rng.IntN(25)
 		return s.startWith(func(b *berth, n int) {
 			if n >= at {
-				b.signal(syscall.SIGKILL)
+				d.strike(s, b)
 			}
-		})
+		}), d
 	}
 	delay := upTo(rng, 30*time.Millisecond)
 	if rng.IntN(3) > 0 {
 		delay = upTo(rng, 350*time.Millisecond)
 	}
-	b := s.start()
-	timer := time.AfterFunc(delay, func() { b.signal(syscall.SIGKILL) })
-	s.t.Cleanup(func() { timer.Stop() })
-	return b
+	b = s.start()
+	time.AfterFunc(delay, func() { d.strike(s, b) })
+	return b, d
 }
 
 // complete drops a line that a kill cut short.

@@ -119,9 +119,10 @@ func (s *site) jobProcesses(id string) []process {
 }
 
 // mustBeClean checks that a clean end leaves neither a process nor a
-// supervisor's directory.
+// supervisor's directory. A queue that a run came back to may end after it.
 func (s *site) mustBeClean() {
 	s.t.Helper()
+	s.awaitNoQueue()
 	for _, p := range s.processes() {
 		s.t.Errorf("left over: %s", p)
 	}

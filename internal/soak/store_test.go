@@ -134,7 +134,7 @@ func TestRunStoreEmptied(t *testing.T) {
 	b := s.start()
 	testkit.Eventually(t, "all run", func() bool { return s.count("ready") == len(lines) })
 	before := s.keeps()
-	b.kill()
+	s.killAll(b)
 	testkit.Must(t, os.RemoveAll(filepath.Join(s.logDir, "store")))
 	b = s.start()
 	b.mustEnd(1)

@@ -105,11 +105,13 @@ func killTogether(s *site, lines []line) {
 		keep, id := s.held(n)
 		ids[n], doomed = id, append(doomed, keep)
 	}
-	b.signal(syscall.SIGSTOP) // it is not to see them die
+	for _, p := range s.queues() {
+		syscall.Kill(p.pid, syscall.SIGSTOP) // it is not to see them die
+	}
 	for _, keep := range doomed {
 		syscall.Kill(keep.pid, syscall.SIGKILL)
 	}
-	b.kill()
+	s.killAll(b)
 	b = s.start()
 	for n := 1; n <= 3; n++ {
 		s.mustLose(n, ids[n])
@@ -141,7 +143,9 @@ func supervisorRound(t *testing.T, rng *rand.Rand, n *toll) {
 	for b.running() {
 		if killed < 15 {
 			killed += s.killOne(rng)
-			if rng.IntN(4) == 0 && b.kill() {
+			if rng.IntN(4) == 0 {
+				s.strike(b, killable[rng.IntN(len(killable))])
+				b.wait()
 				b = s.start()
 			}
 		}

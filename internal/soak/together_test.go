@@ -1,9 +1,9 @@
 package soak
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,22 +50,21 @@ func twoBerths(t *testing.T) {
 	}
 }
 
-func TestSecondRunRefuses(t *testing.T) {
+// TestSecondRunJoins: a second run on one directory follows the queue of the first,
+// and stops it for both.
+func TestSecondRunJoins(t *testing.T) {
 	lines := []line{{number: 1, cards: 1, alone: true, kind: "plain", hold: 5 * time.Minute}}
 	s := newSite(t, 1, lines)
 	first := s.start()
 	testkit.Eventually(t, "the job runs", func() bool { return s.wrote("start 1 1") })
 	second := s.start()
-	second.mustEnd(1)
-	said := second.stderr.String()
-	if want := fmt.Sprintf("pid %d", first.cmd.Process.Pid); !strings.Contains(said, want) || !strings.Contains(said, "hint: ") {
-		t.Errorf("the second berth said %q; it should name %s", said, want)
-	}
-	if !first.running() || len(s.jobProcesses("")) == 0 {
+	testkit.Eventually(t, "the second follows", func() bool { return strings.Contains(second.said(), "job 1 runs on gpu") })
+	if !first.running() || len(s.queues()) != 1 {
 		t.Error("the first was disturbed")
 	}
-	first.signal(2)
-	first.mustEnd(130)
+	second.signal(syscall.SIGINT)
+	second.mustEnd(130)
+	first.mustEnd(1)
 	s.mustBeSound(lines)
 	s.mustBeClean()
 }
