@@ -82,6 +82,7 @@ type HostOptions struct {
 	AsGpusched       bool             // name logs as gpusched does
 	Away             bool             // all jobs run on Slurm, so no GPU is needed
 	Keys             map[string]int64 // of the lines, with what they declare, in MiB; only if gpusched left a journal
+	NeedsGPU         string           // which lines need one; empty: none
 	Inner            bool             // it is in an allocation of Slurm
 }
 
@@ -378,11 +379,17 @@ func (h *Host) choose(m *machine.Machine, first gpu.Sample, err error) ([]gpu.De
 	return first.Devices, h.chooseCards(first)
 }
 
-// without refuses the flags that a machine without a GPU contradicts. Its client
-// looks at the jobs.
+// without checks whether the jobs can run without a GPU: either all of them can, or
+// none is started. why says what is wrong with the GPUs.
 func (h *Host) without(why string) error {
-	if len(h.opt.GPUs) > 0 {
+	switch {
+	case h.opt.AsGpusched:
+		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "%s", why)
+	case len(h.opt.GPUs) > 0:
 		return problem.Newf(problem.Invalid, "", "--gpus names GPU %d; %s", h.opt.GPUs[0], why)
+	case h.opt.NeedsGPU != "":
+		return problem.Newf(problem.Unable, "[gpus=0] before a command runs it without one; --sim 2 tries the file on simulated GPUs",
+			"%s, and %s one", why, h.opt.NeedsGPU)
 	}
 	h.say(Word{NoGPU: why})
 	return nil

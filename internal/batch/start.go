@@ -97,7 +97,7 @@ func (f *follower) open(ctx context.Context) (*Link, error) {
 	if err := f.openFile(ctx); err != nil {
 		return nil, err
 	}
-	f.opt.Away = allAway(f.file.Lines)
+	f.opt.Away, f.opt.NeedsGPU = allAway(f.file.Lines), needsGPU(f.file.Lines)
 	if err := f.besideTheirs(); err != nil {
 		return nil, theirProblem(err)
 	}
@@ -119,10 +119,7 @@ func (f *follower) connect(ctx context.Context) (*Link, error) {
 		return nil, err
 	}
 	f.batch = f.opt.Batch(link.Own != nil)
-	if link.Own != nil && link.Own.NoGPU != "" {
-		err = f.doWithout(link.Own.NoGPU)
-	}
-	return link, err
+	return link, nil
 }
 
 // besideTheirs tells the host of an own queue which lines there are, if gpusched left
@@ -184,27 +181,21 @@ func allAway(lines []*jobfile.Line) bool {
 	return len(lines) > 0
 }
 
-// doWithout checks whether the jobs can run without a GPU: either all of them can,
-// or none is started. why says what is wrong with the GPUs.
-func (f *follower) doWithout(why string) error {
-	if f.opt.AsGpusched {
-		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "%s", why)
-	}
-	var lines []int
-	for _, l := range f.file.Lines {
+// needsGPU says which lines need a GPU of this machine; empty: none.
+func needsGPU(lines []*jobfile.Line) string {
+	var numbers []int
+	for _, l := range lines {
 		if !l.Spec.CancelMarked && l.Spec.To != job.ToSlurm && (l.Spec.GPUs > 0 || l.Spec.Share > 0) {
-			lines = append(lines, l.Number)
+			numbers = append(numbers, l.Number)
 		}
 	}
-	need := "the job in line %s needs"
-	switch {
-	case len(lines) == 0:
-		return nil
-	case len(lines) > 1:
-		need = "the jobs in lines %s need"
+	switch len(numbers) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("the job in line %s needs", someLines(numbers))
 	}
-	return problem.Newf(problem.Unable, "[gpus=0] before a command runs it without one; --sim 2 tries the file on simulated GPUs",
-		why+", and "+need+" one", someLines(lines))
+	return fmt.Sprintf("the jobs in lines %s need", someLines(numbers))
 }
 
 // maxLinesNamed bounds how many lines a message names.
@@ -325,6 +316,7 @@ func (f *follower) tellEarlier(had []*job.Job) {
 		case e == nil || !f.queue.inFile(e):
 		case !j.State.Terminal():
 			if f.view.add(j); j.State == job.Running && f.link.Since < 0 {
+				f.account.follow(job.Event{Kind: job.EventAdopted, Job: j, At: f.account.began}, f.opt.Tolerance)
 				f.say(fmt.Sprintf("%s runs on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), j.Spec.Command()))
 			}
 		case !e.earlier:
