@@ -7,7 +7,27 @@ import (
 
 // pictures are all of them, one for each page of docs/explanation.
 func pictures() []*picture {
-	return []*picture{order(), placement(), estimates(), supervisors(), health(), isolation(), security()}
+	return []*picture{queues(), order(), placement(), estimates(), supervisors(), health(), isolation(), security()}
+}
+
+func queues() *picture {
+	p := &picture{name: "queues", width: 760, height: 250, title: "A queue, and four ways to look at it",
+		desc: "On the left, four clients: berth run, berth list, berth top and the page. They talk to the process of a queue in the middle, which is a daemon or the own queue of a run. " +
+			"On the right, supervisors, each with a job. They go on when the process of the queue ends."}
+	for i, client := range [][]string{{"berth run jobs.txt"}, {"berth list, why, …"}, {"berth top"}, {"berth web"}} {
+		p.box(20, 20+54*i, 170, 40, "blue", client...)
+		p.arrow(192, 40+54*i, 288, 92+18*i, "plain")
+	}
+	p.box(290, 74, 170, 92, "green", "the queue's process", "a daemon, or the", "own queue of a run")
+	for i := range 3 {
+		y := 38 + 62*i
+		p.arrow(462, 102+18*i, 528, y+20, "plain")
+		p.box(530, y, 100, 40, "grey", "supervisor")
+		p.arrow(632, y+20, 668, y+20, "plain")
+		p.box(670, y, 70, 40, "amber", "job")
+	}
+	p.text(20, 243, "small", "Clients come and go. If the process of the queue ends, supervisors and jobs go on.")
+	return p
 }
 
 func order() *picture {
