@@ -126,17 +126,25 @@ func (e *eventWriter) flush() error {
 	return e.err
 }
 
+// flushApart is the least time between two flushes: a single event goes out at once,
+// and those of many short jobs together.
+const flushApart = 10 * time.Millisecond
+
 // flushUntil sends events as they come, and a heartbeat when there are none.
 func (e *eventWriter) flushUntil(ctx context.Context, heartbeat time.Duration) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	opening := time.NewTimer(openingDelay)
 	defer opening.Stop()
+	var flushed time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.dirty:
+			if Pause(ctx, flushApart-time.Since(flushed)) != nil {
+				return
+			}
 		case <-opening.C:
 			e.comment("berth")
 		case <-ticker.C:
@@ -148,6 +156,7 @@ func (e *eventWriter) flushUntil(ctx context.Context, heartbeat time.Duration) {
 		if err != nil {
 			return
 		}
+		flushed = time.Now()
 	}
 }
 

@@ -360,7 +360,7 @@ func (d *Daemon) publish(events []job.Event) {
 	}
 	for _, ev := range events {
 		level := slog.LevelInfo
-		if ev.Kind == job.EventQueued || ev.Kind == job.EventUsage {
+		if ev.Kind == job.EventQueued || ev.Kind == job.EventUsage || d.opt.Own != nil { // an own queue has a journal
 			level = slog.LevelDebug
 		}
 		id := ""
