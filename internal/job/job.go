@@ -243,7 +243,7 @@ func (j *Job) Clone() *Job {
 	return &c
 }
 
-// Highest is the card with the highest peak; -1: there is none.
+// Highest is the card with the highest peak; -1: none has one.
 func Highest(peaks map[int]int64) (card int, mib int64) {
 	card = -1
 	for c, m := range peaks {
