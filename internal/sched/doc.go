@@ -6,7 +6,7 @@
 // card. Time and measurements are in the State; the results are the Plan and
 // reasons. It imports the standard library, job and reason.
 //
-// Its files are in rooms. Each room uses only those above it, and a test checks
+// Its files are in groups. Each group uses only those above it, and a test checks
 // that. Read them in this order, or start with decide.go:
 //
 //	rules: rules tuning estimate term

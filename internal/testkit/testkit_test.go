@@ -32,6 +32,7 @@ func (f *failing) Helper()               {}
 func (f *failing) Fatal(...any)          { f.failed = true }
 func (f *failing) Fatalf(string, ...any) { f.failed = true }
 func (f *failing) Errorf(string, ...any) { f.failed = true }
+func (f *failing) Error(...any)          { f.failed = true }
 
 func TestWhatShouldFailFails(t *testing.T) {
 	golden := filepath.Join(t.TempDir(), "golden")
@@ -55,5 +56,42 @@ func TestWhatShouldFailFails(t *testing.T) {
 		if f.failed != test.fails {
 			t.Errorf("%s: failed is %v", name, f.failed)
 		}
+	}
+}
+
+func TestFilesInOrder(t *testing.T) {
+	const (
+		a        = "package x\n\ntype A struct{ *B }\n"         // uses b
+		b        = "package x\n\ntype B struct{ C *C }\n"       // uses c
+		free     = "package x\n\ntype C int\n"                  // uses neither
+		circular = "package x\n\ntype C func(a A) bool\n"       // uses a
+		apart    = "//go:build never\n\npackage x\n\nvar _ A\n" // is in another build
+	)
+	for name, test := range map[string]struct {
+		doc, c string
+		fails  bool
+	}{
+		"each uses those above":      {"//\tone: c\n//\ttwo: b\n//\t  a\n", free, false},
+		"one uses a later one":       {"//\tone: c\n//\ttwo: a\n//\tthree: b\n", free, true},
+		"files of a group are free":  {"//\tone: a b c\n", free, false},
+		"a cycle of three":           {"//\tone: a b c\n", circular, true},
+		"only part of the package":   {"//\tone: b a\n//\ttwo: c\n", apart, false},
+		"a file without a group":     {"//\tone: a b\n", free, true},
+		"a group without a file":     {"//\tone: a b c d\n", free, true},
+		"a file in two groups":       {"//\tone: a b c\n//\ttwo: c\n", free, true},
+		"text before and after them": {"// Read:\n//\n//\tone: a b c\n//\n// See: nothing\n", free, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"doc": "// Package x.\n//\n" + test.doc + "package x\n", "a": a, "b": b, "c": test.c} {
+				testkit.Write(t, filepath.Join(dir, file+".go"), text)
+			}
+			t.Chdir(dir)
+			f := &failing{TB: t}
+			testkit.FilesInOrder(f, 2)
+			if f.failed != test.fails {
+				t.Errorf("failed is %v", f.failed)
+			}
+		})
 	}
 }

@@ -1,0 +1,12 @@
+package sched
+
+import (
+	"testing"
+
+	"berth/internal/testkit"
+)
+
+// TestFilesUseOnlyGroupsAbove reads the groups in doc.go.
+func TestFilesUseOnlyGroupsAbove(t *testing.T) {
+	testkit.FilesInOrder(t, 10)
+}
