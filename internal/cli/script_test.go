@@ -1,9 +1,11 @@
 package cli_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -39,12 +41,18 @@ func TestMain(m *testing.M) {
 func buildAndRun(m *testing.M) int {
 	return testkit.RunWith(m, func(dir string) {
 		binaries = dir
-		for name, text := range helperScripts {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-				panic(err)
-			}
+		if err := writeHelpers(dir); err != nil {
+			panic(err)
 		}
 	}, "cmd/berth", "cmd/berth-keep")
+}
+
+func writeHelpers(dir string) error {
+	var errs []error
+	for name, text := range helperScripts {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+	}
+	return errors.Join(errs...)
 }
 
 // helperScripts are commands for the jobs of the stories.
@@ -71,14 +79,49 @@ exit $status
 }
 
 func TestStories(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 stories,
-		Setup:               setupStory,
-		Cmds:                storyCommands,
-		Condition:           storyCondition,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
+	testscript.Run(t, storyParams(testscript.Params{Dir: stories}, binaries))
+}
+
+// TestSomeStoriesWithTheRaceDetector has the real programs built with it: the tests
+// of packages have their daemons in the process of the test.
+func TestSomeStoriesWithTheRaceDetector(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil || testing.Short() {
+		t.Skip("needs a C compiler, and a minute")
+	}
+	dir := t.TempDir()
+	if err := errors.Join(testkit.Build(dir, "race", "cmd/berth", "cmd/berth-keep"), writeHelpers(dir)); err != nil {
+		t.Fatal(err)
+	}
+	reports := t.TempDir()
+	t.Cleanup(func() { // after the subtests, which are parallel
+		found, err := filepath.Glob(filepath.Join(reports, "*"))
+		for _, path := range found {
+			t.Error(testkit.Read(t, path))
+		}
+		testkit.Must(t, err)
 	})
+	params := storyParams(testscript.Params{}, dir)
+	params.Setup = func(env *testscript.Env) error {
+		env.Setenv("GORACE", "log_path="+filepath.Join(reports, "race"))
+		return setupStory(env, dir)
+	}
+	for _, story := range []string{
+		"daemon-kill-9-of-the-daemon-loses-no-job-and-no-status",
+		"daemon-a-preemptible-job-makes-room-and-runs-again",
+		"daemon-an-array-is-many-tasks-some-at-a-time",
+		"run-goes-to-the-queue-of-the-daemon",
+	} {
+		params.Files = append(params.Files, filepath.Join(stories, story+".txtar"))
+	}
+	testscript.Run(t, params)
+}
+
+// storyParams are how stories are run with the programs of a directory.
+func storyParams(params testscript.Params, programs string) testscript.Params {
+	params.Setup = func(env *testscript.Env) error { return setupStory(env, programs) }
+	params.Cmds, params.Condition = storyCommands, storyCondition
+	params.RequireExplicitExec, params.RequireUniqueNames = true, true
+	return params
 }
 
 // storyCondition is what a story can ask of the machine beside what
@@ -124,7 +167,7 @@ func canMount() bool {
 
 // setupStory gives a story a home, a state directory and a ledger of its own,
 // so that it neither sees nor disturbs another berth on this machine.
-func setupStory(env *testscript.Env) error {
+func setupStory(env *testscript.Env, programs string) error {
 	repository, err := filepath.Abs("../..")
 	if err != nil {
 		return err
@@ -133,8 +176,8 @@ func setupStory(env *testscript.Env) error {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return err
 	}
-	env.Setenv("PATH", binaries+":"+os.Getenv("PATH"))
-	env.Setenv("BIN", binaries)
+	env.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	env.Setenv("BIN", programs)
 	env.Setenv("REPO", repository)
 	env.Setenv("HOME", home)
 	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))

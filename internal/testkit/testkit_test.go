@@ -95,3 +95,13 @@ func TestFilesInOrder(t *testing.T) {
 		})
 	}
 }
+
+func TestBuildLinksAProgramOncePerRun(t *testing.T) {
+	kept, dir := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	t.Setenv("BERTH_TEST_BIN", kept)
+	testkit.Write(t, filepath.Join(kept, "one+two@", "berth"), "linked before")
+	testkit.Must(t, testkit.Build(dir, "one two", "cmd/berth"))
+	if got := testkit.Read(t, filepath.Join(dir, "berth")); got != "linked before" {
+		t.Errorf("berth is %d bytes, not those linked before", len(got))
+	}
+}

@@ -1,9 +1,10 @@
-// Command runtests runs go test. A test or subtest that fails is run again alone,
-// and if it fails again, with the test that it is part of: if it passes then, it is
-// reported as flaky, on a line of its own, and does not fail the run. A repeated
-// failure, a panic, a data race or a package that does not build does.
+// Command runtests runs go test, for several groups of packages at once, each with
+// its own flags. When all have ended, and nothing else runs, a test that failed is
+// run again alone, up to twice. One that passes then is reported as flaky, on a line
+// of its own. A test that keeps failing, a panic, a data race, a package that does
+// not build, or more than mayFlake flaky tests fail the run.
 //
-//	go run ./scripts/runtests -race -timeout 20m ./...
+//	go run ./scripts/runtests -race -timeout 40m ./internal/engine -- -timeout 40m ./internal/soak
 package main
 
 import (
@@ -16,13 +17,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
+
+// mayFlake is how many flaky tests a run may have. A busy machine alone must not
+// refuse a good change: there, flaky tests are only reported.
+const mayFlake = 2
 
 // event is one line of go test -json.
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string // of output of a build
-	Elapsed                       float64
 }
 
 // result is the outcome of a run of tests.
@@ -36,41 +42,79 @@ type result struct {
 }
 
 func main() {
-	first, err := run(os.Args[1:], os.Stdout)
-	if err == nil {
-		return
+	busy := machineIsBusy()
+	groups := split(os.Args[1:])
+	results := make([]*result, len(groups))
+	var running sync.WaitGroup
+	out := &lockedWriter{to: os.Stdout}
+	for i, args := range groups {
+		running.Go(func() { results[i], _ = run(args, out) })
 	}
+	running.Wait()
+	busy = busy || machineIsBusy()
+
 	bad := false
-	for _, pkg := range first.broken {
-		fmt.Printf("\n== %s failed\n%s", pkg, strings.Join(first.output[pkg+" "], ""))
-		bad = true
+	for _, r := range results {
+		bad = r.tell() || bad
 	}
-	for _, test := range first.failed {
-		fmt.Printf("\n== failed: %s\n%s", test, strings.Join(first.output[test], ""))
+	flaky := map[string]bool{} // a test with several flaky subtests counts once
+	for i, r := range results {
+		for _, test := range r.failed {
+			if !passesAlone(groups[i], test) {
+				bad = true
+				continue
+			}
+			whole, _, _ := strings.Cut(test, "/")
+			flaky[whole] = true
+		}
 	}
-	for _, line := range first.grave {
-		fmt.Printf("\n== not repeated: %s", line)
-		bad = true
+	if len(flaky) > 0 {
+		fmt.Printf("\n%d flaky tests, %d allowed on a machine that does nothing else (busy: %t)\n", len(flaky), mayFlake, busy)
 	}
-	for _, test := range first.failed {
-		bad = !passesAlone(test) || bad
-	}
-	if bad {
+	if bad || len(flaky) > mayFlake && !busy {
 		os.Exit(1)
 	}
 }
 
-// passesAlone runs a test again and prints the outcome.
-func passesAlone(test string) bool {
+// split gives each group of packages its arguments. Groups are separated by "--".
+func split(args []string) [][]string {
+	groups := [][]string{nil}
+	for _, arg := range args {
+		if arg == "--" {
+			groups = append(groups, nil)
+			continue
+		}
+		last := len(groups) - 1
+		groups[last] = append(groups[last], arg)
+	}
+	return groups
+}
+
+// tell prints what failed, and reports whether that fails the run already.
+func (r *result) tell() bool {
+	for _, pkg := range r.broken {
+		fmt.Printf("\n== %s failed\n%s", pkg, strings.Join(r.output[pkg+" "], ""))
+	}
+	for _, test := range r.failed {
+		fmt.Printf("\n== failed: %s\n%s", test, strings.Join(r.output[test], ""))
+	}
+	for _, line := range r.grave {
+		fmt.Printf("\n== not repeated: %s", line)
+	}
+	return len(r.broken)+len(r.grave) > 0
+}
+
+// passesAlone runs a test again, and prints the outcome: first the subtest that
+// failed, then the whole test, because some subtests need those before them.
+func passesAlone(args []string, test string) bool {
 	pkg, name, _ := strings.Cut(test, " ")
 	whole, _, _ := strings.Cut(name, "/")
-	for i, name := range []string{name, whole} {
-		try := i + 1
-		args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]), isPackage), "-run", only(name), pkg)
-		again, err := run(args, io.Discard)
+	flags := slices.DeleteFunc(slices.Clone(args), isPackage)
+	for try, name := range []string{name, whole} {
+		again, err := run(append(slices.Clone(flags), "-run", only(name), pkg), io.Discard)
 		switch {
 		case err == nil && again.passed[test]:
-			fmt.Printf("flaky: %s passed when run again alone (try %d)\n", test, try)
+			fmt.Printf("flaky: %s passed when run again alone (try %d)\n", test, try+1)
 			return true
 		case len(again.grave) > 0:
 			fmt.Printf("failed again: %s: %s", test, again.grave[0])
@@ -90,20 +134,56 @@ func only(name string) string {
 	return strings.Join(parts, "/")
 }
 
-func isPackage(arg string) bool { return strings.HasPrefix(arg, "./") }
+func isPackage(arg string) bool {
+	return strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "berth/")
+}
+
+// machineIsBusy reports whether other programs use more than a quarter of the CPU
+// time. It is called when no test runs.
+func machineIsBusy() bool {
+	idle, total := cpuTime()
+	time.Sleep(time.Second)
+	idleNow, totalNow := cpuTime()
+	return idleNow-idle < (totalNow-total)*3/4
+}
+
+// cpuTime is how long the CPUs of this machine were idle, and how long in all.
+func cpuTime() (idle, total int) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0 // not busy
+	}
+	var user, nice, system, ioWait, irq, softIRQ, steal int
+	_, _ = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &ioWait, &irq, &softIRQ, &steal)
+	idle += ioWait
+	return idle, idle + user + nice + system + irq + softIRQ + steal
+}
+
+// lockedWriter lets groups print lines at the same time.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *lockedWriter) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(text)
+}
 
 // run runs go test and writes a line for each package, and why tests were skipped.
 func run(args []string, out io.Writer) (*result, error) {
+	r := newResult()
 	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		return nil, err
+		r.broken = []string{"go test: " + err.Error()}
+		return r, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	r := newResult()
 	lines := bufio.NewReader(pipe)
 	for {
 		line, err := lines.ReadString('\n')
@@ -124,7 +204,6 @@ func run(args []string, out io.Writer) (*result, error) {
 	}
 	return r, err
 }
-
 func newResult() *result {
 	return &result{output: map[string][]string{}, begun: map[string]bool{}, passed: map[string]bool{}}
 }
