@@ -86,7 +86,7 @@ bench: build ## measure speed, as ratios to the bare operation in the same run
 
 bench-decide: ## measure a decision (budget: p99 1 ms with 10,000 queued jobs, 5 ms with 100,000 different ones) and a replay (5 s)
 	$(GO) test ./internal/sched -run '^$$' -bench 'Decide|Explain'
-	$(GO) test ./internal/sim -run '^$$' -bench 'Decision|Replay' -benchtime 1x
+	$(GO) test ./internal/sched/sim -run '^$$' -bench 'Decision|Replay' -benchtime 1x
 
 FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
@@ -94,14 +94,14 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 
 SEEDS ?= 100000
 sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
-	BERTH_SEEDS=$(SEEDS) $(GO) test ./internal/engine -run TestSimulation -count=1 -timeout 0 -v
+	BERTH_SEEDS=$(SEEDS) $(GO) test ./internal/queue/engine -run TestSimulation -count=1 -timeout 0 -v
 
 KILLS ?= 10000
 soak: ## kill -9 berth, its daemon and its supervisors, KILLS times in all (default 10000, an hour or two)
-	BERTH_KILLS=$(KILLS) $(GO) test ./internal/soak -count=1 -timeout 0 -v
+	BERTH_KILLS=$(KILLS) $(GO) test ./internal/tests/soak -count=1 -timeout 0 -v
 
 siege: ## attack a shared daemon as hostile users (needs root), 10,000 tries per race
-	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
+	BERTH_SIEGE=1 $(GO) test ./internal/tests/siege -count=1 -timeout 0 -v
 
 seeds: build ## run the tests of each promise of the programs that berth replaces (docs/reference/compatibility.md)
 	@$(GO) run ./scripts/seeds -run
@@ -112,18 +112,18 @@ seeds-list: ## only list them
 web/node_modules: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund && touch node_modules
 
-web: web/node_modules ## build the page from web/ into internal/web/dist (needs Node 20 or newer)
+web: web/node_modules ## build the page from web/ into internal/api/web/dist (needs Node 20 or newer)
 	cd web && npm run -s build
 
-web-check: web/node_modules ## test the page, and fail if internal/web/dist is not what web/ builds
+web-check: web/node_modules ## test the page, and fail if internal/api/web/dist is not what web/ builds
 	cd web && npx tsc --noEmit && npm test && npx vite build --logLevel warn --emptyOutDir --outDir ../$(BIN)/page
-	diff -r $(BIN)/page internal/web/dist || { echo "internal/web/dist is not what web/ builds: run make web and commit it"; exit 1; }
+	diff -r $(BIN)/page internal/api/web/dist || { echo "internal/api/web/dist is not what web/ builds: run make web and commit it"; exit 1; }
 
 pictures: ## draw the pictures of docs/explanation
 	$(GO) run ./scripts/pictures
 
 screens: ## make the pictures of README.md, from a daemon with simulated GPUs (needs root and Chromium)
-	$(GO) test ./internal/browser -run TestPictures -count=1 -update
+	$(GO) test ./internal/tests/browser -run TestPictures -count=1 -update
 
 BUNDLE := dist/gpu-test
 gpu-test: build ## build dist/gpu-test.tar.gz, a test for hosts with a real GPU (docs/studies/hardware.md)

@@ -39,8 +39,8 @@ func TestWhatIsExportedIsUsed(t *testing.T) {
 // sayable names may be exported though nobody else says them, each for a reason.
 var sayable = map[string]string{
 	"internal/cli.Version":           "the linker sets it",
-	"internal/daemon.Daemon":         "what api serves; its methods are that contract",
-	"internal/engine.Recover":        "the one function that ARCHITECTURE.md names of it",
+	"internal/queue/daemon.Daemon":   "what api serves; its methods are that contract",
+	"internal/queue/engine.Recover":  "the one function that ARCHITECTURE.md names of it",
 	"internal/sched.Feasible":        "a part of Decide that can be asked alone",
 	"internal/sched.Expect":          "a part of Explain that can be asked alone",
 	"internal/sched.Reasons":         "a part of Explain that can be asked alone",

@@ -21,7 +21,7 @@ const (
 func TestTheEngineIsReadInParts(t *testing.T) {
 	read := 0
 	for room := range architecture(t) {
-		if !within(room, "internal/engine") {
+		if !within(room, "internal/queue/engine") {
 			continue
 		}
 		uses, methods := filesOf(t, room)

@@ -30,7 +30,7 @@ func TestEveryVariableIsOnThePage(t *testing.T) {
 	}
 	used := map[string]string{}
 	eachFile(t, func(s source) {
-		if s.inTest() || within(s.room, "internal/compat") || s.room == "internal/testkit" || strings.Contains(s.path, "fault_") || !within(s.room, "internal") && s.room != "cmd/berth" {
+		if s.inTest() || within(s.room, "internal/compat") || s.room == "internal/tests/testkit" || strings.Contains(s.path, "fault_") || !within(s.room, "internal") && s.room != "cmd/berth" {
 			return
 		}
 		collectVariables(s.file, func(name string) { used[name] = s.path })

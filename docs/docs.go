@@ -1,5 +1,5 @@
 // Package docs holds berth's pages, so that an installed berth can show them
-// (berth help TOPIC). It only embeds the files; internal/manual reads them.
+// (berth help TOPIC). It only embeds the files; internal/cli/manual reads them.
 // The studies are left out: they are for people who work on berth.
 package docs
 

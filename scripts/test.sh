@@ -95,7 +95,7 @@ go run ./scripts/runtests -timeout 20m .
 say "all other tests ${race:-without the race detector} (a quarter of an hour)"
 # The kill tests take longest. Most tests wait rather than compute, so more packages
 # than cores run at a time. Thousands of seeds follow below.
-BERTH_SEED=1 BERTH_SEEDS=500 go run ./scripts/runtests $race -p $(($(nproc) + 1)) -timeout 20m ./internal/soak ./cmd/... ./docs/... ./internal/... ./scripts/...
+BERTH_SEED=1 BERTH_SEEDS=500 go run ./scripts/runtests $race -p $(($(nproc) + 1)) -timeout 20m ./internal/tests/soak ./cmd/... ./docs/... ./internal/... ./scripts/...
 
 say "the Python client"
 if command -v python3 >/dev/null && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
@@ -105,7 +105,7 @@ else
 fi
 
 say "thousands of seeds, without the race detector"
-BERTH_SEEDS=8000 go test -count=1 -run TestSimulation ./internal/engine
+BERTH_SEEDS=8000 go test -count=1 -run TestSimulation ./internal/queue/engine
 go test -count=1 -run TestDecideIsWhatTheOracleSays ./internal/sched -rapid.checks=100000
 
 say "done$skipped"

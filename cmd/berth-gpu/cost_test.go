@@ -15,7 +15,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"berth/internal/fakenvml"
+	"berth/internal/tests/fakenvml"
 )
 
 // runCost runs "berth-gpu cost" on a box.

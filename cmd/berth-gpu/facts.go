@@ -8,7 +8,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 var errNoLimits = errors.New("this driver does not support memory limits")

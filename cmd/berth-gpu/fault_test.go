@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/fakenvml"
-	"berth/internal/gpu"
-	"berth/internal/testkit"
+	"berth/internal/machine/gpu"
+	"berth/internal/tests/fakenvml"
+	"berth/internal/tests/testkit"
 )
 
 func boxOf(t testing.TB, count int) *fakenvml.Box {

@@ -5,7 +5,7 @@ package main
 import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 // links are the NVLinks of each card, by UUID. Reading them is the most

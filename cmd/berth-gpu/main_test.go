@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/fakenvml"
-	"berth/internal/gpu"
-	"berth/internal/testkit"
+	"berth/internal/machine/gpu"
+	"berth/internal/tests/fakenvml"
+	"berth/internal/tests/testkit"
 )
 
 var scratch string

@@ -18,7 +18,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh200"
 	mocks "github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 // onlySymbols has a mock box be one of a driver with these optional calls.

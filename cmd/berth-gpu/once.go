@@ -10,7 +10,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 // oncePatience is how long `berth-gpu once` waits for a driver that may hang.

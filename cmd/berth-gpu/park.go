@@ -53,7 +53,7 @@ import (
 )
 
 // checkpointer makes the driver's checkpoint calls for a supervisor. The
-// protocol is that of internal/keep's driver: a line per request, and replies in
+// protocol is that of internal/machine/keep's driver: a line per request, and replies in
 // any order, because a call may take minutes.
 type checkpointer struct {
 	symbols map[string]unsafe.Pointer

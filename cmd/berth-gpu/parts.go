@@ -12,7 +12,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 // maxParts bounds the positions of a card that are checked for a part.

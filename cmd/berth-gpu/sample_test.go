@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"berth/internal/fakenvml"
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
+	"berth/internal/tests/fakenvml"
 )
 
 func TestASampleIsWhatTheDriverSays(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/fakenvml"
-	"berth/internal/gpu"
-	"berth/internal/testkit"
+	"berth/internal/machine/gpu"
+	"berth/internal/tests/fakenvml"
+	"berth/internal/tests/testkit"
 )
 
 // looks waits until the helper has looked at card 0 that many more times, from

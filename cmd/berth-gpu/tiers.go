@@ -8,7 +8,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 // Memory, processes and utilisation cost microseconds, and are read in every

@@ -16,7 +16,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	mocks "github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
 )
 
 // dial is a box of whose cards every slow value is one number, and whose time

@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"berth/internal/keep"
+	"berth/internal/machine/keep"
 )
 
 func main() { os.Exit(keep.Main(os.Args[1:])) }

@@ -5,14 +5,14 @@ import (
 	"os"
 
 	"berth/internal/cli"
-	"berth/internal/cluster"
 	"berth/internal/compat/gpuscheduler"
-	"berth/internal/gpu"
-	"berth/internal/keep"
-	"berth/internal/node"
-	"berth/internal/run"
-	"berth/internal/send"
-	"berth/internal/site"
+	"berth/internal/machine/gpu"
+	"berth/internal/machine/keep"
+	"berth/internal/machine/run"
+	"berth/internal/machine/site"
+	"berth/internal/queue/send"
+	"berth/internal/slurm/cluster"
+	"berth/internal/slurm/node"
 )
 
 func main() {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // AdoptRequest makes berth account for a process it did not start.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 func (f *fake) Adopt(_ context.Context, _ Caller, r AdoptRequest) (Detail, error) {

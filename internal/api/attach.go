@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // attachProtocol is what a connection is upgraded to for a job's terminal. After

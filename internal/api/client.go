@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // serverName comes before the daemon's version in the header Server of its

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // Status asks about the daemon itself.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // How long to wait before reconnecting to a lost daemon.

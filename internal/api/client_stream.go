@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // Limits of an event stream on the client's side.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // conn is a connection and its owner. It is counted until it is closed.

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // maxEnvironBytes bounds a submission without its jobs: mostly the caller's

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 func TestSubmissionsThatAreRefused(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestTheExamplesOfTheManualWork runs every curl of docs/reference/api.md that talks to

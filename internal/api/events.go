@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // The last event of a stream that the server ends; its data is a Problem.

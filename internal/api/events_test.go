@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 func (f *fake) tell(seqs ...int64) {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // The examples of the API description. They are values of the types themselves,

@@ -19,8 +19,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"berth/internal/fair"
-	"berth/internal/problem"
+	"berth/internal/queue/fair"
+	"berth/internal/text/problem"
 )
 
 // exchange is one request and its reply.

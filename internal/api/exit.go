@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
-	"berth/internal/keep"
+	"berth/internal/machine/keep"
 )
 
 // The status of a job that ended without one of its own.

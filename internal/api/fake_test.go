@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/fair"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/queue/fair"
+	"berth/internal/text/problem"
 )
 
 // fake is a daemon in memory: it keeps what it is given and runs nothing.

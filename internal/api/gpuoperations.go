@@ -1,6 +1,6 @@
 package api
 
-import "berth/internal/problem"
+import "berth/internal/text/problem"
 
 func gpuOperations() []route {
 	index := param{name: "index", in: "path", kind: "integer", example: 0, about: "the number of the GPU in berth gpus"}

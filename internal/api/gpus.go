@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 func (x *exchange) getGPUs() error {

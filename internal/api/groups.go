@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 func groupOperations() []route {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // maxSecretBytes bounds a token.

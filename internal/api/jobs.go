@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"berth/internal/fair"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/queue/fair"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 func (x *exchange) getStatus() error {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 func TestGaps(t *testing.T) {

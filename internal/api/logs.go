@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // The headers of a log. The last two are trailers: a log cut off by a crash of

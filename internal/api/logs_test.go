@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 func TestPartsOfALog(t *testing.T) {

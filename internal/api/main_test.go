@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

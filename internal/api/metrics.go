@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 const (

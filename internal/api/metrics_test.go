@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 func exampleMetrics(context.Context) ([]byte, error) {

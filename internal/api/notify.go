@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // Notify is what a user set about being told, and the messages that are not

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/jobfile"
-	"berth/internal/testkit"
+	"berth/internal/job/jobfile"
+	"berth/internal/tests/testkit"
 )
 
 // document is the description, as a client of it would read it.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"slices"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // operations is the whole API: each route with its description. Tests run the

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // problemType is the media type of an error.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // A request of a session is signed. Nothing that it carries helps whoever

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // The queries as they are in a URL. Both ends are here so that they cannot drift

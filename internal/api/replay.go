@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // ReplayQuery selects what to replay.

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 func TestWhatIsSubmittedArrivesAsItWas(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/fair"
-	"berth/internal/problem"
+	"berth/internal/queue/fair"
+	"berth/internal/text/problem"
 )
 
 // route is one operation: its handler, what it accepts, and its description.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // SamplesQuery selects a part of the past.

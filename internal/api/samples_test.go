@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 func TestSamplesGoThereAndBack(t *testing.T) {

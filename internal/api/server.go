@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/internal/fair"
-	"berth/internal/problem"
+	"berth/internal/queue/fair"
+	"berth/internal/text/problem"
 )
 
 type ServerOptions struct {

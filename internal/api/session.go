@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // maxLoginBytes bounds a request to log in.

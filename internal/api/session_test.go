@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 // browserAsk sends one request by TCP and returns the reply, whose body was read.

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // How long a client waits.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 // heardFrom is a client with little patience of a server with this handler, and

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 )
 
 // Text is a value as a user would type it. In JSON it may also be a number or a

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // Stray is a supervisor whose job the store does not know: the store was emptied,

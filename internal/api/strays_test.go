@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 func (f *fake) Strays(context.Context, Caller) ([]Stray, error) { return []Stray{exampleStray}, nil }

@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // strictJSON passes on a body and refuses what the decoder would quietly change:

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 // serveTCP serves the same backend by TCP and returns its address.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // SubmitRequest is one or many jobs, accepted together or not at all.

@@ -1,6 +1,6 @@
 package api
 
-import "berth/internal/reason"
+import "berth/internal/job/reason"
 
 // Why is why a job waits, or how it ended. For a job that does not wait the
 // story has only its sentence.

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // adoptOptions are the flags of `berth adopt`.

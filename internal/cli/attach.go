@@ -12,8 +12,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/keep"
-	"berth/internal/problem"
+	"berth/internal/machine/keep"
+	"berth/internal/text/problem"
 )
 
 // errDetached means that the user detached.

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 const (

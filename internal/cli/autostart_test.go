@@ -17,8 +17,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/cli"
-	"berth/internal/site"
-	"berth/internal/testkit"
+	"berth/internal/machine/site"
+	"berth/internal/tests/testkit"
 )
 
 // fakeServeVariable makes the test program a daemon, and says how it fares.

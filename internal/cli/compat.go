@@ -18,7 +18,7 @@ import (
 	"berth/internal/compat/mgpu"
 	"berth/internal/compat/slurm"
 	"berth/internal/compat/tgpu"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // programs are the programs that berth can replace.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // shells are those that completion exists for.

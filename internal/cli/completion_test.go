@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/jobfile"
-	"berth/internal/testkit"
+	"berth/internal/job/jobfile"
+	"berth/internal/tests/testkit"
 )
 
 // TestCompletionOffersWhatAJobTakes: what Tab offers for a flag of submit is

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 func newConfig() *cobra.Command {

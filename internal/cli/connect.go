@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // target is the daemon that a verb talks to.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 func newDebug() *cobra.Command {

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
-	"berth/internal/gpu"
-	"berth/internal/site"
+	"berth/internal/machine/gpu"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/text"
 )
 

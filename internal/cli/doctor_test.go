@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
-	"berth/internal/site"
-	"berth/internal/testkit"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
+	"berth/internal/tests/testkit"
 )
 
 func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/daemon"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/slurm"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // slurmPatience is how long one of Slurm's programs may take.

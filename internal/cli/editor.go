@@ -18,9 +18,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // mistakeMark begins the lines that say what was wrong with the last version.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth/internal/site"
+	"berth/internal/machine/site"
 )
 
 // ProgramNames are the programs that berth answers to.

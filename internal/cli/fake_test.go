@@ -20,10 +20,10 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
-	"berth/internal/reason"
-	"berth/internal/testkit"
+	"berth/internal/job/jobfile"
+	"berth/internal/job/reason"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 // fakeDaemon is a daemon in memory that runs nothing: a test ends its jobs.

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // refuse is a problem with a file, and the command that was probably meant.

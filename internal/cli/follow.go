@@ -6,7 +6,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // follow is submit -i: it shows the job's output until the job ends, and returns

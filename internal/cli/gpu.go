@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
+	"berth/internal/text/problem"
 )
 
 func newGPU() *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // gpuHistoryOptions are the flags of `berth gpu history`.

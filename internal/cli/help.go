@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/docs"
-	"berth/internal/manual"
-	"berth/internal/problem"
+	"berth/internal/cli/manual"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // pageColumns bounds how wide a page is shown: longer lines are hard to read.

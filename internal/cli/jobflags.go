@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
+	"berth/internal/text/problem"
 )
 
 // jobFlags are the flags of submit, edit and requeue that describe a job.

@@ -9,9 +9,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/reason"
-	"berth/internal/site"
-	"berth/internal/testkit"
+	"berth/internal/job/reason"
+	"berth/internal/machine/site"
+	"berth/internal/tests/testkit"
 )
 
 // TestThePageHasEveryJSONKey: each section of docs/reference/json.md lists the

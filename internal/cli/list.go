@@ -13,9 +13,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // listOptions are the flags of `berth list`.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // column is a column of the list: as a cell of the table, and as a value in CSV.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // formatCSV is the format that is not a template.

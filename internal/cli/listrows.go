@@ -12,8 +12,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // row is a line of the list: a job, or an array or a jobs file as one of its jobs

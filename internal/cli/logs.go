@@ -10,8 +10,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // logsOptions are the flags of `berth logs`.

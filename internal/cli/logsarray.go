@@ -10,8 +10,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // array shows the logs of an array's tasks: one after the other, or with -f as

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth/internal/manual"
-	"berth/internal/problem"
+	"berth/internal/cli/manual"
+	"berth/internal/text/problem"
 )
 
 // writeMan writes the man pages of all verbs and topics below a directory.

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/mcp"
-	"berth/internal/problem"
+	"berth/internal/api/mcp"
+	"berth/internal/text/problem"
 )
 
 func newMCP() *cobra.Command {

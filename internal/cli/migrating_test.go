@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"berth/internal/cli"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestEveryCommandOfTheMigrationPagesWorks runs every command that the pages for

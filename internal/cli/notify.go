@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/notify"
-	"berth/internal/problem"
+	"berth/internal/queue/notify"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 const notifyStatuses = `

@@ -8,7 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestThePageOfExitStatusesIsTrue: each row of the table of outcomes is what

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/manual"
+	"berth/internal/cli/manual"
 	"berth/internal/text"
 )
 

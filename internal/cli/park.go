@@ -10,9 +10,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // parkOptions are the flags of park and unpark.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // patience lets a verb survive a restart of the daemon, for a limited time: the

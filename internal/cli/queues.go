@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/batch"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/queue/batch"
+	"berth/internal/text/problem"
 )
 
 // queuesBeside are the queues that a verb may mean if the user named none: the

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/batch"
+	"berth/internal/queue/batch"
 )
 
 // TestACommandIsRepeatedAsItIsTyped: the flag that says which queue is meant goes

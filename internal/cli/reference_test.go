@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestTheReferenceIsGenerated: the flags and exit statuses on the pages are

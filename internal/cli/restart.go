@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/job"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 func newRestart() *cobra.Command {

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // Version is set when a release is built.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/daemon"
-	"berth/internal/gpu"
-	"berth/internal/jobfile"
-	"berth/internal/machine"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/gpu"
+	"berth/internal/queue"
+	"berth/internal/queue/daemon"
 	"berth/internal/sched"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // ruleFlags are the flags about placement and order, shared by run and serve.
@@ -56,8 +56,8 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: prefer the fullest GPU that fits; spread: the emptiest")
 	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair; see berth help order")
 	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h; 0 or never: no limit")
-	flags.StringVar(&f.preempt, "preempt", machine.PreemptRequeue, "what happens to a job with preemptible=requeue when another needs its GPUs: requeue, never, or park (requeue if it cannot be parked)")
-	flags.StringVar(&f.parks, "parking", machine.ParkPreemptible, "which jobs are parked when others need their GPUs: preemptible, all (except with --no-park), or off")
+	flags.StringVar(&f.preempt, "preempt", queue.PreemptRequeue, "what happens to a job with preemptible=requeue when another needs its GPUs: requeue, never, or park (requeue if it cannot be parked)")
+	flags.StringVar(&f.parks, "parking", queue.ParkPreemptible, "which jobs are parked when others need their GPUs: preemptible, all (except with --no-park), or off")
 	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")
 	f.logFreeMiB = daemon.DefaultConfig(false).LogFree >> 20
 	flags.Var((*size)(&f.logFreeMiB), "log-free", "while less is free on the disk of a job's log, or a twentieth of a small disk, drop the middle of the log if it grows; in MiB or with a unit, 0: never")
@@ -124,10 +124,10 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 	if f.rules.MinRun, err = text.ParseDuration(f.minRun); err != nil {
 		return badFlag(cmd, "min-run", err)
 	}
-	if known := machine.Preempts(); !slices.Contains(known, f.preempt) {
+	if known := queue.Preempts(); !slices.Contains(known, f.preempt) {
 		return badFlag(cmd, "preempt", text.Mismatch(f.preempt, text.Or(known)))
 	}
-	if known := machine.Parkings(); !slices.Contains(known, f.parks) {
+	if known := queue.Parkings(); !slices.Contains(known, f.parks) {
 		return badFlag(cmd, "parking", text.Mismatch(f.parks, text.Or(known)))
 	}
 	return nil

@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/batch"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/queue/batch"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // runFlags are the flags of `berth run` as they were typed.

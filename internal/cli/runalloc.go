@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth/internal/allocation"
 	"berth/internal/api"
-	"berth/internal/batch"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/queue/batch"
+	"berth/internal/slurm/allocation"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // allocFlags are the flags of `berth run` for allocations of Slurm.

@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/allocation"
 	"berth/internal/api"
-	"berth/internal/batch"
-	"berth/internal/daemon"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/batch"
+	"berth/internal/queue/daemon"
+	"berth/internal/slurm/allocation"
+	"berth/internal/text/problem"
 )
 
 // actsKey marks a verb that changes jobs: all that its words name, or the one that

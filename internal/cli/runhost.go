@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth/internal/batch"
-	"berth/internal/cluster"
-	"berth/internal/daemon"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/batch"
+	"berth/internal/queue/daemon"
+	"berth/internal/slurm/cluster"
+	"berth/internal/text/problem"
 )
 
 // HostWord is the first argument of the process that has the own queue of a berth

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
-	"berth/internal/batch"
-	"berth/internal/daemon"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/queue/batch"
+	"berth/internal/queue/daemon"
+	"berth/internal/text/problem"
 )
 
 // forBoth are the flags of `berth run` that do not ask for an own queue.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/daemon"
 	"berth/internal/job"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/slurm"
 	"berth/internal/text"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"berth/internal/cli"
-	"berth/internal/keep"
-	"berth/internal/testkit"
+	"berth/internal/machine/keep"
+	"berth/internal/tests/testkit"
 )
 
 // storyCommands are what stories can do beside what testscript brings.

@@ -22,7 +22,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 func init() { maps.Copy(storyCommands, daemonCommands) }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 func init() {

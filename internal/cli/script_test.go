@@ -13,8 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"berth/internal/site"
-	"berth/internal/testkit"
+	"berth/internal/machine/site"
+	"berth/internal/tests/testkit"
 )
 
 // stories is where the product is told as stories: one file per behaviour,

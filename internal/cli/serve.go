@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/daemon"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // serveFlags are the flags of `berth serve` as they were typed.

@@ -16,7 +16,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
 

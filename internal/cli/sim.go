@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/gpu"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/machine/gpu"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // simFlag is --sim of the verbs that may start a private daemon.

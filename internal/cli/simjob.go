@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/gpu"
-	"berth/internal/problem"
+	"berth/internal/machine/gpu"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 type simjobFlags struct {

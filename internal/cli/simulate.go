@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/problem"
-	"berth/internal/report"
-	"berth/internal/sim"
+	"berth/internal/sched/report"
+	"berth/internal/sched/sim"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // simulateOptions are the flags of `berth simulate`.

@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
-	"berth/internal/sim"
+	"berth/internal/queue/daemon"
+	"berth/internal/sched/sim"
 )
 
 // someWork is a job on each of two cards, one that is too large, and one that

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/sched"
-	"berth/internal/sim"
+	"berth/internal/sched/sim"
 	"berth/internal/text"
 )
 

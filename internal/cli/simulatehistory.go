@@ -6,8 +6,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
-	"berth/internal/sim"
+	"berth/internal/sched/sim"
+	"berth/internal/text/problem"
 )
 
 // fetchHistory gets the jobs that ran under this daemon. They are replayed on its

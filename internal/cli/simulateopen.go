@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"berth/internal/problem"
 	"berth/internal/sched"
-	"berth/internal/sim"
+	"berth/internal/sched/sim"
+	"berth/internal/text/problem"
 )
 
 // maxWorkloadBytes bounds the size of a trace or a snapshot.

@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"berth/internal/sim"
+	"berth/internal/sched/sim"
 	"berth/internal/text"
 )
 

@@ -12,11 +12,11 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
-	"berth/internal/site"
-	"berth/internal/snapshot"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/machine/snapshot"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // codeSnapshots makes the snapshots of code for the jobs of a request.

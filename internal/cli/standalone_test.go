@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestTheMgpuProgramsStandAlone: no library and no other file is needed. In a

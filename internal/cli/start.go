@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 func newStart() *cobra.Command {

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
 	"berth/internal/job"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // daemonState is the JSON of `berth status`, `start`, `stop` and `restart`.

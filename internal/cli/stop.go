@@ -11,8 +11,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // stopPatience is how long a daemon may take to answer pending requests and end.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"berth/internal/cli"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 )
 
 // promise is a sentence of the contract, and the stories that prove it.

@@ -12,10 +12,10 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/machine"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/queue"
+	"berth/internal/text/problem"
 )
 
 // submitOptions are the flags of `berth submit` besides those of a job.
@@ -228,7 +228,7 @@ func (o *submitOptions) checkPlaces(specs []api.Spec) error {
 	if err != nil {
 		return nil // the request says so
 	}
-	from := machine.Origin{Dir: dir, Home: os.Getenv("HOME"), Env: os.Environ()}
+	from := queue.Origin{Dir: dir, Home: os.Getenv("HOME"), Env: os.Environ()}
 	var bad jobfile.Errors
 	for i := range specs {
 		if p := &specs[i]; p.Dir == "" && p.Venv == "" && p.Conda == "" && p.Output == "" {
@@ -238,7 +238,7 @@ func (o *submitOptions) checkPlaces(specs []api.Spec) error {
 		if err != nil {
 			continue // the daemon says it better
 		}
-		for _, err := range machine.Unusable(&asked.Spec, from) {
+		for _, err := range queue.Unusable(&asked.Spec, from) {
 			line := 0
 			if i < len(o.lines) {
 				line = o.lines[i]

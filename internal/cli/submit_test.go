@@ -11,8 +11,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
 )
 
 // lastSubmission is what the daemon was last asked to take.

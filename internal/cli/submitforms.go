@@ -16,9 +16,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
 	"berth/internal/slurm"
+	"berth/internal/text/problem"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 	"berth/internal/text"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/keep"
+	"berth/internal/machine/keep"
 )
 
 // seated is berth on a terminal of its own.

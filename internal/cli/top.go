@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/problem"
-	"berth/internal/top"
+	"berth/internal/cli/top"
+	"berth/internal/text/problem"
 )
 
 func newTop() *cobra.Command {

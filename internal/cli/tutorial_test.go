@@ -18,7 +18,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/google/go-cmp/cmp"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestTheTutorialIsTrue types every command of the tutorial into a shell on a

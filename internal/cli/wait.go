@@ -10,9 +10,9 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/notify"
-	"berth/internal/problem"
+	"berth/internal/queue/notify"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // waitOptions are the flags of `berth wait`.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // watchInterval is how often --watch refreshes.

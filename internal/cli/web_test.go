@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 func TestOverSSHWebSaysHowToForwardThePort(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // parseWhen parses a time in the past: how long ago (2h, 7d), or a local date or

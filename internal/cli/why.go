@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
 

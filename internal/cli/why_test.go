@@ -12,7 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 	"berth/internal/sched"
 	"berth/internal/text"
 )

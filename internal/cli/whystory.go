@@ -7,7 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 	"berth/internal/text"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // TestWhyShowAndTheForecastAgree: "show" tells a job's position and its reason

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // ask is what the jobs of a group want of each lane.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // assertSound checks the finished plan against its snapshot by adding everything up

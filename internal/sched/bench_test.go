@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 const queued = 100_000

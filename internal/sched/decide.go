@@ -3,7 +3,7 @@ package sched
 import (
 	"slices"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // Decide says which jobs start now, on which cards, and which never can; which

@@ -1,6 +1,6 @@
 package sched
 
-import "berth/internal/reason"
+import "berth/internal/job/reason"
 
 // Explain says why a waiting job does not start now, from its place in the queue:
 // jobs in front of it get their GPUs first.

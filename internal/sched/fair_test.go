@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // drawFair draws a shared snapshot in which users take turns.

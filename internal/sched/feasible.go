@@ -1,7 +1,7 @@
 package sched
 
 import (
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // Feasible reports whether the request could be placed on this machine if nothing

@@ -3,7 +3,7 @@ package sched
 import (
 	"testing"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestFilesUseOnlyGroupsAbove reads the groups in doc.go.

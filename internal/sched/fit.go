@@ -1,6 +1,6 @@
 package sched
 
-import "berth/internal/reason"
+import "berth/internal/job/reason"
 
 // shareTolerance lets three thirds be one.
 const shareTolerance = 1e-9

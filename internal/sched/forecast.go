@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // Expect says when a waiting job is expected to start. It lays out the jobs in

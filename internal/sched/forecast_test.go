@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // sundayNoon is now in the tables.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // TestRoomIsMade is about several that give way, and what may be in between.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // eight cards, each for one job at a time

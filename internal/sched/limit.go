@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // Limit bounds one user's running jobs; a part that is 0 is not limited.

@@ -3,7 +3,7 @@ package sched
 import (
 	"slices"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // limited reports whether a limit of its user, its array or its JobGroup holds the

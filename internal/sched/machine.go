@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // machine is the cards and the host with jobs on them: as they are now, with what

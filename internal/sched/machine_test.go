@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // TestAMachineThatJobsLeaveIsOneThatNeverHadThem puts jobs on a machine, copies it,

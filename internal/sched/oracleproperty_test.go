@@ -8,7 +8,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // comparable takes out of a plan what the oracle does not say: the words of

@@ -3,7 +3,7 @@ package sched
 import (
 	"slices"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // roomMiB is how much each of the n largest candidates holds when empty.

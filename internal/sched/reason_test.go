@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
-	"berth/internal/reason"
-	"berth/internal/testkit"
+	"berth/internal/job/reason"
+	"berth/internal/tests/testkit"
 )
 
 var update = testkit.Update

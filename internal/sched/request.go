@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // Request is what a job asks for. It is comparable: jobs with equal Requests fit

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // Tell gives the story of a waiting job; false if it is not queued.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // urgently is the same with a priority.

@@ -1,6 +1,6 @@
 package sched
 
-import "berth/internal/reason"
+import "berth/internal/job/reason"
 
 // Reasons is Explain for many jobs at once, at about the price of one decision: it
 // looks back from the end of the queue, so jobs behind get their GPUs first too.

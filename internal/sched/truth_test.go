@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // truth is a small workload of which it is known how long everything runs: what

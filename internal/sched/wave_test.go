@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // changed changes every queued job.

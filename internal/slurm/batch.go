@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // Batch is what one sbatch submits: an array, or a job alone.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // given are options that users and the config gave, in order: the last of a name

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // gpus translates the GPUs of a job: the gres, and the node features of which one

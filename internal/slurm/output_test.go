@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // recorded reads the output of a program in the forms of several releases. The

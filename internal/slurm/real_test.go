@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"berth/internal/job"
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // newCluster starts a real Slurm with the types of lab and the features of centre.

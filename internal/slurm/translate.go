@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // nicePerPriority is how much one step of berth's priority lowers a job in Slurm's

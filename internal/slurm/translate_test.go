@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // lab has types without features, and shards.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // timeLayout is Slurm's own, in local time.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // mostText bounds the text of options; no sane one comes near it.

@@ -1,3 +1,3 @@
 package text
 
-import _ "berth/internal/testkit" // the seed of property tests
+import _ "berth/internal/tests/testkit" // the seed of property tests

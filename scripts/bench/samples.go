@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/series"
+	"berth/internal/queue/series"
 )
 
 // samples: the CPU time to keep the past of 8 GPUs and 40 jobs that change all

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/handover"
 	"berth/internal/job"
+	"berth/internal/slurm/handover"
 )
 
 // slurmNode: a job as Slurm's script starts it. Slurm says that the GPU is another

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // bundle is a directory with the programs as make gpu-test puts them together,

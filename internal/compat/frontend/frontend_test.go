@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/reason"
+	"berth/internal/job/reason"
 )
 
 // TestRenameJobs uses berth's own sentences: if one of them names a job in

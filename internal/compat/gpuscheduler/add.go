@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 )
 
 const addUsage = `usage: gpu-scheduler add SCRIPT [flags]

@@ -13,8 +13,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
+	"berth/internal/text/problem"
 )
 
 // feed submits the lines of the jobs file whose jobs are not queued, running or

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"berth/internal/daemon"
-	"berth/internal/gpu"
+	"berth/internal/machine/gpu"
+	"berth/internal/queue/daemon"
 	"berth/internal/sched"
 	"berth/internal/text"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // Program is gpu-scheduler.

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
 	"berth/internal/job"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
 	"berth/internal/sched"
-	"berth/internal/site"
 )
 
 func TestStartHasTheDefaultsOfItsREADME(t *testing.T) {

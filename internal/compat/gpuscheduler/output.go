@@ -12,7 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/site"
+	"berth/internal/machine/site"
 )
 
 // logger writes the scheduler's messages to the terminal and to its log.

@@ -11,7 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // askTime bounds how long a command waits for the running scheduler.

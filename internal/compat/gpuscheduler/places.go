@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/text/problem"
 )
 
 // placesOf is where the scheduler of a state file keeps its queue: beside it, or

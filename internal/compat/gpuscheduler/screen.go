@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/jobfile"
-	"berth/internal/problem"
+	"berth/internal/job/jobfile"
+	"berth/internal/text/problem"
 )
 
 // ScreenWord is the first argument of the berth process that holds a job's screen

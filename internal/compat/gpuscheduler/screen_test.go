@@ -14,7 +14,7 @@ import (
 
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 )
 
 // seeds: S31

@@ -11,10 +11,10 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
-	"berth/internal/daemon"
-	"berth/internal/machine"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/site"
+	"berth/internal/queue"
+	"berth/internal/queue/daemon"
+	"berth/internal/text/problem"
 )
 
 // scheduler is `gpu-scheduler start`: a daemon in this process, and its client.
@@ -151,7 +151,7 @@ func refusal(err error, opt options) error {
 		own.What, own.Hint = "a scheduler is already running with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one, choose another --state-file"
 	case p.Hint == daemon.StateDirHint:
 		own.Hint = "choose another place with --state-file"
-	case p.Hint == machine.NoCardsHint:
+	case p.Hint == queue.NoCardsHint:
 		own.Hint = "without a GPU, try --sim 2: simulated GPUs, real processes"
 	}
 	return &own

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/site"
+	"berth/internal/machine/site"
 )
 
 // The keys of the state file that this program reads or writes. Other keys are

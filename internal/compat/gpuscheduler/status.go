@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
-	"berth/internal/gpu"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/machine/gpu"
+	"berth/internal/queue/daemon"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // report is the output of status.

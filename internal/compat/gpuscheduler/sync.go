@@ -9,7 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // lastState is the state file as this scheduler last left it.

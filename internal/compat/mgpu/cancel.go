@@ -9,7 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // Cancel cancels a job.

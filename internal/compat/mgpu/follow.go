@@ -9,7 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // How long to wait for a server that is restarting, and how often to ask it.

@@ -16,7 +16,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // call is one use of one of the four.

@@ -12,7 +12,7 @@ import (
 
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/site"
+	"berth/internal/machine/site"
 )
 
 // TestWhereTheMgpuProgramsLook: what the user named, else the usual place, else

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/daemon"
-	"berth/internal/gpu"
-	"berth/internal/problem"
-	"berth/internal/site"
+	"berth/internal/machine/gpu"
+	"berth/internal/machine/site"
+	"berth/internal/queue/daemon"
+	"berth/internal/text/problem"
 )
 
 // Server is the daemon that the clients talk to.

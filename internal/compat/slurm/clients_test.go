@@ -12,7 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestClientsOfSlurm: programs that were written for Slurm run on berth under its

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // dependencies are submitted one after another; a name in capitals means the id

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // TestErrorsAndASetUp: --error and a set-up do not replace each other, and a user

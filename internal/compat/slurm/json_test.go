@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 // Keys of --json and their types, for a running job and for a node.

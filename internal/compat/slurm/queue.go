@@ -16,8 +16,8 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // partition is the one that a machine is.

@@ -17,7 +17,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
 

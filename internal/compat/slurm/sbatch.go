@@ -13,7 +13,7 @@ import (
 
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 	"berth/internal/slurm"
 	"berth/internal/text"
 )

@@ -13,8 +13,8 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/problem"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 var scancel = frontend.Program{Name: "scancel", Usage: scancelUsage, Run: runScancel}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 var programs string

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 type runner func(program string, args ...string) (string, error)

@@ -11,7 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/keep"
+	"berth/internal/machine/keep"
 	"berth/internal/text"
 )
 

@@ -10,7 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
-	"berth/internal/site"
+	"berth/internal/machine/site"
 	"berth/internal/text"
 )
 

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/jobfile"
+	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
 

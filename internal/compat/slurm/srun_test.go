@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/testkit"
+	"berth/internal/tests/testkit"
 )
 
 func TestOptionsOfSrun(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/problem"
+	"berth/internal/text/problem"
 )
 
 // Program is tgpu.

@@ -1,3 +1,0 @@
-package engine
-
-import _ "berth/internal/testkit" // the seed of property tests

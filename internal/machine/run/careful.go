@@ -1,0 +1,47 @@
+package run
+
+import (
+	"os"
+	"time"
+
+	"berth/internal/machine/keep"
+)
+
+// giveCarefully gives an order that needs more than the first protocol once
+// the supervisor has said that it knows the second. An older supervisor is
+// dismissed, and its job never ran. The caller does not wait: a new supervisor
+// takes a moment to greet.
+func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
+	select {
+	case <-s.greeted:
+	case <-time.After(answerBudget):
+	case <-r.quit:
+		return // without an order it exits, and the next berth finds it empty
+	}
+	r.mu.Lock()
+	if s.dead || s.phase != running || s.link != l {
+		// Its goroutine finds out that the order did not arrive.
+		r.mu.Unlock()
+		return
+	}
+	if s.protocol >= keep.ProtocolCareful {
+		s.send(frame)
+		if s.stop != nil {
+			s.send(s.stop) // it was too early before
+		}
+		r.mu.Unlock()
+		return
+	}
+	select {
+	case <-s.greeted:
+		r.log.Warn("the supervisor program is too old; using berth itself as the supervisor", "program", r.command)
+		if self, err := os.Executable(); err == nil {
+			r.command = []string{self, keepWord}
+		}
+	default:
+		r.log.Warn("a new supervisor does not answer", "token", s.token)
+	}
+	s.outdated = true
+	r.mu.Unlock()
+	r.reportNeverRan(s)
+}

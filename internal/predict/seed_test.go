@@ -1,3 +1,0 @@
-package predict
-
-import _ "berth/internal/testkit" // the seed of property tests

@@ -1,0 +1,232 @@
+package batch
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/job/jobfile"
+	"berth/internal/tests/testkit"
+)
+
+// fakeQueue is a queue in memory that starts nothing.
+type fakeQueue struct {
+	api.Backend // what no test asks for
+	jobs        []*job.Job
+}
+
+func (q *fakeQueue) Identify(context.Context, api.Peer) (api.Caller, error) {
+	return api.Caller{Name: "ann"}, nil
+}
+
+func (q *fakeQueue) Status(context.Context, api.Caller) (api.Status, error) {
+	return api.Status{}, nil
+}
+
+func (q *fakeQueue) GPUs(context.Context, api.Caller) ([]api.GPU, error) {
+	return []api.GPU{{TotalMiB: 1000}}, nil
+}
+
+func (q *fakeQueue) Jobs(context.Context, api.Caller, api.Query) (page api.JobPage, err error) {
+	for _, j := range q.jobs {
+		page.Jobs = append(page.Jobs, j.View())
+	}
+	return page, nil
+}
+
+func (q *fakeQueue) Events(ctx context.Context, _ api.Caller, _ api.EventQuery, _ func(api.Event) error) error {
+	<-ctx.Done()
+	return nil
+}
+
+// send answers as a queue does that is made to match a file.
+func (q *fakeQueue) send(lines []*jobfile.Line, retry string) (reply api.SubmitReply) {
+	for _, line := range lines {
+		i := slices.IndexFunc(q.jobs, func(j *job.Job) bool { return j.Key == line.Key })
+		if i < 0 {
+			reply.Jobs = append(reply.Jobs, api.Submitted{ID: strconv.Itoa(100 + line.Number)})
+			continue
+		}
+		j := q.jobs[i]
+		again := j.State.Terminal() && !line.Spec.CancelMarked && (retry == api.RetryAll || retry == api.RetryFailed && j.Outcome != job.OK)
+		reply.Jobs = append(reply.Jobs, api.Submitted{ID: j.ID, State: string(j.State), Again: again})
+	}
+	return reply
+}
+
+// link is a connection to it, as an own queue.
+func (q *fakeQueue) link(t *testing.T, o *Options) *Link {
+	client := api.DialQueue(filepath.Join(t.TempDir(), "none"), func() (*api.Server, func(), error) {
+		return api.NewServer(api.ServerOptions{Backend: q}), func() {}, nil
+	})
+	t.Cleanup(client.Close)
+	return &Link{Client: client, Own: &OwnQueue{}, Send: func(_ context.Context, lines []*jobfile.Line, _, _ bool) (api.SubmitReply, error) {
+		return q.send(lines, o.Retry), nil
+	}}
+}
+
+// following is a berth run whose words go to a buffer. Its queue has jobs of an
+// earlier run, one for each of the first lines; no outcome: queued.
+func following(t *testing.T, text string, had ...job.Outcome) (*follower, *bytes.Buffer) {
+	t.Helper()
+	out := &bytes.Buffer{}
+	f := &follower{opt: Options{File: "jobs.txt", HostOptions: HostOptions{LogDir: t.TempDir(), Tolerance: 0.1}, Out: out}, queue: newJobList(), watcher: &watcher{}, notes: map[string]bool{}}
+	f.openScreen()
+	t.Cleanup(func() { f.screen.finish() })
+	f.file = parsed(t, text)
+	q := &fakeQueue{}
+	for i, outcome := range had {
+		line := f.file.Lines[i]
+		j := &job.Job{ID: strconv.Itoa(i + 1), Key: line.Key, Spec: line.Spec, State: job.Queued, Attempt: job.Attempt{Number: 1}}
+		if outcome != "" {
+			j.State, j.Outcome = outcome.State(), outcome
+		}
+		q.jobs = append(q.jobs, j)
+	}
+	f.link = q.link(t, &f.opt)
+	return f, out
+}
+
+func parsed(t *testing.T, text string) jobfile.File {
+	t.Helper()
+	file, err := jobfile.Parse("jobs.txt", []byte(text), job.Defaults())
+	testkit.Must(t, err)
+	return file
+}
+
+// said is what was printed, line by line.
+func said(f *follower, out *bytes.Buffer) []string {
+	f.screen.flush()
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+// event is one as the queue sends it.
+func event(kind job.EventKind, j *job.Job) api.Event {
+	v := j.View()
+	return api.Event{Time: at0, Kind: kind, Job: &v}
+}
+
+func TestWhatIsHeardIsToldAndCounted(t *testing.T) {
+	f, out := following(t, "a\n")
+	testkit.Must(t, f.enter(t.Context()))
+	said(f, out)
+	out.Reset()
+	f.hear(event(job.EventStarted, started("101", "a", 0)))
+	if got := said(f, out); len(got) != 1 || got[0] != "[15:09:26] job 101 started on gpu [0] (1/1 dispatched, no vram declared: alone on its GPU) — a" {
+		t.Errorf("it says %q", got)
+	}
+	if f.queue.counts.running != 1 || f.view.jobs["101"] == nil || f.over() {
+		t.Errorf("counted %+v", f.queue.counts)
+	}
+	out.Reset()
+	f.opt.JSON = true
+	f.hear(event(job.EventEnded, ended(started("101", "a", 0), job.OK, time.Second)))
+	f.warn("something")
+	if got := said(f, out); len(got) != 2 || !strings.HasPrefix(got[0], `{"time":"2026-03-14T15:09:26Z","event":"ended","job":{"id":"101",`) || !strings.Contains(got[1], `"event":"warning","text":"something"`) {
+		t.Errorf("as JSON it says %q", got)
+	}
+	if len(f.view.jobs) != 0 || !f.over() {
+		t.Errorf("it goes on with %+v", f.queue.counts)
+	}
+}
+
+// TestWhoseJobsAreFollowed: all of the queue that the run has started, and in another
+// only those of the file.
+func TestWhoseJobsAreFollowed(t *testing.T) {
+	for batch, mine := range map[string]bool{"": false, "/w/other.txt": false, "/w/jobs.txt": true} {
+		for own, all := range map[*OwnQueue]bool{nil: false, {Joined: true}: false, {}: true} {
+			f, _ := following(t, "a\n")
+			testkit.Must(t, f.enter(t.Context()))
+			f.batch, f.link.Own = "/w/jobs.txt", own
+			j := started("101", "a", 0)
+			j.Spec.Batch = batch
+			if f.hear(event(job.EventStarted, j)); f.queue.counts.running == 1 != (all || mine) {
+				t.Errorf("of %q in %+v: %+v", batch, own, f.queue.counts)
+			}
+		}
+	}
+}
+
+func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
+	var heard [2]string
+	for i, live := range []bool{false, true} {
+		f, out := following(t, "a\n")
+		f.screen.live = live
+		f.screen.width, f.screen.height = func() int { return 80 }, func() int { return 24 }
+		f.queue.take([]string{"1"})
+		f.account = newAccount(at0, 1)
+		f.hear(event(job.EventStarted, started("1", "a", 0)))
+		f.hear(event(job.EventEnded, ended(started("1", "a", 0), job.OK, time.Second)))
+		f.screen.finish()
+		heard[i] = out.String()
+	}
+	if heard[0] != heard[1] || !strings.Contains(heard[1], "job 1 started on gpu [0]") {
+		t.Errorf("a pipe gets:\n%sa terminal:\n%s", heard[0], heard[1])
+	}
+}
+
+// TestWhenARunIsOver: with its jobs, or when it was left. With --watch it waits for
+// new lines, and once it was told to stop, for the end of its own queue.
+func TestWhenARunIsOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		running, watch bool
+		stop           stop
+		daemon, lost   bool
+		want           bool
+	}{
+		"a job runs":                            {running: true},
+		"all have ended":                        {want: true},
+		"new lines may come":                    {watch: true},
+		"it was left":                           {running: true, stop: stop{left: true}, want: true},
+		"it was told to stop":                   {watch: true, stop: stop{asked: 1}},
+		"it was, and the queue has ended":       {running: true, stop: stop{asked: 1}, lost: true, want: true},
+		"all of a daemon's have ended":          {daemon: true, want: true},
+		"a daemon's run, and were to be halted": {daemon: true, running: true, stop: stop{asked: 1}},
+	} {
+		f, _ := following(t, "a\n")
+		f.opt.Watch, f.stop, f.lost = test.watch, test.stop, test.lost
+		if test.daemon {
+			f.link.Own = nil
+		}
+		if test.running {
+			f.queue.follow(job.Event{Kind: job.EventStarted, Job: started("1", "a")})
+		}
+		if got := f.over(); got != test.want {
+			t.Errorf("%s: over is %v", name, got)
+		}
+	}
+}
+
+// TestANoteOnALineIsSaidOnce: again only if the line is changed.
+func TestANoteOnALineIsSaidOnce(t *testing.T) {
+	f, _ := following(t, "")
+	for _, step := range []struct {
+		file string
+		note string // of the queue, on the first line
+		want string
+	}{
+		{"[gpus=1.5] a\nb\n", "", "line 1: gpus: 1.5 means 2 whole GPUs; a fraction below 1 shares one"},
+		{"[gpus=1.5] a\nb\n", "", ""},
+		{"[gpus=1.5] a\nb\n", "it is late", "line 1: it is late"},
+		{"[gpus=1.5] a\nb\n", "it is late", ""},
+		{"c\n[gpus=1.5] a\n[gpus=2] b\n", "", ""},
+		{"c\n[gpus=1.5] a\n[gpus=2.5] b\n", "", "line 3: gpus: 2.5 means 3 whole GPUs; a fraction below 1 shares one"},
+		{"[gpus=1.5 gpus=0.5] c\n[gpus=3.0] a\n", "", ""},
+	} {
+		file := parsed(t, step.file)
+		reply := api.SubmitReply{Jobs: make([]api.Submitted, len(file.Lines))}
+		if step.note != "" {
+			reply.Jobs[0].Notes = []string{step.note}
+		}
+		if got := strings.Join(f.remarks(file, reply), "\n"); got != step.want {
+			t.Errorf("%q: %q, want %q", step.file, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package batch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/job/jobfile"
+	"berth/internal/text/problem"
+)
+
+// Format is what a jobs file is written in.
+type Format string
+
+// The formats. ByName means lines, except that a file that looks like CSV is
+// refused: a shell could not run it.
+const (
+	ByName Format = ""
+	Lines  Format = "lines"
+	CSV    Format = "csv"
+)
+
+// ParseFormat reads the name of a format; if it is empty, the file's name
+// decides.
+func ParseFormat(name, file string) (Format, error) {
+	switch format := Format(strings.ToLower(name)); {
+	case format == Lines || format == CSV:
+		return format, nil
+	case format != ByName:
+		return "", fmt.Errorf("expected %s or %s, found %q", Lines, CSV, name)
+	case strings.EqualFold(filepath.Ext(file), ".csv"):
+		return CSV, nil
+	}
+	return ByName, nil
+}
+
+var errAmbiguous = errors.New("choose csv or lines with --format")
+
+// parse reads a version of the jobs file.
+func (w *watcher) parse(text []byte) (jobfile.File, error) {
+	switch {
+	case w.format == CSV:
+		return jobfile.ParseCSVFile(w.path, text, w.sizes, w.defaults)
+	case w.format == ByName && jobfile.LooksLikeCSV(text):
+		return jobfile.File{}, fmt.Errorf("%s: expected shell commands, found lines like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
+	}
+	file, err := jobfile.Parse(w.path, text, w.defaults)
+	if w.asGpusched {
+		err = cmp.Or(theirMistakes(text), err)
+	}
+	return file, err
+}
+
+const (
+	defaultSizes  = "llm_config.json"
+	maxSizesBytes = 16 << 20
+)
+
+// openSizes reads the table of model sizes. The default one may be missing.
+func (f *follower) openSizes() error {
+	if f.opt.Format != CSV {
+		return nil
+	}
+	path := f.opt.LLMConfig
+	if path == "" {
+		path = filepath.Join(f.opt.Dir, defaultSizes)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		path = defaultSizes
+	}
+	sizes, err := readSizes(f.opt.Dir, path)
+	if err != nil {
+		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
+	}
+	f.watcher.sizes, f.sizes = sizes, path
+	return nil
+}
+
+func readSizes(dir, path string) (jobfile.Sizes, error) {
+	whole := path
+	if !filepath.IsAbs(whole) {
+		whole = filepath.Join(dir, path)
+	}
+	info, err := os.Stat(whole)
+	if err != nil {
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSizesBytes {
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %s: expected a file of at most %d MiB", path, maxSizesBytes>>20)
+	}
+	text, err := os.ReadFile(whole)
+	if err != nil {
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
+	}
+	return jobfile.ParseSizes(path, text)
+}

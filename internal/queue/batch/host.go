@@ -1,0 +1,431 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/job/reason"
+	"berth/internal/machine/gpu"
+	"berth/internal/machine/run"
+	"berth/internal/machine/site"
+	"berth/internal/queue"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/engine/cards"
+	"berth/internal/queue/engine/launch"
+	"berth/internal/queue/engine/running"
+	"berth/internal/queue/engine/settings"
+	"berth/internal/queue/engine/waiting"
+	"berth/internal/queue/series"
+	"berth/internal/queue/store"
+	"berth/internal/sched"
+	"berth/internal/text/problem"
+)
+
+// trimEvery bounds the events that wait in the store after they are in the
+// journal.
+const trimEvery = 1000
+
+// Host is the own queue of a berth run, as a daemon serves it: it chooses the GPUs,
+// deals with what earlier runs left, and keeps journal and board. The jobs file is
+// its clients' affair.
+type Host struct {
+	opt     HostOptions
+	layout  layout
+	env     []string
+	dir     string
+	say     func(Word) // to the run that started it
+	cards   []int
+	store   *store.Store
+	log     *slog.Logger
+	began   time.Time
+	since   int64 // the last event of earlier runs
+	journal *journal
+	trimmed int64
+	board   board
+	theirs  *theirWords // writes gpusched's board; nil: berth's own
+	file    string      // whose lines were taken last
+	queue   *jobList
+	ended   []*job.Job // newest last, bounded
+	orphans []orphan   // of gpusched
+	halt    halt
+
+	boardAt time.Time
+	changed bool // since the board was written
+}
+
+// HostOptions are the flags of `berth run` that its queue needs.
+type HostOptions struct {
+	LogDir           string
+	StateHome        string // where the state goes if the log directory is on a network; empty: the user's own
+	LogFree          int64  // bytes that growing logs leave free on their disk; 0: none
+	LogLevel         string
+	GPUs             []int          // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
+	Sim              int            // simulated cards; 0: real ones
+	SimVRAMMiB       int64          // of each
+	Jobs             int            // at a time; 0: as many as fit
+	GroupLimits      map[string]int // how many jobs of a group may run at a time
+	Poll             time.Duration
+	Rules            sched.Rules
+	Preempt          string // one of queue.Preempts
+	Parking          string // one of queue.Parkings
+	Tolerance        float64
+	Fresh            bool
+	AcceptEmptyStore bool             // continue although an earlier run left jobs running that it does not know
+	AsGpusched       bool             // name logs as gpusched does
+	Away             bool             // all jobs run on Slurm, so no GPU is needed
+	Keys             map[string]int64 // of the lines, with what they declare, in MiB; only if gpusched left a journal
+	NeedsGPU         string           // which lines need one; empty: none
+	Inner            bool             // it is in an allocation of Slurm
+}
+
+// Word is what a host says to the run that starts it.
+type Word struct {
+	Say     string           `json:"say,omitempty"`
+	Problem *problem.Problem `json:"problem,omitempty"` // why it ended
+	InUse   bool             `json:"in_use,omitempty"`  // because another process has the queue
+	NoGPU   string           `json:"no_gpu,omitempty"`  // why there is none
+	Ready   *Ready           `json:"ready,omitempty"`
+}
+
+// Ready says that a host can be reached.
+type Ready struct {
+	Place
+	Since int64 // the last event of earlier runs
+}
+
+// NewHost makes the directories of an own queue.
+func NewHost(opt HostOptions, env []string, dir string, say func(Word)) (*Host, error) {
+	h := &Host{opt: opt, env: env, dir: dir, say: say, began: time.Now(), queue: newJobList()}
+	if err := elsewhere(opt.LogDir); err != nil && !opt.Fresh {
+		return nil, problem.Wrap(problem.Unable, "run it there, or keep the state where all machines see it (XDG_STATE_HOME); --fresh starts over", err)
+	}
+	l, err := openLayout(opt.LogDir, cmp.Or(opt.StateHome, stateHome(h.getenv)), site.OnNetwork)
+	if err != nil {
+		return nil, problem.Wrap(problem.Unable, "choose another place with --log-dir", err)
+	}
+	h.layout, h.board = l, board{path: l.board(), render: renderBoard}
+	return h, nil
+}
+
+// RehearsalHost is a host for a dry run, with temporary state.
+func RehearsalHost(opt HostOptions, env []string, dir, temporary string, say func(Word)) *Host {
+	return &Host{opt: opt, env: env, dir: dir, say: say, began: time.Now(), queue: newJobList(), layout: layout{logDir: opt.LogDir, state: temporary}}
+}
+
+// StartApart starts a host in a session of its own. The caller gets its end from
+// wait, and must not call cmd.Wait.
+func StartApart(cmd *exec.Cmd) (wait func() error, err error) { return run.StartApart(cmd) }
+
+// Place is where the queue is.
+func (h *Host) Place() Place { return h.layout.place() }
+
+// Ready is what the run that started it has to know.
+func (h *Host) Ready() *Ready { return &Ready{Place: h.layout.place(), Since: h.since} }
+
+// Hear passes on the signals that stop the jobs. Slurm signals all processes of an
+// allocation, and the run that started this one passes its own on: the two are one
+// signal, and in an allocation that berth asked for, nobody sends another.
+func (h *Host) Hear(signals <-chan os.Signal, pass func(os.Signal)) {
+	var last time.Time
+	for sig := range signals {
+		h.halt.note(sig)
+		if inAllocation(h.env) && time.Since(last) < haltLag {
+			continue
+		}
+		last = time.Now()
+		pass(sig)
+		if h.opt.Inner {
+			return
+		}
+	}
+}
+
+// Setup says where the queue is, and which GPUs it may use.
+func (h *Host) Setup(s *queue.Setup) {
+	*s = queue.Setup{
+		StateDir: h.layout.state, Hint: "choose another place with --log-dir", MPSDir: h.layout.state, KeepSamples: series.Keep,
+		Log: queue.Log{Path: h.layout.log(), MaxBytes: site.LogBytes, Level: h.opt.LogLevel},
+		Sim: h.opt.Sim, SimVRAMMiB: h.opt.SimVRAMMiB, Getenv: h.getenv, Within: allocated(h.env),
+		Launcher: launch.Launcher{JobsDir: h.layout.jobsDir(), Dir: h.dir, Home: h.getenv("HOME"), Owner: s.Launcher.Owner, LeaveRest: h.opt.AsGpusched},
+		Choose:   h.choose,
+	}
+}
+
+// Settings are the rules of the run.
+func (h *Host) Settings(c *engine.Config) {
+	c.Settings = settings.Settings{
+		Rules: h.opt.Rules, Limits: settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}}, Cards: h.cards, Poll: h.opt.Poll, Tolerance: h.opt.Tolerance,
+		User: h.user(), Outer: outerBooking(h.getenv("BERTH_TOKEN")), TellQueued: true, Submissions: true, Wanted: c.Wanted,
+		IdleAfter: settings.DefaultIdleAfter, KeepAll: h.opt.Preempt == queue.PreemptNever, Parking: queue.ParkingFor(h.opt.Preempt, h.opt.Parking),
+	}
+	if h.opt.Inner || inAllocation(h.env) {
+		c.Halted, c.LostBefore = h.halt.stopped, time.Now()
+	}
+}
+
+// Began deals with what earlier runs left.
+func (h *Host) Began(ctx context.Context, m *queue.Machine, found []run.Found) ([]run.Found, error) {
+	h.store, h.log = m.Store, m.Log
+	if err := h.layout.keepTheirs(); err != nil {
+		return nil, theirProblem(err)
+	}
+	var err error
+	if h.journal, err = openJournal(h.layout.journal()); err != nil {
+		return nil, problem.Wrap(problem.Unable, "", err)
+	}
+	if h.opt.Fresh {
+		if err := h.startOver(ctx, m, found); err != nil {
+			return nil, problem.Wrap(problem.Unable, "", err)
+		}
+		found = nil
+	}
+	if err := h.regain(found); err != nil {
+		return nil, err
+	}
+	if err := h.inherit(time.Now()); err != nil {
+		return nil, theirProblem(err)
+	}
+	if err := h.journal.catchUp(h.store); err != nil {
+		h.log.Error("journal", "err", err)
+	}
+	if h.since, err = h.store.LastEvent(); err != nil {
+		return nil, problem.Wrap(problem.Unable, "", err)
+	}
+	if h.opt.AsGpusched {
+		h.theirs = newTheirWords(h.opt.Tolerance, false, len(h.cards))
+		h.board.render = h.theirs.board
+	}
+	return found, h.store.Each(func(j *job.Job) error {
+		h.queue.remember(j)
+		if j.State.Terminal() {
+			h.remember(j)
+		}
+		return nil
+	})
+}
+
+// Restored sets the limits of groups. Those of an earlier run do not count.
+func (h *Host) Restored(t *engine.Turn) error {
+	for _, group := range t.Groups().List(h.user()) {
+		if err := t.Groups().Limit(group.User, group.Name, 0); err != nil {
+			return err
+		}
+	}
+	for group, limit := range h.opt.GroupLimits {
+		if err := t.Groups().Limit(h.user(), group, limit); err != nil {
+			return problem.Newf(problem.Invalid, "", "--group-limit: expected at most %d groups, found %d", waiting.MaxGroups, len(h.opt.GroupLimits))
+		}
+	}
+	return nil
+}
+
+// Took sees the jobs of all lines of a jobs file.
+func (h *Host) Took(t *engine.Turn, file string, ids []string) {
+	h.file, h.changed = file, true
+	h.log.Info("jobs file changed", "lines", len(ids))
+	h.queue.take(ids)
+	h.tendOrphans(t)
+}
+
+// Publish receives all events, in order, once they are durable.
+func (h *Host) Publish(events []job.Event) {
+	h.changed = true
+	for _, ev := range events {
+		h.queue.follow(ev)
+		if ev.Kind == job.EventEnded {
+			h.remember(ev.Job)
+		}
+		if ev.Kind == job.EventStarted && h.opt.AsGpusched {
+			if err := h.layout.linkLog(ev.Job); err != nil {
+				h.log.Warn("name a log as gpusched does", "err", err)
+			}
+		}
+	}
+	h.keep(events)
+}
+
+// remember puts an ended job on the board, in place of the oldest.
+func (h *Host) remember(j *job.Job) {
+	h.ended = append(h.ended, j)
+	if len(h.ended) > 2*boardEnded {
+		h.ended = append([]*job.Job(nil), h.ended[len(h.ended)-boardEnded:]...)
+	}
+}
+
+// keep brings the journal up to date.
+func (h *Host) keep(events []job.Event) {
+	err := error(nil)
+	if h.journal.behind {
+		err = h.journal.catchUp(h.store)
+	} else {
+		err = h.journal.append(events)
+	}
+	if err != nil {
+		h.log.Error("journal", "err", err)
+		return
+	}
+	if h.journal.last-h.trimmed >= trimEvery {
+		h.trimmed = h.journal.last
+		if err := h.store.TrimEvents(h.trimmed); err != nil {
+			h.log.Error("trim events", "err", err)
+		}
+	}
+}
+
+// After writes the board if a poll has passed. While jobs run or wait, times and
+// measurements change without an event.
+func (h *Host) After(t *engine.Turn) {
+	queued, running := t.Explain().Live()
+	if (h.changed || queued+running > 0) && t.Now.Sub(h.boardAt) >= h.opt.Poll {
+		h.tendOrphans(t)
+		h.Over(t)
+	}
+}
+
+// Over writes the board.
+func (h *Host) Over(t *engine.Turn) {
+	h.boardAt, h.changed = t.Now, false
+	if err := h.board.write(h.snapshot(t)); err != nil {
+		h.log.Error("board", "err", err)
+	}
+}
+
+func (h *Host) snapshot(t *engine.Turn) snapshot {
+	snap := snapshot{
+		at: t.Now, file: h.file, tally: h.queue.counts, total: h.queue.total, cards: t.Cards().List(), paused: t.Explain().Blocked(), began: h.began,
+		running: append(t.Running().List(), running.Elsewhere(t.Remote().Running())...),
+	}
+	if t.Stopping() {
+		snap.paused = ""
+	}
+	snap.doneAt = expectedEnd(t)
+	jobs := t.Explain().Next(boardPending)
+	ids := make([]string, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	stories := make([]reason.Story, len(ids))
+	if !t.Stopping() {
+		copy(stories, sched.Stories(t.Explain().State(), ids))
+	}
+	for i, j := range jobs {
+		w := waitingJob{job: j}
+		if story := stories[i]; story.ID != "" {
+			story.WasPreempted(j.PreemptedFor)
+			w.reason = story.String()
+		} else {
+			w.reason = t.Explain().Why(j.ID)
+		}
+		snap.pending = append(snap.pending, w)
+	}
+	for i := len(h.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {
+		snap.ended = append(snap.ended, h.ended[i])
+	}
+	return snap
+}
+
+// mostForeseen bounds the jobs whose ends are foreseen for the board: in a long queue
+// that takes too long to do at each poll.
+const mostForeseen = 1000
+
+// expectedEnd is when all jobs are expected to have ended; zero: that is not known.
+func expectedEnd(t *engine.Turn) (last time.Time) {
+	open := t.Jobs().Size()
+	if open > mostForeseen {
+		return time.Time{}
+	}
+	t.Explain().Ends(func(_ *job.Job, at time.Time) {
+		open--
+		if at.After(last) {
+			last = at
+		}
+	})
+	if open > 0 {
+		return time.Time{}
+	}
+	return last
+}
+
+// Close closes the journal.
+func (h *Host) Close() {
+	if h.journal != nil {
+		if err := h.journal.Close(); err != nil {
+			h.log.Warn("close", "err", err)
+		}
+	}
+}
+
+// choose evaluates the first reading of the cards.
+func (h *Host) choose(m *queue.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
+	switch {
+	case h.opt.Away && h.opt.GPUs == nil && (err != nil || m.NoGPUs):
+		return nil, nil // a login node needs no GPU
+	case err != nil:
+		return nil, problem.Newf(problem.Unable, queue.NoCardsHint, "the GPUs cannot be read: %w", err)
+	case m.NoGPUs:
+		return nil, h.without("this machine has no GPU")
+	case h.noneAllocated():
+		m.Source, m.NoGPUs = gpu.None(), true
+		return nil, h.without("Slurm gave no GPU to this job")
+	}
+	return first.Devices, h.chooseCards(first)
+}
+
+// without checks whether the jobs can run without a GPU: either all of them can, or
+// none is started. why says what is wrong with the GPUs.
+func (h *Host) without(why string) error {
+	switch {
+	case h.opt.AsGpusched:
+		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "%s", why)
+	case len(h.opt.GPUs) > 0:
+		return problem.Newf(problem.Invalid, "", "--gpus names GPU %d; %s", h.opt.GPUs[0], why)
+	case h.opt.NeedsGPU != "":
+		return problem.Newf(problem.Unable, "[gpus=0] before a command runs it without one; --sim 2 tries the file on simulated GPUs",
+			"%s, and %s one", why, h.opt.NeedsGPU)
+	}
+	h.say(Word{NoGPU: why})
+	return nil
+}
+
+// outerBooking is the key of the booking of the job that this berth runs in.
+func outerBooking(token string) string {
+	parts := strings.Split(token, ":")
+	if len(parts) != 3 {
+		return ""
+	}
+	return cards.BookingKey(parts[0], parts[1])
+}
+
+func (h *Host) getenv(name string) string {
+	value, _ := h.lookupEnv(name)
+	return value
+}
+
+func (h *Host) lookupEnv(name string) (string, bool) { return lookupEnv(h.env, name) }
+
+func lookupEnv(env []string, name string) (string, bool) {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func (h *Host) user() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	if name := h.getenv("USER"); name != "" {
+		return name
+	}
+	return strconv.Itoa(os.Getuid())
+}

@@ -1,0 +1,390 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/engine/judge"
+	"berth/internal/queue/engine/waiting"
+	"berth/internal/text"
+	"berth/internal/text/problem"
+)
+
+// actJobs and actBytes bound the jobs handled in one turn and their text, so that
+// no turn and no commit takes long, and other requests come between two of them.
+const (
+	actJobs  = 250
+	actBytes = 1 << 20
+)
+
+// turns cuts jobs into those handled in one turn each.
+func turns(found []job.Job) iter.Seq[[]job.Job] {
+	return func(yield func([]job.Job) bool) {
+		for len(found) > 0 {
+			n, bytes := 0, 0
+			for n < len(found) && n < actJobs && (n == 0 || bytes+found[n].Spec.TextBytes() <= actBytes) {
+				bytes += found[n].Spec.TextBytes()
+				n++
+			}
+			if !yield(found[:n]) {
+				return
+			}
+			found = found[n:]
+		}
+	}
+}
+
+// Act does one of the actions to jobs.
+func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
+	if !slices.Contains(api.Actions(), r.Action) {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected %s, found %.40q", text.Or(api.Actions()), r.Action)
+	}
+	if r.Until != nil && (r.Action != api.ActPark || !r.Until.After(time.Now())) {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "until: expected a time in the future, with park")
+	}
+	if r.Changes != nil && r.Action != api.ActRequeue {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
+	}
+	cfg := d.config()
+	if err := cmp.Or(cfg.checkGrace(r.GraceS), cfg.checkParked(r.Until)); err != nil {
+		return api.ActReply{}, err
+	}
+	ch, err := d.choose(ctx, c, r.Select)
+	if err != nil {
+		return api.ActReply{}, err
+	}
+	if !ch.narrow {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "name jobs by id, or give all", "no job is selected")
+	}
+	// Jobs that have ended are included only if they are named by id or state.
+	over := r.Action == api.ActRequeue && (ch.named() || slices.ContainsFunc(ch.states, job.State.Terminal))
+	found, missing, err := d.resolve(ctx, &ch, over)
+	if err != nil {
+		return api.ActReply{}, err
+	}
+	if r.Action == api.ActPark {
+		if err := d.measureAgain(ctx); err != nil {
+			return api.ActReply{}, err
+		}
+	}
+	a := action{d: d, caller: c, request: &r, cfg: cfg, exact: ch.ids, chosen: make(map[string]bool, len(found)), left: map[string]int{}}
+	for i := range found {
+		a.chosen[found[i].ID] = true
+	}
+	for some := range turns(found) {
+		a.again, a.text, a.begins = nil, 0, map[string]time.Time{}
+		err = d.change(ctx, func(t *engine.Turn) {
+			for i := range some {
+				a.one(t, &some[i])
+			}
+			t.Queue().Again(a.again)
+			for id, at := range a.begins {
+				t.Queue().Begin(id, at)
+			}
+		})
+		d.twins.add(a.again)
+		if err != nil {
+			break
+		}
+	}
+	for _, one := range d.notMeant(ctx, &ch, missing) {
+		a.refuse(one.id, one.state, one.why)
+	}
+	d.note(c, r.Action, a.done, "", err)
+	if len(a.denied) > 0 {
+		d.note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
+	}
+	return api.ActReply{Jobs: a.acted, Left: a.left}, err
+}
+
+// action is a request in progress.
+type action struct {
+	d       *Daemon
+	caller  api.Caller
+	request *api.ActRequest
+	cfg     *Config
+	exact   map[string]bool // jobs whose own id or name was given: each gets an answer
+	chosen  map[string]bool // all jobs of the request
+	left    map[string]int  // how many others had nothing to do, by state
+	acted   []api.Acted
+	done    []string
+	denied  []string
+	again   []*job.Job
+	text    int                  // the bytes of their text
+	begins  map[string]time.Time // of those, which do not start at once
+}
+
+func (a *action) refuse(id string, state job.State, why string) {
+	a.acted = append(a.acted, api.Acted{ID: id, State: string(state), What: why})
+}
+
+// leave says why nothing is done to a job, if it was named by itself. Releasing an
+// array or all jobs means the held ones: the others are no error.
+func (a *action) leave(id string, state job.State, why string) {
+	if a.exact[id] {
+		a.refuse(id, state, why)
+		return
+	}
+	a.left[cmp.Or(string(state), "ended")]++
+}
+
+// one acts on a job as the engine has it now.
+func (a *action) one(t *engine.Turn, seen *job.Job) {
+	j, live := t.Jobs().Job(seen.ID)
+	if !live {
+		j = seen
+		if written, pending := t.Jobs().Find(seen.ID); pending {
+			j = written // its end is not on disk yet
+		} else if !seen.State.Terminal() {
+			a.leave(seen.ID, "", "it has just ended")
+			return
+		}
+	}
+	if !mayTouch(a.caller, j) {
+		a.denied = append(a.denied, j.ID)
+		a.refuse(j.ID, j.State, "it belongs to "+j.User)
+		return
+	}
+	what, ok := a.apply(t, j, live)
+	if !ok {
+		if a.request.Action == api.ActPark && j.State == job.Running || a.request.Action == api.ActRequeue && !live {
+			a.refuse(j.ID, j.State, what)
+		} else {
+			a.leave(j.ID, j.State, what)
+		}
+		return
+	}
+	a.done = append(a.done, j.ID)
+	a.acted = append(a.acted, api.Acted{ID: j.ID, Done: true, State: string(a.stateNow(t, j, live)), What: what})
+}
+
+// stateNow is a job's state after it was acted on.
+func (a *action) stateNow(t *engine.Turn, j *job.Job, live bool) job.State {
+	if now, found := t.Jobs().Find(j.ID); found && live {
+		return now.State
+	}
+	return job.Queued // only requeue acts on jobs that have ended
+}
+
+// apply carries out the action, or says why not.
+func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok bool) {
+	by := a.caller.Name
+	grace := j.Spec.Grace
+	if g := a.request.GraceS; g != nil {
+		grace = time.Duration(max(0, *g) * float64(time.Second))
+	}
+	over := fmt.Sprintf("it has ended (%s)", j.Outcome)
+	switch a.request.Action {
+	case api.ActCancel:
+		if !live {
+			return over, false
+		}
+		was := j.State
+		t.Requests().CancelBy(j.ID, by, grace)
+		if j.Spec.Adopt != nil {
+			return "cancelled: " + judge.GoesOn(j), true
+		}
+		if was == job.Queued && !j.HandedOver() {
+			return "cancelled", true
+		}
+		return "stopping", true
+	}
+	if j.Spec.Adopt != nil {
+		return notRun(j), false
+	}
+	switch a.request.Action {
+	case api.ActHold:
+		return a.held(live && t.Queue().Hold(j.ID, by), j, live, "held", "already held")
+	case api.ActRelease:
+		return a.held(live && t.Queue().Unhold(j.ID, by), j, live, "released", "not held")
+	case api.ActPark:
+		return a.park(t, j, live)
+	case api.ActUnpark:
+		switch {
+		case live && t.Parking().Unpark(j.ID, by):
+			return "comes back as soon as its GPUs have room", true
+		case live && j.State == job.Parked:
+			return "it waits for its GPUs already", false
+		}
+		return "it is not parked", false
+	}
+	return a.requeue(t, j, live, grace)
+}
+
+func (a *action) park(t *engine.Turn, j *job.Job, live bool) (string, bool) {
+	if !live {
+		return fmt.Sprintf("it has ended (%s)", j.Outcome), false
+	}
+	var until time.Time
+	if u := a.request.Until; u != nil {
+		until = *u
+	}
+	was := j.State
+	if why := t.Parking().Park(j.ID, a.caller.Name, until); why != "" {
+		return "cannot be parked: " + why, false
+	}
+	what := "is being parked"
+	if was == job.Parked {
+		what = "stays parked"
+	}
+	if longest := a.cfg.ParkedTime; longest > 0 && a.request.Until == nil {
+		what += fmt.Sprintf("; it comes back by itself after %s at most (limits.parked_time)", text.Brief(longest))
+	}
+	return what, true
+}
+
+// checkParked refuses to have a job parked for longer than allowed.
+func (c *Config) checkParked(until *time.Time) error {
+	if until == nil || c.ParkedTime <= 0 || time.Until(*until) <= c.ParkedTime {
+		return nil
+	}
+	return problem.Newf(problem.Invalid, "limits.parked_time of the config is the maximum",
+		"until: expected at most %s from now, found %s", text.Brief(c.ParkedTime), until.Local().Format(time.DateTime))
+}
+
+func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) (string, bool) {
+	switch {
+	case done:
+		return what, true
+	case !live:
+		return fmt.Sprintf("it has ended (%s)", j.Outcome), false
+	case j.State != job.Queued:
+		return "it is " + string(j.State), false
+	}
+	return "it is " + otherwise, false
+}
+
+func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Duration) (string, bool) {
+	switch {
+	case !live:
+		if full := a.d.room(t, a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
+			return full.What, false
+		}
+		if j.TextGone {
+			return "its text is no longer kept (retention.history_text), so it cannot run again", false
+		}
+		again := j.Clone()
+		again.Rank, again.Held = t.Queue().TakeRank(), false
+		a.bound(&again.Spec)
+		if ch := a.request.Changes; ch != nil {
+			if why := a.change(t, again, ch); why != "" {
+				return why, false
+			}
+		}
+		if why := a.never(t, again); why != "" {
+			return why + "; requeue both in one command, or copy it with berth submit --like", false
+		}
+		text := a.text + waiting.TextOf([]*job.Job{again})
+		if full := roomFor(t, a.cfg, j.User, text, again.Environ); full != nil {
+			return full.What, false
+		}
+		a.text = text
+		a.again = append(a.again, again)
+		return "requeued", true
+	case a.request.Changes != nil:
+		return "it is " + string(j.State) + ", and only a job that has ended is changed and queued again", false
+	case t.Requests().Requeue(j.ID, a.caller.Name, grace):
+		return "stopping; will run again", true
+	case j.Stop == job.StopCancel:
+		return "it is being cancelled", false
+	}
+	return "it is " + string(j.State), false
+}
+
+// never says why a job would be cancelled again at once. Jobs that it depends on
+// may be requeued with it.
+func (a *action) never(t *engine.Turn, j *job.Job) string {
+	if slices.ContainsFunc(j.Spec.After, func(d job.Dependency) bool { return a.chosen[d.Job] }) {
+		return ""
+	}
+	return t.Queue().Never(j)
+}
+
+// change gives a job that has ended what it is to have when it runs again, or
+// says why not.
+func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why string) {
+	if !mayBe(a.caller, j) && !onlyPlans(ch) {
+		return "it belongs to " + j.User
+	}
+	asked, _, err := a.d.edited(t, a.caller, j, ch)
+	if err != nil {
+		return err.Error()
+	}
+	if j.Spec.VRAMMiB != asked.Spec.VRAMMiB || j.Spec.VRAMAuto != asked.Spec.VRAMAuto {
+		j.VRAMMiB = asked.Spec.VRAMMiB
+	}
+	j.Spec = asked.Spec
+	if !asked.NotBefore.IsZero() {
+		a.begins[j.ID] = asked.NotBefore
+	}
+	return ""
+}
+
+// bound holds a job that runs again to the limits of today: it may have been
+// accepted under others.
+func (a *action) bound(spec *job.Spec) {
+	s := submission{d: a.d, caller: a.caller, cfg: a.cfg}
+	s.boundTime(spec)
+	if s.checkPriority(spec.Priority) != nil {
+		spec.Priority = a.cfg.MaxPriority
+	}
+}
+
+// Edit changes a queued job.
+func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRequest) (api.Detail, error) {
+	j, err := d.find(ctx, c, id)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r) {
+		d.note(c, "edit", []string{j.ID}, "", notYours(c, &j))
+		return api.Detail{}, notYours(c, &j)
+	}
+	var refusal error
+	var notes []string
+	err = d.change(ctx, func(t *engine.Turn) {
+		live, ok := t.Jobs().Job(j.ID)
+		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
+			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
+			return
+		}
+		if !ok || live.State != job.Queued {
+			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", j.ID, state(live, &j))
+			return
+		}
+		notes, refusal = d.edit(t, c, live, &r)
+		j = t.Running().Copy(live)
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err == nil {
+		d.twins.add([]*job.Job{&j})
+	}
+	d.note(c, "edit", []string{j.ID}, "", err)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	detail, err := d.Job(ctx, c, j.ID)
+	detail.Notes = notes
+	return detail, err
+}
+
+func state(live, seen *job.Job) job.State {
+	if live != nil {
+		return live.State
+	}
+	return seen.State
+}
+
+// notRun says why an adopted process can only be cancelled.
+func notRun(j *job.Job) string {
+	return fmt.Sprintf("it represents process %d, which berth did not start and only accounts for", j.Spec.Adopt.PID)
+}

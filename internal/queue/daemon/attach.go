@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/machine/run"
+	"berth/internal/queue/engine"
+	"berth/internal/text/problem"
+)
+
+// A job's terminal may appear a little after its start: for how long and how
+// often it is looked for.
+const (
+	terminalAppears = 20 * time.Second
+	terminalStep    = 50 * time.Millisecond
+)
+
+// Attach connects to a job's terminal.
+func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
+	j, err := d.find(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	if !mayBe(c, &j) {
+		err := notYours(c, &j)
+		d.note(c, "attach", []string{j.ID}, "", err)
+		return nil, err
+	}
+	if !j.Spec.Pty {
+		return nil, problem.Newf(problem.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
+	}
+	if j.Spec.To == job.ToSlurm {
+		return d.attachAway(ctx, c, &j)
+	}
+	conn, err := d.attach(ctx, c, &j)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.change(ctx, func(t *engine.Turn) { t.Parking().Attend(j.Keep, c.Name) }); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	d.note(c, "attach", []string{j.ID}, "", nil)
+	return &attendance{ReadWriteCloser: conn, leave: sync.OnceFunc(func() {
+		// A daemon that ends forgets it anyway.
+		_ = d.do(context.Background(), func(t *engine.Turn) { t.Parking().Unattend(j.Keep) })
+	})}, nil
+}
+
+// attendance is a terminal whose job has somebody attached to it.
+type attendance struct {
+	io.ReadWriteCloser
+	leave func()
+}
+
+func (a *attendance) Close() error {
+	a.leave()
+	return a.ReadWriteCloser.Close()
+}
+
+// attach waits for the terminal of a job that has just been placed.
+func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
+	for {
+		if j.State != job.Running && j.State != job.Parked {
+			return nil, problem.Newf(problem.Refused, "", "job %s is %s", j.ID, j.State)
+		}
+		conn, err := d.machine.Runner.Attach(j.Keep, j.ID)
+		if err == nil {
+			return conn, nil
+		}
+		if !errors.Is(err, run.ErrNoTerminal) || time.Since(j.StartedAt) > terminalAppears {
+			return nil, problem.Newf(problem.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(terminalStep):
+		}
+		if *j, err = d.find(ctx, c, j.ID); err != nil {
+			return nil, err
+		}
+	}
+}

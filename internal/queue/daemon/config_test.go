@@ -1,0 +1,590 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/machine/site"
+	"berth/internal/queue"
+	"berth/internal/queue/send"
+	"berth/internal/sched"
+	"berth/internal/slurm"
+)
+
+func TestConfigSaysWhatPeopleType(t *testing.T) {
+	for _, c := range []struct {
+		sentence string
+		file     string
+		want     func(*Config)
+	}{
+		{"an empty file is the defaults", "", func(*Config) {}},
+		{"sizes with and without a unit", "[scheduling]\nmargin = \"1.5G\"\nidle_threshold = 300", func(c *Config) {
+			c.Rules.MarginMiB, c.Rules.IdleThresholdMiB = 1536, 300
+		}},
+		{"nothing is a size too", "[scheduling]\nmargin = 0\nidle_threshold = \"0M\"", func(c *Config) {
+			c.Rules.MarginMiB, c.Rules.IdleThresholdMiB = 0, 0
+		}},
+		{"times in every form", "[scheduling]\nhalf_life = \"2d\"\npoll = 0.5\n[limits]\ninteractive_time = \"1:30:00\"\n[service]\nidle_exit = 90", func(c *Config) {
+			c.HalfLife, c.Poll, c.InteractiveTime, c.IdleExit = 48*time.Hour, 500*time.Millisecond, 90*time.Minute, 90*time.Second
+		}},
+		{"idle jobs are told of and ended", "[idle]\nreport_after = \"2h\"\ncancel_after = \"12h\"", func(c *Config) {
+			c.IdleReport, c.IdleCancel = 2*time.Hour, 12*time.Hour
+		}},
+		{"jobs beyond their declaration are ended", "[overuse]\ncancel_after = \"10m\"\ncancel_above = 2", func(c *Config) { c.OveruseCancel, c.OveruseAbove = 10*time.Minute, 2 }},
+		{"idle jobs are nobody's business", "[idle]\nreport_after = 0", func(c *Config) { c.IdleReport, c.IdleCancel = 0, 0 }},
+		{"no time at all", "[retention]\nhistory = 0\nlogs = \"0d\"", func(c *Config) { c.History, c.Logs = 0, 0 }},
+		{"cards as a range", "[scheduling]\ngpus = \"5,0-2\"", func(c *Config) { c.GPUs = []int{0, 1, 2, 5} }},
+		{"cards as a list", "[scheduling]\ngpus = [3, 1]", func(c *Config) { c.GPUs = []int{1, 3} }},
+		{"one card", "[scheduling]\ngpus = 2", func(c *Config) { c.GPUs = []int{2} }},
+		{"words and switches", "[scheduling]\npolicy = \"fifo\"\nplacement = \"spread\"\nfair_share = false\nexclusive = true", func(c *Config) {
+			c.Rules.Policy, c.Rules.Placement, c.Rules.Fair, c.Rules.Exclusive = sched.FIFO, sched.Spread, false, true
+		}},
+		{"fair, wherever what it stands for is said too", "[scheduling]\nfair_share = true\npolicy = \"fair\"", func(c *Config) {
+			c.Rules.Policy, c.Rules.Fair = sched.Backfill, true
+		}},
+		{"another order, never bounded, and nobody set aside", "[scheduling]\npolicy = \"las\"\nmax_bypass = \"never\"\npreempt = \"never\"", func(c *Config) {
+			c.Rules.Policy, c.Rules.MaxBypass, c.Preempt = sched.LAS, 0, queue.PreemptNever
+		}},
+		{"a bound", "[scheduling]\nmax_bypass = \"4h\"\npreempt = \"park\"\nslice = false", func(c *Config) {
+			c.Rules.MaxBypass, c.Preempt, c.Rules.Slice = 4*time.Hour, queue.PreemptPark, false
+		}},
+		{"no bound", "[scheduling]\nmax_bypass = 0", func(c *Config) { c.Rules.MaxBypass = 0 }},
+		{"a whole number where a fraction may be", "[limits]\ngpus = 4", func(c *Config) { c.Limits.Default.GPUs = Portion{Amount: 4} }},
+		{"bytes", "[limits]\nenvironment = \"2M\"\nlog_size = \"1G\"", func(c *Config) { c.MaxEnviron, c.MaxLog = 2<<20, 1<<30 }},
+		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
+		{"dotted keys", "access.show_commands = \"all\"\nlimits.users.ann.gpus = 0.5", func(c *Config) {
+			c.ShowCommands = showAllCommands
+			c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 64, GPUs: Portion{Amount: 0.5}, CPUs: Portion{Percent: 50}, Memory: Portion{Percent: 50}}}
+		}},
+		{"what a user's table leaves out is as for all, wherever it stands",
+			"[limits.users.ann]\ngpus = 8\n[limits.users.\"j.doe\"]\nqueued_jobs = 0\n[limits]\ngpus = 2\nrunning_jobs = 5\nqueued_jobs = 7", func(c *Config) {
+				c.Limits.Default.Jobs, c.Limits.Default.GPUs = 5, Portion{Amount: 2}
+				ann := c.Limits.Default
+				ann.GPUs = Portion{Amount: 8}
+				c.Limits.Users = map[string]UserLimit{"ann": ann}
+				c.QueuedJobs, c.QueuedJobsOf = 7, map[string]int{"j.doe": 0}
+			}},
+		{"CPUs and memory, of all and of one", "[limits]\ncpus = 12\nmemory_total = \"25%\"\n[limits.users.ann]\ncpus = \"75%\"\n[limits.users.bob]\nmemory_total = \"64G\"", func(c *Config) {
+			c.Limits.Default.CPUs, c.Limits.Default.Memory = Portion{Amount: 12}, Portion{Percent: 25}
+			ann, bob := c.Limits.Default, c.Limits.Default
+			ann.CPUs, bob.Memory = Portion{Percent: 75}, Portion{Amount: 64 << 10}
+			c.Limits.Users = map[string]UserLimit{"ann": ann, "bob": bob}
+		}},
+		{"who is told, and how mail is sent", "[notify]\nadmin = [\"mailto:a@b.c\", \"ntfy:box\"]\nsmtp = \"mail.example.org:465\"\nsmtp_tls = \"tls\"\nmail_from = \"gpus@b.c\"\nsendmail = \"/bin/mail\"", func(c *Config) {
+			c.NotifyAdmin = []string{"mailto:a@b.c", "ntfy:https://ntfy.sh/box"}
+			c.Mail = send.Mail{Server: "mail.example.org:465", TLS: send.FullTLS, From: "gpus@b.c", Sendmail: "/bin/mail"}
+		}},
+		{"a cluster", "engine = \"slurm\"\n[slurm]\noptions = \"-A lab --qos=long\"\ndirectory = \"~/work/berth\"\nprogram = \"/opt/berth\"\ngpus = [\"a100=80G\", \"v100:volta=16G\", \":ampere=40G\"]\nshards = 4", func(c *Config) {
+			c.Engine = job.ToSlurm
+			c.Slurm.Slurm = slurm.Cluster{Options: []string{"--account=lab", "--qos=long"}, Shards: 4,
+				Kinds: []slurm.Kind{{Type: "a100", MiB: 80 << 10}, {Type: "v100", MiB: 16 << 10, Feature: "volta"}, {MiB: 40 << 10, Feature: "ampere"}}}
+			c.Slurm.Directory, c.Slurm.Program = "~/work/berth", "/opt/berth"
+		}},
+		{"this machine by name", "engine = \"local\"", func(c *Config) { c.Engine = job.ToLocal }},
+		{"the network with TLS", "[http]\nlisten = \"0.0.0.0:443\"\ntls_cert = \"/a.crt\"\ntls_key = \"/a.key\"\nhosts = [\"gpu1.example.org\"]", func(c *Config) {
+			c.Listen, c.TLSCert, c.TLSKey, c.Hosts = "0.0.0.0:443", "/a.crt", "/a.key", []string{"gpu1.example.org"}
+		}},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			want := DefaultConfig(true)
+			c.want(&want)
+			got, err := parseConfig("config.toml", []byte(c.file), DefaultConfig(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestAMistakeInATargetKeepsItsSecret: the log and config check show it.
+func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
+	for file, says := range map[string]string{
+		`admin = ["mailto:a@b.c", "slak:https://h/s3cret"]`: "did you mean slack?",
+		`admin = ["webhook:h/s3cret"]`:                      "expected a URL",
+		`admin = "webhook:https://h/x"`:                     "expected a list",
+		`admin = [7]`:                                       "expected a list",
+		`smtp = "mail.example.org"`:                         "expected HOST:PORT",
+		`smtp_tls = "ssl"`:                                  "starttls",
+		`mail_from = "Berth"`:                               "expected an address",
+		`sendmail = "mail"`:                                 "expected an absolute path",
+		`smtp_user = "u"`:                                   "notify.smtp is missing",
+		"smtp = \"m:1\"\nsmtp_user = \"u\"":                 "smtp_password_file is missing",
+		"smtp_password_file = \"/p\"":                       "smtp_user is missing",
+		"smtp_user = \"a\\nb\"":                             "expected a user name",
+		"smtp = \"m:1\"\nsmtp_user = \"u\"\nsmtp_password_file = \"/p\"\nsmtp_tls = \"none\"": "only over TLS",
+	} {
+		_, err := parseConfig("config.toml", []byte("[notify]\n"+file), DefaultConfig(true))
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v; expected %q", file, err, says)
+		}
+	}
+}
+
+func TestMistakesAboutACluster(t *testing.T) {
+	for file, says := range map[string]string{
+		`engine = "moon"`:                     `engine: expected "local" or "slurm", found "moon"`,
+		`engin = "slurm"`:                     "did you mean engine, above the first section?",
+		"[slurm]\nengine = \"slurm\"":         "slurm.engine: unknown key; did you mean engine, above the first section?",
+		"[engine]\nname = \"slurm\"":          `engine: expected "local" or "slurm", found a table`,
+		"[slurm]\noptions = \"--time=10\"":    "slurm.options: berth sets --time itself (use --time of berth submit)",
+		"[slurm]\noptions = [\"-A lab\"]":     "slurm.options: expected options of sbatch",
+		"[slurm]\noptions = \"train.sh\"":     "slurm.options: expected an option",
+		"[slurm]\ndirectory = \"berth\"":      "slurm.directory: expected an absolute path, or one that begins with ~/",
+		"[slurm]\ndirectory = \"~ann/berth\"": "slurm.directory: expected an absolute path",
+		"[slurm]\ndirectory = \"~/../x\"":     "slurm.directory: expected an absolute path",
+		"[slurm]\nprogram = \"berth\"":        "slurm.program: expected an absolute path",
+		"[slurm]\ngpus = \"a100=80G\"":        "slurm.gpus: expected a list",
+		"[slurm]\ngpus = [\"a100\"]":          "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [\"=80G\"]":          "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [\"a100:=80G\"]":     "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [\"a,b=80G\"]":       "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\ngpus = [7]":                 "slurm.gpus: expected TYPE=SIZE",
+		"[slurm]\nshards = -1":                "slurm.shards: expected a whole number from 0 to 1024",
+	} {
+		if _, err := parseConfig("config.toml", []byte(file), DefaultConfig(true)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; expected %q", file, err, says)
+		}
+	}
+}
+
+func TestConfigMistakesAreAllNamed(t *testing.T) {
+	file, err := os.ReadFile("testdata/config_mistakes.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parseConfig("config.toml", file, DefaultConfig(true))
+	if err == nil {
+		t.Fatal("a file of mistakes was taken")
+	}
+	// Each mistake stands under a comment that says what is answered.
+	var want []string
+	for i, line := range strings.Split(string(file), "\n") {
+		if text, ok := strings.CutPrefix(line, "#! "); ok {
+			want = append(want, fmt.Sprintf("config.toml:%d: %s", i+2, text))
+		}
+	}
+	if diff := cmp.Diff(strings.Join(want, "\n"), err.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfigThatIsNoTOMLNamesTheLine(t *testing.T) {
+	_, err := parseConfig("config.toml", []byte("[scheduling]\npolicy = fifo\n"), DefaultConfig(false))
+	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:2: ") {
+		t.Errorf("got %v", err)
+	}
+	_, err = parseConfig("config.toml", []byte("[scheduling]\n[access]\n[scheduling]\n"), DefaultConfig(false))
+	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:3: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFileOfNothingButMistakesIsAnsweredSoon(t *testing.T) {
+	var file strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&file, "[limits.users.u%d]\ngpuz = %d\n", i, i)
+	}
+	_, err := parseConfig("config.toml", []byte(file.String()), DefaultConfig(true))
+	if err == nil || !strings.Contains(err.Error(), "and 19980 more") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestListenStaysOnThisMachineWithoutTLS(t *testing.T) {
+	for listen, want := range map[string][2]bool{ // without TLS, with it
+		"127.0.0.1:7878":   {true, true},
+		"127.8.0.1:0":      {true, true},
+		"localhost:80":     {true, true},
+		"[::1]:80":         {true, true},
+		":80":              {false, true},
+		"0.0.0.0:80":       {false, true},
+		"[::]:80":          {false, true},
+		"192.168.1.4:80":   {false, true},
+		"[2001:db8::1]:80": {false, true},
+		"::1:80":           {false, false},
+		"[127.0.0.1]:80":   {false, false},
+		"127.0.0.1":        {false, false},
+		"127.0.0.1:":       {false, false},
+		"127.0.0.1:65536":  {false, false},
+		"127.0.0.1:http":   {false, false},
+		"example.org:80":   {false, false},
+		"localhost.evil:1": {false, false},
+	} {
+		for i, encrypted := range []bool{false, true} {
+			if err := checkListen(listen, allowedListen, encrypted, ""); (err == nil) != want[i] {
+				t.Errorf("listen %q, TLS %v: %v", listen, encrypted, err)
+			}
+		}
+	}
+}
+
+func TestMetricsStayOnThisMachine(t *testing.T) {
+	for _, c := range []struct{ listen, metrics, want string }{
+		{"", "127.0.0.1:9778", ""},
+		{"", "localhost:0", ""},
+		{"", "[::1]:9778", ""},
+		{"127.0.0.1:0", "127.0.0.1:0", ""},
+		{"127.0.0.1:7878", "127.0.0.1:7878", "http.listen has this address already"},
+		{"", "0.0.0.0:9778", "at any other address http.listen serves metrics, with a token"},
+		{"", ":9778", "at any other address http.listen serves metrics, with a token"},
+		{"", "9778", "expected a loopback address and a port"},
+		{"", "gpu1:9778", "expected a loopback address and a port"},
+	} {
+		// TLS is for the other address, and changes nothing here.
+		cfg := Config{Listen: c.listen, MetricsListen: c.metrics, TLSCert: "/a", TLSKey: "/b"}
+		err := cfg.Check()
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "metrics.listen: ")) {
+			t.Errorf("http.listen %q, metrics.listen %q: %v, want %q", c.listen, c.metrics, err, c.want)
+		}
+	}
+}
+
+func TestAProxyNeedsAPathAndAName(t *testing.T) {
+	hosts := []string{"gpu1.example.org"}
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Listen: "unix:/run/berth/http.sock", Hosts: hosts}, ""},
+		{Config{Listen: "unix:http.sock", Hosts: hosts}, "http.listen: expected"},
+		{Config{Listen: "unix:", Hosts: hosts}, "http.listen: expected"},
+		{Config{Listen: "unix:/run/berth/http.sock"}, "http.hosts: expected the name"},
+		{Config{Listen: "unix:/run/berth/http.sock", Hosts: hosts, TLSCert: "/a", TLSKey: "/b"}, "http.tls_cert: the proxy"},
+	} {
+		err := c.cfg.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.cfg.Listen, err, c.want)
+		}
+	}
+}
+
+func TestTLSNeedsBothFiles(t *testing.T) {
+	for _, c := range []Config{{TLSCert: "/a"}, {TLSKey: "/a"}} {
+		if err := c.Check(); err == nil {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+}
+
+func TestEveryPartOfTheConfigIsSeenToChange(t *testing.T) {
+	fields := reflect.TypeFor[Config]()
+	for i := range fields.NumField() {
+		old, changed := DefaultConfig(true), DefaultConfig(true)
+		if fields.Field(i).Name == "Rules" || fields.Field(i).Name == "Limits" {
+			continue // below, part by part
+		}
+		alter(t, reflect.ValueOf(&changed).Elem().Field(i))
+		expectOneChange(t, fields.Field(i).Name, changed, old)
+	}
+	rules := reflect.TypeFor[sched.Rules]()
+	for i := range rules.NumField() {
+		old, changed := DefaultConfig(true), DefaultConfig(true)
+		alter(t, reflect.ValueOf(&changed.Rules).Elem().Field(i))
+		expectOneChange(t, "Rules."+rules.Field(i).Name, changed, old)
+	}
+	old, changed := DefaultConfig(true), DefaultConfig(true)
+	changed.Limits.Default.GPUs = Portion{Amount: 3}
+	expectOneChange(t, "Limits.Default.GPUs", changed, old)
+	changed = DefaultConfig(true)
+	changed.Limits.Users = map[string]UserLimit{"ann": {Jobs: 1}}
+	expectOneChange(t, "Limits.Users", changed, old)
+	if live, restart := old.Changed(DefaultConfig(true)); live != nil || restart != nil {
+		t.Errorf("nothing changed, but %v %v", live, restart)
+	}
+}
+
+// alter gives a part another value.
+func alter(t *testing.T, part reflect.Value) {
+	switch part.Kind() {
+	case reflect.Int, reflect.Int64:
+		part.SetInt(part.Int() + 1)
+	case reflect.Float64:
+		part.SetFloat(part.Float() + 1)
+	case reflect.String:
+		part.SetString(part.String() + "x")
+	case reflect.Bool:
+		part.SetBool(!part.Bool())
+	case reflect.Slice:
+		part.Set(reflect.MakeSlice(part.Type(), 1, 1))
+	case reflect.Map:
+		part.Set(reflect.MakeMap(part.Type()))
+		part.SetMapIndex(reflect.ValueOf("ann"), reflect.ValueOf(7))
+	case reflect.Struct:
+		alter(t, part.Field(0))
+	default:
+		t.Fatalf("a part of kind %s", part.Kind())
+	}
+}
+
+func expectOneChange(t *testing.T, part string, changed, old Config) {
+	t.Helper()
+	live, restart := changed.Changed(old)
+	if len(live)+len(restart) != 1 {
+		t.Errorf("%s changed, and was told as %v and %v", part, live, restart)
+	}
+}
+
+func TestWhatARunningDaemonCannotTakeUpIsNamed(t *testing.T) {
+	old, changed := DefaultConfig(true), DefaultConfig(true)
+	changed.GPUs, changed.Listen, changed.History = []int{0}, "127.0.0.1:1", time.Hour
+	live, restart := changed.Changed(old)
+	if diff := cmp.Diff([]string{"retention.history"}, live); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"scheduling.gpus", "http.listen"}, restart); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestQueuedJobsOfAUser(t *testing.T) {
+	c := Config{QueuedJobs: 5, QueuedJobsOf: map[string]int{"ann": 9, "bob": 0}}
+	for user, want := range map[string]int{"ann": 9, "bob": 0, "eve": 5} {
+		if got := c.queuedJobsFor(user); got != want {
+			t.Errorf("%s may queue %d, want %d", user, got, want)
+		}
+	}
+}
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAConfigThatIsMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "config.toml")
+	got, err := LoadConfig(path, false, false)
+	if diff := cmp.Diff(DefaultConfig(false), got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if _, err := LoadConfig(path, false, true); err == nil {
+		t.Error("a file that had to exist was not missed")
+	}
+	if _, err := LoadConfig(path, true, false); err != nil {
+		t.Errorf("a shared daemon without a config: %v", err)
+	}
+}
+
+func TestASharedDaemonBelievesOnlyTrustedFiles(t *testing.T) {
+	path := writeConfig(t, "[scheduling]\npolicy = \"fifo\"\n")
+	asked := ""
+	_, err := loadConfig(path, true, false, func(p string) error { asked = p; return fmt.Errorf("%s belongs to eve", p) })
+	if err == nil || !strings.Contains(err.Error(), "belongs to eve") || asked != path {
+		t.Errorf("asked about %q, got %v", asked, err)
+	}
+	if _, err := LoadConfig(path, false, true); err != nil {
+		t.Errorf("a private daemon and its user's own file: %v", err)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root: what root's own file looks like")
+	}
+	if got, err := LoadConfig(path, true, true); err != nil || got.Rules.Policy != sched.FIFO {
+		t.Errorf("root's own file: %v", err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadConfig(path, true, true); err == nil {
+		t.Error("a file that anybody may write to was believed")
+	}
+}
+
+func TestWhatIsNoConfigFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := LoadConfig(dir, false, true); err == nil {
+		t.Error("a directory was read")
+	}
+	if _, err := LoadConfig("/dev/zero", false, true); err == nil {
+		t.Error("a device was read")
+	}
+	big := writeConfig(t, strings.Repeat("# nothing\n", maxConfigBytes/10+1))
+	if _, err := LoadConfig(big, false, true); err == nil || !strings.Contains(err.Error(), "larger") {
+		t.Errorf("a huge file: %v", err)
+	}
+}
+
+func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
+	example, err := os.ReadFile("../../../packaging/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultConfig(true)
+	got, err := parseConfig("as shipped", example, DefaultConfig(true))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	commented := regexp.MustCompile(`(?m)^#(\[|[a-z_]+ = )`)
+	used := commented.ReplaceAllString(string(example), "$1")
+	if got, err = parseConfig("with every key in use", []byte(used), Config{}); err != nil {
+		t.Fatal(err)
+	}
+	want.GPUs = []int{0, 1, 2, 3, 5}
+	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}, CPUs: Portion{Amount: 16}, Memory: Portion{Amount: 128 << 10}}}, map[string]int{"ann": 500}
+	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "0.0.0.0:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
+	want.MetricsListen = "127.0.0.1:9778"
+	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
+	want.Slurm.Slurm = slurm.Cluster{Options: []string{"--account=lab"}, Kinds: []slurm.Kind{{Type: "a100", MiB: 80 << 10}, {Type: "v100", MiB: 16 << 10}}}
+	want.Slurm.Program = "/opt/berth/bin/berth"
+	want.Mail.User, want.MailPassword = "berth", "/etc/berth/smtp-password"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, key := range configKeys {
+		if !regexp.MustCompile(`(?m)^#` + key.key + ` = `).Match(example) {
+			t.Errorf("%s is not in the example", key.name())
+		}
+	}
+}
+
+func TestThePageHasEveryKey(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reference/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range sections() {
+		_, text, found := strings.Cut(string(page), "\n### ["+section+"]\n")
+		if !found {
+			t.Errorf("the page has no section [%s]", section)
+			continue
+		}
+		text, _, _ = strings.Cut(text, "\n#")
+		rows := strings.Split(text, "\n")
+		for _, key := range keysOf(section) {
+			i := slices.IndexFunc(rows, func(row string) bool {
+				first, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+				return strings.Contains(first, "`"+key.key+"`")
+			})
+			if i < 0 {
+				t.Errorf("%s is not on the page", key.name())
+			} else if strings.HasSuffix(rows[i], "| restart |") != key.restart {
+				t.Errorf("%s: the page and the daemon disagree about a restart", key.name())
+			}
+		}
+		for _, row := range rows {
+			first, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+			for _, listed := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(first, -1) {
+				if strings.HasPrefix(row, "|") && !slices.ContainsFunc(keysOf(section), func(k configKey) bool { return k.key == listed[1] }) {
+					t.Errorf("the page lists %s.%s, which does not exist", section, listed[1])
+				}
+			}
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	for _, path := range []string{"../../../packaging/config.toml", "testdata/config_mistakes.toml"} {
+		seed, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(seed))
+	}
+	f.Add("limits.users.ann = {gpus = 2}\nscheduling.gpus = [[1]]")
+	f.Add("[[limits.users]]\n[http]\nhosts = [1979-05-27]")
+	f.Fuzz(func(t *testing.T, file string) {
+		c, err := parseConfig("config.toml", []byte(file), DefaultConfig(true))
+		if err != nil {
+			return
+		}
+		if err := c.Check(); err != nil {
+			t.Errorf("taken, but %v", err)
+		}
+		if c.Poll < shortestPoll || c.MaxEnviron < 1<<20 || c.HistoryJobs < 1 || c.MaxLog < 0 || !(c.Tolerance >= 0) {
+			t.Errorf("taken out of bounds: %+v", c)
+		}
+	})
+}
+
+func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
+	_, err := parseConfig("config.toml", []byte("[scheduling]\nmax_bypass = \"-1h\"\n"), DefaultConfig(true))
+	if err == nil || !strings.Contains(err.Error(), `at least 1s, or 0: no limit (also "never")`) {
+		t.Error(err)
+	}
+}
+
+func TestFairIsNotUnfair(t *testing.T) {
+	for _, text := range []string{"[scheduling]\npolicy = \"fair\"\nfair_share = false\n", "[scheduling]\nfair_share = false\npolicy = \"fair\"\n"} {
+		_, err := parseConfig("config.toml", []byte(text), DefaultConfig(true))
+		if err == nil || !strings.Contains(err.Error(), `scheduling.fair_share: expected true with policy = "fair", found false`) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"max_bypass = \"soon\"", "max_bypass = \"10ms\"", "preempt = \"always\""} {
+		if c, err := parseConfig("config.toml", []byte("[scheduling]\n"+text+"\n"), DefaultConfig(true)); err == nil {
+			t.Errorf("%s was taken: %+v", text, c)
+		}
+	}
+}
+
+func TestLimitsByDefault(t *testing.T) {
+	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {
+		if got := DefaultConfig(true).Limits.on(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
+			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
+		}
+	}
+	// A user can always run a job with one CPU.
+	for cpus, want := range map[int]int{1: 1, 2: 1, 3: 2, 64: 32} {
+		host := sched.Host{CPUs: cpus, MemMiB: int64(cpus) * 1000}
+		if got := DefaultConfig(true).Limits.on(1, host).Default; got != (sched.Limit{Jobs: 64, CPUs: want, MemMiB: host.MemMiB / 2}) {
+			t.Errorf("of %+v a user may have %+v", host, got)
+		}
+	}
+	shared, private := DefaultConfig(true), DefaultConfig(false)
+	if _, total := site.Host(); shared.memoryMiB() != (total+1)/2 || private.memoryMiB() != 0 {
+		t.Errorf("of %d MiB a job may have %d, or on its own %d", total, shared.memoryMiB(), private.memoryMiB())
+	}
+	if got := private.Limits.on(8, sched.Host{CPUs: 8, MemMiB: 8000}); got.Default != (sched.Limit{}) || private.MaxLog != 0 || private.Grace != 0 || private.MaxPriority < 1000 {
+		t.Errorf("a private daemon limits its user: %+v", private)
+	}
+	var c Config
+	for written, want := range map[string]Portion{`"75%"`: {Percent: 75}, `" 12.5 % "`: {Percent: 12.5}, "4": {Amount: 4}, "0.5": {Amount: 0.5}, "0": {}} {
+		c, err := parseConfig("f", []byte("[limits]\ngpus = "+written), c)
+		if err != nil || c.Limits.Default.GPUs != want {
+			t.Errorf("%s is %+v: %v", written, c.Limits.Default.GPUs, err)
+		}
+	}
+	for _, bad := range []string{`"0%"`, `"101%"`, `"-1%"`, `"NaN%"`, `"%"`, `"half"`, "-1", "1025"} {
+		if _, err := parseConfig("f", []byte("[limits]\ngpus = "+bad), c); err == nil || !strings.Contains(err.Error(), "percentage") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestTheMostHostMemoryOfOneJob(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.Memory = Portion{Amount: 512} }))
+	_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "mem", "1G")}})
+	if err == nil || !strings.Contains(err.Error(), "mem: expected at most 512 MiB, found 1024 MiB") {
+		t.Errorf("more than allowed: %v", err)
+	}
+	id := l.one(sh("true", "hold", "yes", "mem", "512M"))
+	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Mem: "513M"}}); err == nil {
+		t.Error("an edit may ask for more")
+	}
+	enforced := l.d.enforced.get(l.d.machine.Runner.Facts).Mem != ""
+	for asked, want := range map[int64]int64{0: 512, 100: 100, 4096: 512} {
+		j := &job.Job{ID: "1", Spec: job.Spec{Argv: []string{"true"}, MemMiB: asked}, Umask: -1}
+		if !enforced {
+			want = asked // nothing is promised that the host does not keep
+		}
+		if o, err := l.d.order(j, nil); err != nil || o.MemMiB != want {
+			t.Errorf("a job that asks for %d MiB is held to %d, want %d: %v", asked, o.MemMiB, want, err)
+		}
+	}
+}

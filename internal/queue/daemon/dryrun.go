@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/job/jobfile"
+	"berth/internal/job/reason"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/fair"
+	"berth/internal/text"
+	"berth/internal/text/problem"
+)
+
+// maxTrials bounds the decisions of one dry run.
+const maxTrials = 1000
+
+// try says what would happen to the jobs. The engine copies its queue once, and
+// the decisions are made outside its goroutine.
+func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
+	var reply api.SubmitReply
+	kinds := map[string]int{}
+	var specs []job.Spec
+	for i := range s.items {
+		spec := &s.items[i].asked.Spec
+		key := tryKey(spec)
+		if _, known := kinds[key]; known {
+			continue
+		}
+		if len(specs) == maxTrials {
+			return reply, problem.Newf(problem.TooMuch, "try fewer at a time", "a dry run takes at most %d different kinds of job", maxTrials)
+		}
+		kinds[key] = len(specs)
+		specs = append(specs, *spec)
+	}
+	// The cards would be read again before a queued job is placed, so read them
+	// here too.
+	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
+		return reply, err
+	}
+	ctx, leave := s.d.gate.Begin(ctx)
+	defer leave()
+	if err := fair.Spend(ctx, fair.Long); err != nil {
+		return reply, err
+	}
+	var full *problem.Problem
+	var rehearsal *engine.Rehearsal
+	var refused error
+	err := s.d.do(ctx, func(t *engine.Turn) {
+		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
+		refused = s.awaitNamesakes(t)
+		s.noteAuto(t)
+		rehearsal = t.Explain().Rehearse(s.caller.Name, specs...)
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return reply, err
+	}
+	if full != nil {
+		return reply, full
+	}
+	trials := make([]engine.Trial, len(specs))
+	for i := range trials {
+		if err := fair.Spend(ctx, 1); err != nil {
+			return reply, err
+		}
+		trials[i] = rehearsal.Try(i)
+	}
+	for i := range s.items {
+		it := &s.items[i]
+		reply.Jobs = append(reply.Jobs, s.foretell(it, trials[kinds[tryKey(&it.asked.Spec)]]))
+	}
+	return reply, nil
+}
+
+// tryKey is equal for jobs that would be treated alike.
+func tryKey(spec *job.Spec) string {
+	command := ""
+	if spec.VRAMAuto {
+		command = spec.Command() // it decides what the job declares
+	}
+	return fmt.Sprint(requestKey(spec), spec.Priority, spec.Group, command)
+}
+
+// foretell adds the outcome of a trial to the reply.
+func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
+	spec := &it.asked.Spec
+	what, reason, after := "waits", trial.Waits, s.jobs[it.from].Spec.After
+	var cards []int
+	switch {
+	case trial.Infeasible != "" && spec.To == job.ToLocal:
+		what, reason = "infeasible", trial.Infeasible
+	case it.asked.Hold:
+		reason = "held until released"
+	case it.asked.NotBefore.After(s.now):
+		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
+	case len(after) > 0:
+		reason = fmt.Sprintf("waits for job %s to %s", after[0].Job, after[0].Words())
+	case spec.To == job.ToSlurm:
+		reason = s.handedOver(spec)
+	case trial.Starts:
+		what, reason, cards = "starts", "", trial.GPUs
+	}
+	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Request: requestWords(spec), Notes: it.notes}
+	if it.asked.Array != nil {
+		answer.Tasks = it.to - it.from
+	}
+	return answer
+}
+
+// inRequest are the settings that reason.Request has words for.
+var inRequest = []string{"type", "ids", "allow", "exclusive", "cpus", "mem", "on_timeout"}
+
+// requestWords is a request as berth understood it: "1 GPU with 10240 MiB, time
+// limit 5m, retries 2".
+func requestWords(s *job.Spec) string {
+	words := reason.Request{GPUs: s.GPUs, VRAMMiB: s.VRAMMiB, Share: s.Share, Exclusive: s.Exclusive, Type: s.Type, IDs: s.IDs, Allow: s.Allow, CPUs: s.CPUs, MemMiB: s.MemMiB}.Words()
+	if s.TimeLimit > 0 {
+		words += ", time limit " + text.Brief(s.TimeLimit)
+		if s.OnTimeout != job.TimeoutKill {
+			words += fmt.Sprintf(" (then %s)", s.OnTimeout)
+		}
+	}
+	if s.Priority != 0 {
+		words += fmt.Sprintf(", priority %d", s.Priority)
+	}
+	set := jobfile.Settings(s)
+	if s.Grace == job.Defaults().Grace {
+		delete(set, "grace")
+	}
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		if !slices.Contains(inRequest, key) {
+			words += ", " + key + " " + set[key]
+		}
+	}
+	return words
+}

@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/api"
+	"berth/internal/machine/run"
+)
+
+func TestTheDaemonSaysWhatItEnforces(t *testing.T) {
+	l := newLab(t)
+	status, err := l.Status(l.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := l.d.machine.Runner.Facts()
+	want := &api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Devices: f.Devices, Missing: f.Why}
+	if diff := cmp.Diff(want, status.Enforced); diff != "" {
+		t.Errorf("(-what its supervisors use +what it says)\n%s", diff)
+	}
+	var e enforced
+	looks := 0
+	for range 3 {
+		e.get(func() run.Facts { looks++; return run.Facts{CPU: "v2"} })
+	}
+	if looks != 1 {
+		t.Errorf("it looked %d times", looks)
+	}
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"testing"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/text/problem"
+)
+
+// TestNobodyChangesAnothersGroups: a paused group keeps its user's jobs from
+// starting, so only its user and administrators may pause it.
+func TestNobodyChangesAnothersGroups(t *testing.T) {
+	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
+	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
+	yes, no := true, false
+	for name, r := range map[string]api.GroupRequest{
+		"pause": {User: ann.Name, Paused: &yes}, "resume": {User: ann.Name, Paused: &no}, "limit": {User: ann.Name, Limit: "1"},
+	} {
+		_, err := bob.d.SetGroup(l.ctx, bob.Caller, "io", r)
+		if problem.KindOf(err) != problem.Forbidden {
+			t.Errorf("%s of another's group: %v", name, err)
+		}
+	}
+	if err := bob.d.RemoveGroup(l.ctx, bob.Caller, ann.Name, "io"); problem.KindOf(err) != problem.Forbidden {
+		t.Errorf("removing another's group: %v", err)
+	}
+	// A group of the same name is another one.
+	if _, err := bob.d.SetGroup(l.ctx, bob.Caller, "io", api.GroupRequest{Paused: &yes}); err != nil {
+		t.Fatal(err)
+	}
+	id := ann.submit(sh("true", "group", "io"))[0]
+	l.untilState(id, job.Finished)
+	// An administrator may.
+	g, err := root.d.SetGroup(l.ctx, root.Caller, "io", api.GroupRequest{User: ann.Name, Paused: &yes})
+	if err != nil || g.User != ann.Name || g.PausedBy != "root" {
+		t.Errorf("an administrator: %+v, %v", g, err)
+	}
+	groups, err := ann.d.Groups(l.ctx, ann.Caller, api.GroupQuery{})
+	if err != nil || len(groups) != 1 || !groups[0].Paused || groups[0].User != ann.Name {
+		t.Errorf("ann's groups: %+v, %v", groups, err)
+	}
+}

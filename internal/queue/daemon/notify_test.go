@@ -1,0 +1,226 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"berth/internal/api"
+	"berth/internal/tests/testkit"
+	"berth/internal/text/problem"
+)
+
+// read is a file's text so far.
+func read(path string) string {
+	data, _ := os.ReadFile(path)
+	return string(data)
+}
+
+// TestAJobIsTold from its submission to the command that is run, by its own rules
+// and by those of its user.
+func TestAJobIsTold(t *testing.T) {
+	l := newLab(t)
+	told := filepath.Join(t.TempDir(), "told")
+	own, ours := `exec:echo "own $BERTH_NOTIFY_BODY" >>`+told, `exec:echo "ours $BERTH_NOTIFY_BODY" >>`+told
+	if _, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{"fail:" + ours}}); err != nil {
+		t.Fatal(err)
+	}
+	l.end(l.one(sh("exit 3", "gpus", "0", "name", "first")))
+	l.end(l.one(sh("exit 4", "gpus", "0", "name", "second", "notify", "start,end:"+own)))
+	l.end(l.one(sh("exit 5", "gpus", "0", "name", "third", "notify", "none")))
+	l.restart()
+	want := []string{"ours first (1) failed with exit code 3", "second (2) started", "second (2) failed with exit code 4"}
+	l.until("all was told", func() bool {
+		for _, part := range want {
+			if !strings.Contains(read(told), part) {
+				return false
+			}
+		}
+		return true
+	})
+	if text := read(told); strings.Contains(text, "third") || strings.Contains(text, "ours second") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestRulesAreSetAndListed(t *testing.T) {
+	l := newLab(t)
+	bad := func(words string, rules ...string) {
+		t.Helper()
+		_, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &rules})
+		wantProblem(t, err, problem.Invalid, words)
+	}
+	bad("expected start, end, fail, oom or idle", "done:exec:x")
+	bad("expected a target", "end:smtp:x")
+	set, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{"fail,end:slack:https://hooks.slack.com/services/S3CRET"}})
+	if want := "end,fail:slack:https://hooks.slack.com/…"; err != nil || len(set.Rules) != 1 || set.Rules[0] != want || set.Signed || set.Key != "" {
+		t.Errorf("%+v, %v", set, err)
+	}
+	if set, err = l.SetNotify(l.ctx, api.NotifyRequest{NewKey: true}); err != nil || !strings.HasPrefix(set.Key, "whsec_") || len(set.Rules) != 1 {
+		t.Errorf("%+v, %v", set, err)
+	}
+	l.restart()
+	hidden, err := l.Notify(l.ctx, false)
+	if err != nil || hidden.Key != "" || !hidden.Signed || strings.Contains(fmt.Sprint(hidden), "S3CRET") {
+		t.Errorf("%+v, %v", hidden, err)
+	}
+	shown, err := l.Notify(l.ctx, true)
+	if err != nil || shown.Key != set.Key || shown.Rules[0] != "end,fail:slack:https://hooks.slack.com/services/S3CRET" {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	if set, err = l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{}}); err != nil || len(set.Rules) != 0 || !set.Signed {
+		t.Errorf("%+v, %v", set, err)
+	}
+	_, err = l.SendNotify(l.ctx, api.NotifyTest{})
+	wantProblem(t, err, problem.Refused, "no targets")
+	if audit := read(filepath.Join(l.opt.Places.StateDir, "audit.jsonl")); strings.Contains(audit, "S3CRET") || !strings.Contains(audit, "notify set") {
+		t.Errorf("%s", audit)
+	}
+}
+
+// TestATestSaysWhatCameOfIt, and a wait that is over is told.
+func TestATestSaysWhatCameOfIt(t *testing.T) {
+	l := newLab(t)
+	var mu sync.Mutex
+	var heard []string
+	status := http.StatusNoContent
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		heard = append(heard, r.Header.Get("Webhook-Signature")+" "+string(body))
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("channel_is_archived"))
+	}))
+	t.Cleanup(hook.Close)
+	answer := func(code int) { mu.Lock(); status = code; mu.Unlock() }
+	all := func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(heard, "\n") }
+	target := "webhook:" + hook.URL + "/s3cret"
+	if _, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{"fail:" + target}, NewKey: true}); err != nil {
+		t.Fatal(err)
+	}
+	results, err := l.SendNotify(l.ctx, api.NotifyTest{})
+	if err != nil || len(results) != 1 || results[0].Error != "" || strings.Contains(results[0].Target, "s3cret") || !strings.HasPrefix(all(), "v1,") || !strings.Contains(all(), "a test message") {
+		t.Errorf("%+v, %v: %s", results, err, all())
+	}
+	answer(http.StatusGone)
+	results, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target})
+	if err != nil || len(results) != 1 || !strings.Contains(results[0].Error, "410 channel_is_archived") {
+		t.Errorf("%+v, %v", results, err)
+	}
+	answer(http.StatusOK)
+	id := l.one(sh("exit 7", "gpus", "0", "notify", "none"))
+	l.end(id)
+	running := l.one(sh("sleep 1000", "gpus", "0"))
+	_, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target, Jobs: []string{id, running}})
+	wantProblem(t, err, problem.Refused, "has not ended")
+	_, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target, Jobs: []string{"99"}})
+	wantProblem(t, err, problem.NotFound, "99")
+	if _, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target, Jobs: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	l.until("the end was told", func() bool { return strings.Contains(all(), "failed with exit code 7") })
+}
+
+// TestWhatWasGivenUpIsListed, and is an event of the job that does not say where
+// the message went.
+func TestWhatWasGivenUpIsListed(t *testing.T) {
+	l := newLab(t)
+	hook := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(hook.Close)
+	id := l.one(sh("true", "gpus", "0", "notify", "end:webhook:"+hook.URL+"/s3cret"))
+	l.end(id)
+	l.until("it was given up", func() bool {
+		for _, ev := range l.job(id).Events {
+			if strings.Contains(ev.Text, "was given up") {
+				return !strings.Contains(ev.Text, "webhook") && !strings.Contains(ev.Text, hook.URL)
+			}
+		}
+		return false
+	})
+	l.restart()
+	n, err := l.Notify(l.ctx, false)
+	if err != nil || len(n.Messages) != 1 || n.Messages[0].Stage != "given_up" || !strings.Contains(n.Messages[0].Error, "404") || strings.Contains(fmt.Sprint(n), "s3cret") {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+// TestUsersHaveTheirOwnRules, which nobody else sees or inherits; no message is
+// sent as root.
+func TestUsersHaveTheirOwnRules(t *testing.T) {
+	l := newSharedLab(t)
+	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
+	set := func(p person, rule string) {
+		t.Helper()
+		if _, err := l.d.SetNotify(l.ctx, p.Caller, api.NotifyRequest{Rules: &[]string{rule}, NewKey: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(ann, "end:exec:ann's")
+	set(bob, "end:exec:bob's")
+	seen := map[string]bool{}
+	for _, p := range []person{ann, bob, root} {
+		n, err := l.d.Notify(l.ctx, p.Caller, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[p.Name+fmt.Sprint(n.Rules)] = true
+		if seen[n.Key] && n.Key != "" {
+			t.Error("two users have one key")
+		}
+		seen[n.Key] = true
+	}
+	for _, want := range []string{ann.Name + "[end:exec:ann's]", bob.Name + "[end:exec:bob's]", "root[]"} {
+		if !seen[want] {
+			t.Errorf("%s is not in %v", want, seen)
+		}
+	}
+	if got := l.d.wishes.rules(ann.UID, "a later user of this number"); len(got) != 0 {
+		t.Errorf("another user inherits %v", got)
+	}
+	for _, p := range []person{ann, bob, root} {
+		sender, err := l.d.sender(l.ctx, p.UID, p.Name)
+		if want := map[bool]int{true: nobody.UID, false: p.UID}[p.UID == 0]; err != nil || sender.UID != want || sender.UID == 0 {
+			t.Errorf("%s's messages are sent as %+v, %v", p.Name, sender, err)
+		}
+	}
+	if _, err := l.d.sender(l.ctx, ann.UID, "a former user of this number"); err == nil {
+		t.Error("a message is sent as the next user of a number")
+	}
+}
+
+func TestAPasswordIsReadOnlyFromAFileOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		testkit.Must(t, os.WriteFile(path, []byte(text), mode))
+		testkit.Must(t, os.Chmod(path, mode))
+		return path
+	}
+	good := file("good", "pass word\n", 0o600)
+	if got, err := readSecret(good, os.Getuid()); got != "pass word" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	testkit.Must(t, os.Symlink(good, filepath.Join(dir, "link")))
+	bad := map[string]string{
+		file("group", "x", 0o640): "chmod 600", file("others", "x", 0o604): "chmod 600", file("empty", "\n", 0o600): "one line",
+		file("lines", "a\nb\n", 0o600): "one line", file("long", strings.Repeat("x", maxSecret+1), 0o600): "one line",
+		filepath.Join(dir, "link"): "symbolic", dir: "regular file", filepath.Join(dir, "missing"): "no such file",
+	}
+	if os.Getuid() == 0 {
+		path := file("another's", "x", 0o600)
+		testkit.Must(t, os.Chown(path, 12345, 12345))
+		bad[path] = "uid 12345"
+	}
+	for path, words := range bad {
+		if got, err := readSecret(path, os.Getuid()); err == nil || !strings.Contains(err.Error(), words) || got != "" {
+			t.Errorf("%s: %q, %v; expected %q", filepath.Base(path), got, err, words)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/machine/run"
+	"berth/internal/queue"
+	"berth/internal/queue/engine"
+)
+
+// Own is what differs in the queue of a berth run. It has the rules of the run
+// instead of a config, and ends with its jobs when nobody follows them.
+type Own interface {
+	// Setup says where the queue is and which GPUs it may use.
+	Setup(s *queue.Setup)
+	// Settings are the rules of the run.
+	Settings(c *engine.Config)
+	// Restored is called in the first turn.
+	Restored(t *engine.Turn) error
+	// Began deals with what earlier runs left, before there is an engine. It returns
+	// the supervisors whose jobs go on.
+	Began(ctx context.Context, m *queue.Machine, found []run.Found) ([]run.Found, error)
+	// Admit sees the jobs of new lines before they are submitted.
+	Admit(jobs []*job.Job)
+	// Took sees the jobs of all lines of a file once they are. Nothing starts before
+	// the first time.
+	Took(t *engine.Turn, file string, ids []string)
+	// Publish sees every event, in order, once it is on disk.
+	Publish(events []job.Event)
+	// After is called after each round of the engine, and Over when it has ended.
+	After(t *engine.Turn)
+	Over(t *engine.Turn)
+}
+
+// ownConfig is the config of a berth run: nothing is bounded but by the machine, and
+// nothing is forgotten.
+func ownConfig() Config {
+	c := DefaultConfig(false)
+	const most = 1 << 40
+	c.MaxQueue, c.MaxArray, c.MaxSpecs, c.MaxText, c.MaxEnviron = most, most, most, 0, 64<<20
+	c.History, c.HistoryJobs, c.HistoryText, c.Logs = 0, most, most, 0
+	c.ShowCommands = showAll
+	return c
+}
+
+// requestLimits lets a run send the largest jobs file to its own queue.
+func (d *Daemon) requestLimits() api.Limits {
+	if d.opt.Own == nil {
+		return api.Limits{}
+	}
+	return api.Limits{SubmitBytes: 4 << 30, Specs: 1 << 20}
+}
+
+const (
+	// drainLook is how often an own queue looks whether it is still needed.
+	drainLook = 10 * time.Millisecond
+	// returnTime is how long it waits for those who lost their connection, while the
+	// run that started it is there.
+	returnTime = 5 * time.Second
+	// aloneTime is how long it waits for one that is about to follow it, when that
+	// run has left.
+	aloneTime = 20 * time.Millisecond
+)
+
+// untilDrained ends an own queue whose jobs have ended and which nobody follows.
+func (d *Daemon) untilDrained(ctx context.Context, stop context.CancelCauseFunc) {
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	asked := time.Time{} // when the engine was last asked, which costs it a turn
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		last := d.server.LastActivity()
+		if last.Before(d.started) {
+			last = d.started
+		}
+		patience := returnTime
+		if d.opt.Alone() {
+			patience = aloneTime
+		}
+		if d.server.Active() > 0 || time.Since(last) < patience {
+			continue
+		}
+		if told := time.Unix(0, d.lastTold.Load()); told.Before(asked) && time.Since(asked) < time.Second {
+			continue
+		}
+		drained := false
+		asked = time.Now()
+		if err := d.do(ctx, func(t *engine.Turn) { drained = t.Settings().Closed() && d.opt.Alone() || t.Retire() }); err == nil && drained {
+			d.log.Info("drained, and nobody follows")
+			d.tellLast()
+			stop(errStopped)
+			return
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/internal/machine/site"
+	"berth/internal/tests/testkit"
+)
+
+func TestALoopbackPortHasTwoAddresses(t *testing.T) {
+	for _, c := range []struct {
+		address   string
+		encrypted bool
+		want      string
+	}{
+		{"127.0.0.1:7878", false, "127.0.0.1:7878 [::1]:7878"},
+		{"localhost:7878", false, "127.0.0.1:7878 [::1]:7878"},
+		{"[::1]:7878", false, "[::1]:7878 127.0.0.1:7878"},
+		{"127.0.0.1:7878", true, "127.0.0.1:7878"}, // the certificate proves it
+		{"127.0.0.2:7878", false, "127.0.0.2:7878"},
+		{"0.0.0.0:7878", true, "0.0.0.0:7878"},
+	} {
+		if got := strings.Join(loopbacks(c.address, c.encrypted), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.address, got, c.want)
+		}
+	}
+}
+
+// hasIPv6 skips a test where nobody can listen on the second address.
+func hasIPv6(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6")
+	}
+	l.Close()
+}
+
+func TestAPortIsOursOnBothAddressesOrNot(t *testing.T) {
+	hasIPv6(t)
+	all, err := listenAll(loopbacks("127.0.0.1:0", false))
+	testkit.Must(t, err)
+	defer closeAll(all)
+	if len(all) != 2 {
+		t.Fatalf("it listens on %d addresses", len(all))
+	}
+	_, port, _ := net.SplitHostPort(all[0].Addr().String())
+	if all[1].Addr().String() != "[::1]:"+port {
+		t.Errorf("it listens on %s and %s", all[0].Addr(), all[1].Addr())
+	}
+	all[0].Close()
+	_, err = listenAll(loopbacks("127.0.0.1:"+port, false))
+	if !errors.Is(err, syscall.EADDRINUSE) || takenAddress(err) != "[::1]:"+port {
+		t.Errorf("with the second address taken: %v", err)
+	}
+	if l, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+		t.Errorf("the first address was not closed: %v", err)
+	} else {
+		l.Close()
+	}
+}
+
+// TestAStopFreesThePageAndARestartDoesNot: to a browser, the daemon after a stop
+// is another server.
+func TestAStopFreesThePageAndARestartDoesNot(t *testing.T) {
+	l := newLab(t)
+	address, err := l.d.http.openPage()
+	testkit.Must(t, err)
+	before := l.cookies()
+	l.restart()
+	if s, err := l.Status(l.ctx); err != nil || s.HTTP != address || !slices.Equal(l.cookies(), before) {
+		t.Errorf("after a restart it listens at %q with other sockets, %v", s.HTTP, err)
+	}
+	l.stop()
+	if other, err := net.Listen("tcp", address); err != nil {
+		t.Errorf("after a stop: %v", err)
+	} else {
+		other.Close()
+	}
+	if _, err := os.Lstat(filepath.Join(l.opt.Places.StateDir, "port.sock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the holder's socket is there: %v", err)
+	}
+	l.start()
+	if s, err := l.Status(l.ctx); err != nil || s.HTTP != "" {
+		t.Errorf("after a stop it listens at %q, %v", s.HTTP, err)
+	}
+}
+
+// cookies are the kernel's numbers of the sockets that are held.
+func (l *lab) cookies() (list []uint64) {
+	l.t.Helper()
+	hold, listeners, err := site.TakePort(l.opt.Places.StateDir)
+	testkit.Must(l.t, err)
+	if hold == nil {
+		l.t.Fatal("nobody holds the port")
+	}
+	for _, listener := range listeners {
+		number, err := socketCookie(listener)
+		testkit.Must(l.t, err)
+		list = append(list, number)
+		listener.Close()
+	}
+	hold.Close()
+	return list
+}
+
+func TestADaemonWithoutAPortStartsNoProcess(t *testing.T) {
+	l := newLab(t)
+	if hold, err := site.KeepPort(l.opt.Places.StateDir); hold != nil || err != nil {
+		t.Errorf("%v, %v", hold, err)
+	}
+}
+
+// TestAPortThatIsNotWantedAnyMoreIsFree, though it was held.
+func TestAPortThatIsNotWantedAnyMoreIsFree(t *testing.T) {
+	address := "127.0.0.1:0"
+	l := newLab(t, with(func(c *Config) { c.Listen = address }))
+	s, err := l.Status(l.ctx)
+	testkit.Must(t, err)
+	address = "127.0.0.2:0"
+	l.restart()
+	l.until("the old port is free", func() bool {
+		other, err := net.Listen("tcp", s.HTTP)
+		if err == nil {
+			other.Close()
+		}
+		return err == nil
+	})
+	if s, err := l.Status(l.ctx); err != nil || !strings.HasPrefix(s.HTTP, "127.0.0.2:") {
+		t.Errorf("it listens at %s, %v", s.HTTP, err)
+	}
+}
+
+// TestATakenPortLogsEveryBrowserOut, and administrators are told whose process
+// has it. When it is free, the daemon takes it again.
+func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
+	told := filepath.Join(t.TempDir(), "told")
+	address := "127.0.0.1:0"
+	l := newLab(t, with(func(c *Config) {
+		c.Listen, c.NotifyAdmin = address, []string{"exec:cat >>" + told}
+	}), func(o *Options) { o.portRetry = 50 * time.Millisecond })
+	s, err := l.Status(l.ctx)
+	testkit.Must(t, err)
+	address = s.HTTP
+	l.openSession()
+	if sessions := l.sessions(); sessions != 1 {
+		t.Fatalf("%d sessions", sessions)
+	}
+	l.stop()
+	thief, err := net.Listen("tcp", address)
+	testkit.Must(t, err)
+	defer thief.Close()
+	l.start()
+	owner := "by a process of user " + l.d.userName(os.Getuid())
+	s, err = l.Status(l.ctx)
+	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], owner) {
+		t.Errorf("it says %q, %v", s.Warnings, err)
+	}
+	if sessions := l.sessions(); sessions != 0 {
+		t.Errorf("%d sessions are open", sessions)
+	}
+	l.until("administrators are told", func() bool {
+		text, _ := os.ReadFile(told)
+		return strings.Contains(string(text), "berth's address "+address+" is taken "+owner)
+	})
+	if audit := testkit.Read(t, filepath.Join(l.opt.Places.StateDir, "audit.jsonl")); !strings.Contains(audit, `"action":"port taken","detail":"`+address+`"`) {
+		t.Errorf("the audit says %s", audit)
+	}
+	thief.Close()
+	l.until("it has the port again", func() bool {
+		s, err := l.Status(l.ctx)
+		return err == nil && s.HTTP == address && len(s.Warnings) == 0
+	})
+}
+
+// sessions counts the logins of browsers.
+func (l *lab) sessions() (count int) {
+	for _, e := range l.d.tokens.current() {
+		if e.Session {
+			count++
+		}
+	}
+	return count
+}
+
+// openSession logs a browser in.
+func (l *lab) openSession() {
+	l.t.Helper()
+	now := time.Now()
+	session := tokenEntry{ID: "browser1", Name: "browser", User: l.d.userName(l.d.uid), UID: l.d.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
+	testkit.Must(l.t, l.d.tokens.write(append(l.d.tokens.current(), session), now))
+}
+
+// TestAPlainPortOfASharedDaemonIsWarnedAbout, because users of the machine could
+// take it.
+func TestAPlainPortOfASharedDaemonIsWarnedAbout(t *testing.T) {
+	for _, c := range []struct {
+		cfg    Config
+		shared bool
+		warns  bool
+	}{
+		{Config{}, true, false},
+		{Config{Listen: "127.0.0.1:7878"}, true, true},
+		{Config{Listen: "127.0.0.1:7878"}, false, false},
+		{Config{Listen: "127.0.0.1:7878", TLSCert: "/a"}, true, false},
+		{Config{Listen: "unix:/run/berth/http.sock"}, true, false},
+	} {
+		if got := c.cfg.Warnings(c.shared); len(got) > 0 != c.warns || c.warns && !strings.Contains(got[0], "tls_cert") {
+			t.Errorf("%+v, shared %v: %q", c.cfg.Listen, c.shared, got)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/machine/site"
+	"berth/internal/queue"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/engine/launch"
+	"berth/internal/queue/engine/settings"
+	"berth/internal/queue/store"
+	"berth/internal/text/problem"
+)
+
+// RunSocket is where an own queue listens.
+func RunSocket(stateDir string) string { return filepath.Join(stateDir, "berth.sock") }
+
+// Read answers requests about an own queue that has ended, from its store. name is
+// its log directory as the user knows it. The caller serves one connection, and calls
+// done after it.
+func Read(o Options, name string) (server *api.Server, done func(), err error) {
+	d := still(o)
+	cfg := d.config()
+	d.machine, d.engine, err = queue.OpenToRead(o.Places.StateDir, engine.Config{Settings: settings.Settings{Rules: cfg.Rules, Poll: cfg.Poll, Tolerance: cfg.Tolerance}},
+		launch.Launcher{JobsDir: o.JobsDir, Home: lookup(o.Env, "HOME")})
+	if err != nil {
+		hint := ""
+		if _, newer := errors.AsType[*store.NewerSchemaError](err); newer || errors.Is(err, store.ErrOlder) {
+			hint = "run the same berth run command again, or use the berth that wrote it"
+		}
+		return nil, nil, problem.Newf(problem.Unable, hint, "the jobs of %s cannot be read: %w", name, err)
+	}
+	d.store, d.log = d.machine.Store, d.machine.Log
+	over := problem.Newf(problem.Unable, "the same berth run command continues it", "no berth run is working on %s", name)
+	return api.NewServer(api.ServerOptions{Backend: endedQueue{d, over}, Version: o.Version, Gate: d.gate, Ended: over}), d.machine.Close, nil
+}
+
+// Rehearse answers dry runs for an own queue that no process has, as if it had one.
+// earlier is its state directory, which stays as it is; the places of o are
+// temporary.
+func Rehearse(ctx context.Context, o Options, earlier string) (server *api.Server, done func(), err error) {
+	d := still(o)
+	setup := queue.Setup{}
+	o.Own.Setup(&setup)
+	d.machine, d.engine, err = queue.Rehearse(ctx, setup, func() engine.Config {
+		c := engine.Config{}
+		o.Own.Settings(&c)
+		return c
+	}, earlier)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.store, d.log = d.machine.Store, d.machine.Log
+	d.engine.Outside(time.Now(), func(t *engine.Turn) { err = o.Own.Restored(t) })
+	return api.NewServer(api.ServerOptions{Backend: d, Version: o.Version, Gate: d.gate}), d.machine.Close, err
+}
+
+// still is a daemon whose engine has no loop.
+func still(o Options) *Daemon {
+	d := newDaemon(o)
+	cfg := ownConfig()
+	if o.Override != nil {
+		o.Override(&cfg)
+	}
+	d.cfg.Store(&cfg)
+	d.still, d.users = &sync.Mutex{}, site.NewUsers(userTTL)
+	d.http, d.scrapes = &port{}, &port{}
+	return d
+}
+
+// endedQueue is a queue that no process works on. Its server refuses what would change it.
+type endedQueue struct {
+	*Daemon
+	over error
+}
+
+func (q endedQueue) Status(context.Context, api.Caller) (api.Status, error) {
+	return api.Status{}, q.over
+}
+
+func (q endedQueue) GPUs(context.Context, api.Caller) ([]api.GPU, error) { return nil, q.over }
+
+func (q endedQueue) GPUSamples(context.Context, api.Caller, int, api.SamplesQuery) (api.Samples, error) {
+	return api.Samples{}, q.over
+}
+
+func (q endedQueue) Events(context.Context, api.Caller, api.EventQuery, func(api.Event) error) error {
+	return q.over
+}
+
+func (q endedQueue) Attach(context.Context, api.Caller, string) (io.ReadWriteCloser, error) {
+	return nil, q.over
+}
+
+func (q endedQueue) Tokens(context.Context, api.Caller) ([]api.Token, error) { return nil, q.over }
+
+func (q endedQueue) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
+	why, err := q.Daemon.Why(ctx, c, id)
+	if err == nil && why.State == string(job.Queued) {
+		why.Text = q.over.Error()
+	}
+	return why, err
+}
+
+func (q endedQueue) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
+	r.TimeoutS = time.Millisecond.Seconds()
+	reply, err := q.Daemon.Wait(ctx, c, r)
+	if err == nil && !reply.Done {
+		err = q.over // nothing would ever happen
+	}
+	return reply, err
+}
+
+func (q endedQueue) Log(ctx context.Context, c api.Caller, query api.LogQuery) (api.LogStream, error) {
+	if query.Follow {
+		j, err := q.find(ctx, c, query.ID)
+		if err != nil {
+			return api.LogStream{}, err
+		}
+		if !j.State.Terminal() {
+			return api.LogStream{}, q.over // its end would not be noticed
+		}
+	}
+	return q.Daemon.Log(ctx, c, query)
+}

@@ -1,0 +1,144 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/queue/fair"
+	"berth/internal/sched/report"
+	"berth/internal/sched/sim"
+	"berth/internal/text"
+	"berth/internal/text/problem"
+)
+
+// replayLimits bound what a replay costs the daemon, which has other things to
+// do. berth simulate --history has none of them, in a process of its own.
+type replayLimits struct {
+	jobs, page, policies int
+	time                 time.Duration
+}
+
+var usualReplay = replayLimits{jobs: 20_000, page: 2000, policies: 4, time: 20 * time.Second}
+
+const replayDays = 30
+
+// Replay says what other policies would have done with the jobs that ended
+// lately. One replay is made at a time, and it ends with its caller.
+func (d *Daemon) Replay(ctx context.Context, c api.Caller, q api.ReplayQuery) (api.Replay, error) {
+	return d.replay(ctx, c, q, usualReplay)
+}
+
+func (d *Daemon) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, limits replayLimits) (api.Replay, error) {
+	policies, err := policiesOf(q.Policies, limits.policies)
+	if err != nil {
+		return api.Replay{}, err
+	}
+	machine := sim.Machine{GPUs: min(len(d.machine.Devices), sim.MaxGPUs)}
+	for _, device := range d.machine.Devices {
+		machine.VRAMMiB = max(machine.VRAMMiB, device.TotalMiB)
+	}
+	if machine.GPUs == 0 || machine.VRAMMiB == 0 {
+		return api.Replay{}, problem.Newf(problem.Refused, "choose the machine to replay on: berth simulate --history --gpus 8 --vram 80G", "the daemon has no GPUs")
+	}
+	leave, err := d.replays.Enter(ctx)
+	if err != nil {
+		return api.Replay{}, err
+	}
+	defer leave()
+	ctx, rest := d.gate.Begin(ctx)
+	defer rest()
+	since := time.Now().AddDate(0, 0, -replayDays)
+	if q.Since != nil {
+		since = *q.Since
+	}
+	jobs, notes, err := d.endedFor(ctx, c, since, limits)
+	if err != nil {
+		return api.Replay{}, err
+	}
+	reply := api.Replay{Since: since, GPUs: machine.GPUs, VRAMMiB: machine.VRAMMiB, Known: policyWords(sim.Policies()), Policies: policyWords(policies), Notes: notes}
+	w := sim.FromHistory(jobs, machine)
+	reply.Notes = append(reply.Notes, report.Before(w)...)
+	if len(w.Jobs) == 0 {
+		return reply, nil
+	}
+	begun, waited := time.Now(), time.Duration(0)
+	replays, done := sim.Compare(w, policies, sim.Choices{}, 0, sim.Watch{
+		Progress: func(string, int, int) bool {
+			asked := time.Now()
+			err := fair.Spend(ctx, fair.Long)
+			waited += time.Since(asked)
+			return err == nil && time.Since(begun)-waited < limits.time
+		},
+	})
+	switch {
+	case ctx.Err() != nil:
+		return api.Replay{}, context.Cause(ctx)
+	case !done:
+		return api.Replay{}, problem.Newf(problem.TooMuch, "choose fewer policies or a shorter time, or type berth simulate --history, which has no limit",
+			"a replay of %s took longer than %s", text.CountGrouped(len(w.Jobs), "job"), text.Span(limits.time))
+	}
+	r := &report.Report{Work: w, Replays: replays}
+	reply.Jobs, reply.Users = replays[0].Jobs, replays[0].Users
+	reply.Notes = append(reply.Notes, r.After()...)
+	for _, row := range r.Rows() {
+		f := api.ReplayFigure{Name: row.Name, Title: row.Title, Bound: row.Bound}
+		for _, cell := range row.Cells {
+			f.Values = append(f.Values, api.ReplayValue{Value: cell.Value, Text: cell.Text, Best: cell.Best})
+		}
+		reply.Figures = append(reply.Figures, f)
+	}
+	return reply, nil
+}
+
+// endedFor are the latest jobs that ended since then, as the caller sees them in
+// any list.
+func (d *Daemon) endedFor(ctx context.Context, c api.Caller, since time.Time, limits replayLimits) (jobs []job.View, notes []string, err error) {
+	q := api.Query{Over: true, Newest: true, Since: &since, Limit: limits.page}
+	for {
+		page, err := d.Jobs(ctx, c, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		jobs = append(jobs, page.Jobs...)
+		if page.Next == "" {
+			return jobs, nil, nil
+		}
+		if len(jobs) >= limits.jobs {
+			return jobs[:limits.jobs], []string{fmt.Sprintf("only the latest %s of %s", text.CountGrouped(limits.jobs, "job"), text.Grouped(page.Total))}, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// policiesOf finds policies by their names.
+func policiesOf(names []string, most int) ([]sim.Policy, error) {
+	if len(names) == 0 {
+		names = []string{sim.Default, "backfill"}
+	}
+	var policies []sim.Policy
+	for _, name := range names {
+		p, err := sim.ParsePolicy(strings.ToLower(strings.TrimSpace(name)))
+		if err != nil {
+			return nil, problem.Newf(problem.Invalid, "", "policy: %v", err)
+		}
+		if !slices.ContainsFunc(policies, func(known sim.Policy) bool { return known.Name == p.Name }) {
+			policies = append(policies, p)
+		}
+	}
+	if len(policies) > most {
+		return nil, problem.Newf(problem.Invalid, "berth simulate --history compares any number", "policy: expected at most %d, found %d", most, len(policies))
+	}
+	return policies, nil
+}
+
+func policyWords(policies []sim.Policy) (words []api.ReplayPolicy) {
+	for _, p := range policies {
+		words = append(words, api.ReplayPolicy{Name: p.Name, About: p.About})
+	}
+	return words
+}

@@ -1,0 +1,308 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/fair"
+	"berth/internal/text/problem"
+)
+
+// row is what jobs are listed under: a job, an array, or the lines of a jobs file.
+type row struct {
+	id    string    // of the job or the array
+	batch job.Batch // of an array, only the user
+}
+
+// folding says which jobs are listed as one.
+type folding struct {
+	arrays bool
+	file   func(*job.Job) bool // whether a line is listed with the others of its file; nil: none is
+}
+
+func (f folding) row(j *job.Job) row {
+	if array := j.Array(); f.arrays && array != "" {
+		return row{id: array, batch: job.Batch{User: j.User}}
+	}
+	if j.Spec.Batch != "" && f.file != nil && f.file(j) {
+		return row{batch: j.Batch()}
+	}
+	return row{id: j.ID}
+}
+
+// one reports whether a row is only this job.
+func (r row) one(j *job.Job) bool { return r.id == j.ID }
+
+// each visits the unfinished jobs of a row that is an array or a jobs file.
+func (r row) each(t *engine.Turn, fn func(*job.Job)) {
+	if r.id != "" {
+		t.Jobs().EachTask(r.id, fn)
+	} else {
+		t.Jobs().EachLine(r.batch, fn)
+	}
+}
+
+// fewLines is how many jobs are listed one by one if all are lines of one file: the
+// list of a small berth run is its jobs.
+const fewLines = 20
+
+// onlyAFewLines reports that the list is the lines of one file, and not many.
+func (l *listing) onlyAFewLines() bool {
+	if len(l.page) == 0 || l.more || l.total > fewLines {
+		return false
+	}
+	only := l.folds.row(&l.page[0])
+	return only.id == "" && !slices.ContainsFunc(l.page, func(j job.Job) bool { return l.folds.row(&j) != only })
+}
+
+// rowsPerTurn is how many arrays and jobs files are counted in one turn.
+const rowsPerTurn = 20
+
+// sumUp sums up the arrays and jobs files of a page.
+func (d *Daemon) sumUp(ctx context.Context, list *listing, reasons bool) (map[string]api.Tasks, []api.BatchSum, error) {
+	var rows []row
+	for i := range list.page {
+		if r := list.folds.row(&list.page[i]); !r.one(&list.page[i]) && !slices.Contains(rows, r) {
+			rows = append(rows, r)
+		}
+	}
+	sums, err := d.sumRows(ctx, list, rows, reasons)
+	if err != nil {
+		return nil, nil, err
+	}
+	var batches []api.BatchSum
+	arrays := map[string]api.Tasks{}
+	for i, r := range rows {
+		if r.id != "" {
+			arrays[r.id] = sums[i]
+		} else if all(sums[i].Counts) > 1 { // a single line is a job like others
+			batches = append(batches, api.BatchSum{File: d.batchPath(r.batch.File), User: r.batch.User, Tasks: sums[i]})
+		}
+	}
+	return arrays, batches, nil
+}
+
+func all(counts map[string]int) (n int) {
+	for _, of := range counts {
+		n += of
+	}
+	return n
+}
+
+// sumRows sums up the selected jobs of each row.
+func (d *Daemon) sumRows(ctx context.Context, list *listing, rows []row, reasons bool) ([]api.Tasks, error) {
+	sums := make([]api.Tasks, len(rows))
+	for i := range sums {
+		sums[i].Counts = map[string]int{}
+	}
+	for from := 0; from < len(rows); from += rowsPerTurn {
+		to := min(from+rowsPerTurn, len(rows))
+		if err := d.do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, rows[from:to], sums[from:to], reasons) }); err != nil {
+			return nil, err
+		}
+	}
+	live := false
+	for i, r := range rows {
+		live = live || len(sums[i].Counts) > 0
+		if !list.ch.wantsOver() {
+			continue
+		}
+		f := list.filter(ctx)
+		if r.id != "" {
+			f.IDs, f.Ranges = []string{r.id}, nil
+		} else {
+			f.User, f.Batch = r.batch.User, r.batch.File
+		}
+		counts, err := d.store.CountOver(f)
+		if err != nil {
+			return nil, err
+		}
+		for state, n := range counts {
+			sums[i].Counts[string(state)] += n
+		}
+	}
+	if !live || !reasons || d.still != nil {
+		return sums, nil
+	}
+	done, err := d.dones.get(ctx, d)
+	for i, r := range rows {
+		if at, known := done[r]; known && at.After(time.Now()) {
+			sums[i].DoneAt = &at
+		}
+	}
+	return sums, err
+}
+
+// sumUpLive counts the unfinished jobs of some rows, and says why the first queued
+// one waits.
+func sumUpLive(t *engine.Turn, ch *choice, rows []row, sums []api.Tasks, reasons bool) {
+	first := make([]*job.Job, len(rows))
+	var waiting []string
+	for i, r := range rows {
+		r.each(t, func(j *job.Job) {
+			if !ch.matches(t, j) {
+				return
+			}
+			sums[i].Counts[string(j.State)]++
+			if j.State == job.Queued && reasons && (first[i] == nil || j.Seq < first[i].Seq) {
+				first[i] = j
+			}
+		})
+		if first[i] != nil {
+			waiting = append(waiting, first[i].ID)
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	why := t.Explain().Reasons(waiting)
+	for i, j := range first {
+		if j != nil {
+			sums[i].Reason = why[j.ID]
+		}
+	}
+}
+
+// dones is when arrays and jobs files are expected to be done. In a long queue that
+// takes the engine some time, so it is kept for a hundred times as long as it took.
+type dones struct {
+	mu    sync.Mutex
+	until time.Time
+	rows  map[row]time.Time
+}
+
+const donesShare = 100
+
+func (x *dones) get(ctx context.Context, d *Daemon) (map[row]time.Time, error) {
+	x.mu.Lock()
+	rows, until := x.rows, x.until
+	x.mu.Unlock()
+	if time.Now().Before(until) {
+		return rows, nil
+	}
+	if err := fair.Spend(ctx, fair.Long); err != nil {
+		return nil, err
+	}
+	var took time.Duration
+	if err := d.do(ctx, func(t *engine.Turn) {
+		began := time.Now()
+		rows = donesOf(t)
+		took = time.Since(began)
+	}); err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	x.rows, x.until = rows, time.Now().Add(donesShare*took)
+	x.mu.Unlock()
+	return rows, nil
+}
+
+// donesOf is when rows are expected to be done: those of which every unfinished job
+// is expected to end.
+func donesOf(t *engine.Turn) map[row]time.Time {
+	every := folding{arrays: true, file: func(*job.Job) bool { return true }}
+	open := map[row]int{}
+	t.Jobs().Each(0, func(j *job.Job) bool {
+		if r := every.row(j); !r.one(j) {
+			open[r]++
+		}
+		return true
+	})
+	if len(open) == 0 {
+		return nil
+	}
+	last := map[row]time.Time{}
+	t.Explain().Ends(func(j *job.Job, at time.Time) {
+		r := every.row(j)
+		if open[r]--; at.After(last[r]) {
+			last[r] = at
+		}
+	})
+	for r := range last {
+		if open[r] != 0 {
+			delete(last, r)
+		}
+	}
+	return last
+}
+
+// Bounds on a list of jobs files and arrays.
+const mostSums = 200
+
+// Batches sums up jobs files and arrays.
+func (d *Daemon) Batches(ctx context.Context, c api.Caller, q api.BatchQuery) ([]api.BatchSum, error) {
+	user := q.User
+	switch user {
+	case "":
+		user = c.Name
+	case everyone:
+		user = ""
+	}
+	file, err := d.batchFile(q.File)
+	if err != nil {
+		return nil, err
+	}
+	folds := folding{arrays: q.File == "", file: func(j *job.Job) bool { return d.maySee(c, j) }}
+	var rows []row
+	if err := d.do(ctx, func(t *engine.Turn) { rows = openRows(t, folds, user, file) }); err != nil {
+		return nil, err
+	}
+	if own := (row{batch: job.Batch{User: c.Name, File: file}}); file != "" && (user == "" || user == c.Name) && !slices.Contains(rows, own) {
+		rows = append(rows, own) // all of its jobs may have ended
+	}
+	list := listing{d: d, ch: &choice{}, folds: folds}
+	sums, err := d.sumRows(ctx, &list, rows, true)
+	if err != nil {
+		return nil, err
+	}
+	var reply []api.BatchSum
+	for i, r := range rows {
+		if all(sums[i].Counts) > 0 {
+			reply = append(reply, api.BatchSum{File: d.batchPath(r.batch.File), Array: r.id, User: r.batch.User, Tasks: sums[i]})
+		}
+	}
+	return reply, nil
+}
+
+// openRows are the arrays and jobs files with unfinished jobs, the oldest first; with
+// a file, only that one.
+func openRows(t *engine.Turn, folds folding, user, file string) (rows []row) {
+	seen := map[row]bool{}
+	t.Jobs().Each(0, func(j *job.Job) bool {
+		if user != "" && j.User != user || file != "" && j.Spec.Batch != file {
+			return true
+		}
+		if r := folds.row(j); !r.one(j) && !seen[r] {
+			seen[r] = true
+			rows = append(rows, r)
+		}
+		return len(rows) < mostSums
+	})
+	return rows
+}
+
+// batchFile is a jobs file as its jobs name it, and batchPath is its path: in an own
+// queue the path is from the log directory, so that both can be moved together.
+func (d *Daemon) batchFile(path string) (string, error) {
+	if path == "" || d.runs == "" {
+		return path, nil
+	}
+	file, err := filepath.Rel(d.runs, path)
+	if err != nil {
+		return "", problem.Newf(problem.Invalid, "", "batch: %v", err)
+	}
+	return file, nil
+}
+
+func (d *Daemon) batchPath(file string) string {
+	if file == "" || d.runs == "" {
+		return file
+	}
+	return filepath.Join(d.runs, file)
+}

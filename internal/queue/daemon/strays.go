@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth/internal/api"
+	"berth/internal/machine/run"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/engine/running"
+	"berth/internal/text/problem"
+)
+
+// listed is the first few of many ids.
+func listed(ids []string) string {
+	const most = 10
+	if len(ids) <= most {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
+}
+
+// Strays lists the supervisors that the store does not know.
+func (d *Daemon) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
+	var found []running.Stray
+	if err := d.do(ctx, func(t *engine.Turn) { found = t.Recovery().Strays() }); err != nil {
+		return nil, err
+	}
+	strays := make([]api.Stray, 0, len(found))
+	for _, s := range found {
+		if d.mayTouchStray(c, &s) {
+			strays = append(strays, d.strayView(&s))
+		}
+	}
+	return strays, nil
+}
+
+func (d *Daemon) strayView(s *running.Stray) api.Stray {
+	r := s.Found.Record
+	v := api.Stray{
+		Token: s.Found.Token, Job: s.Found.Job, Attempt: s.Found.Attempt, State: string(s.State), GPUs: []int{},
+		PID: s.PID, StartedAt: r.StartedAt, Log: r.Log, Adoptable: s.Job != nil,
+	}
+	if d.opt.Places.Shared {
+		v.User = d.userName(r.UID)
+	}
+	if j := s.Job; j != nil {
+		v.User, v.Name, v.Command, v.Log = j.User, j.Name(), j.Spec.Command(), cmp.Or(j.Log, v.Log)
+		v.GPUs = append(v.GPUs, j.Grant.GPUs...)
+	}
+	return v
+}
+
+// mayTouchStray is mayTouch for a stray. One without a copy of its job is only
+// for administrators: its record names no user on a private daemon, and root's
+// jobs on a shared one.
+func (d *Daemon) mayTouchStray(c api.Caller, s *running.Stray) bool {
+	if s.Job == nil {
+		return c.Admin || !d.opt.Places.Shared
+	}
+	return mayTouch(c, s.Job)
+}
+
+// AdoptStrays takes the jobs of strays back into the queue.
+func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStraysRequest) ([]api.AdoptedStray, error) {
+	var results []api.AdoptedStray
+	var jobs, denied []string
+	var unsaved error
+	err := d.change(ctx, func(t *engine.Turn) {
+		if t.Stopping() {
+			return
+		}
+		all := t.Recovery().Strays()
+		wanted := r.Tokens
+		if len(wanted) == 0 {
+			for _, s := range all {
+				if d.mayTouchStray(c, &s) {
+					wanted = append(wanted, s.Found.Token)
+				}
+			}
+		}
+		slices.Sort(wanted)
+		for _, token := range slices.Compact(wanted) {
+			result := api.AdoptedStray{Token: token}
+			at := slices.IndexFunc(all, func(s running.Stray) bool { return s.Found.Token == token })
+			if at >= 0 && !d.mayTouchStray(c, &all[at]) {
+				denied = append(denied, all[at].Found.Job)
+				at = -1 // it exists only for its owner
+			}
+			if at < 0 {
+				result.Problem = "there is no stray " + token
+			} else if err := t.Recovery().AdoptStray(token, func(err error) { unsaved = errors.Join(unsaved, err) }); err != nil {
+				result.Problem = err.Error()
+			} else {
+				result.Job = all[at].Found.Job
+				jobs = append(jobs, result.Job)
+			}
+			results = append(results, result)
+		}
+	})
+	if err == nil {
+		err = notWritten(unsaved)
+	}
+	d.note(c, "adopt strays", jobs, "", err)
+	if len(denied) > 0 {
+		d.note(c, "adopt strays", denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// regain brings a restored store up to date with the supervisors.
+func (d *Daemon) regain(found []run.Found) error {
+	regained, err := engine.Regain(d.store, found, false)
+	for _, j := range regained {
+		d.log.Warn("the store is older than a supervisor: its job is taken over as the supervisor has it", "job", j.ID, "attempt", j.Attempt.Number)
+	}
+	if err != nil {
+		return problem.Newf(problem.Unable, "free some disk space and start again", "save the jobs that the store does not know: %v", err)
+	}
+	return nil
+}

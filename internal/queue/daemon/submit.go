@@ -1,0 +1,585 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/job/jobfile"
+	"berth/internal/queue/engine"
+	"berth/internal/text/problem"
+)
+
+// A command is bounded by what the kernel accepts: a length per argument, and
+// not much more than this in all.
+const (
+	maxWord    = 128<<10 - 1
+	maxCommand = 1 << 20
+)
+
+// maxDependencies bounds how many other jobs one request can wait for.
+const maxDependencies = 200_000
+
+// Submit accepts jobs. They are on disk when it returns.
+func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
+	reply, err := d.submit(ctx, c, r)
+	if r.DryRun {
+		return reply, err
+	}
+	var ids []string
+	for _, s := range reply.Jobs {
+		ids = append(ids, s.ID)
+	}
+	d.note(c, "submit", ids, "", err)
+	return reply, err
+}
+
+func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
+	s := submission{d: d, caller: c, request: &r, cfg: d.config(), now: time.Now()}
+	if r.Batch != nil {
+		d.heap.compare(len(r.Jobs))
+		defer d.heap.compare(-len(r.Jobs))
+	}
+	if err := s.read(ctx); err != nil {
+		return api.SubmitReply{}, err
+	}
+	if r.Batch != nil {
+		return s.acceptLines(ctx)
+	}
+	if s.dedups() {
+		d.twins.turn.Lock()
+		defer d.twins.turn.Unlock()
+		if err := d.twins.check(ctx, &s); err != nil {
+			return api.SubmitReply{}, err
+		}
+	}
+	if r.DryRun {
+		return s.try(ctx)
+	}
+	return s.accept(ctx)
+}
+
+// submission is a request being turned into jobs.
+type submission struct {
+	d       *Daemon
+	caller  api.Caller
+	request *api.SubmitRequest
+	cfg     *Config
+	now     time.Time
+
+	items   []item
+	jobs    []*job.Job // of all items, in order
+	environ []byte
+	notes   []string // about the job being read
+	bytes   int      // size of all specs
+
+	kinds  []job.Spec // one spec of each kind
+	kindOf []int      // and the item it comes from
+
+	executed string // of a line in the queue of a berth run: what the one being read executes
+	lines    *lines // of a batch: all its lines, of which the items are the new ones; nil before they are known
+}
+
+// item is one spec of the request and its jobs.
+type item struct {
+	asked jobfile.Asked
+	from  int // its jobs are jobs[from:to]
+	to    int
+	notes []string
+	// siblings are earlier items that it waits for, which have no ids yet.
+	siblings  []sibling
+	namesakes *job.Dependency // on the user's unfinished jobs of its name; nil: none
+	perTask   bool            // its tasks wait for different jobs
+	executed  string          // of a line in the queue of a berth run
+}
+
+// sibling is an item of the same request, and what is required of it.
+type sibling struct {
+	item int
+	job.Dependency
+}
+
+// read turns the request into jobs, or says what is wrong with it.
+func (s *submission) read(ctx context.Context) error {
+	r := s.request
+	switch {
+	case len(r.Jobs) == 0 && r.Batch == nil:
+		return problem.Newf(problem.Invalid, "", "the request has no jobs")
+	case len(r.Jobs) > s.cfg.MaxSpecs:
+		return problem.Newf(problem.TooMuch, "send them in several requests", "%d jobs in one request; at most %d are accepted", len(r.Jobs), s.cfg.MaxSpecs)
+	case r.Dir != "" && !filepath.IsAbs(r.Dir):
+		return problem.Newf(problem.Invalid, "", "dir: expected an absolute path, found %.100q", r.Dir)
+	case strings.IndexByte(r.Dir, 0) >= 0 || len(r.Dir) > maxDir:
+		return problem.Newf(problem.Invalid, "", "dir: it contains a NUL byte or is longer than %d bytes", maxDir)
+	case strings.IndexByte(r.Term, 0) >= 0 || len(r.Term) > maxTerm:
+		return problem.Newf(problem.Invalid, "", "term: it contains a NUL byte or is longer than %d bytes", maxTerm)
+	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
+		return problem.Newf(problem.Invalid, "", "umask: expected 0 to 0777, found %#o", *r.Umask)
+	}
+	for _, variable := range r.EnvironBytes {
+		r.Environ = append(r.Environ, string(variable))
+	}
+	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
+		return err
+	}
+	if err := s.checkBatch(); err != nil {
+		return err
+	}
+	s.items = make([]item, 0, len(r.Jobs))
+	var bad mistakes
+	for i := range r.Jobs {
+		if err := s.readSpec(&r.Jobs[i]); err != nil && !bad.add(s.located(i, err)) {
+			break
+		}
+	}
+	if err := bad.all(); err != nil {
+		return err
+	}
+	if r.Batch != nil {
+		return nil // its jobs wait for lines of the file
+	}
+	return s.resolveAfter(ctx)
+}
+
+// maxMistakes bounds how many problems of one request are reported.
+const maxMistakes = 20
+
+// mistakes are the problems of several jobs of a request, to be corrected at
+// once.
+type mistakes []error
+
+// add reports whether the following jobs are worth checking: a limit that one
+// exceeds, they exceed too.
+func (m *mistakes) add(err error) (more bool) {
+	*m = append(*m, err)
+	kind := problem.KindOf(err)
+	return len(*m) < maxMistakes && kind != "" && kind != problem.TooMuch
+}
+
+// all joins them into one problem with the kind and the hint of the first, or
+// returns nil.
+func (m mistakes) all() error {
+	switch len(m) {
+	case 0:
+		return nil
+	case 1:
+		return m[0]
+	}
+	first, ok := errors.AsType[*problem.Problem](m[0])
+	if !ok {
+		return m[0]
+	}
+	whole := *first
+	for _, err := range m[1:] {
+		whole.What += "\n" + err.Error()
+	}
+	if len(m) == maxMistakes {
+		whole.What += "\nand perhaps more"
+	}
+	return &whole
+}
+
+// located says which of several jobs a problem concerns.
+func (s *submission) located(i int, err error) error {
+	switch {
+	case s.lines != nil:
+		return s.atLine(s.lines.fresh[i], err)
+	case s.request.Batch != nil:
+		return s.atLine(i, err)
+	case len(s.request.Jobs) == 1:
+		return err
+	}
+	return at(fmt.Sprintf("job %d of %d", i+1, len(s.request.Jobs)), err)
+}
+
+// at names the place of a problem.
+func at(place string, err error) error {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
+		where := *p
+		where.What = place + ": " + p.What
+		return &where
+	}
+	return fmt.Errorf("%s: %w", place, err)
+}
+
+// readSpec parses one spec with the grammar that all of berth shares.
+func (s *submission) readSpec(spec *api.Spec) error {
+	asked, err := jobfile.Ask(spec.Pairs(), s.now, s.cfg.defaults(), s.cfg.MaxArray)
+	if err != nil {
+		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
+	}
+	if len(spec.Bytes) > 0 {
+		spec.Command = api.Command{Shell: string(spec.Bytes)}
+	}
+	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
+		return err
+	}
+	if s.request.Batch != nil && s.d.runs != "" {
+		s.executed = jobfile.Executed(&asked.Spec) // as its line says it: the file and the logs can be moved
+	}
+	s.setPlaces(&asked.Spec)
+	if err := s.setSnapshot(&asked.Spec); err != nil {
+		return err
+	}
+	if err := checkWords(&asked.Spec); err != nil {
+		return err
+	}
+	if err := jobfile.CheckInject(&asked.Spec); err != nil {
+		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
+	}
+	s.notes = nil
+	asked.Spec.Interactive = s.request.Interactive
+	if err := s.place(&asked.Spec); err != nil {
+		return err
+	}
+	if asked.Spec.To == job.ToSlurm && asked.Spec.SlurmEnv && spec.GPUs == "" && spec.VRAM == "" && spec.Type == "" {
+		asked.Spec.GPUs = 0 // a script that was written for Slurm and names no GPU wants none there
+	}
+	if err := s.d.capable(&asked.Spec); err != nil {
+		return err
+	}
+	s.boundTime(&asked.Spec)
+	if err := s.checkPriority(asked.Spec.Priority); err != nil {
+		return err
+	}
+	if err := s.cfg.boundGrace(asked.Spec.Grace); err != nil {
+		return err
+	}
+	if err := s.cfg.boundMemory(&asked.Spec); err != nil {
+		return err
+	}
+	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
+		s.notes = append(s.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
+	}
+	s.notes = append(s.notes, notesOn(&asked, s.cfg, s.d.cannotPark())...)
+	return s.addJobs(asked)
+}
+
+// boundTime lowers a time limit to the longest allowed, which is shorter for
+// interactive jobs, and adds a note.
+func (s *submission) boundTime(spec *job.Spec) {
+	if limit := s.cfg.JobTime; exceeds(spec, limit) {
+		if spec.TimeLimit > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("jobs are limited to %s here", limit))
+		}
+		spec.TimeLimit = limit
+	}
+	if limit := s.cfg.InteractiveTime; spec.Interactive && exceeds(spec, limit) && !s.caller.Admin {
+		s.notes = append(s.notes, fmt.Sprintf("interactive jobs are limited to %s here", limit))
+		spec.TimeLimit = limit
+	}
+}
+
+// exceeds reports whether a job may run longer than the limit, if there is one.
+func exceeds(spec *job.Spec, limit time.Duration) bool {
+	return limit > 0 && (spec.TimeLimit <= 0 || spec.TimeLimit > limit)
+}
+
+// checkPriority keeps users from overtaking everyone: priority comes before fair
+// share.
+func (s *submission) checkPriority(priority int) error {
+	if s.caller.Admin || priority <= s.cfg.MaxPriority {
+		return nil
+	}
+	return problem.Newf(problem.Refused, "only an administrator may exceed max_priority of the config", "priority: expected at most %[2]d, found %[1]d", priority, s.cfg.MaxPriority)
+}
+
+// dedups reports whether any job must not repeat another.
+func (s *submission) dedups() bool {
+	return slices.ContainsFunc(s.items, func(it item) bool { return it.asked.Dedup })
+}
+
+func (s *submission) setCommand(spec *job.Spec, command api.Command) error {
+	size, longest := len(command.Shell), len(command.Shell)
+	for _, word := range command.Argv {
+		size, longest = size+len(word)+1, max(longest, len(word))
+	}
+	switch {
+	case size == 0 || len(command.Argv) > 0 && command.Argv[0] == "" || len(command.Argv) == 0 && strings.TrimSpace(command.Shell) == "":
+		return problem.Newf(problem.Invalid, "berth submit -- python train.py", "the job has no command")
+	case size > maxCommand:
+		return problem.Newf(problem.TooMuch, "put it into a script", "the command has %d bytes; at most %d are accepted", size, maxCommand)
+	case longest > maxWord:
+		return problem.Newf(problem.TooMuch, "put it into a script", "an argument of the command has %d bytes; the system accepts at most %d", longest, maxWord)
+	case strings.IndexByte(command.Shell+strings.Join(command.Argv, ""), 0) >= 0:
+		return problem.Newf(problem.Invalid, "", "the command contains a NUL byte")
+	}
+	spec.Shell, spec.Argv = command.Shell, command.Argv
+	return nil
+}
+
+// setPlaces makes paths absolute that are relative to the caller's directory.
+func (s *submission) setPlaces(spec *job.Spec) {
+	from := s.request.Dir
+	if from == "" {
+		from = "~"
+	}
+	whole := func(path string) string {
+		if path == "" || filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/") {
+			return path
+		}
+		return filepath.Join(from, path)
+	}
+	spec.Venv = whole(spec.Venv)
+	if spec.Dir = whole(spec.Dir); spec.Dir == "" {
+		spec.Dir = from
+	}
+}
+
+// addJobs makes the jobs of one spec: one, or the tasks of an array; never more
+// than could be queued.
+func (s *submission) addJobs(asked jobfile.Asked) error {
+	umask := -1
+	if s.request.Umask != nil {
+		umask = *s.request.Umask
+	}
+	tasks := 1
+	if asked.Array != nil && s.request.Batch != nil {
+		return problem.Newf(problem.Invalid, "write a line for each task", "array: expected no array in a jobs file")
+	}
+	if asked.Array != nil {
+		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
+		if asked.Spec.SlurmEnv || asked.Spec.To == job.ToSlurm {
+			asked.Spec.ArrayShape = asked.Array.Shape()
+		}
+	}
+	from := len(s.jobs)
+	most := s.cfg.MaxQueue
+	if own := s.cfg.queuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
+		most = min(most, own)
+	}
+	if from+tasks > most && s.request.Batch == nil { // a file has lines that the queue has, and that have ended
+		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
+	}
+	if s.bytes += tasks * asked.Spec.TextBytes(); s.bytes > maxRequestBytes {
+		return problem.Newf(problem.TooMuch, "put their common parts into a script", "the jobs of this request have more than %d MiB in all", maxRequestBytes>>20)
+	}
+	for range tasks {
+		s.jobs = append(s.jobs, &job.Job{
+			User: s.caller.Name, UID: s.caller.UID, Spec: asked.Spec, Umask: umask,
+			Held: asked.Hold, NotBefore: asked.NotBefore,
+		})
+	}
+	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: s.notes, executed: s.executed})
+	return nil
+}
+
+// resolveAfter turns `after` into ids of existing jobs.
+func (s *submission) resolveAfter(ctx context.Context) error {
+	waits := 0
+	known := map[string][]string{} // from the word in the request to the ids it names
+	named := map[string]int{}      // from a name to its item, among those so far
+	names := map[string]bool{}     // of all items
+	for i := range s.items {
+		names[s.items[i].asked.Spec.Name] = true
+	}
+	for i := range s.items {
+		it := &s.items[i]
+		if i > 0 && s.items[i-1].asked.Spec.Name != "" {
+			named[s.items[i-1].asked.Spec.Name] = i - 1
+		}
+		if len(it.asked.Spec.After) == 0 {
+			continue
+		}
+		var wanted []job.Dependency
+		more := 0
+		wait := func(at int, dep job.Dependency) {
+			it.siblings = append(it.siblings, sibling{at, dep})
+			more += s.items[at].to - s.items[at].from
+		}
+		for _, dep := range it.asked.Spec.After {
+			if dep.Job == jobfile.Namesakes {
+				if it.asked.Spec.Name == "" {
+					return s.located(i, problem.Newf(problem.Invalid, "add a name", "after: a job without a name has no others of its name"))
+				}
+				for at := range i {
+					if s.items[at].asked.Spec.Name == it.asked.Spec.Name {
+						wait(at, dep)
+					}
+				}
+				it.namesakes = &dep
+				continue
+			}
+			if at, ok := named[dep.Name]; ok {
+				wait(at, dep)
+				continue
+			}
+			if dep.Name != "" && names[dep.Name] {
+				return s.located(i, problem.Newf(problem.Invalid, "put it first, or use the id of another job", "after: the job named %.60q is not an earlier job of this request", dep.Name))
+			}
+			word := dep.Job + dep.Name // it has one of the two
+			if known[word] == nil {
+				var err error
+				if known[word], err = s.waitsFor(ctx, dep); err != nil {
+					return s.located(i, err)
+				}
+			}
+			wanted = append(wanted, dep)
+		}
+		waits += more * (it.to - it.from)
+		it.perTask = it.asked.Array != nil && slices.ContainsFunc(wanted, func(dep job.Dependency) bool { return strings.HasSuffix(dep.Job, jobfile.SameTask) })
+		for k, j := range s.jobs[it.from:it.to] {
+			if k > 0 && !it.perTask {
+				j.Spec.After = s.jobs[it.from].Spec.After
+			} else {
+				j.Spec.After = it.expand(k, wanted, known)
+			}
+			if waits += len(j.Spec.After); waits > maxDependencies {
+				return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for more than %d others in all", maxDependencies))
+			}
+		}
+	}
+	for i := range s.items {
+		s.items[i].asked.Spec.After = s.jobs[s.items[i].from].Spec.After
+	}
+	return nil
+}
+
+// expand is the dependencies of one of its jobs by ids. A task whose index another
+// array lacks waits for all of that array, as in Slurm.
+func (it *item) expand(k int, wanted []job.Dependency, known map[string][]string) (after []job.Dependency) {
+	for _, dep := range wanted {
+		ids := known[dep.Job+dep.Name]
+		if array, each := strings.CutSuffix(dep.Job, jobfile.SameTask); each && it.asked.Array != nil {
+			own, i := array+"_"+strconv.Itoa(it.asked.Array.Indices[k]), k
+			if i >= len(ids) || ids[i] != own { // the arrays are not alike
+				i = slices.Index(ids, own)
+			}
+			if i >= 0 {
+				ids = ids[i : i+1]
+			}
+		}
+		for _, id := range ids {
+			dep.Job, dep.Name = id, ""
+			after = append(after, dep)
+		}
+	}
+	return after
+}
+
+// waitsFor is the jobs that one entry of `after` names.
+func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string, error) {
+	word := strings.TrimSuffix(dep.Job, jobfile.SameTask)
+	sel := api.Select{Words: []string{word}}
+	if dep.Name != "" {
+		ids, err := s.d.jobsNamed(ctx, s.caller, dep.Name, "", meaning{own: true})
+		if err != nil {
+			return nil, problem.Newf(problem.Refused, "use an id like 12, 17_3 or @, the name of a job of yours, or of an earlier job in the same file", "after: %w", err)
+		}
+		word, sel.Words = dep.Name, ids
+	}
+	ch, err := s.d.chooseBy(ctx, s.caller, sel, meaning{})
+	if err != nil {
+		return nil, err
+	}
+	found, missing, err := s.d.resolve(ctx, &ch, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 || len(found) == 0 {
+		return nil, problem.Newf(problem.Refused, "berth list --all shows all jobs", "after: there is no job %.60s", word)
+	}
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	return ids, nil
+}
+
+// number assigns the ids. The tasks of an array have the number of the first one
+// and their index.
+func (s *submission) number(t *engine.Turn) {
+	if s.lines != nil {
+		s.d.deleted.giveBack(t, s.jobs)
+	}
+	t.Queue().Number(s.jobs)
+	if s.lines != nil {
+		s.lines.order()
+	}
+	for _, it := range s.items {
+		for k, j := range s.jobs[it.from:it.to] {
+			if it.asked.Array != nil {
+				j.ID = strconv.FormatInt(s.jobs[it.from].Seq, 10) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
+			}
+		}
+	}
+	for _, it := range s.items {
+		s.joinSiblings(it)
+	}
+}
+
+// joinSiblings adds dependencies within the request, now that the jobs have ids.
+func (s *submission) joinSiblings(it item) {
+	var more []job.Dependency
+	for _, sib := range it.siblings {
+		first := s.items[sib.item]
+		for _, j := range s.jobs[first.from:first.to] {
+			more = append(more, job.Dependency{Job: j.ID, On: sib.On, Alt: sib.Alt, DelayS: sib.DelayS})
+		}
+	}
+	s.join(it, more)
+}
+
+// join adds dependencies to the jobs of an item, each to its alternative.
+func (s *submission) join(it item, more []job.Dependency) {
+	if len(more) == 0 {
+		return
+	}
+	for k, j := range s.jobs[it.from:it.to] {
+		if k > 0 && !it.perTask {
+			j.Spec.After = s.jobs[it.from].Spec.After
+			continue
+		}
+		j.Spec.After = slices.Concat(j.Spec.After, more)
+		slices.SortStableFunc(j.Spec.After, func(a, b job.Dependency) int { return cmp.Compare(a.Alt, b.Alt) })
+	}
+}
+
+// maxNamesakes bounds how many jobs of its own name a job can wait for. Each of
+// them may do the same.
+const maxNamesakes = 1000
+
+// awaitNamesakes lets jobs wait for those of their user and name. It is done in the
+// engine's turn, so that two requests at the same time cannot miss one another.
+func (s *submission) awaitNamesakes(t *engine.Turn) error {
+	for i, it := range s.items {
+		if it.namesakes == nil {
+			continue
+		}
+		ids := t.Jobs().Namesakes(s.caller.Name, it.asked.Spec.Name)
+		if len(ids) > maxNamesakes {
+			return s.located(i, problem.Newf(problem.TooMuch, "submit it when some have ended", "after: more than %d jobs are named %.60s", maxNamesakes, it.asked.Spec.Name))
+		}
+		more := make([]job.Dependency, len(ids))
+		for k, id := range ids {
+			more[k] = *it.namesakes
+			more[k].Job = id
+		}
+		s.join(it, more)
+	}
+	return nil
+}
+
+func (s *submission) reply() api.SubmitReply {
+	reply := api.SubmitReply{Jobs: make([]api.Submitted, 0, len(s.items))}
+	for _, it := range s.items {
+		first := s.jobs[it.from]
+		answer := api.Submitted{ID: first.ID, Name: first.Name(), Notes: it.notes}
+		if it.asked.Array != nil {
+			answer.ID, answer.Tasks = first.Array(), it.to-it.from
+			if first.Spec.Name == "" {
+				answer.Name = "job" + answer.ID
+			}
+		}
+		reply.Jobs = append(reply.Jobs, answer)
+	}
+	return reply
+}

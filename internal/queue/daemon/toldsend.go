@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/job"
+	"berth/internal/machine/site"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/notify"
+	"berth/internal/queue/send"
+)
+
+// nobody is whom a shared daemon sends messages as that are not a user's own:
+// those of administrators, root's, and mail that needs the administrator's
+// password. They need no rights, and root's least of all.
+var nobody = site.User{Name: "nobody", UID: 65534, GID: 65534, Groups: []int{65534}, Home: "/"}
+
+// startTelling connects a teller to this daemon. One that cannot be read must not
+// keep jobs from running.
+func (d *Daemon) startTelling(ctx context.Context) {
+	admin := d.uid
+	if d.opt.Places.Shared {
+		admin = nobody.UID
+	}
+	err := d.wishes.load(d.store)
+	var t *teller
+	if err == nil {
+		t, err = newTeller(teller{
+			store: d.store, log: d.log, uid: admin,
+			admin:  func() []string { return d.config().NotifyAdmin },
+			rules:  d.wishes.rules,
+			lives:  func(a notify.Awaited) bool { return d.lives(ctx, a) },
+			gaveUp: func(e notify.Entry) { d.wait.Go(func() { d.tellGivenUp(ctx, e) }) },
+			disk: func() (free, total int64, err error) {
+				var disk unix.Statfs_t
+				err = unix.Statfs(d.opt.Places.StateDir, &disk)
+				return int64(disk.Bavail) * disk.Bsize, int64(disk.Blocks) * disk.Bsize, err
+			},
+			send: func(ctx context.Context, e notify.Entry) send.Result {
+				return d.deliver(ctx, e.UID, e.User, e.Target, e.Message(t.origin, d.host()))
+			},
+		}, time.Now())
+	}
+	if err != nil {
+		d.log.Error("no messages are sent", "err", err)
+		return
+	}
+	d.teller = t
+	d.wait.Go(func() { t.run(ctx, d.happened) })
+}
+
+// alert tells the administrators.
+func (d *Daemon) alert(ctx context.Context, what string) {
+	if d.teller == nil {
+		return
+	}
+	d.wait.Go(func() {
+		_ = d.teller.do(ctx, func() { d.teller.alert(time.Now(), what) }) // fails only if the daemon stops
+	})
+}
+
+// lives reports whether an array or a file has jobs that have not ended, and whose
+// ends the same target is told: one line may have a target of its own. It is true if
+// that is not known.
+func (d *Daemon) lives(ctx context.Context, a notify.Awaited) (some bool) {
+	awaits := func(j *job.Job) {
+		some = some || slices.ContainsFunc(rulesFor(j, d.wishes.rules), func(r notify.Rule) bool {
+			return r.Wants(notify.OnEnd) && r.Target.String() == a.Target
+		})
+	}
+	err := d.do(ctx, func(t *engine.Turn) {
+		if a.Array != "" {
+			t.Jobs().EachTask(a.Array, awaits)
+		} else {
+			t.Jobs().EachLine(job.Batch{User: a.User, File: a.File}, awaits)
+		}
+	})
+	return some || err != nil
+}
+
+// tellGivenUp makes it an event that a message was given up. Events reach others
+// than the target's owner, so it says neither where it went nor what was answered.
+func (d *Daemon) tellGivenUp(ctx context.Context, e notify.Entry) {
+	var about *job.Job
+	what := "a message to the administrators was given up (berth notify list says why)"
+	if len(e.Batch.Facts) > 0 && e.Batch.Facts[0].Job != "" {
+		found, err := d.store.Job(e.Batch.Facts[0].Job)
+		if err != nil {
+			return // it is forgotten; the list still has the message
+		}
+		about, what = found, fmt.Sprintf("a message about job %s was given up (berth notify list says why)", found.ID)
+	}
+	if err := d.do(ctx, func(t *engine.Turn) { t.Warn(about, what) }); err != nil {
+		d.log.Warn(what, "err", err)
+	}
+}
+
+func (d *Daemon) host() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return host
+}
+
+// deliver sends one message for a user; an empty name is the administrators.
+func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m notify.Message) send.Result {
+	cfg, host := d.config(), d.host()
+	r := send.Request{Target: target, Message: m}
+	if user == "" { // the administrators' messages are signed with the key of the daemon's user
+		r.Key = d.wishes.keyOf(d.uid)
+	} else {
+		r.Key = d.wishes.get(uid, user).Key
+	}
+	sender, err := d.sender(ctx, uid, user)
+	if err != nil {
+		return send.Result{Error: err.Error()}
+	}
+	r.Environ = []string{"HOME=" + sender.Home, "USER=" + sender.Name, "LOGNAME=" + sender.Name, "PATH=/usr/local/bin:/usr/bin:/bin"}
+	if t, err := notify.ParseTarget(target); err == nil && t.Scheme == notify.Mail {
+		r.Key, r.Mail = nil, cfg.Mail
+		r.Mail.From = cmp.Or(r.Mail.From, "berth@"+host)
+		if cfg.Mail.User != "" {
+			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.uid); err != nil {
+				d.log.Warn("mail cannot be sent", "err", err)
+				return send.Result{Error: "the password of the mail server cannot be read; the daemon's log says why"}
+			}
+			if d.opt.Places.Shared {
+				sender = nobody // a user could trace a process that has the password
+			}
+		}
+	}
+	return d.deliverAs(ctx, sender, r)
+}
+
+// sender is whom a user's messages are sent as: that user, and never root.
+func (d *Daemon) sender(ctx context.Context, uid int, user string) (site.User, error) {
+	switch {
+	case !d.opt.Places.Shared:
+		return site.User{Name: d.userName(d.uid), UID: d.uid, GID: os.Getegid(), Home: d.home(d.uid)}, nil
+	case uid == 0 || user == "":
+		return nobody, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	found, err := d.users.Within(ctx, uid, userTTL)
+	if err == nil && found.Name != user {
+		err = successor(uid, user, found.Name)
+	}
+	return found, err
+}
+
+// maxSecret bounds a file with a password.
+const maxSecret = 4 << 10
+
+// readSecret reads a password from a file that only its owner can read: root, or
+// the user who runs the daemon.
+func readSecret(path string, uid int) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	var is unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &is); err != nil {
+		return "", err
+	}
+	switch {
+	case is.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "", fmt.Errorf("%s: expected a regular file", path)
+	case is.Uid != 0 && int(is.Uid) != uid:
+		return "", fmt.Errorf("%s: expected a file of root or of uid %d, found one of uid %d", path, uid, is.Uid)
+	case is.Mode&0o077 != 0:
+		return "", fmt.Errorf("%s: others can read it (mode %04o); chmod 600 %s", path, is.Mode&0o777, path)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimRight(string(data), "\r\n")
+	if secret == "" || len(data) > maxSecret || strings.ContainsAny(secret, "\r\n\x00") {
+		return "", fmt.Errorf("%s: expected one line of at most %d bytes", path, maxSecret)
+	}
+	return secret, nil
+}
+
+// deliverAs sends a message with a user's rights.
+func (d *Daemon) deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
+	input, err := json.Marshal(r)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	out, err := d.ask(ctx, u, tellLimit, send.Word, input)
+	if err == nil {
+		err = json.Unmarshal(out, &result)
+	}
+	if err != nil {
+		return send.Result{Error: err.Error()}
+	}
+	return result
+}

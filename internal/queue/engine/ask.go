@@ -1,0 +1,381 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"syscall"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/job/reason"
+	"berth/internal/queue/engine/running"
+	"berth/internal/queue/engine/waiting"
+	"berth/internal/queue/store"
+	"berth/internal/sched"
+	"berth/internal/sched/predict"
+)
+
+// Explain says what the next decision is based on, and why jobs wait.
+type Explain struct{ *parts }
+
+// Questions that a Turn answers. What concerns one part alone is answered by
+// that part.
+
+// State is what the next decision is based on. It is valid only during the turn:
+// to keep it, make a snapshot.
+func (x *Explain) State() sched.State {
+	x.line.Queue.Tick(x.changes.Now)
+	x.line.Expect.Relearn(func(kind string) { x.attempts.Expect(kind, x.line.Span) })
+	s := sched.State{
+		Now: x.changes.Now, Rules: x.cfg.Rules, Host: x.cfg.Host,
+		Cards: x.cards.Book.Placeable(x.changes.Now, x.cards.FreshFor()), Held: x.attempts.Holdings.Held(x.changes.Now), Queue: x.line.Queue, MaxStarts: maxStarts,
+	}
+	x.shares(&s)
+	x.parkedIn(&s)
+	switch {
+	case x.cards.Book.Err != nil:
+		s.Unreadable = x.cards.Book.Err.Error()
+	case x.cards.Book.At.IsZero():
+		s.Unreadable = "they have not been read yet"
+	}
+	return s
+}
+
+// parkedIn fills in what parked jobs leave of the host's memory, and where they come
+// back to.
+func (x *Explain) parkedIn(s *sched.State) {
+	if room, known := x.attempts.Parking.Room(); known {
+		if s.ParkMiB = room.AllMiB; s.ParkMiB == 0 {
+			s.ParkMiB = -1
+		}
+		if room.UserMiB > 0 {
+			s.ParkOfMiB = map[string]int64{}
+			for _, a := range x.attempts.Active {
+				s.ParkOfMiB[a.Job.User] = room.Of(a.Job.User)
+			}
+		}
+	}
+	for _, a := range x.attempts.Parked {
+		for i := range s.Cards {
+			s.Cards[i].ParkedMiB += a.Job.Parking.CardMiB[s.Cards[i].Index]
+		}
+	}
+}
+
+// shares fills in users, arrays and groups.
+func (x *Explain) shares(s *sched.State) {
+	s.DefaultLimit, s.Limits = x.cfg.Limits.Default, x.cfg.Limits.Users
+	s.Pools, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, x.limitedGroups()
+	if x.cfg.Rules.Fair {
+		s.Usage, s.FairQuantum = x.line.Usage.Decayed(x.changes.Now, x.cfg.HalfLife), sched.FairQuantum
+	}
+	scale := x.scale()
+	for _, a := range x.attempts.Active {
+		j := x.attempts.Charged(a)
+		if j.Spec.ArrayLimit > 0 {
+			s.Pools[j.Array()]++
+		}
+		use, held := s.InUse[j.User], waiting.Holding(j)
+		use.Add(held)
+		if a.Unmeasured {
+			use.Unmeasured += max(0, float64(len(held.Cards))-held.CountedGPUs())
+		}
+		s.InUse[j.User] = use
+		if x.cfg.Rules.Fair {
+			s.Usage[j.User] += waiting.GpuSeconds(j, x.changes.Now, scale) + sched.FairQuantum*held.FairWeight(scale)
+		}
+	}
+	for _, a := range x.attempts.Parked {
+		use := s.InUse[a.Job.User]
+		use.Jobs++
+		use.Parked++
+		s.InUse[a.Job.User] = use
+	}
+}
+
+// scale is what CPUs and host memory count as in usage.
+func (x *Explain) scale() sched.Scale { return x.cfg.Host.Scale(len(x.cards.Book.Known)) }
+
+// Live counts the queued jobs, and those that have begun: running and parked.
+func (x *Explain) Live() (queued, running int) {
+	running = len(x.attempts.Active) + len(x.attempts.Parked) + x.remote.Begun()
+	return len(x.line.Roster.Jobs) - running, running
+}
+
+// InOrder visits the unfinished jobs until fn returns false: running and parked
+// ones, oldest first, then queued ones as Next lists them. fn must not keep a job or change the
+// queue.
+func (x *Explain) InOrder(fn func(*job.Job) bool) {
+	begun := append(x.attempts.OldestFirst(), x.remote.Running()...)
+	for _, a := range x.attempts.Parked {
+		begun = append(begun, a.Job)
+	}
+	slices.SortStableFunc(begun, job.ByStart)
+	for _, j := range begun {
+		if !fn(j) {
+			return
+		}
+	}
+	x.eachQueued(func(j *job.Job) bool {
+		_, parked := x.attempts.Parked[j.ID]
+		return parked || fn(j)
+	})
+}
+
+// Next lists the first n queued jobs: those that wait for room in order, then
+// those behind a gate, oldest first.
+func (x *Explain) Next(n int) []*job.Job {
+	list := make([]*job.Job, 0, n)
+	x.eachQueued(func(j *job.Job) bool {
+		if len(list) < n {
+			list = append(list, j)
+		}
+		return len(list) < n
+	})
+	return list
+}
+
+func (x *Explain) eachQueued(fn func(*job.Job) bool) {
+	more := true
+	sched.InOrder(x.State(), func(id string) bool {
+		more = fn(x.line.Roster.Jobs[id])
+		return more
+	})
+	if !more {
+		return
+	}
+	x.line.Roster.Each(0, func(j *job.Job) bool {
+		if _, waits := x.line.Queue.Get(j.ID); waits || x.attempts.Runs(j.ID) || j.State == job.Running {
+			return true
+		}
+		return fn(j)
+	})
+}
+
+// Position is a job's place in the queue, from 1; 0 if it is behind a gate.
+func (x *Explain) Position(id string) int { return sched.Position(x.State(), id) }
+
+// Blocked says why no job can start at all; empty: jobs can start.
+func (x *Explain) Blocked() string {
+	switch {
+	case x.stopping:
+		return "berth is stopping"
+	case x.cards.Book.Err != nil && x.removed == nil:
+		return "the GPUs cannot be read: " + x.cards.Book.Err.Error()
+	}
+	return x.unable()
+}
+
+// unable says why nothing can be started although there may be room; empty: it
+// can.
+func (x *Explain) unable() string {
+	var err error
+	if x.line.Queue.Len() > 0 {
+		err = x.unleased
+	}
+	if x.changes.Failed != nil {
+		err = x.changes.Failed
+	}
+	if x.removed != nil {
+		err = x.removed
+	}
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return "the disk of berth's state is full: " + err.Error()
+	case errors.Is(err, store.ErrUnwritable) || diskFails(err):
+		return "the disk of berth's state cannot be written: " + err.Error()
+	}
+	return err.Error()
+}
+
+// diskFails reports whether a file system is read-only or reports errors.
+func diskFails(err error) bool { return errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO) }
+
+// Why says why a queued job waits.
+func (x *Explain) Why(id string) string { return x.Reasons([]string{id})[id] }
+
+// Gate says what keeps a queued job from starting however much room there is;
+// empty: nothing does.
+func (x *Explain) Gate(id string) string {
+	text := x.line.Why(x.changes.Now, id)
+	if why := x.unable(); why != "" && text == "" && x.waits(id) {
+		text = "cannot be started: " + why
+	}
+	return afterPreemption(x.line.Roster.Jobs[id], text)
+}
+
+// Reasons says why each of these queued jobs waits, at about the cost of one
+// decision.
+func (x *Explain) Reasons(ids []string) map[string]string {
+	reasons := make(map[string]string, len(ids))
+	var inLine []string
+	for _, id := range ids {
+		if text := x.Gate(id); text != "" {
+			reasons[id] = text
+		} else if _, queued := x.line.Queue.Get(id); queued {
+			inLine = append(inLine, id)
+		}
+	}
+	if x.stopping {
+		for _, id := range inLine {
+			reasons[id] = "berth is stopping"
+		}
+		return reasons
+	}
+	if len(inLine) == 0 {
+		return reasons
+	}
+	for i, text := range sched.Sentences(x.State(), inLine) {
+		reasons[inLine[i]] = afterPreemption(x.line.Roster.Jobs[inLine[i]], text)
+	}
+	return reasons
+}
+
+// Estimate is the estimated duration and memory of an unfinished job, with their
+// sources. A running job is expected to run longer than it has.
+func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
+	j, live := x.line.Roster.Jobs[id]
+	if !live {
+		return predict.Estimate{}, predict.Memory{}, false
+	}
+	ask := x.line.Ask(j)
+	if j.State == job.Running || j.State == job.Parked {
+		ask.Ran = j.Worked(x.changes.Now).Truncate(time.Second)
+	}
+	run := x.line.Expect.BookOf(j.Spec.GPUs).Duration(ask)
+	if j.Spec.GPUs == 0 && run.Guess() {
+		run = predict.NewBook().Duration(ask) // as Span has it: only its limit counts
+	}
+	if run.Guess() && ask.Limit > 0 {
+		run.High = ask.Limit + ask.Grace // as sched.Estimate.Left has it
+	}
+	return run, x.line.Memory(j), true
+}
+
+// Ends visits the unfinished jobs that are expected to end, at about the cost of one
+// story.
+func (x *Explain) Ends(visit func(j *job.Job, at time.Time)) {
+	sched.Ends(x.State(), func(id string, at time.Time) {
+		if j, live := x.line.Roster.Jobs[id]; live {
+			visit(j, at)
+		}
+	})
+}
+
+// Auto is what a vram=auto job of a user would declare, and from what; 0: it
+// would declare nothing, and get GPUs to itself.
+func (x *Explain) Auto(user string, spec *job.Spec) (mib int64, from predict.Memory) {
+	j := &job.Job{User: user, Spec: *spec}
+	from = x.line.Memory(j)
+	return x.line.AutoMiB(x.changes.Now, j, from.HighMiB), from
+}
+
+// Infeasible goes through the jobs that can never run here, and why. Until a card
+// was seen that is unknown, and nothing is refused.
+func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reason.Reason] {
+	return func(yield func(int, reason.Reason) bool) {
+		if x.cards.Unseen() {
+			return
+		}
+		state := x.State()
+		for i := range specs {
+			if specs[i].To == job.ToSlurm {
+				continue
+			}
+			why, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, x.cfg.Rules))
+			if !ok && !yield(i, why) {
+				return
+			}
+		}
+	}
+}
+
+// limitedGroups is what a decision has to know about groups.
+func (x *Explain) limitedGroups() map[sched.GroupName]sched.JobGroup {
+	if len(x.groups.Settings) == 0 {
+		return nil
+	}
+	groups := make(map[sched.GroupName]sched.JobGroup, len(x.groups.Settings))
+	for name, of := range x.groups.Settings {
+		groups[name] = sched.JobGroup{Limit: of.Limit, PausedBy: of.PausedBy}
+	}
+	for id, a := range x.attempts.Active {
+		if of, set := groups[waiting.GroupOf(a.Job)]; set {
+			of.Running = append(of.Running, id)
+			groups[waiting.GroupOf(a.Job)] = of
+		}
+	}
+	for _, of := range groups {
+		slices.Sort(of.Running)
+	}
+	return groups
+}
+
+// harms reports whether others suffer from what a job takes. What that depends on is
+// worked out when it is asked for the first time.
+func (x *Explain) harms() func(*running.Attempt) bool {
+	var state *sched.State
+	var contended map[int]sched.Contenders
+	return func(a *running.Attempt) bool {
+		if state == nil {
+			s := x.State()
+			state, contended = &s, sched.Contended(s)
+		}
+		if limit := x.cfg.Limits.Of(a.Job.User).GPUs; limit > 0 && state.InUse[a.Job.User].GPUs > limit+overTolerance {
+			return true
+		}
+		for card, usedMiB := range x.cards.Meter.Now(a.Job.ID) {
+			if usedMiB > 0 && contended[card].Besides(a.Job.User) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// overTolerance keeps the last bit of a sum from putting a user over a limit.
+const overTolerance = 1e-6
+
+// waits reports whether a job waits for room.
+func (x *Explain) waits(id string) bool {
+	_, queued := x.line.Queue.Get(id)
+	return queued
+}
+
+// OverLimit says why a limit keeps the user from holding one more job on this
+// many cards; empty: none does. Adopted jobs that have not started yet count
+// too, because they are not in the queue.
+func (x *Explain) OverLimit(user string, cards int) string {
+	limit, own := x.cfg.Limits.Users[user]
+	if !own {
+		limit = x.cfg.Limits.Default
+	}
+	var use sched.Use
+	count := func(j *job.Job) {
+		if j.User == user {
+			use.Add(waiting.Holding(j))
+		}
+	}
+	for _, a := range x.attempts.Active {
+		count(x.attempts.Charged(a))
+	}
+	for id := range x.line.Adopted {
+		count(x.line.Roster.Jobs[id])
+	}
+	x.changes.EachStaged(func(j *job.Job) {
+		if j.Spec.Adopt != nil {
+			count(j)
+		}
+	})
+	switch {
+	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
+		return fmt.Sprintf("%s already runs %d jobs, which is the limit", user, use.Jobs)
+	case limit.GPUs > 0 && use.GPUs+float64(cards) > limit.GPUs:
+		return fmt.Sprintf("%s holds %g GPUs and this job needs %d more; the limit is %g", user, use.GPUs, cards, limit.GPUs)
+	}
+	return ""
+}

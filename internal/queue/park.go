@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"berth/internal/machine/site"
+	"berth/internal/queue/engine/settings"
+)
+
+// How preemptible jobs are preempted.
+const (
+	PreemptNever   = "never"
+	PreemptRequeue = "requeue" // stopped, and queued again
+	PreemptPark    = "park"    // parked if that is possible, else stopped and queued again
+)
+
+// Preempts lists the ways to preempt a preemptible job, the usual one first.
+func Preempts() []string { return []string{PreemptRequeue, PreemptPark, PreemptNever} }
+
+// Which jobs are parked for others.
+const (
+	ParkNone        = "off"
+	ParkPreemptible = "preemptible"
+	ParkAll         = "all"
+)
+
+// Parkings lists which jobs can be parked for others, the usual choice first.
+func Parkings() []string { return []string{ParkPreemptible, ParkAll, ParkNone} }
+
+// ParkingFor is how jobs are parked under these two settings.
+func ParkingFor(preempt, parking string) settings.Parking {
+	p := settings.DefaultParking
+	p.All, p.First = parking == ParkAll, preempt == PreemptPark
+	if parking == ParkNone {
+		p.Cannot = "parking is switched off (scheduling.parking)"
+	}
+	return p
+}
+
+// ParkPart is the part of the host's memory that parked jobs may take, if nobody
+// says otherwise.
+const ParkPart = 0.5
+
+// Parking adds what this machine can do to how its owner wants jobs to be parked.
+func (m *Machine) Parking(p settings.Parking) settings.Parking {
+	if p.Cannot == "" {
+		p.Cannot = m.CannotPark
+	}
+	if p.MemoryMiB == 0 {
+		p.MemoryMiB = int64(ParkPart * float64(m.ParkHostMiB()))
+	}
+	p.FreeMiB = func(int64) int64 { return site.FreeMiB(m.Runner.Cgroup()) }
+	if m.SimDir != "" {
+		p.FreeMiB = func(parkedMiB int64) int64 { return m.ParkHostMiB() - parkedMiB }
+	}
+	return p
+}
+
+// ParkHostMiB is the host memory of which parked jobs may take a part. Simulated
+// cards move none, so they come with a simulated host that has twice as much as
+// they have: it is the same on every machine.
+func (m *Machine) ParkHostMiB() int64 {
+	if m.SimDir == "" {
+		return m.Host().MemMiB
+	}
+	var mib int64
+	for _, d := range m.Devices {
+		mib += 2 * d.TotalMiB
+	}
+	return mib
+}

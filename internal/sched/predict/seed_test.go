@@ -1,0 +1,3 @@
+package predict
+
+import _ "berth/internal/tests/testkit" // the seed of property tests

@@ -1,3 +1,0 @@
-package sim
-
-import _ "berth/internal/testkit" // the seed of property tests

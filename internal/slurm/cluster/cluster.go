@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/queue/engine"
+	"berth/internal/slurm"
+)
+
+// Config is how jobs are handed over. It may change while a cluster is used.
+type Config struct {
+	Slurm     slurm.Cluster
+	Directory string        // where the nodes see a user's files; ~ is the user's home
+	Patience  time.Duration // for files that another node wrote
+	Program   string        // berth on the nodes; empty: a copy in the directory
+	Keep      time.Duration // how long the files of ended batches are kept; 0: for ever
+	Unread    error         // why it could not be read; nil: it was
+}
+
+// DefaultDirectory is in each user's home, which clusters usually share.
+const DefaultDirectory = "~/.local/state/berth/slurm"
+
+// Setup is what a Cluster needs.
+type Setup struct {
+	Engine  *engine.Engine
+	Log     *slog.Logger
+	Queue   string        // names this queue among all that hand over to the same Slurm
+	Config  func() Config // as it is now
+	Home    func(ctx context.Context, j *job.Job) (string, error)
+	Environ func(j *job.Job) ([]string, error)                           // captured at submission
+	Do      func(ctx context.Context, uid int, r Request) (Reply, error) // with that user's rights
+	Dir     string                                                       // of a job that names none, and of relative paths; empty: every job names its own
+	Logs    bool                                                         // LogPath is right for every job: the nodes see these files
+	LogPath func(j *job.Job) string                                      // of a job with an output of its own
+	Vars    []string                                                     // of Slurm's programs
+}
+
+// Cluster hands over the jobs of one queue.
+type Cluster struct {
+	Setup
+	pace  pace
+	wake  chan struct{}
+	desks map[int]*desk // by uid; only for the goroutine of Run
+	wait  sync.WaitGroup
+}
+
+// New makes a cluster; Run uses it.
+func New(s Setup) *Cluster {
+	return &Cluster{Setup: s, pace: usualPace, wake: make(chan struct{}, 1), desks: map[int]*desk{}}
+}
+
+// Wake tells it that jobs have changed. It does not block.
+func (c *Cluster) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run hands over and follows jobs until ctx ends. What is in Slurm's queue stays
+// there.
+func (c *Cluster) Run(ctx context.Context) {
+	defer c.leave()
+	c.Wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		}
+		jobs, gone, at, ok := c.take(ctx)
+		if !ok {
+			continue // it could not be written; the next round says that something changed
+		}
+		c.tell(ctx, jobs, gone, at)
+	}
+}
+
+// leave waits for the desks. A process that hangs in a user's file system cannot be
+// killed, and must not keep everybody's queue from ending.
+func (c *Cluster) leave() {
+	ended := make(chan struct{})
+	go func() {
+		c.wait.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(leaveTime):
+		c.Log.Warn("stopped without waiting for a user's file system or Slurm")
+	}
+}
+
+// tell passes on what changed. Each desk gets all of it at once: what Slurm has and
+// the desk does not know, it cancels.
+func (c *Cluster) tell(ctx context.Context, jobs []job.Job, gone []string, at time.Time) {
+	news := map[int][]update{}
+	for i := range jobs {
+		news[jobs[i].UID] = append(news[jobs[i].UID], update{job: &jobs[i], at: at})
+	}
+	for uid := range news {
+		c.deskFor(ctx, uid)
+	}
+	for uid, d := range c.desks {
+		for _, id := range gone {
+			news[uid] = append(news[uid], update{gone: id, at: at})
+		}
+		if len(news[uid]) > 0 {
+			d.tell(news[uid])
+		}
+	}
+}
+
+// take is what changed, once it is on disk.
+func (c *Cluster) take(ctx context.Context) (jobs []job.Job, gone []string, at time.Time, ok bool) {
+	// Until the answer comes, these belong to the engine.
+	err := c.Engine.Change(ctx, func(t *engine.Turn) {
+		jobs, gone = t.Remote().Changes()
+		at = t.Now
+	})
+	if err != nil {
+		_ = c.Engine.Do(ctx, func(t *engine.Turn) { t.Remote().KeepChanges(jobs, gone) })
+		return nil, nil, time.Time{}, false
+	}
+	return jobs, gone, at, true
+}
+
+func (c *Cluster) deskFor(ctx context.Context, uid int) *desk {
+	d := c.desks[uid]
+	if d == nil {
+		d = newDesk(c, uid)
+		c.desks[uid] = d
+		c.wait.Go(func() { d.run(ctx) })
+	}
+	return d
+}
+
+// Attachment is the arguments of the process, to be run as the job's user, whose
+// input and output are connected to the job's supervisor on its node.
+func Attachment(h job.Handover) []string {
+	return []string{attachWord, h.Dir, strconv.Itoa(h.Index)}
+}
+
+// comment is what a batch is recognised by in Slurm.
+func (c *Cluster) comment(batch string) string { return c.prefix() + batch }
+
+// prefix begins the comments of this queue's jobs.
+func (c *Cluster) prefix() string { return anyPrefix + c.Queue + ":" }
+
+// anyPrefix begins the comments of every queue's jobs.
+const anyPrefix = "berth:"
+
+// batchOf is the batch that a comment names; empty: none. A batch is random and
+// names itself: the queue may have had another name when it handed it over, before
+// its directory was moved or restored, or before a reboot.
+func batchOf(comment string) string {
+	if rest, ours := strings.CutPrefix(comment, anyPrefix); ours {
+		return rest[strings.LastIndex(rest, ":")+1:]
+	}
+	return ""
+}
+
+func newBatch() string {
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // it never fails
+	return hex.EncodeToString(raw[:])
+}
+
+// programsFor are berth's own programs and where the nodes are to find them. The name
+// changes with the program, so that jobs in the queue keep theirs.
+func programsFor(dir, self string) (list []Program, berth string) {
+	for _, name := range []string{"berth", "berth-gpu"} {
+		from := filepath.Join(filepath.Dir(self), name)
+		if name == "berth" {
+			from = self
+		}
+		info, err := os.Stat(from)
+		if err != nil {
+			continue // without berth-gpu nothing is measured
+		}
+		to := filepath.Join(dir, "bin", fmt.Sprintf("%x-%x", info.Size(), info.ModTime().UnixNano()), name)
+		if name == "berth" {
+			berth = to
+		} else {
+			to = filepath.Join(filepath.Dir(berth), name)
+		}
+		list = append(list, Program{from, to})
+	}
+	return list, berth
+}
+
+// pace is the times of a desk.
+type pace struct {
+	look     time.Duration // at the files of handed-over jobs
+	queue    time.Duration // at Slurm's queue, at least
+	troubled time.Duration // after Slurm could not be asked
+	stop     time.Duration // until Slurm is told again to stop a job
+	patience time.Duration // for files that another node wrote; NFS may hide them for a minute
+	stuck    time.Duration // for a job that runs, as Slurm says, to begin
+	fence    time.Duration // for a wrapper to stop its job
+	full     time.Duration // for which a user's full share of Slurm's queue is left alone
+	gather   time.Duration // for jobs that are submitted one after the other
+}
+
+// DefaultPatience is longer than NFS hides a new file.
+const DefaultPatience = 75 * time.Second
+
+var usualPace = pace{
+	look: time.Second, queue: 5 * time.Second, troubled: 15 * time.Second, stop: 30 * time.Second,
+	patience: DefaultPatience, stuck: 10 * time.Minute, fence: 30 * time.Second, full: time.Minute, gather: 100 * time.Millisecond,
+}
+
+const (
+	sweepEvery = 24 * time.Hour
+	leaveTime  = 10 * time.Second
+	lookShare  = 50   // files are looked at for at most 2 % of the time
+	queueShare = 100  // Slurm's queue is listed at most 1 % of the time
+	senders    = 4    // sbatch at a time
+	maxParcels = 64   // batches that are recorded together
+	maxBatch   = 1000 // jobs; Slurm's own bound is 1001 unless configured
+
+	mostFailures = 4   // of a job's script before the job begins, until it is given up
+	noProgram    = 127 // status of a script whose node has no berth
+)

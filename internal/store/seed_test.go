@@ -1,3 +1,0 @@
-package store
-
-import _ "berth/internal/testkit" // the seed of property tests
