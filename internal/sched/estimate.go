@@ -6,8 +6,10 @@ import "time"
 // zero Estimate is "not known". A job that runs longer delays reservations; it is
 // never ended for it.
 type Estimate struct {
-	Low, Mid, High time.Duration
-	Guess          bool // from other jobs of its user, or other arguments: it may take as long as its limit
+	Low   time.Duration `json:"low_ns"`
+	Mid   time.Duration `json:"mid_ns"`
+	High  time.Duration `json:"high_ns"`
+	Guess bool          `json:"guess,omitempty"` // from other jobs of its user, or other arguments: it may take as long as its limit
 }
 
 // PreemptMode is what happens to a running job when it is preempted.
@@ -21,10 +23,10 @@ const (
 
 // Preempt is whether and how a running job can be preempted, and what that costs.
 type Preempt struct {
-	Mode   PreemptMode
-	Out    time.Duration // until its cards are free
-	Back   time.Duration // until it runs again, once it has cards
-	MemMiB int64         // of the host, while it is parked
+	Mode   PreemptMode   `json:"mode"`
+	Out    time.Duration `json:"out_ns"`            // until its cards are free
+	Back   time.Duration `json:"back_ns"`           // until it runs again, once it has cards
+	MemMiB int64         `json:"mem_mib,omitempty"` // of the host, while it is parked
 }
 
 // Left is how much longer a job is expected to run after running for ran, given its

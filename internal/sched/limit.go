@@ -10,23 +10,23 @@ import (
 
 // Limit bounds one user's running jobs; a part that is 0 is not limited.
 type Limit struct {
-	Jobs   int
-	GPUs   float64 // counted as CountedGPUs does
-	CPUs   int
-	MemMiB int64  // of the host
-	Flag   string // the flag that sets it; empty: the config does
+	Jobs   int     `json:"jobs,omitempty"`
+	GPUs   float64 `json:"gpus,omitempty"` // counted as CountedGPUs does
+	CPUs   int     `json:"cpus,omitempty"`
+	MemMiB int64   `json:"mem_mib,omitempty"` // of the host
+	Flag   string  `json:"flag,omitempty"`    // the flag that sets it; empty: the config does
 }
 
 // Use is what one user's running jobs hold.
 type Use struct {
-	Jobs   int // parked ones included
-	GPUs   float64
-	CPUs   int
-	MemMiB int64
-	Parked int // of the jobs
+	Jobs   int     `json:"jobs"` // parked ones included
+	GPUs   float64 `json:"gpus"`
+	CPUs   int     `json:"cpus,omitempty"`
+	MemMiB int64   `json:"mem_mib,omitempty"`
+	Parked int     `json:"parked,omitempty"` // of the jobs
 	// Unmeasured is what shares add that were not measured yet: each counts as whole
 	// GPUs until then.
-	Unmeasured float64
+	Unmeasured float64 `json:"unmeasured,omitempty"`
 }
 
 // Add counts one more running job.

@@ -8,31 +8,34 @@ import (
 
 // Pending is one queued job.
 type Pending struct {
-	Job, User string
-	Priority  int   // higher first
-	Rank, Seq int64 // then lower Rank, then lower Seq
-	Request   Request
+	Job      string `json:"job"`
+	User     string `json:"user,omitempty"`
+	Priority int    `json:"priority,omitempty"` // higher first
+	// then lower Rank, then lower Seq
+	Rank    int64   `json:"rank,omitempty"`
+	Seq     int64   `json:"seq,omitempty"`
+	Request Request `json:"request"`
 
 	// Pool names jobs of which at most PoolLimit run at a time: the tasks of an
 	// array. Without a limit it is ignored.
-	Pool      string
-	PoolLimit int
+	Pool      string `json:"pool,omitempty"`
+	PoolLimit int    `json:"pool_limit,omitempty"`
 
 	// Group is which of its user's groups the job is in. The State says whether that
 	// is limited or paused.
-	Group string
+	Group string `json:"group,omitempty"`
 
-	Submitted time.Time     // zero: not known
-	Since     time.Time     // when this wait began: submission, the end of a hold or dependency, or its preemption
-	Served    time.Duration // how long it ran before without losing the work
-	Run       Estimate      // how long it is expected to run in all, earlier service included
-	Limit     time.Duration // time limit of an attempt; 0: none
-	Preempt   Preempt       // whether and how it can be preempted once it runs
+	Submitted time.Time     `json:"submitted,omitzero"`  // zero: not known
+	Since     time.Time     `json:"since,omitzero"`      // when this wait began: submission, the end of a hold or dependency, or its preemption
+	Served    time.Duration `json:"served_ns,omitempty"` // how long it ran before without losing the work
+	Run       Estimate      `json:"run,omitzero"`        // how long it is expected to run in all, earlier service included
+	Limit     time.Duration `json:"limit_ns,omitempty"`  // time limit of an attempt; 0: none
+	Preempt   Preempt       `json:"aside,omitzero"`      // whether and how it can be preempted once it runs
 
 	// Unproven is a share of a GPU for which no job like it vouches: none was
 	// measured, or one took more than it asked for.
-	Unproven bool
-	Parked   bool // it was parked, and counts as one of its user's jobs already
+	Unproven bool `json:"unproven,omitempty"`
+	Parked   bool `json:"parked,omitempty"` // it was parked, and counts as one of its user's jobs already
 }
 
 // Queue is an ordered index of the waiting jobs. Jobs of one user, priority,

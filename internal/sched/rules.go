@@ -9,28 +9,28 @@ import (
 
 // Rules are the settings that bear on placement and order.
 type Rules struct {
-	MarginMiB        int64     // kept free beside a declaration
-	IdleThresholdMiB int64     // external use below this leaves a card idle
-	SpikeBuffer      float64   // added to a peak above the declaration
-	Exclusive        bool      // no two berth jobs share a card
-	JobsPerGPU       int       // jobs that ask for neither VRAM nor a share get 1/N of a card; 0: off
-	MemThreshold     float64   // measured use over total above which nothing starts; 0: off; below 0: nothing starts
-	LoadThreshold    float64   // utilisation, 0 to 1, above which nothing starts; the same
-	LoadAlways       bool      // load counts even on cards that run berth jobs
-	Placement        Placement // empty: Pack
-	Policy           Policy    // empty: Backfill
-	Fair             bool      // among equal priorities, the user with the least usage goes first
+	MarginMiB        int64     `json:"margin_mib"`               // kept free beside a declaration
+	IdleThresholdMiB int64     `json:"idle_threshold_mib"`       // external use below this leaves a card idle
+	SpikeBuffer      float64   `json:"spike_buffer"`             // added to a peak above the declaration
+	Exclusive        bool      `json:"exclusive,omitempty"`      // no two berth jobs share a card
+	JobsPerGPU       int       `json:"jobs_per_gpu,omitempty"`   // jobs that ask for neither VRAM nor a share get 1/N of a card; 0: off
+	MemThreshold     float64   `json:"mem_threshold,omitempty"`  // measured use over total above which nothing starts; 0: off; below 0: nothing starts
+	LoadThreshold    float64   `json:"load_threshold,omitempty"` // utilisation, 0 to 1, above which nothing starts; the same
+	LoadAlways       bool      `json:"load_always,omitempty"`    // load counts even on cards that run berth jobs
+	Placement        Placement `json:"placement"`                // empty: Pack
+	Policy           Policy    `json:"policy"`                   // empty: Backfill
+	Fair             bool      `json:"fair"`                     // among equal priorities, the user with the least usage goes first
 
 	// MaxBypass is the overtake limit: how long other jobs may overtake a user's
 	// oldest waiting job. Then it goes first, whatever its priority, and GPUs are
 	// reserved for it; only jobs expected to be short may still use them. After
 	// twice as long, only jobs with a short enough time limit may. 0: no limit.
-	MaxBypass time.Duration
+	MaxBypass time.Duration `json:"max_bypass_ns"`
 	// MinRun is the least time a job runs before it is preempted. 0: a minute.
-	MinRun time.Duration
+	MinRun time.Duration `json:"min_run_ns,omitempty"`
 	// Slice lets jobs that can be parked take turns: jobs with less service go
 	// first, and a job that waited for long gets a boost.
-	Slice bool
+	Slice bool `json:"slice"`
 }
 
 // DefaultRules are the rules without any setting.

@@ -26,123 +26,15 @@ const (
 	maxSnapshotJobs  = 1_000_000
 )
 
-// Snapshot is a State in its written form, and shares nothing mutable with it. The
-// types below have the same fields as their originals in the same order, so that
-// each converts as a whole: a field that is added there and not here does not
-// compile.
+// Snapshot is a State in its written form. It shares nothing mutable with the
+// State that it was taken of.
 type Snapshot struct {
-	Format       string               `json:"format"`
-	Version      int                  `json:"version"`
-	Now          time.Time            `json:"now"`
-	Rules        writtenRules         `json:"rules"`
-	Host         writtenHost          `json:"host"`
-	Cards        []writtenCard        `json:"cards"`
-	Held         []writtenHeld        `json:"held"`
-	Unreadable   string               `json:"unreadable,omitempty"`
-	Queue        []writtenPending     `json:"queue"`            // in its order
-	Oldest       map[string]oldest    `json:"oldest,omitempty"` // by user
-	MaxStarts    int                  `json:"max_starts,omitempty"`
-	Pools        map[string]int       `json:"pools,omitempty"`
-	Groups       []writtenGroup       `json:"groups,omitempty"`
-	Limits       map[string]userLimit `json:"limits,omitempty"`
-	DefaultLimit userLimit            `json:"default_limit"`
-	InUse        map[string]userUse   `json:"in_use,omitempty"`
-	Usage        map[string]float64   `json:"usage,omitempty"`
-	FairQuantum  float64              `json:"fair_quantum,omitempty"`
-	HalfLife     time.Duration        `json:"half_life_ns,omitempty"`
-	ParkMiB      int64                `json:"park_mib,omitempty"`
-	ParkOfMiB    map[string]int64     `json:"park_of_mib,omitempty"`
-}
-
-type writtenRules struct {
-	MarginMiB        int64         `json:"margin_mib"`
-	IdleThresholdMiB int64         `json:"idle_threshold_mib"`
-	SpikeBuffer      float64       `json:"spike_buffer"`
-	Exclusive        bool          `json:"exclusive,omitempty"`
-	JobsPerGPU       int           `json:"jobs_per_gpu,omitempty"`
-	MemThreshold     float64       `json:"mem_threshold,omitempty"`
-	LoadThreshold    float64       `json:"load_threshold,omitempty"`
-	LoadAlways       bool          `json:"load_always,omitempty"`
-	Placement        Placement     `json:"placement"`
-	Policy           Policy        `json:"policy"`
-	Fair             bool          `json:"fair"`
-	MaxBypass        time.Duration `json:"max_bypass_ns"`
-	MinRun           time.Duration `json:"min_run_ns,omitempty"`
-	Slice            bool          `json:"slice"`
-}
-
-type writtenHost struct {
-	CPUs   int   `json:"cpus,omitempty"`
-	MemMiB int64 `json:"mem_mib,omitempty"`
-}
-
-type writtenCard struct {
-	Index          int         `json:"index"`
-	UUID           string      `json:"uuid,omitempty"`
-	Name           string      `json:"name,omitempty"`
-	TotalMiB       int64       `json:"total_mib"`
-	ReservedMiB    int64       `json:"reserved_mib,omitempty"`
-	UsedMiB        int64       `json:"used_mib"`
-	ForeignMiB     int64       `json:"foreign_mib,omitempty"`
-	IdleForeignMiB int64       `json:"idle_foreign_mib,omitempty"`
-	UtilPct        float64     `json:"util_pct"`
-	Paused         bool        `json:"paused,omitempty"`
-	Health         Health      `json:"health"`
-	HealthReason   string      `json:"health_reason,omitempty"`
-	Stale          bool        `json:"stale,omitempty"`
-	NUMA           int         `json:"numa"`
-	Links          map[int]int `json:"links,omitempty"`
-	Near           map[int]int `json:"near,omitempty"`
-	Part           bool        `json:"part,omitempty"`
-	ParkedMiB      int64       `json:"parked_mib,omitempty"`
-}
-
-type writtenHeld struct {
-	Job       string        `json:"job"`
-	Cards     []int         `json:"cards"`
-	BudgetMiB []int64       `json:"budget_mib,omitempty"`
-	Share     float64       `json:"share,omitempty"`
-	OverGPUs  float64       `json:"over_gpus,omitempty"`
-	Alone     bool          `json:"alone,omitempty"`
-	Exclusive bool          `json:"exclusive,omitempty"`
-	CPUs      int           `json:"cpus,omitempty"`
-	MemMiB    int64         `json:"mem_mib,omitempty"`
-	Other     bool          `json:"other,omitempty"`
-	User      string        `json:"user,omitempty"`
-	Priority  int           `json:"priority,omitempty"`
-	Rank      int64         `json:"rank,omitempty"`
-	Seq       int64         `json:"seq,omitempty"`
-	Pool      string        `json:"pool,omitempty"`
-	Submitted time.Time     `json:"submitted,omitzero"`
-	Started   time.Time     `json:"started,omitzero"`
-	Served    time.Duration `json:"served_ns,omitempty"`
-	Waited    time.Duration `json:"waited_ns,omitempty"`
-	Run       Estimate      `json:"run,omitzero"`
-	Limit     time.Duration `json:"limit_ns,omitempty"`
-	Preempt   Preempt       `json:"aside,omitzero"`
-	Leaving   bool          `json:"leaving,omitempty"`
-	LeavesFor string        `json:"leaves_for,omitempty"`
-	LeavesBy  time.Time     `json:"leaves_by,omitzero"`
-}
-
-type writtenPending struct {
-	Job       string        `json:"job"`
-	User      string        `json:"user,omitempty"`
-	Priority  int           `json:"priority,omitempty"`
-	Rank      int64         `json:"rank,omitempty"`
-	Seq       int64         `json:"seq,omitempty"`
-	Request   Request       `json:"request"`
-	Pool      string        `json:"pool,omitempty"`
-	PoolLimit int           `json:"pool_limit,omitempty"`
-	Group     string        `json:"group,omitempty"`
-	Submitted time.Time     `json:"submitted,omitzero"`
-	Since     time.Time     `json:"since,omitzero"`
-	Served    time.Duration `json:"served_ns,omitempty"`
-	Run       Estimate      `json:"run,omitzero"`
-	Limit     time.Duration `json:"limit_ns,omitempty"`
-	Preempt   Preempt       `json:"aside,omitzero"`
-	Unproven  bool          `json:"unproven,omitempty"`
-	Parked    bool          `json:"parked,omitempty"`
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	State
+	Queue  []Pending         `json:"queue"` // in its order
+	Groups []writtenGroup    `json:"groups,omitempty"`
+	Oldest map[string]oldest `json:"oldest,omitempty"` // by user
 }
 
 // oldest is what a queue remembers about a user besides the jobs: the oldest at the
@@ -152,96 +44,39 @@ type oldest struct {
 	Since time.Time `json:"since"`
 }
 
-type writtenEstimate struct {
-	Low  time.Duration `json:"low_ns"`
-	Mid  time.Duration `json:"mid_ns"`
-	High time.Duration `json:"high_ns"`
-
-	Guess bool `json:"guess,omitempty"`
-}
-
 type writtenGroup struct {
-	User     string   `json:"user,omitempty"`
-	Name     string   `json:"name"`
-	Limit    int      `json:"limit,omitempty"`
-	PausedBy string   `json:"paused_by,omitempty"`
-	Running  []string `json:"running,omitempty"`
+	User string `json:"user,omitempty"`
+	Name string `json:"name"`
+	JobGroup
 }
-
-type writtenPreempt struct {
-	Mode   PreemptMode   `json:"mode"`
-	Out    time.Duration `json:"out_ns"`
-	Back   time.Duration `json:"back_ns"`
-	MemMiB int64         `json:"mem_mib,omitempty"`
-}
-
-type userLimit struct {
-	Jobs   int     `json:"jobs,omitempty"`
-	GPUs   float64 `json:"gpus,omitempty"`
-	CPUs   int     `json:"cpus,omitempty"`
-	MemMiB int64   `json:"mem_mib,omitempty"`
-	Flag   string  `json:"flag,omitempty"`
-}
-
-type userUse struct {
-	Jobs       int     `json:"jobs"`
-	GPUs       float64 `json:"gpus"`
-	CPUs       int     `json:"cpus,omitempty"`
-	MemMiB     int64   `json:"mem_mib,omitempty"`
-	Parked     int     `json:"parked,omitempty"`
-	Unmeasured float64 `json:"unmeasured,omitempty"`
-}
-
-// MarshalJSON writes a span in nanoseconds: exactly.
-func (s Estimate) MarshalJSON() ([]byte, error) { return json.Marshal(writtenEstimate(s)) }
-
-// UnmarshalJSON reads one.
-func (s *Estimate) UnmarshalJSON(data []byte) error {
-	return json.Unmarshal(data, (*writtenEstimate)(s))
-}
-
-// MarshalJSON writes whether and how a job can be preempted.
-func (a Preempt) MarshalJSON() ([]byte, error) { return json.Marshal(writtenPreempt(a)) }
-
-// UnmarshalJSON reads it.
-func (a *Preempt) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenPreempt)(a)) }
 
 // NewSnapshot copies everything a decision depends on.
 func NewSnapshot(s State) Snapshot {
-	w := Snapshot{
-		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
-		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
-		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, HalfLife: s.HalfLife, ParkMiB: s.ParkMiB, ParkOfMiB: maps.Clone(s.ParkOfMiB),
-		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{}, Oldest: map[string]oldest{},
+	w := Snapshot{Format: snapshotFormat, Version: SnapshotVersion, State: s, Queue: []Pending{}, Oldest: map[string]oldest{}}
+	w.State.Queue, w.State.Groups = nil, nil
+	w.Cards = append(make([]Card, 0, len(s.Cards)), s.Cards...)
+	for i := range w.Cards {
+		c := &w.Cards[i]
+		c.Links, c.Near = maps.Clone(c.Links), maps.Clone(c.Near)
 	}
-	for i, c := range s.Cards {
-		w.Cards[i] = writtenCard(c)
-		w.Cards[i].Links, w.Cards[i].Near = maps.Clone(c.Links), maps.Clone(c.Near)
+	w.Held = append(make([]Held, 0, len(s.Held)), s.Held...)
+	for i := range w.Held {
+		h := &w.Held[i]
+		h.Cards, h.BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
 	}
-	for i, h := range s.Held {
-		w.Held[i] = writtenHeld(h)
-		w.Held[i].Cards, w.Held[i].BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
-	}
+	w.Pools, w.Usage, w.ParkOfMiB = maps.Clone(s.Pools), maps.Clone(s.Usage), maps.Clone(s.ParkOfMiB)
+	w.Limits, w.InUse = maps.Clone(s.Limits), maps.Clone(s.InUse)
 	if s.Queue != nil {
-		queued := s.Queue.First(s.Queue.Len())
-		w.Queue = make([]writtenPending, len(queued))
-		for i := range queued {
-			w.Queue[i] = writtenPending(queued[i])
-		}
+		w.Queue = s.Queue.First(s.Queue.Len())
 		for user, l := range s.Queue.lines {
 			if l.first != "" {
 				w.Oldest[user] = oldest{Job: l.first, Since: l.since}
 			}
 		}
 	}
-	for user, limit := range s.Limits {
-		w.Limits[user] = userLimit(limit)
-	}
-	for user, use := range s.InUse {
-		w.InUse[user] = userUse(use)
-	}
 	for name, of := range s.Groups {
-		w.Groups = append(w.Groups, writtenGroup{User: name.User, Name: name.Name, Limit: of.Limit, PausedBy: of.PausedBy, Running: slices.Clone(of.Running)})
+		of.Running = slices.Clone(of.Running)
+		w.Groups = append(w.Groups, writtenGroup{User: name.User, Name: name.Name, JobGroup: of})
 	}
 	slices.SortFunc(w.Groups, func(a, b writtenGroup) int {
 		return cmp.Or(strings.Compare(a.User, b.User), strings.Compare(a.Name, b.Name))
@@ -283,37 +118,22 @@ func UnmarshalState(data []byte) (State, error) {
 	if err := w.check(); err != nil {
 		return State{}, fmt.Errorf("a damaged snapshot: %w", err)
 	}
-	return w.State(), nil
+	return w.Restore(), nil
 }
 
-// State is the snapshot's state, with a queue of its own.
-func (w *Snapshot) State() State {
-	s := State{
-		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
-		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},
-		Usage: w.Usage, FairQuantum: w.FairQuantum, HalfLife: w.HalfLife, ParkMiB: w.ParkMiB, ParkOfMiB: w.ParkOfMiB, Queue: NewQueue(),
-	}
-	for _, c := range w.Cards {
-		s.Cards = append(s.Cards, Card(c))
-	}
-	for _, h := range w.Held {
-		s.Held = append(s.Held, Held(h))
-	}
-	for user, limit := range w.Limits {
-		s.Limits[user] = Limit(limit)
-	}
-	for user, use := range w.InUse {
-		s.InUse[user] = Use(use)
-	}
+// Restore is the snapshot's state, with a queue of its own.
+func (w *Snapshot) Restore() State {
+	s := w.State
 	if len(w.Groups) > 0 {
 		s.Groups = map[GroupName]JobGroup{}
 	}
 	for _, of := range w.Groups {
-		s.Groups[GroupName{of.User, of.Name}] = JobGroup{Limit: of.Limit, PausedBy: of.PausedBy, Running: of.Running}
+		s.Groups[GroupName{of.User, of.Name}] = of.JobGroup
 	}
+	s.Queue = NewQueue()
 	s.Queue.SetRules(s.Rules)
 	for _, p := range w.Queue {
-		s.Queue.Add(Pending(p))
+		s.Queue.Add(p)
 	}
 	for user, o := range w.Oldest {
 		if l, waits := s.Queue.lines[user]; waits {

@@ -105,12 +105,12 @@ func TestASnapshotKeepsEveryField(t *testing.T) {
 	var p Pending
 	fill(reflect.ValueOf(&p).Elem(), &next)
 	p.Request.IDs, p.Request.Allow, p.Request.GPUs, p.Request.Share = "3,1", "1,3", 2, 0.5
-	data, err := json.Marshal(writtenPending(p))
+	data, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read writtenPending
-	if err := json.Unmarshal(data, &read); err != nil || Pending(read) != p {
+	var read Pending
+	if err := json.Unmarshal(data, &read); err != nil || read != p {
 		t.Errorf("read\n%+v (%v)\nwas\n%+v", read, err, p)
 	}
 }

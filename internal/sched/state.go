@@ -9,40 +9,40 @@ import (
 
 // State is everything a decision depends on.
 type State struct {
-	Now   time.Time
-	Rules Rules
-	Host  Host
-	Cards []Card
-	Held  []Held
+	Now   time.Time `json:"now"`
+	Rules Rules     `json:"rules"`
+	Host  Host      `json:"host"`
+	Cards []Card    `json:"cards"`
+	Held  []Held    `json:"held"`
 
 	// Unreadable is why the GPUs cannot be read; empty when they can. While it is
 	// set no job that needs a GPU starts; CPU jobs may.
-	Unreadable string
+	Unreadable string `json:"unreadable,omitempty"`
 
-	Queue     *Queue // only read
-	MaxStarts int    // how many jobs one plan may start; 0: no bound
+	Queue     *Queue `json:"-"`                    // only read
+	MaxStarts int    `json:"max_starts,omitempty"` // how many jobs one plan may start; 0: no bound
 
-	Pools        map[string]int // how many jobs of each pool run now
-	Groups       map[GroupName]JobGroup
-	Limits       map[string]Limit // of users that have their own
-	DefaultLimit Limit            // of everybody else
-	InUse        map[string]Use   // what each user's running jobs hold now
+	Pools        map[string]int         `json:"pools,omitempty"` // how many jobs of each pool run now
+	Groups       map[GroupName]JobGroup `json:"-"`
+	Limits       map[string]Limit       `json:"limits,omitempty"` // of users that have their own
+	DefaultLimit Limit                  `json:"default_limit"`    // of everybody else
+	InUse        map[string]Use         `json:"in_use,omitempty"` // what each user's running jobs hold now
 
 	// Usage is each user's decayed GPU time in seconds; under Rules.Fair the user
 	// with the least goes first. FairQuantum is what each GPU allocated within a
 	// plan adds to it. A caller that adds as much for each GPU of a user's running
 	// jobs carries the turns over from one plan to the next.
-	Usage       map[string]float64
-	FairQuantum float64
+	Usage       map[string]float64 `json:"usage,omitempty"`
+	FairQuantum float64            `json:"fair_quantum,omitempty"`
 	// HalfLife is when half of the usage has decayed; 0: it does not decay.
-	HalfLife time.Duration
+	HalfLife time.Duration `json:"half_life_ns,omitempty"`
 
 	// ParkMiB is how much host memory parked jobs may still take; 0: not known and
 	// not checked, below 0: none.
-	ParkMiB int64
+	ParkMiB int64 `json:"park_mib,omitempty"`
 	// ParkOfMiB is how much of that the jobs of these users may take; nobody else has
 	// a bound of their own.
-	ParkOfMiB map[string]int64
+	ParkOfMiB map[string]int64 `json:"park_of_mib,omitempty"`
 }
 
 // GroupName names a group of a user's jobs.
@@ -51,9 +51,9 @@ type GroupName struct{ User, Name string }
 // JobGroup is a group that its user limits or paused. Groups that are only a name
 // are not in a State.
 type JobGroup struct {
-	Limit    int      // how many of its jobs may run at a time; 0: all
-	PausedBy string   // who paused it; empty: it is not paused
-	Running  []string // its running jobs
+	Limit    int      `json:"limit,omitempty"`     // how many of its jobs may run at a time; 0: all
+	PausedBy string   `json:"paused_by,omitempty"` // who paused it; empty: it is not paused
+	Running  []string `json:"running,omitempty"`   // its running jobs
 }
 
 // machine is the machine with all running jobs on it.

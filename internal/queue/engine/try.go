@@ -43,7 +43,7 @@ func (x *Explain) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 // Try plans one of the jobs.
 func (r *Rehearsal) Try(which int) Trial {
 	if r.state.Queue == nil {
-		r.state = r.snapshot.State()
+		r.state = r.snapshot.Restore()
 	}
 	p := r.jobs[which]
 	if reason, ok := sched.FeasibleFor(r.state, p.User, p.Request); !ok && !r.blind {
