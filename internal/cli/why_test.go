@@ -93,8 +93,8 @@ func TestTheWholeStory(t *testing.T) {
 // TestTheKeysOfWhyAreStable: what a story has under --json is in docs/reference/json.md.
 func TestTheKeysOfWhyAreStable(t *testing.T) {
 	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(),
-		Cards: []sched.Card{{Index: 0, TotalMiB: 24576, NUMA: -1}},
-		Held:  []sched.Held{{Job: "9", User: "bob", Cards: []int{0}, Alone: true, Started: noon.Add(-time.Hour), Limit: 2 * time.Hour}}}
+		Cards:       []sched.Card{{Index: 0, TotalMiB: 24576, NUMA: -1}},
+		Allocations: []sched.Allocation{{Job: "9", User: "bob", Cards: []int{0}, Alone: true, Started: noon.Add(-time.Hour), Limit: 2 * time.Hour}}}
 	for i, id := range []string{"1", "2"} {
 		state.Queue.Add(sched.Pending{Job: id, User: "ann", Seq: int64(i), Since: noon, Limit: time.Hour, Request: sched.Request{GPUs: 1}})
 	}

@@ -16,7 +16,7 @@ func (d *decision) again() time.Time {
 	if q.Len() <= len(d.plan.Starts) {
 		return time.Time{}
 	}
-	if b, some := q.boosts.at(place{}); some {
+	if b, some := q.boosts.at(listPos{}); some {
 		d.wake(b.at)
 	}
 	if bypass := rules.MaxBypass; bypass > 0 {

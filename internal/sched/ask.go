@@ -9,7 +9,7 @@ import (
 
 // ask is what the jobs of a group want of each lane.
 type ask struct {
-	group *group
+	class *class
 	cards []int  // the cards they may have at some time, by their place among all
 	needs []need // of each of those
 	host  need
@@ -21,10 +21,10 @@ var oneOfPool = need{use: [2]float64{1, 0}, room: [2]float64{1, 0}}
 
 // askOf works out what a group asks for. It leaves out cards that take no job until
 // a person acts; a load caused by a berth job ends with that job.
-func askOf(s *State, slots []*slot, g *group) *ask {
+func askOf(s *State, slots []*slot, g *class) *ask {
 	r := &g.request
 	ids := splitIDs(r.IDs)
-	a := &ask{group: g}
+	a := &ask{class: g}
 	a.host.use = [2]float64{float64(r.CPUs), float64(r.MemMiB)}
 	a.user.use = [2]float64{1, r.CountedGPUs()}
 	a.host.room, a.user.room = a.host.use, a.user.use
@@ -58,7 +58,7 @@ func (r *Request) needOf(totalMiB, marginMiB int64) need {
 // takes reports whether the other's request fits wherever this one does, so that it
 // certainly goes first.
 func (a *ask) takes(other *ask) bool {
-	r, o := &a.group.request, &other.group.request
+	r, o := &a.class.request, &other.class.request
 	return a == other || r.GPUs >= o.GPUs && r.VRAMMiB >= o.VRAMMiB && r.Share >= o.Share && r.CPUs >= o.CPUs && r.MemMiB >= o.MemMiB
 }
 

@@ -11,17 +11,17 @@ import (
 // afresh. A plan that books a card twice is a bug in berth and must not be carried
 // out.
 func (d *decision) assertSound() {
-	bookings := map[int][]*Held{}
-	for i := range d.state.Held {
-		for _, index := range d.state.Held[i].Cards {
-			bookings[index] = append(bookings[index], &d.state.Held[i])
+	bookings := map[int][]*Allocation{}
+	for i := range d.state.Allocations {
+		for _, index := range d.state.Allocations[i].Cards {
+			bookings[index] = append(bookings[index], &d.state.Allocations[i])
 		}
 	}
 	added := map[int]float64{} // shares that the plan adds, by card
 	seen := map[string]bool{}
-	for i := range d.state.Held {
-		if !d.state.Held[i].Other {
-			seen[d.state.Held[i].Job] = true
+	for i := range d.state.Allocations {
+		if !d.state.Allocations[i].Other {
+			seen[d.state.Allocations[i].Job] = true
 		}
 	}
 	for _, start := range d.plan.Starts {
@@ -73,7 +73,7 @@ func (d *decision) assertKept() {
 // assertVictims checks the victims, and that the jobs they are preempted for fit
 // beside one another and beside all other jobs.
 func (d *decision) assertVictims() {
-	if len(d.plan.Victims) == 0 && len(d.leaving) == 0 {
+	if len(d.plan.Victims) == 0 && len(d.beingPreempted) == 0 {
 		return
 	}
 	leaves := map[string]bool{}
@@ -82,17 +82,17 @@ func (d *decision) assertVictims() {
 		kept[r.Job] = true
 	}
 	for _, a := range d.plan.Victims {
-		i := slices.IndexFunc(d.state.Held, func(h Held) bool { return h.Job == a.Job && !h.Other })
+		i := slices.IndexFunc(d.state.Allocations, func(h Allocation) bool { return h.Job == a.Job && !h.Other })
 		assert(i >= 0, "job %s is preempted and does not run", a.Job)
-		h := &d.state.Held[i]
-		assert(!h.Leaving && !leaves[a.Job], "job %s is preempted twice", a.Job)
+		h := &d.state.Allocations[i]
+		assert(!h.BeingPreempted && !leaves[a.Job], "job %s is preempted twice", a.Job)
 		assert(a.Mode != "" && h.Preempt.Mode == a.Mode, "job %s is preempted by %q and allows %q", a.Job, a.Mode, h.Preempt.Mode)
 		assert(kept[a.For], "job %s is preempted for job %s, which has no cards", a.Job, a.For)
 		leaves[a.Job] = true
 	}
-	var stays []*Held
-	for i := range d.state.Held {
-		if h := &d.state.Held[i]; h.Other || !h.Leaving && !leaves[h.Job] {
+	var stays []*Allocation
+	for i := range d.state.Allocations {
+		if h := &d.state.Allocations[i]; h.Other || !h.BeingPreempted && !leaves[h.Job] {
 			stays = append(stays, h)
 		}
 	}
@@ -106,15 +106,15 @@ func (d *decision) assertVictims() {
 // assertClaim checks the cards of a claim at the time at which its job starts: the
 // remaining jobs are there, earlier claims, and starts of this plan that may last
 // until then.
-func (d *decision) assertClaim(f *reservation, stays []*Held) {
+func (d *decision) assertClaim(f *reservation, stays []*Allocation) {
 	there := slices.Clone(stays)
 	for _, start := range d.plan.Starts {
 		m, _ := d.state.Queue.member(start.Job)
-		if h := d.holding(start); f.binds(d.state.Now, m.group.term) {
+		if h := d.holding(start); f.binds(d.state.Now, m.class.term) {
 			there = append(there, h)
 		}
 	}
-	claims := map[*Held]bool{}
+	claims := map[*Allocation]bool{}
 	for _, other := range d.reservations {
 		if other.claim && !other.at.After(f.at) {
 			claims[other.held] = true
@@ -122,7 +122,7 @@ func (d *decision) assertClaim(f *reservation, stays []*Held) {
 		}
 	}
 	for _, index := range f.held.Cards {
-		var holders []*Held
+		var holders []*Allocation
 		var added float64
 		for _, h := range there {
 			if !slices.Contains(h.Cards, index) {
@@ -150,10 +150,10 @@ func (d *decision) assertLimits() {
 			use.Jobs++
 		}
 		added[p.User] = use
-		if p.PoolLimit > 0 {
-			pooled[p.Pool]++
-			runs := d.state.Pools[p.Pool] + pooled[p.Pool]
-			assert(runs <= p.PoolLimit, "%d tasks of array %s run, its limit is %d", runs, p.Pool, p.PoolLimit)
+		if p.ArrayLimit > 0 {
+			pooled[p.Array]++
+			runs := d.state.ArrayRuns[p.Array] + pooled[p.Array]
+			assert(runs <= p.ArrayLimit, "%d tasks of array %s run, its limit is %d", runs, p.Array, p.ArrayLimit)
 		}
 		name := GroupName{p.User, p.Group}
 		if of, set := d.state.Groups[name]; set {
@@ -176,12 +176,12 @@ func (d *decision) assertLimits() {
 }
 
 // holding is what a planned start will hold.
-func (d *decision) holding(start Start) *Held {
+func (d *decision) holding(start Start) *Allocation {
 	p, found := d.state.Queue.Get(start.Job)
 	assert(found, "job %s is started but not queued", start.Job)
 	g := start.Grant
 	assert(len(g.GPUs) == p.Request.GPUs, "job %s asked for %d GPUs and is given %d", p.Job, p.Request.GPUs, len(g.GPUs))
-	return &Held{
+	return &Allocation{
 		Job: start.Job, Cards: g.GPUs, BudgetMiB: CardBudgets(g, p.Request.VRAMMiB, d.state.Cards),
 		Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
 	}
@@ -189,7 +189,7 @@ func (d *decision) holding(start Start) *Held {
 
 // assertCard checks one card that a plan starts a job on. What was on it before is
 // not the plan's doing: another berth may have taken shares beyond 1.
-func assertCard(c *slot, closed reason.Obstacle, holders []*Held, added float64) {
+func assertCard(c *slot, closed reason.Obstacle, holders []*Allocation, added float64) {
 	assert(closed == "", "gpu%d is closed (%s) and is given a job", c.Index, closed)
 	freeMiB := c.TotalMiB - c.ReservedMiB - c.ForeignMiB
 	var shares float64

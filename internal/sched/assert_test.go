@@ -14,7 +14,7 @@ func TestABadPlanPanics(t *testing.T) {
 		g.GPUs = cards
 		return g
 	}
-	half := Held{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}
+	half := Allocation{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}
 	for _, c := range []struct {
 		says   string
 		row    row
@@ -25,9 +25,9 @@ func TestABadPlanPanics(t *testing.T) {
 			[]job.Grant{on(job.Grant{BudgetMiB: 600}, 0), on(job.Grant{BudgetMiB: 600}, 0)}, "gpu0 is overbooked by 200 MiB"},
 		{"a job that is alone is joined", row{cards: cardsOf(1000), jobs: asks(idle(1), vram(10))},
 			[]job.Grant{on(job.Grant{Alone: true}, 0), on(job.Grant{BudgetMiB: 10}, 0)}, "job 1 is joined on gpu0"},
-		{"an exclusive job is joined", row{cards: cardsOf(1000), held: []Held{{Job: "9", Cards: []int{0}, Exclusive: true}}, jobs: asks(vram(10))},
+		{"an exclusive job is joined", row{cards: cardsOf(1000), held: []Allocation{{Job: "9", Cards: []int{0}, Exclusive: true}}, jobs: asks(vram(10))},
 			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "job 9 is joined on gpu0"},
-		{"shares pass 1", row{cards: cardsOf(gib24), held: []Held{half}, jobs: asks(also(share(0.6), func(s *job.Spec) { s.VRAMMiB = 10 }))},
+		{"shares pass 1", row{cards: cardsOf(gib24), held: []Allocation{half}, jobs: asks(also(share(0.6), func(s *job.Spec) { s.VRAMMiB = 10 }))},
 			[]job.Grant{on(job.Grant{BudgetMiB: 10, Share: 0.6}, 0)}, "gpu0 is divided into shares of 1.1"},
 		{"a paused card is given away", row{cards: with(cardsOf(1000), 0, func(c *Card) { c.Paused = true }), jobs: asks(vram(10))},
 			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "gpu0 is closed (paused)"},
@@ -41,7 +41,7 @@ func TestABadPlanPanics(t *testing.T) {
 			s.Limits, s.InUse = map[string]Limit{"ann": {GPUs: 2}}, map[string]Use{"ann": {GPUs: 1.5}}
 		}},
 			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "ann holds 2.5 GPUs, the limit is 2"},
-		{"an array is over its limit", row{cards: cardsOf(1000), jobs: asks(vram(10)), arrays: "17", atOnce: 1, lab: func(s *State) { s.Pools = map[string]int{"17": 1} }},
+		{"an array is over its limit", row{cards: cardsOf(1000), jobs: asks(vram(10)), arrays: "17", atOnce: 1, lab: func(s *State) { s.ArrayRuns = map[string]int{"17": 1} }},
 			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "2 tasks of array 17 run, its limit is 1"},
 		{"a job that is not queued", row{cards: cardsOf(1000)},
 			[]job.Grant{{}}, "job 1 is started but not queued"},
@@ -61,7 +61,7 @@ func TestBadSnapshotsPanic(t *testing.T) {
 	wantPanic(t, "two cards have the index 0", func() {
 		Decide(State{Cards: []Card{cardOf(0, 10), cardOf(0, 10)}})
 	})
-	running := row{cards: cardsOf(gib24), held: []Held{{Job: "1", Cards: []int{0}, BudgetMiB: []int64{10}}}, jobs: asks(vram(10))}
+	running := row{cards: cardsOf(gib24), held: []Allocation{{Job: "1", Cards: []int{0}, BudgetMiB: []int64{10}}}, jobs: asks(vram(10))}
 	wantPanic(t, "job 1 is started while it runs", func() { Decide(running.state()) })
 	running.held[0].Other = true
 	if got := brief(Decide(running.state())); got != "1@0" {
@@ -82,7 +82,7 @@ func wantPanic(t *testing.T, text string, f func()) {
 
 // TestABadPlanOfRoomPanics is about who gives way, and for whom.
 func TestABadPlanOfRoomPanics(t *testing.T) {
-	held := []Held{
+	held := []Allocation{
 		running("8", hour, startsAnew, 0), running("9", hour, nil, 1),
 		running("7", hour, both(startsAnew, leaving("1", time.Minute)), 2),
 	}
@@ -90,7 +90,7 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 	for _, c := range []struct {
 		says  string
 		plan  Plan
-		claim []Held
+		claim []Allocation
 		bug   string
 	}{
 		{"what does not run is preempted", Plan{Victims: []Victim{{Job: "5", For: "1", Mode: Requeue}}}, nil, "job 5 is preempted and does not run"},
@@ -100,9 +100,9 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 		{"what does not give way is preempted", Plan{Victims: []Victim{{Job: "9", For: "1", Mode: Requeue}}}, nil, `job 9 is preempted by "requeue" and allows ""`},
 		{"one is parked that cannot be", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is preempted by "park" and allows "requeue"`},
 		{"one is preempted for nobody", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is preempted for job 1, which has no cards"},
-		{"what stays is in the way", Plan{}, []Held{{Job: "1", Cards: []int{1}, Alone: true}}, "job 9 is joined on gpu1"},
-		{"who starts is in the way of who comes", Plan{Starts: []Start{{Job: "2", Grant: job.Grant{GPUs: []int{4}, Alone: true}}}}, []Held{{Job: "1", Cards: []int{4}, Alone: true}}, "job 2 is joined on gpu4"},
-		{"two are promised a card", Plan{}, []Held{{Job: "1", Cards: []int{2}, Alone: true}, {Job: "2", Cards: []int{2}, Alone: true}}, "job 1 is joined on gpu2"},
+		{"what stays is in the way", Plan{}, []Allocation{{Job: "1", Cards: []int{1}, Alone: true}}, "job 9 is joined on gpu1"},
+		{"who starts is in the way of who comes", Plan{Starts: []Start{{Job: "2", Grant: job.Grant{GPUs: []int{4}, Alone: true}}}}, []Allocation{{Job: "1", Cards: []int{4}, Alone: true}}, "job 2 is joined on gpu4"},
+		{"two are promised a card", Plan{}, []Allocation{{Job: "1", Cards: []int{2}, Alone: true}, {Job: "2", Cards: []int{2}, Alone: true}}, "job 1 is joined on gpu2"},
 		{"a card is kept for what is not queued", Plan{Reservations: []Reservation{keeps("5", 0)}}, nil, "job 5, which is not queued"},
 		{"a card is kept that is paused", Plan{Reservations: []Reservation{keeps("1", 3)}}, nil, "gpu3 is reserved for job 1, which cannot have it"},
 		{"a card is kept that is not there", Plan{Reservations: []Reservation{keeps("1", 9)}}, nil, "gpu9 is reserved for job 1, which cannot have it"},
@@ -111,12 +111,12 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 		{"cards are kept in the past", Plan{Reservations: []Reservation{{Job: "1", Cards: []int{0}}}}, nil, "which is past"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
-			s := State{Now: midday, Rules: DefaultRules(), Held: held, Queue: queueOf(DefaultRules(), asks(idle(1), idle(1)))}
+			s := State{Now: midday, Rules: DefaultRules(), Allocations: held, Queue: queueOf(DefaultRules(), asks(idle(1), idle(1)))}
 			s.Cards = with(cardsOf(gib24, gib24, gib24, gib24, gib24), 3, func(c *Card) { c.Paused = true })
 			d := newDecision(&s)
 			d.plan = c.plan
 			for i := range c.claim {
-				d.reservations = append(d.reservations, &reservation{claim: true, strength: firm, held: &c.claim[i]})
+				d.reservations = append(d.reservations, &reservation{claim: true, strength: byLongest, held: &c.claim[i]})
 			}
 			wantPanic(t, c.bug, d.assertSound)
 		})

@@ -15,7 +15,7 @@ func benchState(request func(i int) Request) State {
 	s := State{Rules: DefaultRules(), Queue: NewQueue(), Host: Host{CPUs: 64, MemMiB: 512 * 1024}}
 	for i := range 8 {
 		s.Cards = append(s.Cards, cardOf(i, gib24))
-		s.Held = append(s.Held, Held{Job: fmt.Sprintf("h%d", i), Cards: []int{i}, BudgetMiB: []int64{12000}})
+		s.Allocations = append(s.Allocations, Allocation{Job: fmt.Sprintf("h%d", i), Cards: []int{i}, BudgetMiB: []int64{12000}})
 	}
 	// Jobs arrive in another order than they are queued in, so that the walk
 	// does not profit from how they lie in memory.
@@ -74,10 +74,10 @@ func BenchmarkDecide100kInfeasible(b *testing.B) {
 // makes arrays of ten of them.
 func lab(s State) State {
 	s.Rules.Fair, s.FairQuantum = true, 3600
-	s.DefaultLimit, s.InUse, s.Usage, s.Pools = Limit{Jobs: 4, GPUs: 8}, map[string]Use{}, map[string]float64{}, map[string]int{}
+	s.DefaultLimit, s.InUse, s.Usage, s.ArrayRuns = Limit{Jobs: 4, GPUs: 8}, map[string]Use{}, map[string]float64{}, map[string]int{}
 	for i, p := range s.Queue.First(s.Queue.Len()) {
 		p.User = fmt.Sprint("user", i%100)
-		p.Pool, p.PoolLimit = fmt.Sprint(i/1000*100+i%100), 3
+		p.Array, p.ArrayLimit = fmt.Sprint(i/1000*100+i%100), 3
 		s.InUse[p.User], s.Usage[p.User] = Use{Jobs: i % 5, GPUs: float64(i % 3)}, float64(i%100*37%1000)
 		s.Queue.Add(p)
 	}

@@ -51,15 +51,15 @@ func CardBudgets(grant job.Grant, declaredMiB int64, cards []Card) []int64 {
 	return budgets
 }
 
-// Hold is what one of our running jobs holds: its grant, with each card's budget
+// AllocationOf is what one of our running jobs holds: its grant, with each card's budget
 // raised to the measured peak, and charged for that.
-func Hold(j *job.Job, rules Rules, cards []Card) Held {
+func AllocationOf(j *job.Job, rules Rules, cards []Card) Allocation {
 	request := NewRequest(j.Spec, j.VRAMMiB, rules)
 	budgets := CardBudgets(j.Grant, j.VRAMMiB, cards)
 	for i, index := range j.Grant.GPUs {
 		budgets[i] = Budget(budgets[i], j.PeakMiB[index], rules.SpikeBuffer)
 	}
-	return Held{
+	return Allocation{
 		Job: j.ID, Cards: j.Grant.GPUs, BudgetMiB: budgets,
 		Share: j.Grant.Share, OverGPUs: j.OverGPUs, Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
 		CPUs: request.CPUs, MemMiB: request.MemMiB,

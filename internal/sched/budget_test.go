@@ -70,24 +70,24 @@ func TestHold(t *testing.T) {
 	for _, c := range []struct {
 		says string
 		job  job.Job
-		want Held
+		want Allocation
 	}{
 		{"a declared job is escalated on the card where it passed its declaration",
 			job.Job{ID: "1", Spec: vrams(2, 100), VRAMMiB: 100, Attempt: job.Attempt{PeakMiB: map[int]int64{1: 200}, Grant: job.Grant{GPUs: []int{0, 1}, BudgetMiB: 100}}},
-			Held{Job: "1", Cards: []int{0, 1}, BudgetMiB: []int64{100, 220}}},
+			Allocation{Job: "1", Cards: []int{0, 1}, BudgetMiB: []int64{100, 220}}},
 		{"a share is a part of the card it lies on",
 			job.Job{ID: "1", Spec: idle(2), Attempt: job.Attempt{Grant: job.Grant{GPUs: []int{0, 1}, BudgetMiB: 9500, Share: 0.5}}},
-			Held{Job: "1", Cards: []int{0, 1}, BudgetMiB: []int64{4750, 9500}, Share: 0.5}},
+			Allocation{Job: "1", Cards: []int{0, 1}, BudgetMiB: []int64{4750, 9500}, Share: 0.5}},
 		{"on a card that is gone it is held at what it was granted",
 			job.Job{ID: "1", Spec: share(0.5), Attempt: job.Attempt{Grant: job.Grant{GPUs: []int{7}, BudgetMiB: 9500, Share: 0.5}}},
-			Held{Job: "1", Cards: []int{7}, BudgetMiB: []int64{9500}, Share: 0.5}},
+			Allocation{Job: "1", Cards: []int{7}, BudgetMiB: []int64{9500}, Share: 0.5}},
 		{"a CPU job holds its one cpu",
-			job.Job{ID: "1", Spec: cpus(0)}, Held{Job: "1", BudgetMiB: []int64{}, CPUs: 1}},
+			job.Job{ID: "1", Spec: cpus(0)}, Allocation{Job: "1", BudgetMiB: []int64{}, CPUs: 1}},
 		{"a raised declaration is what counts",
 			job.Job{ID: "1", Spec: vram(100), VRAMMiB: 300, Attempt: job.Attempt{PeakMiB: map[int]int64{0: 200}, Grant: job.Grant{GPUs: []int{0}, BudgetMiB: 300}}},
-			Held{Job: "1", Cards: []int{0}, BudgetMiB: []int64{300}}},
+			Allocation{Job: "1", Cards: []int{0}, BudgetMiB: []int64{300}}},
 	} {
-		if diff := cmp.Diff(c.want, Hold(&c.job, rules, cards)); diff != "" {
+		if diff := cmp.Diff(c.want, AllocationOf(&c.job, rules, cards)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.says, diff)
 		}
 	}

@@ -73,8 +73,8 @@ type Host struct {
 	MemMiB int64 `json:"mem_mib,omitempty"`
 }
 
-// Held is one berth job on its cards: ours, or another berth's.
-type Held struct {
+// Allocation is what one running job has: its cards, CPUs and host memory: ours, or another berth's.
+type Allocation struct {
 	Job       string  `json:"job"`
 	Cards     []int   `json:"cards"`
 	BudgetMiB []int64 `json:"budget_mib,omitempty"` // parallel to Cards, escalated already; ignored where Alone
@@ -91,26 +91,26 @@ type Held struct {
 	Priority int    `json:"priority,omitempty"`
 	Rank     int64  `json:"rank,omitempty"`
 	Seq      int64  `json:"seq,omitempty"`
-	Pool     string `json:"pool,omitempty"` // the array of which it is one, where that has a limit
+	Array    string `json:"pool,omitempty"` // the array of which it is one, where that has a limit
 
 	Submitted time.Time     `json:"submitted,omitzero"`
 	Started   time.Time     `json:"started,omitzero"`    // of this attempt
-	Served    time.Duration `json:"served_ns,omitempty"` // service before this attempt
+	RanBefore time.Duration `json:"served_ns,omitempty"` // service before this attempt
 	Waited    time.Duration `json:"waited_ns,omitempty"` // how long it had waited when this attempt began
 	Run       Estimate      `json:"run,omitzero"`        // how long it is expected to run in all, earlier service included
 	Limit     time.Duration `json:"limit_ns,omitempty"`  // time limit of this attempt; 0: none
 	Preempt   Preempt       `json:"aside,omitzero"`
 
-	// Leaving says that it is being preempted for LeavesFor, and expected to be
-	// gone by LeavesBy.
-	Leaving   bool      `json:"leaving,omitempty"`
-	LeavesFor string    `json:"leaves_for,omitempty"`
-	LeavesBy  time.Time `json:"leaves_by,omitzero"`
+	// BeingPreempted says that it is being preempted for PreemptedFor. Its cards
+	// are expected to be free by FreeBy.
+	BeingPreempted bool      `json:"leaving,omitempty"`
+	PreemptedFor   string    `json:"leaves_for,omitempty"`
+	FreeBy         time.Time `json:"leaves_by,omitzero"`
 }
 
 // budget is what the job holds on its i-th card. Another berth may report a
 // negative budget, which must not make room.
-func (h *Held) budget(i int) int64 {
+func (h *Allocation) budget(i int) int64 {
 	if h.Alone || i >= len(h.BudgetMiB) {
 		return 0
 	}
@@ -118,7 +118,7 @@ func (h *Held) budget(i int) int64 {
 }
 
 // share is the job's share, or 0 for a nonsensical number.
-func (h *Held) share() float64 {
+func (h *Allocation) share() float64 {
 	if h.Share > 0 {
 		return h.Share
 	}

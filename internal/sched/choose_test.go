@@ -41,33 +41,33 @@ func TestChoice(t *testing.T) {
 	}
 	// halves are two cards with as much memory in use, of which the second has
 	// more of its shares given out.
-	halves := []Held{
+	halves := []Allocation{
 		{Job: "8", Cards: []int{0}, BudgetMiB: []int64{4000}, Share: 0.1},
 		{Job: "9", Cards: []int{1}, BudgetMiB: []int64{4000}, Share: 0.7},
 	}
 	// tenths come to 0.3 on both cards, but for the last bit.
-	tenths := []Held{
+	tenths := []Allocation{
 		{Job: "7", Cards: []int{0}, BudgetMiB: []int64{4000}, Share: 0.3},
 		{Job: "8", Cards: []int{1}, BudgetMiB: []int64{2000}, Share: 0.1},
 		{Job: "9", Cards: []int{1}, BudgetMiB: []int64{2000}, Share: 0.2},
 	}
-	taken := []Held{{Job: "9", Cards: []int{2}, BudgetMiB: []int64{1000}}}
+	taken := []Allocation{{Job: "9", Cards: []int{2}, BudgetMiB: []int64{1000}}}
 	both := also(share(0.2), func(s *job.Spec) { s.VRAMMiB = 1000 })
 	checkRows(t, []row{
 		{says: "of as much memory pack takes the card with fewer shares left", cards: fuller(0, 0), held: halves, jobs: asks(share(0.2)), want: "1@1"},
 		{says: "the same holds for a share with memory", cards: fuller(0, 0), held: halves, jobs: asks(both), want: "1@1"},
 		{says: "memory alone goes where shares are used up", cards: fuller(0, 0), held: halves, jobs: asks(vram(1000)), want: "1@1"},
 		{says: "memory comes before shares", cards: fuller(100, 0), held: halves, jobs: asks(share(0.2)), want: "1@0"},
-		{says: "of as much memory spread takes the card with more shares left", rules: spread, cards: fuller(0, 0, 24000), held: []Held{halves[1], {Job: "7", Cards: []int{0}, BudgetMiB: []int64{4000}, Share: 0.8}}, jobs: asks(share(0.1)), want: "1@1"},
+		{says: "of as much memory spread takes the card with more shares left", rules: spread, cards: fuller(0, 0, 24000), held: []Allocation{halves[1], {Job: "7", Cards: []int{0}, BudgetMiB: []int64{4000}, Share: 0.8}}, jobs: asks(share(0.1)), want: "1@1"},
 		{says: "sums of shares that differ in the last bit are a tie", cards: fuller(0, 0), held: tenths, jobs: asks(share(0.2)), want: "1@0"},
-		{says: "several GPUs are those with fewer shares left, too", cards: fuller(0, 0, 0), held: append(halves[:2:2], Held{Job: "7", Cards: []int{2}, BudgetMiB: []int64{4000}, Share: 0.5}), jobs: asks(also(share(0.2), func(s *job.Spec) { s.GPUs = 2 })), want: "1@1,2"},
+		{says: "several GPUs are those with fewer shares left, too", cards: fuller(0, 0, 0), held: append(halves[:2:2], Allocation{Job: "7", Cards: []int{2}, BudgetMiB: []int64{4000}, Share: 0.5}), jobs: asks(also(share(0.2), func(s *job.Spec) { s.GPUs = 2 })), want: "1@1,2"},
 		{says: "memory opens no idle card where one in use has room", cards: fuller(0, 0, 0), held: taken, jobs: asks(vram(1000), idle(2)), want: "1@2 2@0,1"},
 		{says: "a share opens no idle card where one in use has room", cards: fuller(0, 0, 0), held: taken, jobs: asks(share(0.5), idle(2)), want: "1@2 2@0,1"},
 		{says: "an undeclared job takes the smallest idle card", cards: cardsOf(48000, gib24, 12000, gib24), held: taken, jobs: asks(idle(1)), want: "1@1"},
 		{says: "an undeclared job of several GPUs takes the smallest idle cards", cards: cardsOf(48000, gib24, 12000, gib24), held: taken, jobs: asks(idle(2)), want: "1@1,3"},
 		{says: "pack takes the fullest card that fits", cards: fuller(0, 9000, 20000), jobs: asks(vram(10000)), want: "1@1"},
 		{says: "spread takes the emptiest", rules: spread, cards: fuller(9000, 0, 20000), jobs: asks(vram(2000)), want: "1@1"},
-		{says: "pack goes by what is left, not by what is free", cards: cardsOf(40000, 48000), held: []Held{{Job: "9", Cards: []int{1}, BudgetMiB: []int64{7000}}}, jobs: asks(share(0.5)), want: "1@1"},
+		{says: "pack goes by what is left, not by what is free", cards: cardsOf(40000, 48000), held: []Allocation{{Job: "9", Cards: []int{1}, BudgetMiB: []int64{7000}}}, jobs: asks(share(0.5)), want: "1@1"},
 		{says: "ties go to the lowest index", cards: fuller(500, 500, 500), jobs: asks(vram(100)), want: "1@0"},
 		{says: "spread alternates between equal cards", rules: spread, cards: fuller(0, 0), jobs: asks(vram(100), vram(100), vram(100)), want: "1@0 2@1 3@0"},
 		{says: "several GPUs are the best fitting ones", cards: fuller(0, 9000, 0, 5000), jobs: asks(vrams(2, 100)), want: "1@1,3"},

@@ -14,10 +14,10 @@ func (c Contenders) Besides(user string) bool { return c.several || c.user != ""
 func Contended(s State) map[int]Contenders {
 	d := newDecision(&s)
 	cards := map[int]Contenders{}
-	for _, g := range d.state.Queue.groups {
-		first, _ := g.jobs.at(place{})
+	for _, g := range d.state.Queue.classes {
+		first, _ := g.jobs.at(listPos{})
 		h := g.head(first)
-		if h.gpus == 0 || !d.now.hostFits(&h.amounts) || d.limited(g, &h.amounts, d.walk.accountOf(g.line)) {
+		if h.gpus == 0 || !d.now.hostFits(&h.amounts) || d.limited(g, &h.amounts, d.walk.accountOf(g.userQueue)) {
 			continue
 		}
 		for _, at := range d.outlook(&h).candidates.places {

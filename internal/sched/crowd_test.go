@@ -25,9 +25,9 @@ func drawCrowd(t *rapid.T) State {
 	mode := rapid.SampledFrom([]PreemptMode{Park, Park, Park, Requeue, ""})
 	for card := 0; card < 8; {
 		n := rapid.SampledFrom([]int{1, 2, 3, 3, 4, 8}).Draw(t, "holds")
-		h := Held{
-			Job: fmt.Sprint(len(s.Held)), Seq: int64(len(s.Held)), Alone: true, Priority: rapid.IntRange(0, 1).Draw(t, "priority"),
-			Started: s.Now.Add(-age.Draw(t, "ran")), Served: served.Draw(t, "served"), Run: span.Draw(t, "held run"),
+		h := Allocation{
+			Job: fmt.Sprint(len(s.Allocations)), Seq: int64(len(s.Allocations)), Alone: true, Priority: rapid.IntRange(0, 1).Draw(t, "priority"),
+			Started: s.Now.Add(-age.Draw(t, "ran")), RanBefore: served.Draw(t, "served"), Run: span.Draw(t, "held run"),
 		}
 		for ; n > 0 && card < 8; n-- {
 			h.Cards = append(h.Cards, card)
@@ -37,9 +37,9 @@ func drawCrowd(t *rapid.T) State {
 			continue
 		}
 		if h.Preempt.Mode = mode.Draw(t, "mode"); h.Preempt.Mode == Park {
-			h.Preempt.Out, h.Preempt.Back = 10*time.Second, 10*time.Second
+			h.Preempt.StopTime, h.Preempt.ResumeTime = 10*time.Second, 10*time.Second
 		}
-		s.Held = append(s.Held, h)
+		s.Allocations = append(s.Allocations, h)
 	}
 	s.Queue = NewQueue()
 	s.Queue.SetRules(s.Rules)
@@ -48,7 +48,7 @@ func drawCrowd(t *rapid.T) State {
 			Job: fmt.Sprint(100 + i), User: rapid.SampledFrom([]string{"ann", "bob", "cid"}).Draw(t, "user"), Seq: int64(100 + i),
 			Priority: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "priority"),
 			Request:  Request{GPUs: rapid.SampledFrom([]int{1, 1, 2, 2, 4, 8, 8, 8}).Draw(t, "needs")},
-			Since:    s.Now.Add(-age.Draw(t, "waited")), Served: served.Draw(t, "served"), Run: span.Draw(t, "run"),
+			Since:    s.Now.Add(-age.Draw(t, "waited")), RanBefore: served.Draw(t, "served"), Run: span.Draw(t, "run"),
 		}
 		if rapid.IntRange(0, 3).Draw(t, "shares") == 0 {
 			p.Request.Share = 0.5
@@ -76,8 +76,8 @@ func aheadOf(s *State, jobs ...Pending) {
 // gangOf is a machine on which so many cards give way that have run for so long.
 func gangOf(cards int, ran time.Duration) State {
 	s := State{Now: sundayNoon, Rules: DefaultRules()}
-	gang := Held{Job: "gang", Alone: true, Started: s.Now.Add(-ran), Served: time.Hour, Preempt: Preempt{Mode: Park}}
-	rest := Held{Job: "rest", Alone: true, Started: s.Now.Add(-time.Hour)} // and as long again
+	gang := Allocation{Job: "gang", Alone: true, Started: s.Now.Add(-ran), RanBefore: time.Hour, Preempt: Preempt{Mode: Park}}
+	rest := Allocation{Job: "rest", Alone: true, Started: s.Now.Add(-time.Hour)} // and as long again
 	for i := range 8 {
 		s.Cards = append(s.Cards, cardOf(i, 1000))
 		if i < cards {
@@ -86,16 +86,16 @@ func gangOf(cards int, ran time.Duration) State {
 			rest.Cards = append(rest.Cards, i)
 		}
 	}
-	s.Held = []Held{gang, rest}
+	s.Allocations = []Allocation{gang, rest}
 	return s
 }
 
 func TestOneFarBehindIsAwaitedByWhenAGangGivesWayToIt(t *testing.T) {
 	s := gangOf(2, 70*time.Second)
-	other := s.Held[0]
+	other := s.Allocations[0]
 	other.Job, other.Cards, other.Started = "other", []int{2, 3}, s.Now.Add(-5*time.Second)
-	s.Held = append(s.Held, other)
-	s.Held[1].Cards = []int{4, 5, 6, 7}
+	s.Allocations = append(s.Allocations, other)
+	s.Allocations[1].Cards = []int{4, 5, 6, 7}
 	aheadOf(&s, Pending{Job: "large", User: "bob", Request: Request{GPUs: 4}}, Pending{Job: "behind", User: "cid", Request: Request{GPUs: 1}})
 	// To four cards each gang gives way after a minute, and the second has 55
 	// seconds to go; to one card after two, and the first has 50.
@@ -123,17 +123,17 @@ func TestAQueueKnowsWhichSizesWait(t *testing.T) {
 	q.Add(Pending{Job: "1", Request: Request{GPUs: 1}, Run: aboutLong(time.Minute)})
 	q.Add(Pending{Job: "2", Request: Request{GPUs: 1}, Run: aboutLong(time.Hour)})
 	q.Add(Pending{Job: "3", Request: Request{GPUs: 2}})
-	if len(q.sizes.of) != 2 || len(q.classes.of) != 3 {
-		t.Errorf("%d sizes and %d classes", len(q.sizes.of), len(q.classes.of))
+	if len(q.sizes.of) != 2 || len(q.shapes.of) != 3 {
+		t.Errorf("%d sizes and %d classes", len(q.sizes.of), len(q.shapes.of))
 	}
 	q.Remove("1")
-	if len(q.sizes.of) != 2 || len(q.classes.of) != 2 {
-		t.Errorf("with one gone, %d sizes and %d classes", len(q.sizes.of), len(q.classes.of))
+	if len(q.sizes.of) != 2 || len(q.shapes.of) != 2 {
+		t.Errorf("with one gone, %d sizes and %d classes", len(q.sizes.of), len(q.shapes.of))
 	}
 	q.Remove("2")
 	q.Remove("3")
-	if len(q.sizes.of) != 0 || len(q.classes.of) != 0 {
-		t.Errorf("with all gone, %d sizes and %d classes", len(q.sizes.of), len(q.classes.of))
+	if len(q.sizes.of) != 0 || len(q.shapes.of) != 0 {
+		t.Errorf("with all gone, %d sizes and %d classes", len(q.sizes.of), len(q.shapes.of))
 	}
 }
 
@@ -141,7 +141,7 @@ func TestAQueueKnowsWhichSizesWait(t *testing.T) {
 // expected to run is all one then.
 func TestAWalkThroughThousandsOfKindsEnds(t *testing.T) {
 	s := gangOf(0, 0)
-	s.Held = s.Held[1:]
+	s.Allocations = s.Allocations[1:]
 	s.Queue = NewQueue()
 	for i := range 2000 {
 		run := time.Duration(math.Pow(1.01, float64(i)) * float64(time.Second))
@@ -151,8 +151,8 @@ func TestAWalkThroughThousandsOfKindsEnds(t *testing.T) {
 		})
 	}
 	s.Queue.Tick(s.Now)
-	if len(s.Queue.classes.of) <= 1000 {
-		t.Fatalf("%d classes", len(s.Queue.classes.of))
+	if len(s.Queue.shapes.of) <= 1000 {
+		t.Fatalf("%d classes", len(s.Queue.shapes.of))
 	}
 	d := newDecision(&s)
 	d.run(nil)

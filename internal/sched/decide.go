@@ -29,7 +29,7 @@ func (d *decision) run(until *member) {
 		if until != nil && until.entry.job == m.entry.job {
 			return
 		}
-		d.redeem(&m)
+		d.grantPromised(&m)
 	}
 	// 2. Overdue jobs go before all others.
 	for _, late := range d.state.Queue.overdue(d.state) {
@@ -38,12 +38,12 @@ func (d *decision) run(until *member) {
 		}
 		d.considerOverdue(&late)
 	}
-	// 3. All other jobs, one of each group at a time.
+	// 3. All other jobs, one of each class at a time.
 	if !limitsAmounts(d.state) {
 		d.walk.passes = d.closed.has
 	}
 	for next := d.walk.next(); next != nil; next = d.walk.next() {
-		if until != nil && d.walk.reached(d.spot(until)) {
+		if until != nil && d.walk.reached(d.orderKey(until)) {
 			return
 		}
 		if d.seen[next.job] || d.consider(next, d.walk.account(), ordinary) {
@@ -57,21 +57,21 @@ func (d *decision) run(until *member) {
 }
 
 // consider does what can be done for a job, and reports whether to look at the next
-// of its group too.
+// of its class too.
 func (d *decision) consider(h *head, a *account, u urgency) bool {
 	k := &d.outlook(h).candidates
 	switch {
 	case !d.now.possible(k, &h.amounts):
-		d.refuse(func() reason.Reason { return d.now.impossible(k, &h.group.request) })
+		d.refuse(func() reason.Reason { return d.now.impossible(k, &h.class.request) })
 	case !a.allows(&h.amounts):
 		d.refuse(func() reason.Reason { return a.overLimit(&h.amounts) })
 	case d.blocker != nil || d.full():
 	case u == ordinary && d.closed.has(h):
-	case u == ordinary && d.helpless(h):
+	case u == ordinary && d.knownNotToFit(h):
 		d.close(h)
 	case d.start(h, a):
 		return true
-	case d.limited(h.group, &h.amounts, a): // it holds up no job, and nothing is reserved for it
+	case d.limited(h.class, &h.amounts, a): // it holds up no job, and nothing is reserved for it
 	case d.preempt(h, a, u):
 		return true
 	default:
@@ -81,8 +81,8 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 }
 
 // considerOverdue considers an overdue job, unless it has its cards already.
-func (d *decision) considerOverdue(l *late) {
-	h, a := l.group.head(l.entry), d.account(&l.member)
+func (d *decision) considerOverdue(l *lateJob) {
+	h, a := l.class.head(l.entry), d.account(&l.member)
 	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) {
 		return // it is refused when its turn comes
 	}
@@ -93,8 +93,8 @@ func (d *decision) considerOverdue(l *late) {
 // start starts the job if it fits and no limit holds it back. Limits come second
 // because they cost more to check.
 func (d *decision) start(h *head, a *account) bool {
-	r, o, reserved := &h.group.request, d.outlook(h), d.reservedNow(h)
-	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.group, &h.amounts, a) {
+	r, o, reserved := &h.class.request, d.outlook(h), d.reservedNow(h)
+	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.class, &h.amounts, a) {
 		return false
 	}
 	grant, ok := d.now.grant(&o.candidates, r, reserved.keeps())
@@ -110,8 +110,8 @@ func (d *decision) start(h *head, a *account) bool {
 	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})
 	d.started = append(d.started, held)
 	d.now.book(held)
-	if d.emptied != nil {
-		d.emptied.book(held)
+	if d.lessPreemptible != nil {
+		d.lessPreemptible.book(held)
 	}
 	for _, r := range d.reservations {
 		if r.binds(d.state.Now, h.term) {
@@ -124,14 +124,14 @@ func (d *decision) start(h *head, a *account) bool {
 
 // wait is what remains for a job that cannot start now: under FIFO no job overtakes
 // it, and GPUs may be reserved for it. It reports whether to consider the next of
-// its group too.
+// its class too.
 func (d *decision) wait(h *head, u urgency) bool {
 	if d.state.Rules.Policy == FIFO {
-		p := h.group.pending(h.entry)
+		p := h.class.pending(h.entry)
 		d.blocker = &p
 	}
 	next := d.reserve(h, u)
-	if u == ordinary && !d.parkingFull && (d.reservationsTried >= d.reservationsMax || !d.fitsOn(d.vacated(), h, reservedNone)) {
+	if u == ordinary && !d.parkingFull && (d.reservationsTried >= d.reservationsMax || !d.fitsOn(d.withoutJobs(), h, reservedNone)) {
 		d.close(h)
 	}
 	return next
@@ -145,13 +145,13 @@ func (d *decision) close(h *head) {
 	if d.lacksRoom(&whatever) && (!d.preemptible || d.outlook(h).noVictims.has(&whatever.amounts)) {
 		d.closed.closeSize(h)
 	} else {
-		d.closed.closeClass(h)
+		d.closed.closeShape(h)
 	}
 }
 
-// helpless reports that nothing can be done for a job that is known not to fit. It
+// knownNotToFit reports that nothing can be done for a job that is known not to fit. It
 // saves checking the limits of each of a hundred thousand jobs.
-func (d *decision) helpless(h *head) bool {
+func (d *decision) knownNotToFit(h *head) bool {
 	return !d.preemptible && d.reservationsTried >= d.reservationsMax && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
 }
 
@@ -169,7 +169,7 @@ func (d *decision) over() bool {
 
 // mayRefuse reports that some job in the queue may have to be refused.
 func (d *decision) mayRefuse() bool {
-	return limitsAmounts(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
+	return limitsAmounts(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[shape]) bool {
 		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
 	})
 }
@@ -186,7 +186,7 @@ func limitsAmounts(s *State) bool {
 
 func (l *Limit) onAmounts() bool { return l.GPUs > 0 || l.CPUs > 0 || l.MemMiB > 0 }
 
-// refuse refuses the job that came up last, and with it its whole group.
+// refuse refuses the job that came up last, and with it its whole class.
 func (d *decision) refuse(why func() reason.Reason) {
 	if d.quiet {
 		return

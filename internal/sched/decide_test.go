@@ -17,14 +17,14 @@ func TestDeclaredVRAM(t *testing.T) {
 		{says: "what the driver reserves is not free", cards: with(cardsOf(20000), 0, func(c *Card) { c.ReservedMiB = 5000; c.ForeignMiB = 4489 }), jobs: asks(vram(10000)), want: ""},
 		{says: "a job is budgeted from the moment it is placed", cards: cardsOf(20000), jobs: asks(vram(10000), vram(10000)), want: "1@0"},
 		{says: "the margin is needed once, not per job", cards: cardsOf(20512), jobs: asks(vram(10000), vram(10000)), want: "1@0 2@0"},
-		{says: "what runs is held at its budget", cards: cardsOf(20000), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{9489}}}, jobs: asks(vram(10000)), want: ""},
-		{says: "another berth's job is held at its budget", cards: cardsOf(20000), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{9489}, Other: true}}, jobs: asks(vram(10000)), want: ""},
-		{says: "a budget is taken off the card it belongs to", cards: cardsOf(20000, 20000), held: []Held{{Job: "9", Cards: []int{1, 0}, BudgetMiB: []int64{100, 15000}}}, jobs: asks(vram(10000)), want: "1@1"},
-		{says: "a negative budget makes no room", cards: with(cardsOf(20000), 0, func(c *Card) { c.ForeignMiB = 15000 }), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{-9000}}}, jobs: asks(vram(10000)), want: ""},
-		{says: "what is held on a lost card stands in nobody's way", cards: cardsOf(20000), held: []Held{{Job: "9", Cards: []int{4}, BudgetMiB: []int64{100}}}, jobs: asks(vram(10000)), want: "1@0"},
-		{says: "declared jobs join shares", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}}, jobs: asks(vram(12000)), want: "1@0"},
-		{says: "nothing joins a job that is alone", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(vram(100), share(0.1), idle(1)), want: ""},
-		{says: "nothing joins a job that is exclusive", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{10}, Exclusive: true}}, jobs: asks(vram(100), share(0.1), idle(1)), want: ""},
+		{says: "what runs is held at its budget", cards: cardsOf(20000), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{9489}}}, jobs: asks(vram(10000)), want: ""},
+		{says: "another berth's job is held at its budget", cards: cardsOf(20000), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{9489}, Other: true}}, jobs: asks(vram(10000)), want: ""},
+		{says: "a budget is taken off the card it belongs to", cards: cardsOf(20000, 20000), held: []Allocation{{Job: "9", Cards: []int{1, 0}, BudgetMiB: []int64{100, 15000}}}, jobs: asks(vram(10000)), want: "1@1"},
+		{says: "a negative budget makes no room", cards: with(cardsOf(20000), 0, func(c *Card) { c.ForeignMiB = 15000 }), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{-9000}}}, jobs: asks(vram(10000)), want: ""},
+		{says: "what is held on a lost card stands in nobody's way", cards: cardsOf(20000), held: []Allocation{{Job: "9", Cards: []int{4}, BudgetMiB: []int64{100}}}, jobs: asks(vram(10000)), want: "1@0"},
+		{says: "declared jobs join shares", cards: cardsOf(gib24), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}}, jobs: asks(vram(12000)), want: "1@0"},
+		{says: "nothing joins a job that is alone", cards: cardsOf(gib24), held: []Allocation{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(vram(100), share(0.1), idle(1)), want: ""},
+		{says: "nothing joins a job that is exclusive", cards: cardsOf(gib24), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{10}, Exclusive: true}}, jobs: asks(vram(100), share(0.1), idle(1)), want: ""},
 	})
 }
 
@@ -76,22 +76,22 @@ func TestParts(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	half := Held{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}
-	small := Held{Job: "8", Cards: []int{0}, BudgetMiB: []int64{1000}, Share: 0.5, Other: true}
+	half := Allocation{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}
+	small := Allocation{Job: "8", Cards: []int{0}, BudgetMiB: []int64{1000}, Share: 0.5, Other: true}
 	checkRows(t, []row{
 		{says: "two halves fill a card, a third waits", cards: cardsOf(gib24), jobs: asks(share(0.5), share(0.5), share(0.1)), want: "1@0 2@0"},
 		{says: "three thirds are one", cards: cardsOf(gib24), jobs: asks(share(1.0/3), share(1.0/3), share(1.0/3), share(1.0/3)), want: "1@0 2@0 3@0"},
 		{says: "ten tenths are one", cards: cardsOf(gib24), jobs: slices.Repeat(asks(share(0.1)), 11), want: "1@0 2@0 3@0 4@0 5@0 6@0 7@0 8@0 9@0 10@0"},
 		{says: "nine ninths are one, though they add up to a bit more", rules: func(r *Rules) { r.JobsPerGPU = 9 }, cards: cardsOf(gib24), jobs: slices.Repeat(asks(idle(1)), 10), want: "1@0 2@0 3@0 4@0 5@0 6@0 7@0 8@0 9@0"},
-		{says: "a smaller share fits where a larger did not", cards: cardsOf(gib24), held: []Held{half}, jobs: asks(share(0.6), share(0.4)), want: "2@0"},
+		{says: "a smaller share fits where a larger did not", cards: cardsOf(gib24), held: []Allocation{half}, jobs: asks(share(0.6), share(0.4)), want: "2@0"},
 		{says: "a share must find its part of the memory free", cards: with(cardsOf(gib24), 0, func(c *Card) { c.ForeignMiB = gib24 - 11672 }), jobs: asks(share(0.5)), want: ""},
 		{says: "a share needs no margin", cards: with(cardsOf(gib24), 0, func(c *Card) { c.ForeignMiB = gib24 - 11673 }), jobs: asks(share(0.5)), want: "1@0"},
-		{says: "a share with VRAM obeys the sum of shares", cards: cardsOf(gib24), held: []Held{half}, jobs: asks(also(share(0.6), func(s *job.Spec) { s.VRAMMiB = 100 })), want: ""},
-		{says: "a share with VRAM is budgeted at its declaration", cards: cardsOf(gib24), held: []Held{half}, jobs: asks(also(share(0.5), func(s *job.Spec) { s.VRAMMiB = 12391 })), want: "1@0"},
-		{says: "a share with VRAM keeps the margin", cards: cardsOf(gib24), held: []Held{half}, jobs: asks(also(share(0.5), func(s *job.Spec) { s.VRAMMiB = 12392 })), want: ""},
-		{says: "a holder without a share counts by its budget only", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1000}}}, jobs: asks(share(0.9)), want: "1@0"},
-		{says: "a share that is no number does not count", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1}, Share: math.NaN()}}, jobs: asks(share(0.9), share(0.9)), want: "1@0"},
-		{says: "shares that others pushed over 1 do not stop declared jobs", cards: cardsOf(gib24), held: []Held{small, small, small}, jobs: asks(share(0.1), vram(100)), want: "2@0"},
+		{says: "a share with VRAM obeys the sum of shares", cards: cardsOf(gib24), held: []Allocation{half}, jobs: asks(also(share(0.6), func(s *job.Spec) { s.VRAMMiB = 100 })), want: ""},
+		{says: "a share with VRAM is budgeted at its declaration", cards: cardsOf(gib24), held: []Allocation{half}, jobs: asks(also(share(0.5), func(s *job.Spec) { s.VRAMMiB = 12391 })), want: "1@0"},
+		{says: "a share with VRAM keeps the margin", cards: cardsOf(gib24), held: []Allocation{half}, jobs: asks(also(share(0.5), func(s *job.Spec) { s.VRAMMiB = 12392 })), want: ""},
+		{says: "a holder without a share counts by its budget only", cards: cardsOf(gib24), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1000}}}, jobs: asks(share(0.9)), want: "1@0"},
+		{says: "a share that is no number does not count", cards: cardsOf(gib24), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1}, Share: math.NaN()}}, jobs: asks(share(0.9), share(0.9)), want: "1@0"},
+		{says: "shares that others pushed over 1 do not stop declared jobs", cards: cardsOf(gib24), held: []Allocation{small, small, small}, jobs: asks(share(0.1), vram(100)), want: "2@0"},
 		{says: "jobs-per-gpu gives undeclared jobs a share", rules: func(r *Rules) { r.JobsPerGPU = 2 }, cards: cardsOf(gib24, gib24), jobs: asks(idle(1), idle(1), idle(1), idle(1), idle(1)), want: "1@0 2@0 3@1 4@1"},
 		{says: "jobs-per-gpu gives the share on each of several cards", rules: func(r *Rules) { r.JobsPerGPU = 2 }, cards: cardsOf(gib24, gib24), jobs: asks(idle(2), idle(1), idle(1), idle(1)), want: "1@0,1 2@0 3@1"},
 		{says: "jobs-per-gpu of 1 leaves room for nobody else's share", rules: func(r *Rules) { r.JobsPerGPU = 1 }, cards: cardsOf(gib24), jobs: asks(idle(1), idle(1)), want: "1@0"},
@@ -105,8 +105,8 @@ func TestUndeclared(t *testing.T) {
 		{says: "foreign use under the idle threshold leaves a card idle", cards: with(cardsOf(gib24), 0, func(c *Card) { c.IdleForeignMiB = 199 }), jobs: asks(idle(1)), want: "1@0"},
 		{says: "foreign use at the idle threshold does not", cards: with(cardsOf(gib24), 0, func(c *Card) { c.IdleForeignMiB = 200 }), jobs: asks(idle(1)), want: ""},
 		{says: "a desktop's graphics leave a card idle", cards: with(cardsOf(gib24), 0, func(c *Card) { c.ForeignMiB = 3000 }), jobs: asks(idle(1)), want: "1@0"},
-		{says: "any berth job makes a card not idle", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1}}}, jobs: asks(idle(1)), want: ""},
-		{says: "several idle cards, all or nothing", cards: cardsOf(gib24, gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1}}}, jobs: asks(idle(2), idle(1)), want: "2@1"},
+		{says: "any berth job makes a card not idle", cards: cardsOf(gib24), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1}}}, jobs: asks(idle(1)), want: ""},
+		{says: "several idle cards, all or nothing", cards: cardsOf(gib24, gib24), held: []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1}}}, jobs: asks(idle(2), idle(1)), want: "2@1"},
 		{says: "declared jobs and shares fit where an undeclared one does not", cards: with(cardsOf(gib24), 0, func(c *Card) { c.ForeignMiB, c.IdleForeignMiB = 900, 900 }), jobs: asks(idle(1), vram(100), share(0.2)), want: "2@0 3@0"},
 		{says: "an undeclared job takes the smallest idle card", cards: cardsOf(48000, gib24), jobs: asks(idle(1)), want: "1@1"},
 	})
@@ -141,7 +141,7 @@ func TestClosedCards(t *testing.T) {
 		closed("an unknown load is not over the threshold", load, func(c *Card) { c.UtilPct = -1 }, "1@0"),
 	}
 	busy := closed("the load of berth's own jobs does not count", load, func(c *Card) { c.UtilPct = 99 }, "1@0")
-	busy.held = []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{100}}}
+	busy.held = []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{100}}}
 	always := closed("unless it is always looked at", func(r *Rules) { r.LoadThreshold, r.LoadAlways = 0.5, true }, func(c *Card) { c.UtilPct = 51 }, "1@1")
 	always.held = busy.held
 	under := closed("under the threshold it does not keep others off either", func(r *Rules) { r.LoadThreshold, r.LoadAlways = 0.5, true }, func(c *Card) { c.UtilPct = 50 }, "1@0")
@@ -176,10 +176,10 @@ func TestHostResources(t *testing.T) {
 		{says: "a GPU job's cpus count", cards: cardsOf(gib24), jobs: asks(also(vram(100), func(s *job.Spec) { s.CPUs = 3 }), cpus(2), cpus(1)), host: host, want: "1@0 3@"},
 		{says: "a GPU job waits for its cpus", cards: cardsOf(gib24), jobs: asks(cpus(3), also(vram(100), func(s *job.Spec) { s.CPUs = 2 })), host: host, want: "1@"},
 		{says: "memory is accounted alike", jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 600 }), also(cpus(1), func(s *job.Spec) { s.MemMiB = 401 }), also(cpus(1), func(s *job.Spec) { s.MemMiB = 400 })), host: host, want: "1@ 3@"},
-		{says: "what runs holds its cpus and memory", jobs: asks(cpus(2), cpus(1)), host: host, held: []Held{{Job: "9", CPUs: 3}}, want: "2@"},
+		{says: "what runs holds its cpus and memory", jobs: asks(cpus(2), cpus(1)), host: host, held: []Allocation{{Job: "9", CPUs: 3}}, want: "2@"},
 		{says: "an unknown host is not checked", jobs: asks(also(cpus(500), func(s *job.Spec) { s.MemMiB = 1 << 40 })), want: "1@"},
 		{says: "more than the host has is infeasible", jobs: asks(cpus(5), also(cpus(1), func(s *job.Spec) { s.MemMiB = 1001 }), cpus(4)), host: host, want: "3@ !1 !2"},
-		{says: "a job that asks for no memory is not stopped by a host that is over its own", jobs: asks(cpus(1)), host: host, held: []Held{{Job: "9", MemMiB: 5000}}, want: "1@"},
+		{says: "a job that asks for no memory is not stopped by a host that is over its own", jobs: asks(cpus(1)), host: host, held: []Allocation{{Job: "9", MemMiB: 5000}}, want: "1@"},
 	})
 }
 

@@ -12,17 +12,17 @@ type decision struct {
 	plan  Plan
 	quiet bool // record no refusals
 
-	walk    *walker
-	pooled  map[string]int         // starts of this plan, by limited pool
-	joined  map[GroupName][]string // and by limited group
-	seen    map[string]bool        // jobs considered out of order
-	blocker *Pending               // under FIFO, the job that no other may overtake
+	walk        *walker
+	arrayStarts map[string]int         // starts of this plan, by limited array
+	groupStarts map[GroupName][]string // and by limited group
+	seen        map[string]bool        // jobs considered out of order
+	blocker     *Pending               // under FIFO, the job that no other may overtake
 
-	now     *machine       // with the jobs that this plan starts
-	running []*Held        // in order
-	started []*Held        // by this plan
-	claims  []*Held        // jobs that others are preempted for, on their future cards
-	leaving map[*Held]bool // running jobs that are being preempted, by this plan or an earlier one
+	now            *machine             // with the jobs that this plan starts
+	running        []*Allocation        // in order
+	started        []*Allocation        // by this plan
+	claims         []*Allocation        // jobs that others are preempted for, on their future cards
+	beingPreempted map[*Allocation]bool // running jobs that are being preempted, by this plan or an earlier one
 
 	reservations      []*reservation
 	reservationsMax   int  // how many jobs may have a reservation in their ordinary turn
@@ -30,14 +30,14 @@ type decision struct {
 	reservedOverdue   bool // an overdue job has a reservation
 
 	// What is known not to work.
-	closed      closed
-	refuses     *bool      // a job may have to be refused; nil until needed
-	outlooks    []*outlook // by the family's number
-	preemptible bool       // a running job can be preempted, or is being
-	emptied     *machine   // without the jobs that can be preempted; nil until needed
-	empty       *machine   // without any job; nil until needed
-	parkingFull bool       // a preemption failed for lack of host memory
-	scratch     machine    // reused
+	closed          closed
+	refuses         *bool      // a job may have to be refused; nil until needed
+	outlooks        []*outlook // by the family's number
+	preemptible     bool       // a running job can be preempted, or is being
+	lessPreemptible *machine   // without the jobs that can be preempted; nil until needed
+	empty           *machine   // without any job; nil until needed
+	parkingFull     bool       // a preemption failed for lack of host memory
+	scratch         machine    // reused
 }
 
 func newDecision(s *State) *decision {
@@ -47,14 +47,14 @@ func newDecision(s *State) *decision {
 		s = &bare
 	}
 	d := &decision{
-		state: s, walk: s.Queue.walk(s), now: s.machine(), running: inOrder(s.Held), leaving: map[*Held]bool{},
+		state: s, walk: s.Queue.walk(s), now: s.machine(), running: inOrder(s.Allocations), beingPreempted: map[*Allocation]bool{},
 		seen: map[string]bool{}, closed: newClosed(s.Queue), outlooks: make([]*outlook, len(s.Queue.families.list)),
 	}
 	for _, h := range d.running {
-		if h.Leaving && !h.Other {
-			d.leaving[h] = true
+		if h.BeingPreempted && !h.Other {
+			d.beingPreempted[h] = true
 		}
-		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Preempt.Mode != "")
+		d.preemptible = d.preemptible || !h.Other && (h.BeingPreempted || h.Preempt.Mode != "")
 	}
 	d.reservationsMax = d.reservationDepth()
 	return d
@@ -63,8 +63,8 @@ func newDecision(s *State) *decision {
 // outlook is what a decision knows about a family of requests.
 type outlook struct {
 	candidates candidates
-	noRoom     frontier // cannot start
-	noVictims  unmoved  // nobody can be preempted for these either
+	noRoom     frontier  // cannot start
+	noVictims  notHelped // nobody can be preempted for these either
 }
 
 func (d *decision) outlook(h *head) *outlook { return d.outlookOf(h.family) }
@@ -83,20 +83,20 @@ func (d *decision) full() bool {
 	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
 }
 
-// account is that of a queued job's user.
-func (d *decision) account(m *member) *account { return d.walk.accountOf(m.group.line) }
+// account returns the account of the job's user.
+func (d *decision) account(m *member) *account { return d.walk.accountOf(m.class.userQueue) }
 
 // spot is a waiting job's place in the order at this point of the decision.
-func (d *decision) spot(m *member) spot { return spot{d.account(m), &m.entry} }
+func (d *decision) orderKey(m *member) orderKey { return orderKey{d.account(m), &m.entry} }
 
 // granted is what a job holds from a time on with this grant.
-func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
-	r, m := &h.group.request, d.state.Queue.jobs[h.job]
-	return &Held{
+func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Allocation {
+	r, m := &h.class.request, d.state.Queue.jobs[h.job]
+	return &Allocation{
 		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		CPUs: r.CPUs, MemMiB: r.MemMiB,
-		Started: from, Served: m.served, Run: m.run, Limit: h.term.limit,
+		Started: from, RanBefore: m.served, Run: m.run, Limit: h.term.limit,
 	}
 }
 

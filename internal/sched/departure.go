@@ -7,7 +7,7 @@ import (
 
 // departure is when a job is expected to be off its cards.
 type departure struct {
-	held *Held // nil: a job with a reservation
+	held *Allocation // nil: a job with a reservation
 	at   time.Time
 }
 
@@ -16,7 +16,7 @@ type departure struct {
 func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure {
 	list := make([]departure, 0, len(d.running)+len(d.started)+len(d.claims)+len(d.reservations))
 	for _, held := range d.running {
-		list = append(list, departure{held, d.leaves(held, h, u)})
+		list = append(list, departure{held, d.freeAt(held, h, u)})
 	}
 	for _, held := range slices.Concat(d.started, d.claims) {
 		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.rest(d.state.Now))})
@@ -33,17 +33,17 @@ func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure
 	return list
 }
 
-// leaves is when a running job is expected to be off its cards, as seen by a
+// freeAt is when a running job is expected to be off its cards, as seen by a
 // waiting one.
-func (d *decision) leaves(held *Held, h *head, u urgency) time.Time {
+func (d *decision) freeAt(held *Allocation, h *head, u urgency) time.Time {
 	now := d.state.Now
 	switch {
-	case held.Leaving:
-		return latest(now, held.LeavesBy)
-	case d.leaving[held]:
-		return now.Add(held.Preempt.Out)
+	case held.BeingPreempted:
+		return latest(now, held.FreeBy)
+	case d.beingPreempted[held]:
+		return now.Add(held.Preempt.StopTime)
 	case d.outranks(h, held, u):
-		return latest(now, d.mayLeave(held, h)).Add(held.Preempt.Out)
+		return latest(now, d.preemptibleFrom(held, h)).Add(held.Preempt.StopTime)
 	case held.Started.IsZero():
 		return now.Add(otherBerthsEstimate)
 	}
@@ -52,9 +52,9 @@ func (d *decision) leaves(held *Held, h *head, u urgency) time.Time {
 
 // rest is how much longer a job is expected to run. One that is past its estimate,
 // over all its attempts, is expected to run as long again.
-func (h *Held) rest(now time.Time) time.Duration {
+func (h *Allocation) rest(now time.Time) time.Duration {
 	ran := h.lasted(now)
-	rest := h.Run.Left(h.Served+ran, 0).Mid
+	rest := h.Run.Left(h.RanBefore+ran, 0).Mid
 	if h.Limit > 0 {
 		rest = min(rest, max(0, h.Limit-ran))
 	}

@@ -11,8 +11,8 @@
 //
 //	rules: rules tuning estimate term
 //	what fits where: card request budget machine fit candidates choose possible
-//	who goes next: list tally requestclass state queue line service turn limit overdue walk
-//	what is decided: decision limited contend outrank reservation departure reserve preempt again assert decide
+//	who goes next: list tally shape state queue userqueue service turn limit overdue walk
+//	what is decided: decision limits contend outrank reservation departure reserve preempt again assert decide
 //	why: explain tell
 //	when: ask lane layout front forecast
 //	what is told: feasible story snapshot

@@ -23,10 +23,10 @@ const (
 
 // Preempt is whether and how a running job can be preempted, and what that costs.
 type Preempt struct {
-	Mode   PreemptMode   `json:"mode"`
-	Out    time.Duration `json:"out_ns"`            // until its cards are free
-	Back   time.Duration `json:"back_ns"`           // until it runs again, once it has cards
-	MemMiB int64         `json:"mem_mib,omitempty"` // of the host, while it is parked
+	Mode       PreemptMode   `json:"mode"`
+	StopTime   time.Duration `json:"out_ns"`            // until its cards are free
+	ResumeTime time.Duration `json:"back_ns"`           // until it runs again, once it has cards
+	MemMiB     int64         `json:"mem_mib,omitempty"` // of the host, while it is parked
 }
 
 // Left is how much longer a job is expected to run after running for ran, given its

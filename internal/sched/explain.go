@@ -27,7 +27,7 @@ func (d *decision) explain(m *member) reason.Reason {
 // explainLimit names the limit that holds the job back, if one does and the machine
 // could run it at all.
 func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
-	g, a := m.group, d.account(m)
+	g, a := m.class, d.account(m)
 	h := g.head(m.entry)
 	switch {
 	case !d.now.possible(&d.outlook(&h).candidates, &h.amounts):
@@ -41,8 +41,8 @@ func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 
 // explainRoom says why the machine has no room for the job.
 func (d *decision) explainRoom(m *member) reason.Reason {
-	h := m.group.head(m.entry)
-	k, r := &d.outlook(&h).candidates, &m.group.request
+	h := m.class.head(m.entry)
+	k, r := &d.outlook(&h).candidates, &m.class.request
 	switch {
 	case !d.now.possible(k, &h.amounts):
 		return d.now.impossible(k, r)
@@ -56,13 +56,13 @@ func (d *decision) explainRoom(m *member) reason.Reason {
 // blocked is the reason of the job that no job may overtake.
 func (d *decision) blocked() reason.Reason {
 	m, _ := d.state.Queue.member(d.blocker.Job)
-	h := m.group.head(m.entry)
+	h := m.class.head(m.entry)
 	return d.shortage(&h, &d.outlook(&h).candidates)
 }
 
 // shortage is what the machine lacks for the request.
 func (d *decision) shortage(h *head, k *candidates) reason.Reason {
-	r := &h.group.request
+	r := &h.class.request
 	m, a := d.now, r.amounts()
 	switch {
 	case r.GPUs > 0 && m.unreadable != "":

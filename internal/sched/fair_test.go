@@ -138,12 +138,12 @@ func TestOrderTakesTurns(t *testing.T) {
 func TestOrderIsTheOrderOfStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFair(t)
-		s.DefaultLimit, s.Limits, s.Pools, s.Groups, s.Held, s.Host, s.MaxStarts, s.Unreadable = Limit{}, nil, nil, nil, nil, Host{}, 0, ""
+		s.DefaultLimit, s.Limits, s.ArrayRuns, s.Groups, s.Allocations, s.Host, s.MaxStarts, s.Unreadable = Limit{}, nil, nil, nil, nil, Host{}, 0, ""
 		s.Cards = cardsOf(1000, 1000, 1000)
 		s.Rules.Policy = FIFO
 		for _, p := range s.Queue.First(s.Queue.Len()) {
 			p.Request = Request{GPUs: rapid.IntRange(1, 2).Draw(t, "GPUs"), Share: rapid.SampledFrom([]float64{0.1, 0.3, 0.6}).Draw(t, "share of each")}
-			p.Pool, p.PoolLimit = "", 0
+			p.Array, p.ArrayLimit = "", 0
 			s.Queue.Add(p)
 		}
 		order, plan := Order(s, s.Queue.Len()), Decide(s)

@@ -27,9 +27,9 @@ func Ends(s State, visit func(job string, at time.Time)) {
 		var b reason.Basis
 		return countRun(&b, run, limit, left) && b.Limit == 0
 	}
-	for i := range s.Held {
-		h := &s.Held[i]
-		if left := h.left(s.Now); !h.Other && !h.Leaving && learnt(h.Run, h.Limit, left) {
+	for i := range s.Allocations {
+		h := &s.Allocations[i]
+		if left := h.left(s.Now); !h.Other && !h.BeingPreempted && learnt(h.Run, h.Limit, left) {
 			visit(h.Job, s.Now.Add(left.Mid))
 		}
 	}
@@ -40,7 +40,7 @@ func Ends(s State, visit func(job string, at time.Time)) {
 		start := l.placeFront(i, a).start
 		end := later(start, l.length(a.left))
 		// One that could start now, and does not, waits for something without a known end.
-		if start > 0 && end < never && learnt(a.run, a.group.term.limit, a.left) {
+		if start > 0 && end < never && learnt(a.run, a.class.term.limit, a.left) {
 			visit(a.entry.job, s.Now.Add(time.Duration(end)))
 		}
 	}
@@ -98,9 +98,9 @@ func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
 			continue
 		}
 		some = true
-		for i := range s.Held {
-			if h := &s.Held[i]; h.Job == a.Job && !h.Other {
-				at = latest(at, s.Now.Add(h.Preempt.Out))
+		for i := range s.Allocations {
+			if h := &s.Allocations[i]; h.Job == a.Job && !h.Other {
+				at = latest(at, s.Now.Add(h.Preempt.StopTime))
 			}
 		}
 	}
@@ -140,10 +140,10 @@ func noneOf(why reason.Reason) reason.NoForecast {
 
 // lay fills in the forecast from three layouts.
 func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
-	known := knowledge(s, front, self.group)
+	known := knowledge(s, front, self.class)
 	f.Basis = known.basis
-	asks, left := known.asks[self.group], self.left()
-	if countRun(&reason.Basis{}, self.run, self.group.term.limit, left); left.High <= 0 {
+	asks, left := known.asks[self.class], self.left()
+	if countRun(&reason.Basis{}, self.run, self.class.term.limit, left); left.High <= 0 {
 		left.Mid = 0
 	}
 	low := known.layout(s, front, asks, left, atLeast)
@@ -173,9 +173,9 @@ func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 // known is what is known about durations.
 type known struct {
 	slots   []*slot
-	asks    map[*group]*ask
+	asks    map[*class]*ask
 	alike   map[Request]*ask // by request
-	runs    []*Held          // running, in an order independent of the caller's
+	runs    []*Allocation    // running, in an order independent of the caller's
 	held    []Estimate       // remaining time of each
 	typical time.Duration    // assumed for a job without an estimate; 0: no job has one
 	least   least
@@ -184,12 +184,12 @@ type known struct {
 
 // knowledge collects the estimates of the jobs running and in front, and notes them
 // with those in front. Without a job itself, the front is the whole queue.
-func knowledge(s *State, front []*ahead, self *group) known {
-	k := known{slots: slotsOf(s.machine()), runs: inOrder(s.Held), held: make([]Estimate, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
+func knowledge(s *State, front []*ahead, self *class) known {
+	k := known{slots: slotsOf(s.machine()), runs: inOrder(s.Allocations), held: make([]Estimate, len(s.Allocations)), asks: map[*class]*ask{}, alike: map[Request]*ask{}}
 	if self != nil {
 		k.ask(s, self)
 	}
-	usual := make([]time.Duration, 0, len(s.Held)+len(front))
+	usual := make([]time.Duration, 0, len(s.Allocations)+len(front))
 	for i, h := range k.runs {
 		k.held[i] = h.left(s.Now)
 		k.basis.Running++
@@ -201,9 +201,9 @@ func knowledge(s *State, front []*ahead, self *group) known {
 		usual = append(usual, h.ran(s.Now)+k.held[i].Mid)
 	}
 	for _, a := range front {
-		a.ask = k.ask(s, a.group)
+		a.ask = k.ask(s, a.class)
 		k.basis.InFront++
-		if countRun(&k.basis, a.run, a.group.term.limit, a.left) {
+		if countRun(&k.basis, a.run, a.class.term.limit, a.left) {
 			usual = append(usual, a.left.Mid)
 		} else {
 			a.left.Mid = 0
@@ -226,7 +226,7 @@ func slotsOf(m *machine) []*slot {
 }
 
 // ask is what a group asks for, worked out once per request.
-func (k *known) ask(s *State, g *group) *ask {
+func (k *known) ask(s *State, g *class) *ask {
 	a := k.asks[g]
 	if a != nil {
 		return a
@@ -237,7 +237,7 @@ func (k *known) ask(s *State, g *group) *ask {
 		k.alike[g.request] = same
 	}
 	own := *same
-	own.group, a = g, &own
+	own.class, a = g, &own
 	if g.parked {
 		a.user.use[0], a.user.room[0] = 0, 0 // its user's limit counts it already
 	}
@@ -263,30 +263,30 @@ func countRun(b *reason.Basis, run Estimate, limit time.Duration, left Estimate)
 }
 
 // ran is how long the job has run, earlier service included.
-func (h *Held) ran(now time.Time) time.Duration {
+func (h *Allocation) ran(now time.Time) time.Duration {
 	if h.Started.IsZero() {
-		return h.Served
+		return h.RanBefore
 	}
 	return h.service(now)
 }
 
 // left is how much longer the job is expected to run. A job that is being preempted
 // is gone when it said it would be.
-func (h *Held) left(now time.Time) Estimate {
-	if h.Leaving && !h.LeavesBy.IsZero() {
-		rest := max(0, h.LeavesBy.Sub(now))
+func (h *Allocation) left(now time.Time) Estimate {
+	if h.BeingPreempted && !h.FreeBy.IsZero() {
+		rest := max(0, h.FreeBy.Sub(now))
 		return Estimate{Low: rest, Mid: rest, High: max(rest, time.Second)}
 	}
 	limit := h.Limit
 	if limit > 0 {
-		limit += h.Served // the limit is for this attempt only
+		limit += h.RanBefore // the limit is for this attempt only
 	}
 	return h.Run.Left(h.ran(now), limit)
 }
 
 // left is how long the job runs once it starts.
 func (m *member) left() Estimate {
-	limit := m.group.term.limit
+	limit := m.class.term.limit
 	if limit > 0 {
 		limit += m.served
 	}

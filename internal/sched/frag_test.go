@@ -62,7 +62,7 @@ func (b *machine) unusable(c *slot, mix []wish) (sum int64) {
 // growth is by how much that grows when the request is put there.
 func (b *machine) growth(o option, r *Request, mix []wish) int64 {
 	after := *o.slot
-	after.holds = []holding{{job: &Held{Job: "it"}}}
+	after.holds = []holding{{job: &Allocation{Job: "it"}}}
 	after.alone, after.exclusive = r.undeclared(), r.Exclusive
 	after.shares += r.Share
 	after.headroomMiB -= o.budgetMiB
@@ -71,7 +71,7 @@ func (b *machine) growth(o option, r *Request, mix []wish) int64 {
 
 func TestGrowthOfWhatIsOfNoUse(t *testing.T) {
 	// gpu0 has 0.3 left, gpu1 0.5, gpu2 everything.
-	held := []Held{
+	held := []Allocation{
 		{Job: "8", Cards: []int{0}, BudgetMiB: []int64{shareBudget(0.7, gib24)}, Share: 0.7},
 		{Job: "9", Cards: []int{1}, BudgetMiB: []int64{shareBudget(0.5, gib24)}, Share: 0.5},
 	}
@@ -87,7 +87,7 @@ func TestGrowthOfWhatIsOfNoUse(t *testing.T) {
 		{"a hole that is filled is the best", third, []Request{whole, half, half}, 0},
 		{"a card that stays of use to everybody is the best", fifth, []Request{third, third, third, half}, 2},
 	} {
-		b := (&State{Rules: DefaultRules(), Cards: cardsOf(gib24, gib24, gib24), Held: held}).machine()
+		b := (&State{Rules: DefaultRules(), Cards: cardsOf(gib24, gib24, gib24), Allocations: held}).machine()
 		best, least := -1, int64(0)
 		for i := range b.slots {
 			s := &b.slots[i]

@@ -38,7 +38,7 @@ type figures struct{ wait, slowdown, makespan, fragmented float64 }
 
 // errandRun is a job on its cards.
 type errandRun struct {
-	held Held
+	held Allocation
 	ends float64
 	kind Request
 }
@@ -104,7 +104,7 @@ func study(errands []errand, place placer) (f figures) {
 		}
 		s := State{Rules: DefaultRules(), Cards: cards}
 		for i := range runs {
-			s.Held = append(s.Held, runs[i].held)
+			s.Allocations = append(s.Allocations, runs[i].held)
 		}
 		b := s.machine()
 		failed := map[Request]bool{}
@@ -123,7 +123,7 @@ func study(errands []errand, place placer) (f figures) {
 				failed[e.request] = true
 				return false
 			}
-			h := Held{Job: strconv.FormatFloat(e.submit, 'g', -1, 64), Share: e.request.Share, Alone: e.request.undeclared()}
+			h := Allocation{Job: strconv.FormatFloat(e.submit, 'g', -1, 64), Share: e.request.Share, Alone: e.request.undeclared()}
 			for _, o := range place(b, options, &e.request, queue, runs) {
 				h.Cards, h.BudgetMiB = append(h.Cards, o.slot.Index), append(h.BudgetMiB, o.budgetMiB)
 			}

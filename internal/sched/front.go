@@ -10,7 +10,7 @@ const frontBound = 16_384
 // thousands.
 type ahead struct {
 	entry *entry
-	group *group
+	class *class
 	run   Estimate
 	left  Estimate // how long it lasts; Mid is 0 without an estimate
 	ask   *ask
@@ -23,14 +23,14 @@ type ahead struct {
 // asked for one job of a long queue, so it visits the jobs themselves and not groups.
 func inFront(s *State, job string) (front []*ahead, position int) {
 	q := s.Queue
-	f := fronts{state: s, job: job, lists: map[*line]*turns{}}
+	f := fronts{state: s, job: job, lists: map[*userQueue]*turns{}}
 	for _, late := range q.overdue(s) {
 		if f.late == nil {
 			f.late = map[string]bool{}
 		}
 		m := late.member
 		f.late[m.entry.job] = true
-		f.turns(m.group.line).account.charge(s, m.group)
+		f.turns(m.class.userQueue).account.charge(s, m.class)
 		if f.see(newAhead(&m, &m.entry)) {
 			return f.front, f.position
 		}
@@ -48,7 +48,7 @@ type fronts struct {
 	state    *State
 	job      string
 	late     map[string]bool // overdue jobs: they came up already
-	lists    map[*line]*turns
+	lists    map[*userQueue]*turns
 	front    []*ahead
 	position int
 }
@@ -66,10 +66,10 @@ func (t *turns) before(o *turns) bool {
 	if t.account.turn != o.account.turn && a.priority == b.priority && a.service == b.service && t.account.rules.inTurn(a.service) {
 		return t.account.turn < o.account.turn
 	}
-	return spot{&t.account, a}.compare(spot{&o.account, b}) < 0
+	return orderKey{&t.account, a}.compare(orderKey{&o.account, b}) < 0
 }
 
-func (f *fronts) turns(l *line) *turns {
+func (f *fronts) turns(l *userQueue) *turns {
 	t := f.lists[l]
 	if t == nil {
 		t = &turns{account: newAccount(f.state, l.user)}
@@ -79,7 +79,7 @@ func (f *fronts) turns(l *line) *turns {
 }
 
 func newAhead(m *member, e *entry) *ahead {
-	return &ahead{entry: e, group: m.group, run: m.run, left: m.left()}
+	return &ahead{entry: e, class: m.class, run: m.run, left: m.left()}
 }
 
 // see adds the next job, and reports whether it is the one.
@@ -107,7 +107,7 @@ func (f *fronts) each(most int, visit func(*ahead) bool) {
 		for i := range chunk[:min(len(chunk), most-len(all))] {
 			e := &chunk[i]
 			m := q.jobs[e.job]
-			all = append(all, ahead{entry: e, group: m.group, run: m.run, left: m.left()})
+			all = append(all, ahead{entry: e, class: m.class, run: m.run, left: m.left()})
 			if !f.late[e.job] && visit(&all[len(all)-1]) {
 				return
 			}
@@ -118,7 +118,7 @@ func (f *fronts) each(most int, visit func(*ahead) bool) {
 // gather collects each user's jobs.
 func (f *fronts) gather() {
 	f.each(f.state.Queue.Len(), func(a *ahead) bool {
-		t := f.turns(a.group.line)
+		t := f.turns(a.class.userQueue)
 		if t.first == nil {
 			t.first = a
 		} else {
@@ -147,7 +147,7 @@ func (f *fronts) takeTurns() {
 		if f.see(top.first) {
 			return
 		}
-		top.account.charge(f.state, top.first.group)
+		top.account.charge(f.state, top.first.class)
 		if top.first = top.first.next; top.first == nil {
 			heap[0] = heap[len(heap)-1]
 			heap = heap[:len(heap)-1]

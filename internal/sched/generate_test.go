@@ -80,8 +80,8 @@ func drawSpec(t *rapid.T, cards int) job.Spec {
 	return s
 }
 
-func drawHeld(t *rapid.T, id string, cards int) Held {
-	h := Held{Job: id, CPUs: rapid.IntRange(0, 1).Draw(t, "held cpus")}
+func drawHeld(t *rapid.T, id string, cards int) Allocation {
+	h := Allocation{Job: id, CPUs: rapid.IntRange(0, 1).Draw(t, "held cpus")}
 	for i := range cards + 1 {
 		if rapid.IntRange(0, 3).Draw(t, "holds") == 0 {
 			h.Cards = append(h.Cards, i)
@@ -101,7 +101,7 @@ func drawHeld(t *rapid.T, id string, cards int) Held {
 func drawLab(t *rapid.T, s *State) {
 	s.Rules.Fair = rapid.Bool().Draw(t, "fair")
 	s.FairQuantum = rapid.SampledFrom([]float64{0, 10, 3600}).Draw(t, "quantum")
-	s.Usage, s.InUse, s.Limits, s.Pools = map[string]float64{}, map[string]Use{}, map[string]Limit{}, map[string]int{}
+	s.Usage, s.InUse, s.Limits, s.ArrayRuns = map[string]float64{}, map[string]Use{}, map[string]Limit{}, map[string]int{}
 	limit := rapid.Custom(func(t *rapid.T) Limit {
 		return Limit{
 			Jobs: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "most jobs"),
@@ -128,10 +128,10 @@ func drawLab(t *rapid.T, s *State) {
 	}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		if rapid.IntRange(0, 2).Draw(t, "task") == 0 {
-			p.Pool = rapid.SampledFrom([]string{"17", "18"}).Draw(t, "array")
-			p.PoolLimit = rapid.IntRange(0, 3).Draw(t, "at once")
+			p.Array = rapid.SampledFrom([]string{"17", "18"}).Draw(t, "array")
+			p.ArrayLimit = rapid.IntRange(0, 3).Draw(t, "at once")
 			s.Queue.Add(p)
-			s.Pools[p.Pool] = rapid.IntRange(0, 2).Draw(t, "tasks that run")
+			s.ArrayRuns[p.Array] = rapid.IntRange(0, 2).Draw(t, "tasks that run")
 		}
 		if p.Unproven = p.Request.Share > 0 && rapid.Bool().Draw(t, "unproven"); p.Unproven {
 			s.Queue.Add(p)
@@ -150,13 +150,13 @@ func drawLab(t *rapid.T, s *State) {
 // drawGroups sets some of the users' groups: limited, full, paused, or more than
 // one of these.
 func drawGroups(t *rapid.T, s *State) {
-	s.Groups = map[GroupName]JobGroup{}
+	s.Groups = map[GroupName]Group{}
 	for _, user := range users {
 		for _, name := range []string{"io", "big"} {
 			if !rapid.Bool().Draw(t, "set") {
 				continue
 			}
-			of := JobGroup{Limit: rapid.IntRange(0, 3).Draw(t, "limit of the group")}
+			of := Group{Limit: rapid.IntRange(0, 3).Draw(t, "limit of the group")}
 			if rapid.IntRange(0, 3).Draw(t, "paused") == 0 {
 				of.PausedBy = "ann"
 			}
@@ -191,7 +191,7 @@ func drawPlain(t *rapid.T) State {
 		s.Host = Host{CPUs: 4, MemMiB: 100}
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "held") {
-		s.Held = append(s.Held, drawHeld(t, fmt.Sprintf("h%d", i), cards))
+		s.Allocations = append(s.Allocations, drawHeld(t, fmt.Sprintf("h%d", i), cards))
 	}
 	if rapid.IntRange(0, 14).Draw(t, "unreadable") == 0 {
 		s.Unreadable = "the driver does not answer"
@@ -219,12 +219,12 @@ func copied[V any](m map[string]V) map[string]V {
 // that carries turns on from one plan to the next.
 func commit(s State, p Plan) State {
 	next := s
-	next.InUse, next.Usage, next.Pools, next.Groups = copied(s.InUse), copied(s.Usage), copied(s.Pools), maps.Clone(s.Groups)
-	next.Held = slices.Clone(s.Held)
+	next.InUse, next.Usage, next.ArrayRuns, next.Groups = copied(s.InUse), copied(s.Usage), copied(s.ArrayRuns), maps.Clone(s.Groups)
+	next.Allocations = slices.Clone(s.Allocations)
 	for _, a := range p.Victims {
-		for i := range next.Held {
-			if h := &next.Held[i]; h.Job == a.Job && !h.Other {
-				h.Leaving, h.LeavesFor, h.LeavesBy = true, a.For, s.Now.Add(h.Preempt.Out)
+		for i := range next.Allocations {
+			if h := &next.Allocations[i]; h.Job == a.Job && !h.Other {
+				h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, a.For, s.Now.Add(h.Preempt.StopTime)
 			}
 		}
 	}
@@ -243,20 +243,20 @@ func commit(s State, p Plan) State {
 		}
 		next.InUse[pending.User] = use
 		next.Usage[pending.User] += s.FairQuantum * pending.Request.FairWeight(s.Host.Scale(len(s.Cards)))
-		if pending.PoolLimit > 0 {
-			next.Pools[pending.Pool]++
+		if pending.ArrayLimit > 0 {
+			next.ArrayRuns[pending.Array]++
 		}
 		if of, set := next.Groups[GroupName{pending.User, pending.Group}]; set {
 			of.Running = append(slices.Clone(of.Running), start.Job)
 			next.Groups[GroupName{pending.User, pending.Group}] = of
 		}
-		next.Held = append(next.Held, Held{
+		next.Allocations = append(next.Allocations, Allocation{
 			Job: start.Job, Cards: start.Grant.GPUs,
 			BudgetMiB: CardBudgets(start.Grant, pending.Request.VRAMMiB, s.Cards),
 			Share:     start.Grant.Share, Alone: start.Grant.Alone, Exclusive: start.Grant.Exclusive,
 			CPUs: pending.Request.CPUs, MemMiB: pending.Request.MemMiB,
 			User: pending.User, Priority: pending.Priority, Rank: pending.Rank, Seq: pending.Seq,
-			Started: s.Now, Submitted: s.Now, Served: pending.Served, Waited: s.Now.Sub(pending.Since),
+			Started: s.Now, Submitted: s.Now, RanBefore: pending.RanBefore, Waited: s.Now.Sub(pending.Since),
 			Run: pending.Run, Limit: pending.Limit,
 		})
 	}
@@ -266,8 +266,8 @@ func commit(s State, p Plan) State {
 	for _, pending := range s.Queue.First(s.Queue.Len()) {
 		next.Queue.Add(pending)
 	}
-	for user, l := range s.Queue.lines {
-		next.Queue.setOldest(next.Queue.lines[user], l.first, l.since)
+	for user, l := range s.Queue.byUser {
+		next.Queue.setOldest(next.Queue.byUser[user], l.first, l.since)
 	}
 	for job := range gone {
 		next.Queue.Remove(job)

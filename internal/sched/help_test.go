@@ -87,7 +87,7 @@ type row struct {
 	rules func(*Rules)
 	cards []Card
 	host  Host
-	held  []Held
+	held  []Allocation
 	blind string // why the GPUs are unreadable
 	most  int    // MaxStarts
 	jobs  []job.Spec
@@ -107,7 +107,7 @@ func (r row) state() State {
 		r.rules(&rules)
 	}
 	s := State{
-		Rules: rules, Cards: r.cards, Host: r.host, Held: r.held, Unreadable: r.blind,
+		Rules: rules, Cards: r.cards, Host: r.host, Allocations: r.held, Unreadable: r.blind,
 		MaxStarts: r.most, Queue: queueOf(rules, r.jobs),
 	}
 	users, arrays, groups := strings.Fields(r.users), strings.Fields(r.arrays), strings.Fields(r.groups)
@@ -116,7 +116,7 @@ func (r row) state() State {
 			p.User = users[p.Seq]
 		}
 		if p.Seq < int64(len(arrays)) && arrays[p.Seq] != "-" {
-			p.Pool, p.PoolLimit = arrays[p.Seq], r.atOnce
+			p.Array, p.ArrayLimit = arrays[p.Seq], r.atOnce
 		}
 		if p.Seq < int64(len(groups)) && groups[p.Seq] != "-" {
 			p.Group = groups[p.Seq]

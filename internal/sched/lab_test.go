@@ -16,7 +16,7 @@ func fifo(r *Rules) { r.Policy = FIFO }
 func fair(r *Rules) { r.Fair = true }
 
 func TestArrays(t *testing.T) {
-	runs := func(n int) func(*State) { return func(s *State) { s.Pools = map[string]int{"17": n} } }
+	runs := func(n int) func(*State) { return func(s *State) { s.ArrayRuns = map[string]int{"17": n} } }
 	one := idle(1)
 	checkRows(t, []row{
 		{says: "no more tasks of an array run than it says", cards: eight(), jobs: asks(one, one, one), arrays: "17 17 17", atOnce: 2, want: "1@0 2@1"},
@@ -25,7 +25,7 @@ func TestArrays(t *testing.T) {
 		{says: "a limit lowered below what runs starts nothing", cards: eight(), jobs: asks(one), arrays: "17", atOnce: 2, lab: runs(5), want: ""},
 		{says: "others pass a full array", cards: eight(), jobs: asks(one, one), arrays: "17 -", atOnce: 1, lab: runs(1), want: "2@0"},
 		{says: "others pass a full array even under fifo", rules: fifo, cards: eight(), jobs: asks(one, one, one), arrays: "17 - 18", atOnce: 1, lab: runs(1), want: "2@0 3@1"},
-		{says: "under fifo a task of a full array that would not fit blocks nobody", rules: fifo, cards: eight(), host: Host{CPUs: 4}, held: []Held{{Job: "9", Cards: []int{0}, Alone: true, CPUs: 3}}, jobs: asks(idle(8), cpus(1)), arrays: "17 -", atOnce: 1, lab: runs(1), want: "2@"},
+		{says: "under fifo a task of a full array that would not fit blocks nobody", rules: fifo, cards: eight(), host: Host{CPUs: 4}, held: []Allocation{{Job: "9", Cards: []int{0}, Alone: true, CPUs: 3}}, jobs: asks(idle(8), cpus(1)), arrays: "17 -", atOnce: 1, lab: runs(1), want: "2@"},
 		{says: "arrays do not share a limit", cards: eight(), jobs: asks(one, one, one, one), arrays: "17 18 17 18", atOnce: 1, want: "1@0 2@1"},
 		{says: "tasks of one array that ask for different things share its limit", cards: eight(), jobs: asks(one, vram(100), share(0.5)), arrays: "17 17 17", atOnce: 2, want: "1@0 2@1"},
 		{says: "an array without a limit has none", cards: eight(), jobs: asks(one, one), arrays: "17 17", lab: runs(9), want: "1@0 2@1"},
@@ -34,27 +34,27 @@ func TestArrays(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	set := func(user string, of JobGroup) func(*State) {
-		return func(s *State) { s.Groups = map[GroupName]JobGroup{{user, "io"}: of} }
+	set := func(user string, of Group) func(*State) {
+		return func(s *State) { s.Groups = map[GroupName]Group{{user, "io"}: of} }
 	}
-	two := JobGroup{Limit: 2}
-	full, paused := JobGroup{Limit: 2, Running: []string{"8", "9"}}, JobGroup{PausedBy: "ann"}
+	two := Group{Limit: 2}
+	full, paused := Group{Limit: 2, Running: []string{"8", "9"}}, Group{PausedBy: "ann"}
 	one := idle(1)
 	checkRows(t, []row{
 		{says: "no more jobs of a group run than its limit", cards: eight(), jobs: asks(one, one, one), groups: "io io io", lab: set("", two), want: "1@0 2@1"},
-		{says: "jobs that run already count", cards: eight(), jobs: asks(one, one), groups: "io io", lab: set("", JobGroup{Limit: 2, Running: []string{"9"}}), want: "1@0"},
-		{says: "a limit lowered below what runs starts nothing", cards: eight(), jobs: asks(one), groups: "io", lab: set("", JobGroup{Limit: 1, Running: []string{"8", "9"}}), want: ""},
+		{says: "jobs that run already count", cards: eight(), jobs: asks(one, one), groups: "io io", lab: set("", Group{Limit: 2, Running: []string{"9"}}), want: "1@0"},
+		{says: "a limit lowered below what runs starts nothing", cards: eight(), jobs: asks(one), groups: "io", lab: set("", Group{Limit: 1, Running: []string{"8", "9"}}), want: ""},
 		{says: "a paused group starts nothing", cards: eight(), jobs: asks(one), groups: "io", lab: set("", paused), want: ""},
-		{says: "a paused group without a limit of running jobs starts nothing either", cards: eight(), jobs: asks(one, one), groups: "io io", lab: set("", JobGroup{Limit: 5, PausedBy: "ann"}), want: ""},
+		{says: "a paused group without a limit of running jobs starts nothing either", cards: eight(), jobs: asks(one, one), groups: "io io", lab: set("", Group{Limit: 5, PausedBy: "ann"}), want: ""},
 		{says: "a group that is only a name has no limit", cards: eight(), jobs: asks(one, one), groups: "other other", lab: set("", full), want: "1@0 2@1"},
 		{says: "another user's group of that name is another", cards: eight(), jobs: asks(one, one), users: "ann bob", groups: "io io", lab: set("ann", paused), want: "2@0"},
 		{says: "jobs that ask for different things share the limit", cards: eight(), jobs: asks(one, vram(100), share(0.5)), groups: "io io io", lab: set("", two), want: "1@0 2@1"},
 		{says: "tasks of arrays count one by one", cards: eight(), jobs: asks(one, one, one, one), arrays: "17 17 17 18", atOnce: 3, groups: "io io io io", lab: set("", two), want: "1@0 2@1"},
 		{says: "the limit of the array holds too", cards: eight(), jobs: asks(one, one, one), arrays: "17 17 17", atOnce: 1, groups: "io io io", lab: set("", two), want: "1@0"},
 		{says: "others pass a full group even under fifo", rules: fifo, cards: eight(), jobs: asks(one, one), groups: "io -", lab: set("", full), want: "2@0"},
-		{says: "under fifo a job of a paused group that would not fit blocks nobody", rules: fifo, cards: eight(), host: Host{CPUs: 4}, held: []Held{{Job: "9", Cards: []int{0}, Alone: true, CPUs: 3}}, jobs: asks(idle(8), cpus(1)), groups: "io -", lab: set("", paused), want: "2@"},
-		{says: "nothing is reserved for a job of a full group", cards: eight()[:2], held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(idle(2), one), groups: "io -", lab: set("", full), want: "2@1"},
-		{says: "nor for one of a paused group, and no job is preempted for it", cards: eight()[:1], held: []Held{preemptible(runningFor("9", 10*time.Hour, Estimate{}, 0, 0))}, jobs: asks(also(one, func(s *job.Spec) { s.Priority = 5 })), groups: "io", lab: set("", paused), want: ""},
+		{says: "under fifo a job of a paused group that would not fit blocks nobody", rules: fifo, cards: eight(), host: Host{CPUs: 4}, held: []Allocation{{Job: "9", Cards: []int{0}, Alone: true, CPUs: 3}}, jobs: asks(idle(8), cpus(1)), groups: "io -", lab: set("", paused), want: "2@"},
+		{says: "nothing is reserved for a job of a full group", cards: eight()[:2], held: []Allocation{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(idle(2), one), groups: "io -", lab: set("", full), want: "2@1"},
+		{says: "nor for one of a paused group, and no job is preempted for it", cards: eight()[:1], held: []Allocation{preemptible(runningFor("9", 10*time.Hour, Estimate{}, 0, 0))}, jobs: asks(also(one, func(s *job.Spec) { s.Priority = 5 })), groups: "io", lab: set("", paused), want: ""},
 		{says: "a job that can never fit is refused though its group is paused", cards: eight(), jobs: asks(idle(9)), groups: "io", lab: set("", paused), want: "!1"},
 	})
 }
@@ -83,20 +83,20 @@ func TestLimitsOfUsers(t *testing.T) {
 		{says: "a fourth third is over one", cards: cardsOf(gib24, gib24), jobs: asks(third, third, third, third), users: "ann ann ann ann", lab: limit(Limit{GPUs: 1}, Use{}), want: "1@0 2@0 3@0"},
 		{says: "a CPU job needs no GPU of the limit", jobs: asks(cpus(1)), users: "ann", lab: limit(Limit{GPUs: 1}, Use{GPUs: 5}), want: "1@"},
 		{says: "more GPUs than a user may ever hold is infeasible", cards: eight(), jobs: asks(idle(4), idle(3)), users: "ann ann", lab: limit(Limit{GPUs: 3}, Use{}), want: "2@0,1,2 !1"},
-		{says: "it is refused even behind a block", rules: fifo, cards: eight(), held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(idle(8), idle(4)), users: "bob ann", lab: func(s *State) { s.Limits = map[string]Limit{"ann": {GPUs: 3}} }, want: "!2"},
+		{says: "it is refused even behind a block", rules: fifo, cards: eight(), held: []Allocation{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: asks(idle(8), idle(4)), users: "bob ann", lab: func(s *State) { s.Limits = map[string]Limit{"ann": {GPUs: 3}} }, want: "!2"},
 		{says: "a user's own limit is instead of everybody's", cards: eight(), jobs: asks(two, two, one, one), users: "ann ann bob bob", lab: own(Limit{GPUs: 4}), want: "1@0,1 2@2,3 3@4"},
 		{says: "an empty limit of one's own is none", cards: eight(), jobs: asks(two, two), users: "ann ann", lab: own(Limit{}), want: "1@0,1 2@2,3"},
 		{says: "no user holds more CPUs than the limit", host: Host{CPUs: 64}, jobs: asks(cpus(2), cpus(2), cpus(1)), users: "ann ann ann", lab: limit(Limit{CPUs: 3}, Use{}), want: "1@ 3@"},
 		{says: "CPUs held already count", host: Host{CPUs: 64}, jobs: asks(cpus(2)), users: "ann", lab: limit(Limit{CPUs: 3}, Use{CPUs: 2}), want: ""},
-		{says: "another user has the other CPUs", host: Host{CPUs: 4}, held: []Held{{Job: "9", User: "ann", CPUs: 2}}, jobs: asks(cpus(2), cpus(2)), users: "ann bob", lab: limit(Limit{CPUs: 2}, Use{CPUs: 2}), want: "2@"},
+		{says: "another user has the other CPUs", host: Host{CPUs: 4}, held: []Allocation{{Job: "9", User: "ann", CPUs: 2}}, jobs: asks(cpus(2), cpus(2)), users: "ann bob", lab: limit(Limit{CPUs: 2}, Use{CPUs: 2}), want: "2@"},
 		{says: "CPUs of a job with GPUs count", cards: eight(), host: Host{CPUs: 64}, jobs: asks(also(one, fourCPUs), one), users: "ann ann", lab: limit(Limit{CPUs: 3}, Use{}), want: "2@0 !1"},
 		{says: "a job with GPUs that asks for no CPU needs none of the limit", cards: eight(), host: Host{CPUs: 64}, jobs: asks(one), users: "ann", lab: limit(Limit{CPUs: 1}, Use{CPUs: 5}), want: "1@0"},
 		{says: "more CPUs than a user may ever hold is infeasible", host: Host{CPUs: 64}, jobs: asks(cpus(5), cpus(4)), users: "ann ann", lab: limit(Limit{CPUs: 4}, Use{}), want: "2@ !1"},
 		{says: "no user holds more host memory than the limit", host: Host{CPUs: 64, MemMiB: 1000}, jobs: asks(mem(300), mem(300), mem(200)), users: "ann ann ann", lab: limit(Limit{MemMiB: 500}, Use{}), want: "1@ 3@"},
 		{says: "memory held already counts, and a job that asks for none needs none", host: Host{CPUs: 64, MemMiB: 1000}, jobs: asks(mem(300), cpus(1)), users: "ann ann", lab: limit(Limit{MemMiB: 500}, Use{MemMiB: 400}), want: "2@"},
 		{says: "more host memory than a user may ever hold is infeasible", host: Host{CPUs: 64, MemMiB: 1000}, jobs: asks(mem(501), mem(500)), users: "ann ann", lab: limit(Limit{MemMiB: 500}, Use{}), want: "2@ !1"},
-		{says: "under fifo others pass a user at the limit on CPUs", rules: fifo, host: Host{CPUs: 4}, held: []Held{{Job: "9", User: "ann", CPUs: 3}}, jobs: asks(cpus(2), cpus(1)), users: "ann bob", lab: limit(Limit{CPUs: 3}, Use{CPUs: 3}), want: "2@"},
-		{says: "no CPU is reserved for a user at the limit on CPUs", cards: eight(), host: Host{CPUs: 4}, held: []Held{{Job: "9", User: "ann", CPUs: 1}}, jobs: asks(cpus(4), cpus(2)), users: "ann bob", lab: limit(Limit{CPUs: 4}, Use{CPUs: 1}), want: "2@"},
+		{says: "under fifo others pass a user at the limit on CPUs", rules: fifo, host: Host{CPUs: 4}, held: []Allocation{{Job: "9", User: "ann", CPUs: 3}}, jobs: asks(cpus(2), cpus(1)), users: "ann bob", lab: limit(Limit{CPUs: 3}, Use{CPUs: 3}), want: "2@"},
+		{says: "no CPU is reserved for a user at the limit on CPUs", cards: eight(), host: Host{CPUs: 4}, held: []Allocation{{Job: "9", User: "ann", CPUs: 1}}, jobs: asks(cpus(4), cpus(2)), users: "ann bob", lab: limit(Limit{CPUs: 4}, Use{CPUs: 1}), want: "2@"},
 		{says: "both limits count", cards: eight(), jobs: asks(two, one, one), users: "ann ann ann", lab: limit(Limit{Jobs: 2, GPUs: 9}, Use{}), want: "1@0,1 2@2"},
 	})
 }
@@ -107,20 +107,20 @@ func TestWhatAJobCountsAs(t *testing.T) {
 	for _, c := range []struct {
 		says         string
 		request      Request
-		held         Held
+		held         Allocation
 		gpus, weight float64
 	}{
-		{"two cards are two", Request{GPUs: 2, CPUs: 4}, Held{Cards: []int{0, 3}, Alone: true, CPUs: 4}, 2, 2},
-		{"a card of which some memory is declared is one", Request{GPUs: 1, VRAMMiB: 10}, Held{Cards: []int{0}, BudgetMiB: []int64{10}}, 1, 1},
-		{"a share is a part", Request{GPUs: 1, Share: 0.25}, Held{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
-		{"a share of two cards counts on both", Request{GPUs: 2, Share: 0.25}, Held{Cards: []int{0, 1}, Share: 0.25}, 0.5, 0.5},
-		{"a CPU job is no GPU, and its part of the CPUs", Request{CPUs: 3}, Held{CPUs: 3}, 0, 1.5},
-		{"a job with GPUs is its part of the CPUs if that is larger", Request{GPUs: 1, CPUs: 8}, Held{Cards: []int{0}, CPUs: 8}, 1, 4},
-		{"memory of the host counts if that part is the largest", Request{GPUs: 1, CPUs: 1, MemMiB: 750}, Held{Cards: []int{0}, CPUs: 1, MemMiB: 750}, 1, 6},
-		{"a CPU job with little memory is its CPUs", Request{CPUs: 1, MemMiB: 10}, Held{CPUs: 1, MemMiB: 10}, 0, 0.5},
-		{"all CPUs are all GPUs", Request{CPUs: 16}, Held{CPUs: 16}, 0, 8},
-		{"a card of which memory is declared with a share is that share until it runs", Request{GPUs: 1, Share: 0.25, VRAMMiB: 900}, Held{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
-		{"nothing is nothing", Request{}, Held{}, 0, 0},
+		{"two cards are two", Request{GPUs: 2, CPUs: 4}, Allocation{Cards: []int{0, 3}, Alone: true, CPUs: 4}, 2, 2},
+		{"a card of which some memory is declared is one", Request{GPUs: 1, VRAMMiB: 10}, Allocation{Cards: []int{0}, BudgetMiB: []int64{10}}, 1, 1},
+		{"a share is a part", Request{GPUs: 1, Share: 0.25}, Allocation{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
+		{"a share of two cards counts on both", Request{GPUs: 2, Share: 0.25}, Allocation{Cards: []int{0, 1}, Share: 0.25}, 0.5, 0.5},
+		{"a CPU job is no GPU, and its part of the CPUs", Request{CPUs: 3}, Allocation{CPUs: 3}, 0, 1.5},
+		{"a job with GPUs is its part of the CPUs if that is larger", Request{GPUs: 1, CPUs: 8}, Allocation{Cards: []int{0}, CPUs: 8}, 1, 4},
+		{"memory of the host counts if that part is the largest", Request{GPUs: 1, CPUs: 1, MemMiB: 750}, Allocation{Cards: []int{0}, CPUs: 1, MemMiB: 750}, 1, 6},
+		{"a CPU job with little memory is its CPUs", Request{CPUs: 1, MemMiB: 10}, Allocation{CPUs: 1, MemMiB: 10}, 0, 0.5},
+		{"all CPUs are all GPUs", Request{CPUs: 16}, Allocation{CPUs: 16}, 0, 8},
+		{"a card of which memory is declared with a share is that share until it runs", Request{GPUs: 1, Share: 0.25, VRAMMiB: 900}, Allocation{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
+		{"nothing is nothing", Request{}, Allocation{}, 0, 0},
 	} {
 		for _, n := range []struct{ got, want float64 }{
 			{c.request.CountedGPUs(), c.gpus}, {c.held.CountedGPUs(), c.gpus},
@@ -155,7 +155,7 @@ func TestMemoryBeyondTheDeclarationCounts(t *testing.T) {
 		{"a CPU job that uses a card", job.Grant{}, 0, map[int]int64{1: 500}, 0.25},
 		{"a card of unknown size", job.Grant{GPUs: []int{2}, Share: 0.5}, 0, map[int]int64{2: 900}, 0.5},
 	} {
-		h := Held{Cards: c.grant.GPUs, Share: c.grant.Share, OverGPUs: OverGPUs(c.grant, c.declaredMiB, c.peaks, size)}
+		h := Allocation{Cards: c.grant.GPUs, Share: c.grant.Share, OverGPUs: OverGPUs(c.grant, c.declaredMiB, c.peaks, size)}
 		if got := h.CountedGPUs(); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %g GPUs, want %g", c.says, got, c.want)
 		}
@@ -163,7 +163,7 @@ func TestMemoryBeyondTheDeclarationCounts(t *testing.T) {
 			t.Errorf("%s: a weight of %g, want %g", c.says, got, c.want)
 		}
 	}
-	busy := Held{CPUs: 64, OverGPUs: 0.01}
+	busy := Allocation{CPUs: 64, OverGPUs: 0.01}
 	for says, c := range map[string]struct {
 		host Host
 		gpus int
@@ -219,9 +219,9 @@ func TestFairShare(t *testing.T) {
 		{says: "half a GPU counts half", rules: fair, cards: cards(3), jobs: asks(share(0.5), share(0.5), one, one), users: "ann ann bob bob", lab: lab(3600, nil), want: "1@0 3@1 2@0 4@2"},
 		{says: "CPU jobs take turns too", rules: fair, host: Host{CPUs: 4}, jobs: asks(cpus(1), cpus(1), cpus(1), cpus(1), cpus(1)), users: "ann ann ann bob bob", lab: lab(3600, nil), want: "1@ 4@ 2@ 5@"},
 		{says: "a user who holds the CPUs goes behind one who holds a GPU", rules: fair, cards: cards(2), host: Host{CPUs: 8}, jobs: asks(cpus(6), one, one, one), users: "ann ann bob bob", lab: lab(3600, nil), want: "1@ 3@0 4@1"},
-		{says: "a job that does not fit costs no turn", rules: fair, cards: cards(2), held: []Held{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(two, one, one), users: "bob bob ann", lab: lab(3600, annHadMore), want: "2@0"},
-		{says: "whoever is behind takes what the first cannot use", rules: fair, cards: cards(2), held: []Held{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(two, one), users: "bob ann", lab: lab(3600, annHadMore), want: "2@0"},
-		{says: "under fifo the first in fair order blocks", rules: fairFIFO, cards: cards(2), held: []Held{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(one, two), users: "ann bob", lab: lab(3600, annHadMore), want: ""},
+		{says: "a job that does not fit costs no turn", rules: fair, cards: cards(2), held: []Allocation{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(two, one, one), users: "bob bob ann", lab: lab(3600, annHadMore), want: "2@0"},
+		{says: "whoever is behind takes what the first cannot use", rules: fair, cards: cards(2), held: []Allocation{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(two, one), users: "bob ann", lab: lab(3600, annHadMore), want: "2@0"},
+		{says: "under fifo the first in fair order blocks", rules: fairFIFO, cards: cards(2), held: []Allocation{{Job: "9", Cards: []int{1}, Alone: true}}, jobs: asks(one, two), users: "ann bob", lab: lab(3600, annHadMore), want: ""},
 		{says: "a user's own jobs stay in order", rules: fair, cards: cards(3), jobs: asks(vram(100), one, vram(100)), users: "ann ann ann", lab: lab(3600, annHadMore), want: "1@0 2@1 3@0"},
 		{says: "without a quantum who had less takes all", rules: fair, cards: cards(2), jobs: asks(one, one, one), users: "ann bob bob", lab: lab(0, annHadMore), want: "2@0 3@1"},
 		{says: "a user at a limit leaves the rest to others", rules: fair, cards: cards(3), jobs: asks(one, one, one, one), users: "ann ann bob bob", lab: func(s *State) { s.DefaultLimit, s.Usage, s.FairQuantum = Limit{Jobs: 1}, annHadMore, 1 }, want: "3@0 1@1"},

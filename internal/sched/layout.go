@@ -182,21 +182,21 @@ func laneOf(lanes map[string]*lane, user string, room, least [2]float64) (n *lan
 
 // pool is what an array's limit leaves. The ends of its running tasks are not known
 // one by one, so they are taken to last as other jobs do.
-func (l *layout) pool(g *group) *lane {
-	if g.poolLimit <= 0 {
+func (l *layout) pool(g *class) *lane {
+	if g.arrayLimit <= 0 {
 		return nil
 	}
-	n, found := l.pools[g.pool]
+	n, found := l.pools[g.array]
 	if !found {
-		n = newLane([2]float64{float64(g.poolLimit), math.Inf(1)}, [2]float64{1, 0})
-		n.add(stay{end: l.length(Estimate{}), use: [2]float64{float64(l.state.Pools[g.pool]), 0}, who: nobody}, l)
-		l.pools[g.pool] = n
+		n = newLane([2]float64{float64(g.arrayLimit), math.Inf(1)}, [2]float64{1, 0})
+		n.add(stay{end: l.length(Estimate{}), use: [2]float64{float64(l.state.ArrayRuns[g.array]), 0}, who: nobody}, l)
+		l.pools[g.array] = n
 	}
 	return n
 }
 
 // group is what the limit of a JobGroup leaves, nothing while it is paused.
-func (l *layout) group(g *group) *lane {
+func (l *layout) group(g *class) *lane {
 	of := l.state.Groups[g.groupName()]
 	if of.Limit <= 0 && of.PausedBy == "" {
 		return nil
@@ -226,9 +226,9 @@ const maxRounds = 8
 // place lets a job start where it can soonest and last this long. A job that can
 // start nowhere is left out: it holds up no other.
 func (l *layout) place(a *ask, length int64, who binding) laidOut {
-	w := want{ask: a, length: length, user: l.user(a.group.user), pool: l.pool(a.group), named: l.group(a.group)}
+	w := want{ask: a, length: length, user: l.user(a.class.user), pool: l.pool(a.class), named: l.group(a.class)}
 	if a.host.use != ([2]float64{}) {
-		w.userHost = l.userHost(a.group.user)
+		w.userHost = l.userHost(a.class.user)
 	}
 	out := laidOut{binds: nobody}
 	if l.state.Rules.Policy == FIFO {
@@ -323,14 +323,14 @@ func (l *layout) fit(w *want, out laidOut) ([]offer, laidOut) {
 
 // simple reports that the job needs one card and nothing else.
 func (w *want) simple() bool {
-	return w.group.request.GPUs == 1 && w.user == nil && w.pool == nil && w.named == nil && w.host.use == [2]float64{}
+	return w.class.request.GPUs == 1 && w.user == nil && w.pool == nil && w.named == nil && w.host.use == [2]float64{}
 }
 
 // choose takes the cards that can take the request soonest; among equals the one
 // that comes free last, so that a limit leaves no card idle, and then the fullest,
 // or the emptiest where jobs are spread.
 func (l *layout) choose(w *want, from int64, gaps bool, out *laidOut) ([]offer, bool) {
-	gpus := w.group.request.GPUs
+	gpus := w.class.request.GPUs
 	l.soon = l.soon[:0]
 	for i, index := range w.cards {
 		n, d := l.cards[index], &w.needs[i]

@@ -30,7 +30,7 @@ type Use struct {
 }
 
 // Add counts one more running job.
-func (u *Use) Add(h *Held) {
+func (u *Use) Add(h *Allocation) {
 	u.Jobs++
 	u.add(h.CountedGPUs(), h.CPUs, h.MemMiB)
 }
@@ -50,9 +50,9 @@ func (r *Request) CountedGPUs() float64 { return job.CountedGPUs(r.GPUs, r.Share
 
 // CountedGPUs is what a running job counts as against a limit on GPUs: what it
 // asked for, or the memory it takes where that is more.
-func (h *Held) CountedGPUs() float64 { return h.declaredGPUs() + h.OverGPUs }
+func (h *Allocation) CountedGPUs() float64 { return h.declaredGPUs() + h.OverGPUs }
 
-func (h *Held) declaredGPUs() float64 { return job.CountedGPUs(len(h.Cards), h.share()) }
+func (h *Allocation) declaredGPUs() float64 { return job.CountedGPUs(len(h.Cards), h.share()) }
 
 func (a *amounts) countedGPUs() float64 { return job.CountedGPUs(a.gpus, a.share) }
 
@@ -123,27 +123,27 @@ func (a *account) exceeded(gpus float64, asked *amounts, held *Use) reason.Resou
 }
 
 // allows reports whether the limit admits such a job when the user runs nothing
-// else. It is asked of every request class.
+// else. It is asked of every class.
 func (a *account) allows(asked *amounts) bool {
 	return a.exceeded(asked.countedGPUs(), asked, &Use{}) == reason.NoResource
 }
 
 // jobsSpent reports that the user's limit on jobs is reached. A parked job counts
 // already.
-func (a *account) jobsSpent(g *group) bool {
+func (a *account) jobsSpent(g *class) bool {
 	return a.limit.Jobs > 0 && a.use.Jobs >= a.limit.Jobs && !g.parked
 }
 
 // amountSpent reports that the job would exceed the user's limit on GPUs, CPUs or
 // memory.
-func (a *account) amountSpent(g *group, asked *amounts) bool {
+func (a *account) amountSpent(g *class, asked *amounts) bool {
 	return a.exceeded(a.adds(g, asked), asked, &a.use) != reason.NoResource
 }
 
 // adds is what the job would add to the user's GPUs. An unproven share adds whole
 // GPUs while another one is not measured. The first may always start, so that no
 // job waits for others to end only because no job like it was measured.
-func (a *account) adds(g *group, asked *amounts) float64 {
+func (a *account) adds(g *class, asked *amounts) float64 {
 	if g.unproven && a.use.Unmeasured > 0 {
 		return float64(asked.gpus)
 	}

@@ -14,22 +14,22 @@ type list[T any] struct {
 }
 
 // place is a position in a list; it is valid until the list changes.
-type place struct{ chunk, offset int }
+type listPos struct{ chunk, offset int }
 
 // find gives the place of the first element that is not before v.
-func (l *list[T]) find(v T) (place, bool) {
+func (l *list[T]) find(v T) (listPos, bool) {
 	chunk, _ := slices.BinarySearchFunc(l.chunks, v, func(c []T, v T) int {
 		return l.compare(c[len(c)-1], v)
 	})
 	if chunk == len(l.chunks) {
-		return place{chunk, 0}, false
+		return listPos{chunk, 0}, false
 	}
 	offset, found := slices.BinarySearchFunc(l.chunks[chunk], v, l.compare)
-	return place{chunk, offset}, found
+	return listPos{chunk, offset}, found
 }
 
 // at gives the element at a place, and false behind the last.
-func (l *list[T]) at(p place) (v T, ok bool) {
+func (l *list[T]) at(p listPos) (v T, ok bool) {
 	if p.chunk >= len(l.chunks) {
 		return v, false
 	}
@@ -38,7 +38,7 @@ func (l *list[T]) at(p place) (v T, ok bool) {
 
 // ref is at without the copy, and nil behind the last. The result is read-only and
 // valid until the list changes.
-func (l *list[T]) ref(p place) *T {
+func (l *list[T]) ref(p listPos) *T {
 	if p.chunk >= len(l.chunks) {
 		return nil
 	}
@@ -46,9 +46,9 @@ func (l *list[T]) ref(p place) *T {
 }
 
 // after is the place that follows p.
-func (l *list[T]) after(p place) place {
+func (l *list[T]) after(p listPos) listPos {
 	if p.offset++; p.offset == len(l.chunks[p.chunk]) {
-		return place{p.chunk + 1, 0}
+		return listPos{p.chunk + 1, 0}
 	}
 	return p
 }

@@ -33,14 +33,14 @@ type slot struct {
 
 // holding is a job on one of its cards.
 type holding struct {
-	job       *Held
+	job       *Allocation
 	card      int   // index among the job's cards
 	marginMiB int64 // has to stay free there until the job starts
 }
 
 // newMachine is the machine with all running jobs on it. unreadable is empty where
 // the cards can be read.
-func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held []Held) *machine {
+func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held []Allocation) *machine {
 	m := &machine{rules: rules, unreadable: unreadable, host: host, slots: make([]slot, len(cards))}
 	for i := range cards {
 		m.slots[i].Card = &cards[i]
@@ -78,12 +78,12 @@ func (m *machine) copyOf(other *machine) {
 
 // inOrder makes a decision independent of the order of the caller's list, down to
 // the last bit of a sum of shares.
-func inOrder(held []Held) []*Held {
-	list := make([]*Held, len(held))
+func inOrder(held []Allocation) []*Allocation {
+	list := make([]*Allocation, len(held))
 	for i := range held {
 		list[i] = &held[i]
 	}
-	slices.SortStableFunc(list, func(a, c *Held) int {
+	slices.SortStableFunc(list, func(a, c *Allocation) int {
 		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other),
 			slices.Compare(a.Cards, c.Cards), slices.Compare(a.BudgetMiB, c.BudgetMiB), a.Started.Compare(c.Started))
 	})
@@ -115,10 +115,10 @@ func (m *machine) slot(index int) *slot {
 
 // book puts a job on its cards. Cards that the machine does not have are skipped: a
 // job may still hold a lost card.
-func (m *machine) book(h *Held) { m.await(h, 0) }
+func (m *machine) book(h *Allocation) { m.bookLater(h, 0) }
 
 // await is book for a job that has yet to start: its margin has to stay free.
-func (m *machine) await(h *Held, marginMiB int64) {
+func (m *machine) bookLater(h *Allocation, marginMiB int64) {
 	m.usedCPUs += h.CPUs
 	m.usedMemMiB += h.MemMiB
 	for i, index := range h.Cards {
@@ -129,8 +129,8 @@ func (m *machine) await(h *Held, marginMiB int64) {
 	}
 }
 
-// release takes a job off its cards.
-func (m *machine) release(h *Held) {
+// unbook takes a job off its cards.
+func (m *machine) unbook(h *Allocation) {
 	m.usedCPUs -= h.CPUs
 	m.usedMemMiB -= h.MemMiB
 	for _, index := range h.Cards {
@@ -141,10 +141,10 @@ func (m *machine) release(h *Held) {
 	}
 }
 
-// leave is release for a running job: the measurements of its cards no longer hold
+// vacate is unbook for a running job: the measurements of its cards no longer hold
 // once it has gone.
-func (m *machine) leave(h *Held) {
-	m.release(h)
+func (m *machine) vacate(h *Allocation) {
+	m.unbook(h)
 	for _, index := range h.Cards {
 		if c := m.slot(index); c != nil {
 			c.closed = c.shut()

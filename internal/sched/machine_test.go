@@ -22,12 +22,12 @@ func TestAMachineThatJobsLeaveIsOneThatNeverHadThem(t *testing.T) {
 		m.copyOf((&State{Rules: s.Rules, Cards: s.Cards[:len(s.Cards)/2]}).machine()) // what it had is forgotten
 		m.copyOf(all)
 		stay := s
-		stay.Held = nil
-		for _, h := range inOrder(s.Held) {
+		stay.Allocations = nil
+		for _, h := range inOrder(s.Allocations) {
 			if rapid.Bool().Draw(t, "leaves") {
-				m.leave(h)
+				m.vacate(h)
 			} else {
-				stay.Held = append(stay.Held, *h)
+				stay.Allocations = append(stay.Allocations, *h)
 			}
 		}
 		if diff := gocmp.Diff(stay.machine(), &m, same); diff != "" {
@@ -40,19 +40,19 @@ func TestAMachineThatJobsLeaveIsOneThatNeverHadThem(t *testing.T) {
 }
 
 func TestWhatIsMeasuredOfACardGoesWithItsJob(t *testing.T) {
-	s := State{Rules: DefaultRules(), Cards: cardsOf(1000, 1000), Held: []Held{{Job: "1", Cards: []int{0}}, {Job: "2", Cards: []int{1}}}}
+	s := State{Rules: DefaultRules(), Cards: cardsOf(1000, 1000), Allocations: []Allocation{{Job: "1", Cards: []int{0}}, {Job: "2", Cards: []int{1}}}}
 	s.Rules.MemThreshold = 0.5
 	s.Cards[0].UsedMiB, s.Cards[1].UsedMiB, s.Cards[1].Paused = 900, 900, true
 	m := s.machine()
 	if m.slots[0].closed != reason.ObstacleMemory {
 		t.Fatalf("gpu0 is closed by %q", m.slots[0].closed)
 	}
-	m.release(&s.Held[0]) // a job that is not there yet
+	m.unbook(&s.Allocations[0]) // a job that is not there yet
 	if m.slots[0].closed != reason.ObstacleMemory {
 		t.Error("gpu0 is open though nobody left it")
 	}
-	m.leave(&s.Held[0])
-	m.leave(&s.Held[1])
+	m.vacate(&s.Allocations[0])
+	m.vacate(&s.Allocations[1])
 	if m.slots[0].closed != "" || m.slots[1].closed != reason.ObstaclePaused {
 		t.Errorf("gpu0 is closed by %q, gpu1 by %q", m.slots[0].closed, m.slots[1].closed)
 	}
@@ -87,7 +87,7 @@ func TestAFrontierKnowsAllThatFailed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var put []amounts
 		var f frontier
-		var l unmoved
+		var l notHelped
 		for range rapid.IntRange(0, 9).Draw(t, "fail") {
 			a := drawAmounts(t)
 			put = append(put, a)

@@ -16,11 +16,11 @@ import (
 type oracle struct {
 	s       State
 	waiting []Pending // queued jobs that were not looked at yet
-	running []*Held
-	started []*Held // by this plan
-	given   []*Held // the same, and jobs that this plan preempts others for
-	leaving map[*Held]bool
-	margins map[*Held]int64 // of jobs that are to start later
+	running []*Allocation
+	started []*Allocation // by this plan
+	given   []*Allocation // the same, and jobs that this plan preempts others for
+	leaving map[*Allocation]bool
+	margins map[*Allocation]int64 // of jobs that are to start later
 
 	reservations []*oracleReservation
 	reserved     int  // reservations that were tried for jobs in their ordinary turn
@@ -30,14 +30,14 @@ type oracle struct {
 	use    map[string]Use
 	pools  map[string]int
 	joined map[GroupName]int
-	failed map[groupKey]bool // jobs that ask for the same have nothing to hope for
+	failed map[classKey]bool // jobs that ask for the same have nothing to hope for
 	block  string            // under FIFO: the job that no other may overtake
 	plan   Plan
 }
 
 // oracleReservation is the machine as it will be when a waiting job starts.
 type oracleReservation struct {
-	job      *Held
+	job      *Allocation
 	at       time.Time
 	usual    time.Duration
 	strength strength
@@ -47,18 +47,18 @@ type oracleReservation struct {
 
 // oracleMachine is who holds the cards, and which are closed to everybody.
 type oracleMachine struct {
-	holders []*Held
+	holders []*Allocation
 	closed  map[int]bool
 }
 
 // consult is what Decide has to say, in plan.
 func consult(s State) *oracle {
 	o := &oracle{
-		s: s, leaving: map[*Held]bool{}, margins: map[*Held]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), joined: map[GroupName]int{}, failed: map[groupKey]bool{},
-		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Held),
+		s: s, leaving: map[*Allocation]bool{}, margins: map[*Allocation]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.ArrayRuns), joined: map[GroupName]int{}, failed: map[classKey]bool{},
+		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Allocations),
 	}
 	for _, h := range o.running {
-		o.leaving[h] = h.Leaving && !h.Other
+		o.leaving[h] = h.BeingPreempted && !h.Other
 	}
 	// 1. Cards that are being vacated go to the jobs that they are vacated for.
 	for _, p := range o.promised() {
@@ -85,10 +85,10 @@ func consult(s State) *oracle {
 	return o
 }
 
-func keyOf(p *Pending) groupKey {
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit), unproven: p.Unproven, parked: p.Parked}
-	if p.PoolLimit > 0 {
-		key.pool, key.poolLimit = p.Pool, p.PoolLimit
+func keyOf(p *Pending) classKey {
+	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked}
+	if p.ArrayLimit > 0 {
+		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
 	return key
 }
@@ -125,7 +125,7 @@ func (o *oracle) slices() bool {
 func (o *oracle) rank(p *Pending) (serviceClass, float64) {
 	switch {
 	case o.s.Rules.Policy == Shortest:
-		left := p.Run.Left(p.Served, 0).Mid
+		left := p.Run.Left(p.RanBefore, 0).Mid
 		if p.Run.Mid <= 0 && p.Limit > 0 {
 			left = p.Limit
 		} else if p.Run.Mid <= 0 {
@@ -133,20 +133,20 @@ func (o *oracle) rank(p *Pending) (serviceClass, float64) {
 		}
 		return 0, max(0, left.Seconds()) * max(cpuWeight, oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs))
 	case o.s.Rules.Policy == LAS:
-		return oracleLAS(p.Served, oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)), 0
+		return oracleLAS(p.RanBefore, oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)), 0
 	case !o.slices():
 		return 0, 0
 	}
-	c := oracleClass(p.Served)
-	due := p.Since.Add(oracleLongWait(p.Served))
+	c := oracleClass(p.RanBefore)
+	due := p.Since.Add(oracleLongWait(p.RanBefore))
 	if c == classFresh || o.s.Now.Before(due) {
 		return c, 0
 	}
-	if p.Served < boostFirst {
+	if p.RanBefore < boostFirst {
 		return classBoosted, float64(due.UnixMilli()) - boostApart // before all that had more
 	}
 	if !p.Submitted.IsZero() {
-		due = p.Submitted.Add(p.Served).Add(oracleLongWait(p.Served))
+		due = p.Submitted.Add(p.RanBefore).Add(oracleLongWait(p.RanBefore))
 	}
 	return classBoosted, float64(due.UnixMilli())
 }
@@ -197,7 +197,7 @@ func (o *oracle) fairWeight(r *Request) float64 {
 // promised are the queued jobs that running ones leave for.
 func (o *oracle) promised() (list []Pending) {
 	for _, p := range o.waiting {
-		if slices.ContainsFunc(o.running, func(h *Held) bool { return o.leaving[h] && h.LeavesFor == p.Job }) {
+		if slices.ContainsFunc(o.running, func(h *Allocation) bool { return o.leaving[h] && h.PreemptedFor == p.Job }) {
 			list = append(list, p)
 		}
 	}
@@ -366,7 +366,7 @@ func (o *oracle) limited(p *Pending) bool {
 	if p.Unproven && use.Unmeasured > 0 {
 		more = float64(p.Request.GPUs) // the first may start; another counts as whole GPUs
 	}
-	return p.PoolLimit > 0 && o.pools[p.Pool] >= p.PoolLimit ||
+	return p.ArrayLimit > 0 && o.pools[p.Array] >= p.ArrayLimit ||
 		limit.Jobs > 0 && use.Jobs >= limit.Jobs && !p.Parked ||
 		limit.GPUs > 0 && p.Request.GPUs > 0 && use.GPUs+use.Unmeasured+more > limit.GPUs+limitTolerance ||
 		limit.CPUs > 0 && p.Request.CPUs > 0 && use.CPUs+p.Request.CPUs > limit.CPUs ||
@@ -391,8 +391,8 @@ func (o *oracle) charge(p *Pending) {
 	if o.s.Rules.Fair {
 		o.turn[p.User] += o.s.FairQuantum * o.fairWeight(&p.Request)
 	}
-	if p.PoolLimit > 0 {
-		o.pools[p.Pool]++
+	if p.ArrayLimit > 0 {
+		o.pools[p.Array]++
 	}
 	o.joined[GroupName{p.User, p.Group}]++
 }
@@ -408,7 +408,7 @@ func (o *oracle) start(p *Pending) bool {
 	o.plan.Starts = append(o.plan.Starts, Start{Job: p.Job, Grant: grant})
 	o.started, o.given = append(o.started, h), append(o.given, h)
 	for _, r := range o.reservations {
-		if r.binds(now, termOf(p.Run, p.Served, p.Limit)) {
+		if r.binds(now, termOf(p.Run, p.RanBefore, p.Limit)) {
 			r.machine.holders = append(r.machine.holders, h)
 		}
 	}
@@ -416,15 +416,15 @@ func (o *oracle) start(p *Pending) bool {
 	return true
 }
 
-func (o *oracle) holding(p *Pending, g job.Grant, from time.Time) *Held {
-	return &Held{
+func (o *oracle) holding(p *Pending, g job.Grant, from time.Time) *Allocation {
+	return &Allocation{
 		Job: p.Job, Cards: g.GPUs, BudgetMiB: CardBudgets(g, p.Request.VRAMMiB, o.s.Cards), Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
-		CPUs: p.Request.CPUs, MemMiB: p.Request.MemMiB, Started: from, Served: p.Served, Run: p.Run, Limit: p.Limit,
+		CPUs: p.Request.CPUs, MemMiB: p.Request.MemMiB, Started: from, RanBefore: p.RanBefore, Run: p.Run, Limit: p.Limit,
 	}
 }
 
 // awaited is a job that is to start later: its margin has to stay free until then.
-func (o *oracle) awaited(p *Pending, g job.Grant, from time.Time) *Held {
+func (o *oracle) awaited(p *Pending, g job.Grant, from time.Time) *Allocation {
 	h := o.holding(p, g, from)
 	if p.Request.VRAMMiB > 0 {
 		o.margins[h] = o.s.Rules.MarginMiB
@@ -437,7 +437,7 @@ func (o *oracle) now() oracleMachine {
 	m := oracleMachine{holders: slices.Concat(o.running, o.started), closed: map[int]bool{}}
 	for i := range o.s.Cards {
 		c, r := &o.s.Cards[i], &o.s.Rules
-		taken := slices.ContainsFunc(o.running, func(h *Held) bool { return slices.Contains(h.Cards, c.Index) })
+		taken := slices.ContainsFunc(o.running, func(h *Allocation) bool { return slices.Contains(h.Cards, c.Index) })
 		memory := r.MemThreshold > 0 && c.TotalMiB > 0 && float64(c.UsedMiB)/float64(c.TotalMiB) > r.MemThreshold
 		load := r.LoadThreshold > 0 && (r.LoadAlways || !taken) && c.UtilPct/100 > r.LoadThreshold
 		m.closed[c.Index] = out(c) || memory || load
@@ -450,7 +450,7 @@ func out(c *Card) bool { return c.Stale || c.Paused || c.Health != HealthOK }
 
 // without is the machine at a moment when some jobs have left, and those are on it
 // that have reservations until then.
-func (o *oracle) without(gone func(*Held) bool, at time.Time) oracleMachine {
+func (o *oracle) without(gone func(*Allocation) bool, at time.Time) oracleMachine {
 	m, now := oracleMachine{closed: map[int]bool{}}, o.now()
 	for _, h := range slices.Concat(o.running, o.given) {
 		if !gone(h) {
@@ -464,7 +464,7 @@ func (o *oracle) without(gone func(*Held) bool, at time.Time) oracleMachine {
 	}
 	for i := range o.s.Cards {
 		c := &o.s.Cards[i]
-		freed := slices.ContainsFunc(now.holders, func(h *Held) bool { return slices.Contains(h.Cards, c.Index) && gone(h) })
+		freed := slices.ContainsFunc(now.holders, func(h *Allocation) bool { return slices.Contains(h.Cards, c.Index) && gone(h) })
 		m.closed[c.Index] = out(c) || now.closed[c.Index] && !freed
 	}
 	return m
@@ -472,7 +472,7 @@ func (o *oracle) without(gone func(*Held) bool, at time.Time) oracleMachine {
 
 // place finds the best cards for the job on a machine, beside the reservations.
 func (o *oracle) place(p *Pending, m oracleMachine, from time.Time, kept []*oracleReservation) (job.Grant, bool) {
-	r, length := &p.Request, termOf(p.Run, p.Served, p.Limit)
+	r, length := &p.Request, termOf(p.Run, p.RanBefore, p.Limit)
 	binding := slices.DeleteFunc(slices.Clone(kept), func(k *oracleReservation) bool { return !k.binds(from, length) })
 	if r.GPUs > 0 && o.s.Unreadable != "" || !o.hostFits(m, r) {
 		return job.Grant{}, false
@@ -519,7 +519,7 @@ func (o *oracle) hostFits(m oracleMachine, r *Request) bool {
 }
 
 // on is what a card has: the jobs there, free memory and shares given out.
-func (m oracleMachine) on(c *Card) (jobs []*Held, freeMiB int64, shares float64) {
+func (m oracleMachine) on(c *Card) (jobs []*Allocation, freeMiB int64, shares float64) {
 	freeMiB = c.TotalMiB - c.ReservedMiB - c.ForeignMiB
 	for _, h := range m.holders {
 		for i, index := range h.Cards {
@@ -537,7 +537,7 @@ func (m oracleMachine) on(c *Card) (jobs []*Held, freeMiB int64, shares float64)
 
 func (o *oracle) fits(m oracleMachine, c *Card, r *Request) bool {
 	jobs, freeMiB, shares := m.on(c)
-	single := func(h *Held) bool { return h.Alone || h.Exclusive }
+	single := func(h *Allocation) bool { return h.Alone || h.Exclusive }
 	margin := int64(0)
 	if r.VRAMMiB > 0 {
 		margin = o.s.Rules.MarginMiB
@@ -608,11 +608,11 @@ func (o *oracle) worth(m oracleMachine, set []*Card, r *Request) []int64 {
 // the one that the cards are reserved for.
 func (r *oracleReservation) binds(from time.Time, l term) bool {
 	switch r.strength {
-	case hard: // only a time limit is believed
+	case byLimit: // only a time limit is believed
 		return l.limit == 0 || from.Add(l.limit).After(r.at)
-	case firm: // nor what is usual
+	case byLongest: // nor what is usual
 		return l.atMost == 0 || from.Add(l.atMost).After(r.at)
-	case strict:
+	case byUsualKnown:
 		return l.atMost == 0 || from.Add(l.usual).After(r.at)
 	}
 	return l.atMost > 0 && from.Add(l.usual).After(r.at)
@@ -620,11 +620,11 @@ func (r *oracleReservation) binds(from time.Time, l term) bool {
 
 // preempt takes GPUs from running jobs, as few as it can.
 func (o *oracle) preempt(p *Pending, u urgency) bool {
-	may := func(h *Held) bool { return o.leaving[h] || !h.Other && h.Preempt.Mode != "" }
+	may := func(h *Allocation) bool { return o.leaving[h] || !h.Other && h.Preempt.Mode != "" }
 	if _, ok := o.place(p, o.without(may, o.s.Now), o.s.Now, nil); !ok {
 		return false
 	}
-	var victims []*Held
+	var victims []*Allocation
 	for _, h := range o.running {
 		if !o.outranks(p, h, u) {
 			continue
@@ -635,7 +635,7 @@ func (o *oracle) preempt(p *Pending, u urgency) bool {
 			victims = append(victims, h)
 		}
 	}
-	if len(victims) == 0 && !slices.ContainsFunc(o.running, func(h *Held) bool { return o.leaving[h] }) {
+	if len(victims) == 0 && !slices.ContainsFunc(o.running, func(h *Allocation) bool { return o.leaving[h] }) {
 		return false
 	}
 	slices.SortStableFunc(victims, o.lessLoss)
@@ -650,7 +650,7 @@ func (o *oracle) wake(at time.Time) {
 
 // outranks reports whether a running job gives way to a waiting one, once it has
 // run for long enough.
-func (o *oracle) outranks(p *Pending, h *Held, u urgency) bool {
+func (o *oracle) outranks(p *Pending, h *Allocation, u urgency) bool {
 	r, now := &o.s.Rules, o.s.Now
 	parks := h.Preempt.Mode == Park
 	protected := r.MaxBypass > 0 && h.Waited >= r.MaxBypass && now.Before(h.Started.Add(boostLeast))
@@ -673,20 +673,20 @@ func (o *oracle) outranks(p *Pending, h *Held, u urgency) bool {
 }
 
 // ran is how long this run has lasted, without what resuming cost.
-func (o *oracle) ran(h *Held) time.Duration {
+func (o *oracle) ran(h *Allocation) time.Duration {
 	if h.Started.IsZero() {
 		return 0
 	}
 	ran := o.s.Now.Sub(h.Started)
-	if h.Served > 0 {
-		ran -= h.Preempt.Back
+	if h.RanBefore > 0 {
+		ran -= h.Preempt.ResumeTime
 	}
 	return max(0, ran)
 }
 
 // classOf is the service class of a running job.
-func (o *oracle) classOf(h *Held) serviceClass {
-	had := h.Served + o.ran(h)
+func (o *oracle) classOf(h *Allocation) serviceClass {
+	had := h.RanBefore + o.ran(h)
 	if o.s.Rules.Policy == LAS {
 		return oracleLAS(had, o.weight(h))
 	}
@@ -694,29 +694,31 @@ func (o *oracle) classOf(h *Held) serviceClass {
 		return 0
 	}
 	c := oracleClass(had)
-	if c > classBoosted && h.Waited >= oracleLongWait(h.Served) && o.s.Now.Before(h.Started.Add(o.boost(h))) {
+	if c > classBoosted && h.Waited >= oracleLongWait(h.RanBefore) && o.s.Now.Before(h.Started.Add(o.boost(h))) {
 		return classBoosted
 	}
 	return c
 }
 
-func (o *oracle) boost(h *Held) time.Duration {
+func (o *oracle) boost(h *Allocation) time.Duration {
 	if h.Submitted.IsZero() {
 		return boostLeast
 	}
-	return max(boostLeast, (h.Started.Sub(h.Submitted)-h.Served)/boostPart)
+	return max(boostLeast, (h.Started.Sub(h.Submitted)-h.RanBefore)/boostPart)
 }
 
-func (o *oracle) weight(h *Held) float64 { return oracleWeight(len(h.Cards), max(0, h.Share), h.CPUs) }
+func (o *oracle) weight(h *Allocation) float64 {
+	return oracleWeight(len(h.Cards), max(0, h.Share), h.CPUs)
+}
 
 // mayLeave is from when on a running job gives way to a waiting one. The more cards
 // it has the longer it runs before.
-func (o *oracle) mayLeave(p *Pending, h *Held) time.Time {
+func (o *oracle) mayLeave(p *Pending, h *Allocation) time.Time {
 	least := o.s.Rules.MinRun
 	if least <= 0 {
 		least = minRun
 	}
-	least = max(least, minRunCosts*(h.Preempt.Out+h.Preempt.Back))
+	least = max(least, minRunCosts*(h.Preempt.StopTime+h.Preempt.ResumeTime))
 	own, gpus := o.weight(h), oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)
 	if gpus > 0 && own > gpus {
 		least = time.Duration(float64(least) * own / gpus)
@@ -725,8 +727,8 @@ func (o *oracle) mayLeave(p *Pending, h *Held) time.Time {
 }
 
 // lessLoss orders victims: the least loss first.
-func (o *oracle) lessLoss(a, b *Held) int {
-	lost := func(h *Held) time.Duration {
+func (o *oracle) lessLoss(a, b *Allocation) int {
+	lost := func(h *Allocation) time.Duration {
 		if h.Preempt.Mode == Requeue {
 			return o.ran(h)
 		}
@@ -737,14 +739,14 @@ func (o *oracle) lessLoss(a, b *Held) int {
 }
 
 // parkingFits reports whether host memory is left to park these too.
-func (o *oracle) parkingFits(more ...*Held) bool {
-	parks := func(h *Held) bool { return h.Preempt.Mode == Park }
+func (o *oracle) parkingFits(more ...*Allocation) bool {
+	parks := func(h *Allocation) bool { return h.Preempt.Mode == Park }
 	if o.s.ParkMiB == 0 || !slices.ContainsFunc(more, parks) {
 		return true
 	}
 	left := o.s.ParkMiB
 	for _, h := range o.running {
-		if parks(h) && (o.leaving[h] && !h.Leaving || slices.Contains(more, h)) {
+		if parks(h) && (o.leaving[h] && !h.BeingPreempted || slices.Contains(more, h)) {
 			left -= h.Preempt.MemMiB
 		}
 	}
@@ -753,11 +755,11 @@ func (o *oracle) parkingFits(more ...*Held) bool {
 	}
 	for user, own := range o.s.ParkOfMiB {
 		for _, h := range o.running {
-			if h.User == user && parks(h) && (o.leaving[h] && !h.Leaving || slices.Contains(more, h)) {
+			if h.User == user && parks(h) && (o.leaving[h] && !h.BeingPreempted || slices.Contains(more, h)) {
 				own -= h.Preempt.MemMiB
 			}
 		}
-		if own < 0 && slices.ContainsFunc(more, func(h *Held) bool { return h.User == user && parks(h) }) {
+		if own < 0 && slices.ContainsFunc(more, func(h *Allocation) bool { return h.User == user && parks(h) }) {
 			return false
 		}
 	}
@@ -766,7 +768,7 @@ func (o *oracle) parkingFits(more ...*Held) bool {
 
 // returns is how much is bound to come back to the cards of a job that would be
 // parked too.
-func (o *oracle) returns(h *Held) (mib int64) {
+func (o *oracle) returns(h *Allocation) (mib int64) {
 	for i := range o.s.Cards {
 		if h.Preempt.Mode == Park && slices.Contains(h.Cards, o.s.Cards[i].Index) {
 			mib += o.s.Cards[i].ParkedMiB
@@ -777,9 +779,9 @@ func (o *oracle) returns(h *Held) (mib int64) {
 
 // claim preempts as few of the victims as the job needs beside what is being
 // vacated anyway, and gives it the cards as soon as they are free.
-func (o *oracle) claim(p *Pending, u urgency, victims []*Held) bool {
-	try := func(list []*Held) (job.Grant, bool) {
-		gone := func(h *Held) bool { return o.leaving[h] || slices.Contains(list, h) }
+func (o *oracle) claim(p *Pending, u urgency, victims []*Allocation) bool {
+	try := func(list []*Allocation) (job.Grant, bool) {
+		gone := func(h *Allocation) bool { return o.leaving[h] || slices.Contains(list, h) }
 		return o.place(p, o.without(gone, o.s.Now), o.s.Now, o.others(o.s.Now))
 	}
 	n := 0
@@ -808,7 +810,7 @@ func (o *oracle) claim(p *Pending, u urgency, victims []*Held) bool {
 		o.leaving[h] = true
 		o.plan.Victims = append(o.plan.Victims, Victim{Job: h.Job, For: p.Job, Mode: h.Preempt.Mode})
 	}
-	machine := o.without(func(h *Held) bool { return o.leaving[h] }, o.s.Now)
+	machine := o.without(func(h *Allocation) bool { return o.leaving[h] }, o.s.Now)
 	at := o.s.Now
 	for _, h := range o.running {
 		if needed := !host || slices.ContainsFunc(h.Cards, func(i int) bool { return slices.Contains(grant.GPUs, i) }); o.leaving[h] && needed {
@@ -821,7 +823,7 @@ func (o *oracle) claim(p *Pending, u urgency, victims []*Held) bool {
 		r.machine.holders = append(r.machine.holders, held)
 	}
 	o.given = append(o.given, held)
-	o.reservations = append(o.reservations, &oracleReservation{job: held, at: at, strength: firm, claim: true, machine: machine})
+	o.reservations = append(o.reservations, &oracleReservation{job: held, at: at, strength: byLongest, claim: true, machine: machine})
 	o.plan.Reservations = append(o.plan.Reservations, Reservation{Job: p.Job, Cards: grant.GPUs, At: at})
 	o.charge(p)
 	return true
@@ -836,15 +838,15 @@ func (o *oracle) others(at time.Time) []*oracleReservation {
 }
 
 // leaves is when a running job is expected to be off its cards.
-func (o *oracle) leaves(p *Pending, h *Held, u urgency) time.Time {
+func (o *oracle) leaves(p *Pending, h *Allocation, u urgency) time.Time {
 	now := o.s.Now
 	switch {
-	case h.Leaving:
-		return latest(now, h.LeavesBy)
+	case h.BeingPreempted:
+		return latest(now, h.FreeBy)
 	case o.leaving[h]:
-		return now.Add(h.Preempt.Out)
+		return now.Add(h.Preempt.StopTime)
 	case o.outranks(p, h, u):
-		return latest(now, o.mayLeave(p, h)).Add(h.Preempt.Out)
+		return latest(now, o.mayLeave(p, h)).Add(h.Preempt.StopTime)
 	case h.Started.IsZero():
 		return now.Add(otherBerthsEstimate)
 	}
@@ -852,9 +854,9 @@ func (o *oracle) leaves(p *Pending, h *Held, u urgency) time.Time {
 }
 
 // rest is how much longer a job is expected to run.
-func (o *oracle) rest(h *Held) time.Duration {
+func (o *oracle) rest(h *Allocation) time.Duration {
 	ran := o.ran(h)
-	rest := h.Run.Left(h.Served+ran, 0).Mid
+	rest := h.Run.Left(h.RanBefore+ran, 0).Mid
 	if h.Limit > 0 {
 		rest = min(rest, max(0, h.Limit-ran))
 	}
@@ -864,7 +866,7 @@ func (o *oracle) rest(h *Held) time.Duration {
 // parks reports whether jobs take turns by being parked.
 func (o *oracle) parks() bool {
 	return (o.slices() || o.s.Rules.Policy == LAS) &&
-		slices.ContainsFunc(o.running, func(h *Held) bool { return h.Preempt.Mode == Park })
+		slices.ContainsFunc(o.running, func(h *Allocation) bool { return h.Preempt.Mode == Park })
 }
 
 // depth is for how many jobs in their ordinary turn GPUs are reserved.
@@ -889,32 +891,32 @@ func (o *oracle) reserve(p *Pending, u urgency) bool {
 	if o.overdueKept {
 		u = ordinary // one at a time
 	}
-	strength := soft
+	strength := byUsual
 	switch {
 	case u == overdue:
-		strength = strict
+		strength = byUsualKnown
 	case u == longOverdue:
-		strength = hard
+		strength = byLimit
 	case o.reserved >= o.depth():
 		return false
 	case o.parks():
-		strength = firm
+		strength = byLongest
 	}
-	everybody := func(*Held) bool { return true }
+	everybody := func(*Allocation) bool { return true }
 	if _, ok := o.place(p, o.without(everybody, o.s.Now), o.s.Now, nil); !ok {
 		return false // it waits for something other than jobs
 	}
 	if u == ordinary {
 		o.reserved++
 	}
-	r := o.foresee(p, u, strength == firm)
+	r := o.foresee(p, u, strength == byLongest)
 	if r == nil {
 		return false
 	}
 	r.strength = strength
 	o.overdueKept = o.overdueKept || u != ordinary
 	o.reservations = append(o.reservations, r)
-	o.plan.Reservations = append(o.plan.Reservations, Reservation{Job: p.Job, Cards: r.job.Cards, At: r.at, Hard: strength == hard})
+	o.plan.Reservations = append(o.plan.Reservations, Reservation{Job: p.Job, Cards: r.job.Cards, At: r.at, ByLimit: strength == byLimit})
 	return u == ordinary && o.reserved < o.depth()
 }
 
@@ -922,7 +924,7 @@ func (o *oracle) reserve(p *Pending, u urgency) bool {
 // somebody leaves.
 func (o *oracle) foresee(p *Pending, u urgency, soonOnly bool) *oracleReservation {
 	type departure struct {
-		h  *Held
+		h  *Allocation
 		at time.Time
 	}
 	var list []departure
@@ -953,14 +955,14 @@ func (o *oracle) foresee(p *Pending, u urgency, soonOnly bool) *oracleReservatio
 				left++
 			}
 		}
-		gone := func(h *Held) bool {
+		gone := func(h *Allocation) bool {
 			return slices.ContainsFunc(list[:left], func(d departure) bool { return d.h == h })
 		}
 		machine := o.without(gone, at)
 		if grant, ok := o.place(p, machine, at, o.others(at)); ok {
 			h := o.awaited(p, grant, at)
 			machine.holders = append(machine.holders, h)
-			return &oracleReservation{job: h, at: at, usual: termOf(p.Run, p.Served, p.Limit).usual, machine: machine}
+			return &oracleReservation{job: h, at: at, usual: termOf(p.Run, p.RanBefore, p.Limit).usual, machine: machine}
 		}
 	}
 	return nil
@@ -974,7 +976,7 @@ func (o *oracle) again() time.Time {
 	r, now := &o.s.Rules, o.s.Now
 	for _, p := range o.s.Queue.First(o.s.Queue.Len()) {
 		if c, _ := o.rank(&p); o.slices() && c > classBoosted {
-			o.wake(p.Since.Add(oracleLongWait(p.Served)))
+			o.wake(p.Since.Add(oracleLongWait(p.RanBefore)))
 		}
 	}
 	for _, oldest := range NewSnapshot(o.s).Oldest {

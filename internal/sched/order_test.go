@@ -30,8 +30,8 @@ type queuedJob struct {
 }
 
 // running is a job on whole cards.
-func running(id string, ran time.Duration, change func(*Held), cards ...int) Held {
-	h := Held{
+func running(id string, ran time.Duration, change func(*Allocation), cards ...int) Allocation {
+	h := Allocation{
 		Job: id, Cards: cards, Alone: true, User: "bob", Rank: -100, Seq: -100,
 		Started: midday.Add(-ran), Submitted: midday.Add(-ran),
 	}
@@ -41,20 +41,20 @@ func running(id string, ran time.Duration, change func(*Held), cards ...int) Hel
 	return h
 }
 
-func lasting(d time.Duration) func(*Held) {
-	return func(h *Held) { h.Run = Estimate{Low: d, Mid: d, High: d} }
+func lasting(d time.Duration) func(*Allocation) {
+	return func(h *Allocation) { h.Run = Estimate{Low: d, Mid: d, High: d} }
 }
 
 // parkable gives way, at twenty seconds each way.
-func parkable(h *Held) {
-	h.Preempt = Preempt{Mode: Park, Out: 20 * time.Second, Back: 20 * time.Second}
+func parkable(h *Allocation) {
+	h.Preempt = Preempt{Mode: Park, StopTime: 20 * time.Second, ResumeTime: 20 * time.Second}
 }
 
 // startsAnew gives way and loses its work.
-func startsAnew(h *Held) { h.Preempt = Preempt{Mode: Requeue, Out: 10 * time.Second} }
+func startsAnew(h *Allocation) { h.Preempt = Preempt{Mode: Requeue, StopTime: 10 * time.Second} }
 
-func both(changes ...func(*Held)) func(*Held) {
-	return func(h *Held) {
+func both(changes ...func(*Allocation)) func(*Allocation) {
+	return func(h *Allocation) {
 		for _, change := range changes {
 			change(h)
 		}
@@ -74,7 +74,7 @@ func told(p Plan) string {
 	}
 	for _, r := range p.Reservations {
 		mark := "?"
-		if r.Hard {
+		if r.ByLimit {
 			mark = "!"
 		}
 		words = append(words, fmt.Sprintf("%s%s%s+%s", r.Job, mark, joinIDs(r.Cards), r.At.Sub(midday)))
@@ -87,7 +87,7 @@ type orderRow struct {
 	says  string
 	rules func(*Rules)
 	cards int
-	held  []Held
+	held  []Allocation
 	jobs  []queuedJob
 	state func(*State)
 	want  string
@@ -101,7 +101,7 @@ func (r orderRow) snapshot() State {
 	if r.rules != nil {
 		r.rules(&rules)
 	}
-	s := State{Now: midday, Rules: rules, Held: r.held, Queue: NewQueue()}
+	s := State{Now: midday, Rules: rules, Allocations: r.held, Queue: NewQueue()}
 	for i := range r.cards {
 		s.Cards = append(s.Cards, cardOf(i, gib24))
 	}
@@ -110,7 +110,7 @@ func (r orderRow) snapshot() State {
 		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram, CPUs: w.cpus}
 		p := Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
-			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
+			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), RanBefore: w.served,
 			Run: Estimate{Low: w.run, Mid: w.run, High: max(w.run, w.most)}, Limit: w.limit,
 		}
 		if w.before > 0 {
@@ -145,7 +145,7 @@ func policy(p Policy) func(*Rules) { return func(r *Rules) { r.Policy = p } }
 const hour = time.Hour
 
 func TestCardsAreKept(t *testing.T) {
-	busy := []Held{running("8", hour, lasting(3*hour), 0), running("9", hour, lasting(2*hour), 1)}
+	busy := []Allocation{running("8", hour, lasting(3*hour), 0), running("9", hour, lasting(2*hour), 1)}
 	checkOrder(t, []orderRow{
 		{says: "the first that waits holds the card that comes free first", cards: 2, held: busy,
 			jobs: []queuedJob{{gpus: 1}}, want: "1?1+1h0m0s"},
@@ -153,7 +153,7 @@ func TestCardsAreKept(t *testing.T) {
 			jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+2h0m0s"},
 		{says: "one that ends in time passes", cards: 3, held: busy,
 			jobs: []queuedJob{{gpus: 3}, {gpus: 1, run: hour}}, want: "2@2 1?0,1,2+2h0m0s"},
-		{says: "one that ends just then does too", cards: 2, held: []Held{running("9", 0, lasting(4096*time.Second), 0)},
+		{says: "one that ends just then does too", cards: 2, held: []Allocation{running("9", 0, lasting(4096*time.Second), 0)},
 			jobs: []queuedJob{{gpus: 2}, {gpus: 1, run: 4096 * time.Second}}, want: "2@1 1?0,1+1h8m16s"},
 		{says: "one that would not end in time does not", cards: 3, held: busy,
 			jobs: []queuedJob{{gpus: 3}, {gpus: 1, run: 3 * hour}}, want: "1?0,1,2+2h0m0s"},
@@ -167,7 +167,7 @@ func TestCardsAreKept(t *testing.T) {
 			state: func(s *State) { s.Cards[2].Paused = true },
 			jobs:  []queuedJob{{gpus: 3}, {gpus: 2}}, want: "2?0,1+2h0m0s"},
 		{says: "a share does not take the margin of a job that GPUs are reserved for", cards: 1,
-			held: []Held{running("9", hour, both(lasting(2*hour), beside(12_000)), 0)},
+			held: []Allocation{running("9", hour, both(lasting(2*hour), beside(12_000)), 0)},
 			state: func(s *State) {
 				p, _ := s.Queue.Get("2")
 				p.Request = NewRequest(job.Spec{GPUs: 1, Share: 0.185}, 0, s.Rules)
@@ -185,24 +185,24 @@ func TestCardsAreKept(t *testing.T) {
 		{says: "nothing is kept under fifo, where nothing passes", cards: 2, held: busy, rules: policy(FIFO),
 			jobs: []queuedJob{{gpus: 2}, {gpus: 1, run: 1}}, want: ""},
 		{says: "a run that outlasts its span is expected to take as long again", cards: 1,
-			held: []Held{running("9", 4*hour, lasting(hour), 0)}, jobs: []queuedJob{{gpus: 1}}, want: "1?0+4h0m0s"},
+			held: []Allocation{running("9", 4*hour, lasting(hour), 0)}, jobs: []queuedJob{{gpus: 1}}, want: "1?0+4h0m0s"},
 		{says: "a limit ends a run whatever was expected", cards: 1,
-			held: []Held{running("9", hour, both(lasting(9*hour), func(h *Held) { h.Limit = 90 * time.Minute }), 0)},
+			held: []Allocation{running("9", hour, both(lasting(9*hour), func(h *Allocation) { h.Limit = 90 * time.Minute }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+30m0s"},
 		{says: "what leaves its VRAM free passes", cards: 1,
-			held: []Held{running("9", 0, both(lasting(hour), func(h *Held) { h.Alone, h.BudgetMiB = false, []int64{10000} }), 0)},
+			held: []Allocation{running("9", 0, both(lasting(hour), func(h *Allocation) { h.Alone, h.BudgetMiB = false, []int64{10000} }), 0)},
 			jobs: []queuedJob{{gpus: 1, vram: 16000}, {gpus: 1, vram: 7000, run: 9 * hour}, {gpus: 1, vram: 5000, run: 9 * hour}},
 			want: "2@0 1?0+1h0m0s"},
 		{says: "what does not leave its VRAM free waits", cards: 1,
-			held: []Held{running("9", 0, both(lasting(hour), func(h *Held) { h.Alone, h.BudgetMiB = false, []int64{10000} }), 0)},
+			held: []Allocation{running("9", 0, both(lasting(hour), func(h *Allocation) { h.Alone, h.BudgetMiB = false, []int64{10000} }), 0)},
 			jobs: []queuedJob{{gpus: 1, vram: 16000}, {gpus: 1, vram: 9000, run: 9 * hour}}, want: "1?0+1h0m0s"},
-		{says: "nothing is kept on a card that is paused", cards: 1, held: []Held{running("9", 0, lasting(hour), 0)},
+		{says: "nothing is kept on a card that is paused", cards: 1, held: []Allocation{running("9", 0, lasting(hour), 0)},
 			state: func(s *State) { s.Cards[0].Paused = true }, jobs: []queuedJob{{gpus: 1}}, want: ""},
 	})
 }
 
 func TestNobodyIsPassedForEver(t *testing.T) {
-	busy := []Held{running("9", hour, lasting(3*hour), 0)}
+	busy := []Allocation{running("9", hour, lasting(3*hour), 0)}
 	day := DefaultMaxBypass
 	checkOrder(t, []orderRow{
 		{says: "who was passed for two days goes first, whatever its priority", cards: 1,
@@ -213,7 +213,7 @@ func TestNobodyIsPassedForEver(t *testing.T) {
 			jobs: []queuedJob{{gpus: 2, since: day}, {gpus: 1}, {gpus: 1, run: 3 * hour}}, want: "1?0,1+2h0m0s"},
 		{says: "what is expected to end in time does", cards: 2, held: busy,
 			jobs: []queuedJob{{gpus: 2, since: day}, {gpus: 1}, {gpus: 1, run: time.Minute}}, want: "3@1 1?0,1+2h0m0s"},
-		{says: "it is looked again when twice the bound has passed", cards: 1, held: []Held{running("9", hour, lasting(900*hour), 0)},
+		{says: "it is looked again when twice the bound has passed", cards: 1, held: []Allocation{running("9", hour, lasting(900*hour), 0)},
 			jobs: []queuedJob{{gpus: 1, since: day}}, want: "1?0+899h0m0s", again: day},
 		{says: "after twice the bound guesses do not count", cards: 2, held: busy,
 			jobs: []queuedJob{{gpus: 2, since: 2 * day}, {gpus: 1}, {gpus: 1, run: time.Minute}}, want: "1!0,1+2h0m0s"},
@@ -247,63 +247,63 @@ func TestNobodyIsPassedForEver(t *testing.T) {
 func TestRunningJobsGiveWay(t *testing.T) {
 	minute, day := time.Minute, 24*time.Hour
 	checkOrder(t, []orderRow{
-		{says: "a job that does not give way does not", cards: 1, held: []Held{running("9", hour, lasting(2*hour), 0)},
+		{says: "a job that does not give way does not", cards: 1, held: []Allocation{running("9", hour, lasting(2*hour), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+1h0m0s"},
-		{says: "one that does is set aside for a higher priority", cards: 1, held: []Held{running("9", hour, startsAnew, 0)},
+		{says: "one that does is set aside for a higher priority", cards: 1, held: []Allocation{running("9", hour, startsAnew, 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "9>1 1?0+10s"},
-		{says: "not for its own priority", cards: 1, held: []Held{running("9", hour, both(startsAnew, lasting(2*hour)), 0)},
+		{says: "not for its own priority", cards: 1, held: []Allocation{running("9", hour, both(startsAnew, lasting(2*hour)), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+1h0m0s"},
 		{says: "not before it ran for as long as the rules say", cards: 1, rules: func(r *Rules) { r.MinRun = hour + minute },
-			held: []Held{running("9", hour, startsAnew, 0)}, jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+1m10s", again: minute},
-		{says: "not before it ran for a minute", cards: 1, held: []Held{running("9", minute/2, startsAnew, 0)},
+			held: []Allocation{running("9", hour, startsAnew, 0)}, jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+1m10s", again: minute},
+		{says: "not before it ran for a minute", cards: 1, held: []Allocation{running("9", minute/2, startsAnew, 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+40s", again: minute / 2},
-		{says: "nor before twice of what that costs", cards: 1, held: []Held{running("9", 79*time.Second, parkable, 0)},
+		{says: "nor before twice of what that costs", cards: 1, held: []Allocation{running("9", 79*time.Second, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+21s", again: time.Second},
 		{says: "the one is chosen that loses least", cards: 2,
-			held: []Held{running("8", 2*hour, startsAnew, 0), running("9", hour, startsAnew, 1)},
+			held: []Allocation{running("8", 2*hour, startsAnew, 0), running("9", hour, startsAnew, 1)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "9>1 1?1+10s"},
 		{says: "the lowest priority first", cards: 2,
-			held: []Held{running("8", 2*hour, both(startsAnew, func(h *Held) { h.Priority = -1 }), 0), running("9", hour, startsAnew, 1)},
+			held: []Allocation{running("8", 2*hour, both(startsAnew, func(h *Allocation) { h.Priority = -1 }), 0), running("9", hour, startsAnew, 1)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "8>1 1?0+10s"},
 		{says: "all that is needed", cards: 2,
-			held: []Held{running("8", 2*hour, startsAnew, 0), running("9", hour, startsAnew, 1)},
+			held: []Allocation{running("8", 2*hour, startsAnew, 0), running("9", hour, startsAnew, 1)},
 			jobs: []queuedJob{{gpus: 2, priority: 1}}, want: "9>1 8>1 1?0,1+10s"},
 		{says: "or none", cards: 2,
-			held: []Held{running("8", 2*hour, lasting(4*hour), 0), running("9", hour, startsAnew, 1)},
+			held: []Allocation{running("8", 2*hour, lasting(4*hour), 0), running("9", hour, startsAnew, 1)},
 			jobs: []queuedJob{{gpus: 2, priority: 1}}, want: "1?0,1+2h0m0s"},
-		{says: "a gang gives way as a whole", cards: 3, held: []Held{running("9", hour, startsAnew, 0, 1, 2)},
+		{says: "a gang gives way as a whole", cards: 3, held: []Allocation{running("9", hour, startsAnew, 0, 1, 2)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}, {gpus: 2, priority: 1}}, want: "9>1 1?0+10s 2?1,2+10s"},
-		{says: "a free card is used first", cards: 2, held: []Held{running("9", hour, startsAnew, 1)},
+		{says: "a free card is used first", cards: 2, held: []Allocation{running("9", hour, startsAnew, 1)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1@0"},
 		{says: "what is left already is used before anything else is set aside", cards: 2,
-			held: []Held{running("8", hour, startsAnew, 0), running("9", hour, both(startsAnew, leaving("1", 5*time.Second)), 1)},
+			held: []Allocation{running("8", hour, startsAnew, 0), running("9", hour, both(startsAnew, leaving("1", 5*time.Second)), 1)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?1+5s"},
 		{says: "cards that are being left are spoken for", cards: 1,
-			held: []Held{running("9", hour, both(startsAnew, leaving("1", 5*time.Second)), 0)},
+			held: []Allocation{running("9", hour, both(startsAnew, leaving("1", 5*time.Second)), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}, {gpus: 1, priority: 1}}, want: "1?0+5s 2?0+1m5s"},
 		{says: "another berth's job does not give way", cards: 1,
-			held: []Held{running("9", hour, both(startsAnew, lasting(2*hour), func(h *Held) { h.Other = true }), 0)},
+			held: []Allocation{running("9", hour, both(startsAnew, lasting(2*hour), func(h *Allocation) { h.Other = true }), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+1h0m0s"},
-		{says: "who was passed for too long comes before what can be parked", cards: 1, held: []Held{running("9", hour, parkable, 0)},
+		{says: "who was passed for too long comes before what can be parked", cards: 1, held: []Allocation{running("9", hour, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, priority: -1, since: DefaultMaxBypass}}, want: "9>1 1?0+20s"},
-		{says: "what loses its work goes on even then, as two such would end each other for ever", cards: 1, held: []Held{running("9", hour, startsAnew, 0)},
+		{says: "what loses its work goes on even then, as two such would end each other for ever", cards: 1, held: []Allocation{running("9", hour, startsAnew, 0)},
 			jobs: []queuedJob{{gpus: 1, since: 9 * DefaultMaxBypass}}, want: "1!0+1h0m0s"},
 		{says: "and then has a while", cards: 1,
-			held: []Held{running("9", 25*minute, both(startsAnew, func(h *Held) { h.Waited = DefaultMaxBypass }), 0)},
+			held: []Allocation{running("9", 25*minute, both(startsAnew, func(h *Allocation) { h.Waited = DefaultMaxBypass }), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "1?0+25m0s", again: 5 * minute},
 		{says: "which is over after half an hour, however long it waited", cards: 1,
-			held: []Held{running("9", 30*minute, both(startsAnew, func(h *Held) { h.Waited, h.Submitted = 90*day, midday.Add(-90*day) }), 0)},
+			held: []Allocation{running("9", 30*minute, both(startsAnew, func(h *Allocation) { h.Waited, h.Submitted = 90*day, midday.Add(-90*day) }), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "9>1 1?0+10s"},
 	})
 }
 
-func leaving(for_ string, by time.Duration) func(*Held) {
-	return func(h *Held) { h.Leaving, h.LeavesFor, h.LeavesBy = true, for_, midday.Add(by) }
+func leaving(for_ string, by time.Duration) func(*Allocation) {
+	return func(h *Allocation) { h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, for_, midday.Add(by) }
 }
 
 // beside is one that declared so much of its cards, and lets others on them.
-func beside(mib int64) func(*Held) {
-	return func(h *Held) {
+func beside(mib int64) func(*Allocation) {
+	return func(h *Allocation) {
 		h.Alone, h.BudgetMiB = false, slices.Repeat([]int64{mib}, len(h.Cards))
 	}
 }
@@ -311,66 +311,66 @@ func beside(mib int64) func(*Held) {
 func TestClassesOfService(t *testing.T) {
 	minute := time.Minute
 	checkOrder(t, []orderRow{
-		{says: "what had little sets aside what had more", cards: 1, held: []Held{running("9", 6*minute, parkable, 0)},
+		{says: "what had little sets aside what had more", cards: 1, held: []Allocation{running("9", 6*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?0+20s"},
-		{says: "not what had as little", cards: 1, held: []Held{running("9", 2*minute, parkable, 0)},
+		{says: "not what had as little", cards: 1, held: []Allocation{running("9", 2*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+2m0s", again: minute},
 		{says: "what it had before counts", cards: 1,
-			held: []Held{running("9", 2*minute, both(parkable, func(h *Held) { h.Served = 5 * minute }), 0)},
+			held: []Allocation{running("9", 2*minute, both(parkable, func(h *Allocation) { h.RanBefore = 5 * minute }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?0+20s"},
 		{says: "bringing it back is no service", cards: 1,
-			held: []Held{running("9", 80*time.Second, both(parkable, func(h *Held) { h.Served = 119 * time.Second }), 0)},
+			held: []Allocation{running("9", 80*time.Second, both(parkable, func(h *Allocation) { h.RanBefore = 119 * time.Second }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+2m59s", again: time.Second},
-		{says: "jobs that lose their work do not take turns", cards: 1, held: []Held{running("9", 60*minute, startsAnew, 0)},
+		{says: "jobs that lose their work do not take turns", cards: 1, held: []Allocation{running("9", 60*minute, startsAnew, 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+1h0m0s"},
 		{says: "of two that had much the older goes first", cards: 1,
-			held: []Held{running("9", 60*minute, both(parkable, func(h *Held) { h.Rank, h.Seq = 5, 5 }), 0)},
+			held: []Allocation{running("9", 60*minute, both(parkable, func(h *Allocation) { h.Rank, h.Seq = 5, 5 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour}}, want: "9>1 1?0+20s"},
-		{says: "the younger does not", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+		{says: "the younger does not", cards: 1, held: []Allocation{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour}}, want: ""},
-		{says: "who waited for four times what it had gets a while of its own", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+		{says: "who waited for four times what it had gets a while of its own", cards: 1, held: []Allocation{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 4 * hour}}, want: "9>1 1?0+20s"},
-		{says: "not a minute sooner", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+		{says: "not a minute sooner", cards: 1, held: []Allocation{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 4*hour - minute}}, want: "", again: minute},
-		{says: "after a day in any case", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+		{says: "after a day in any case", cards: 1, held: []Allocation{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: 1000 * hour, since: 24 * hour}}, want: "9>1 1?0+20s"},
-		{says: "and not before", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+		{says: "and not before", cards: 1, held: []Allocation{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: 1000 * hour, since: 24*hour - minute}}, want: "", again: minute},
 		{says: "and keeps it from what had less", cards: 1,
-			held: []Held{running("9", 25*minute, both(parkable, func(h *Held) { h.Served, h.Waited = hour, 4*hour }), 0)},
+			held: []Allocation{running("9", 25*minute, both(parkable, func(h *Allocation) { h.RanBefore, h.Waited = hour, 4*hour }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 10 * minute}}, want: "", again: 5 * minute},
 		{says: "but not from what had hardly anything", cards: 1,
-			held: []Held{running("9", 10*minute, both(parkable, func(h *Held) { h.Served, h.Waited = hour, 4*hour }), 0)},
+			held: []Allocation{running("9", 10*minute, both(parkable, func(h *Allocation) { h.RanBefore, h.Waited = hour, 4*hour }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?0+20s"},
 		{says: "who came back sooner has none", cards: 1,
-			held: []Held{running("9", 10*minute, both(parkable, func(h *Held) { h.Rank, h.Served, h.Waited = 9, hour, 4*hour-minute }), 0)},
+			held: []Allocation{running("9", 10*minute, both(parkable, func(h *Allocation) { h.Rank, h.RanBefore, h.Waited = 9, hour, 4*hour-minute }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 10 * minute}}, want: "9>1 1?0+20s"},
-		{says: "one that had nothing before has it from its start", cards: 1, held: []Held{running("9", 30*minute-time.Second, both(parkable, func(h *Held) { h.Rank = 9 }), 0)},
+		{says: "one that had nothing before has it from its start", cards: 1, held: []Allocation{running("9", 30*minute-time.Second, both(parkable, func(h *Allocation) { h.Rank = 9 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 10 * minute}}, want: "", again: time.Second},
-		{says: "and for half an hour", cards: 1, held: []Held{running("9", 30*minute, both(parkable, func(h *Held) { h.Rank = 9 }), 0)},
+		{says: "and for half an hour", cards: 1, held: []Allocation{running("9", 30*minute, both(parkable, func(h *Allocation) { h.Rank = 9 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 10 * minute}}, want: "9>1 1?0+20s"},
-		{says: "what had three minutes goes by age like what had more", cards: 1, held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Rank = 9 }), 0)},
+		{says: "what had three minutes goes by age like what had more", cards: 1, held: []Allocation{running("9", hour, both(parkable, func(h *Allocation) { h.Rank = 9 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour}, {gpus: 1, served: 3 * minute}}, want: "9>1 1?0+20s"},
-		{says: "and what had less goes first", cards: 1, held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Rank = 9 }), 0)},
+		{says: "and what had less goes first", cards: 1, held: []Allocation{running("9", hour, both(parkable, func(h *Allocation) { h.Rank = 9 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour}, {gpus: 1, served: 3*minute - 1}}, want: "9>2 2?0+20s"},
-		{says: "who had a little waits as little for a while", cards: 1, held: []Held{running("9", hour, parkable, 0)},
+		{says: "who had a little waits as little for a while", cards: 1, held: []Allocation{running("9", hour, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: 4 * minute, since: 16 * minute}}, want: "9>1 1?0+20s"},
-		{says: "and not less", cards: 1, held: []Held{running("9", hour, parkable, 0)},
+		{says: "and not less", cards: 1, held: []Allocation{running("9", hour, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: 4 * minute, since: 15 * minute}}, want: "", again: minute},
-		{says: "of one moment the number decides who is older", cards: 1, held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Rank, h.Seq = 0, 5 }), 0)},
+		{says: "of one moment the number decides who is older", cards: 1, held: []Allocation{running("9", hour, both(parkable, func(h *Allocation) { h.Rank, h.Seq = 0, 5 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour}}, want: "9>1 1?0+20s"},
-		{says: "who had most gives way first", cards: 2, held: []Held{running("8", 6*minute, parkable, 0), running("9", hour, parkable, 1)},
+		{says: "who had most gives way first", cards: 2, held: []Allocation{running("8", 6*minute, parkable, 0), running("9", hour, parkable, 1)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?1+20s"},
 		{says: "and of these the youngest", cards: 2,
-			held: []Held{running("8", hour, both(parkable, func(h *Held) { h.Rank = 1 }), 0), running("9", hour, both(parkable, func(h *Held) { h.Rank = 5 }), 1)},
+			held: []Allocation{running("8", hour, both(parkable, func(h *Allocation) { h.Rank = 1 }), 0), running("9", hour, both(parkable, func(h *Allocation) { h.Rank = 5 }), 1)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?1+20s"},
-		{says: "where jobs are parked several hold cards that they get soon", cards: 2, held: []Held{running("8", 2*minute, both(parkable, lasting(3*minute)), 0)},
+		{says: "where jobs are parked several hold cards that they get soon", cards: 2, held: []Allocation{running("8", 2*minute, both(parkable, lasting(3*minute)), 0)},
 			jobs: []queuedJob{{gpus: 2, run: 64 * time.Second}, {gpus: 2}}, want: "1?0,1+1m0s 2?0,1+2m4s"},
 		{says: "what may take longer than until then does not pass who gets cards soon", cards: 2,
-			held: []Held{running("8", 2*minute, both(parkable, lasting(4*minute)), 0)},
+			held: []Allocation{running("8", 2*minute, both(parkable, lasting(4*minute)), 0)},
 			jobs: []queuedJob{{gpus: 2}, {gpus: 1, run: minute, most: 9 * minute}, {gpus: 1, run: minute}}, want: "3@1 1?0,1+2m0s"},
 		{says: "the while is a tenth of what it waited for in all", cards: 1,
-			held: []Held{running("9", 2*hour, both(parkable, func(h *Held) { h.Served, h.Waited, h.Submitted = hour, 4*hour, midday.Add(-27*hour) }), 0)},
+			held: []Allocation{running("9", 2*hour, both(parkable, func(h *Allocation) { h.RanBefore, h.Waited, h.Submitted = hour, 4*hour, midday.Add(-27*hour) }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 10 * minute}}, want: "", again: 24 * minute},
 		{says: "who waited for longest of those who waited for long comes first", cards: 1,
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 5 * hour}, {gpus: 1, served: hour, since: 6 * hour}}, want: "2@0 1?0+1h0m0s"},
@@ -388,26 +388,26 @@ func TestClassesOfService(t *testing.T) {
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 6 * hour, before: hour}, {gpus: 1, served: hour, since: 5 * hour, before: 2*hour - minute}}, want: "1@0 2?0+1h0m0s"},
 		{says: "less what they have to wait for what they had", cards: 1,
 			jobs: []queuedJob{{gpus: 1, served: 2 * hour, since: 9 * hour, before: 3 * hour}, {gpus: 1, served: hour, since: 6 * hour, before: 2*hour + minute}}, want: "2@0 1?0+1h0m0s"},
-		{says: "under las four times as much is the next class", cards: 1, rules: policy(LAS), held: []Held{running("9", 12*minute, parkable, 0)},
+		{says: "under las four times as much is the next class", cards: 1, rules: policy(LAS), held: []Allocation{running("9", 12*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: 11 * minute}}, want: "9>1 1?0+20s"},
-		{says: "a gang runs for longer before it gives way to one card", cards: 4, held: []Held{running("9", 4*80*time.Second-time.Second, both(parkable, func(h *Held) { h.Served = hour }), 0, 1, 2, 3)},
+		{says: "a gang runs for longer before it gives way to one card", cards: 4, held: []Allocation{running("9", 4*80*time.Second-time.Second, both(parkable, func(h *Allocation) { h.RanBefore = hour }), 0, 1, 2, 3)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+21s", again: time.Second},
-		{says: "and not for one as large", cards: 4, held: []Held{running("9", 80*time.Second, both(parkable, func(h *Held) { h.Served = hour }), 0, 1, 2, 3)},
+		{says: "and not for one as large", cards: 4, held: []Allocation{running("9", 80*time.Second, both(parkable, func(h *Allocation) { h.RanBefore = hour }), 0, 1, 2, 3)},
 			jobs: []queuedJob{{gpus: 4}}, want: "9>1 1?0,1,2,3+20s"},
 		{says: "cards are not kept idle for one who gets them late", cards: 2,
-			held: []Held{running("8", minute, both(parkable, lasting(9*hour)), 0)},
+			held: []Allocation{running("8", minute, both(parkable, lasting(9*hour)), 0)},
 			jobs: []queuedJob{{gpus: 2, served: hour}, {gpus: 1, served: hour}}, want: "2@1"},
 		{says: "what the host has no memory for is not parked", cards: 1, state: func(s *State) { s.ParkMiB = 1000 },
-			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1001 }), 0)},
+			held: []Allocation{running("9", hour, both(parkable, func(h *Allocation) { h.Preempt.MemMiB = 1001 }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: ""},
 		{says: "what it has memory for is", cards: 1, state: func(s *State) { s.ParkMiB = 1001 },
-			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1001 }), 0)},
+			held: []Allocation{running("9", hour, both(parkable, func(h *Allocation) { h.Preempt.MemMiB = 1001 }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?0+20s"},
 		{says: "a queue without turns takes none", cards: 1, rules: func(r *Rules) { r.Slice = false },
-			held: []Held{running("9", hour, both(parkable, lasting(2*hour)), 0)}, jobs: []queuedJob{{gpus: 1}}, want: "1?0+1h0m0s"},
-		{says: "las goes by GPU time", cards: 4, rules: policy(LAS), held: []Held{running("9", 2*minute, parkable, 0, 1, 2, 3)},
+			held: []Allocation{running("9", hour, both(parkable, lasting(2*hour)), 0)}, jobs: []queuedJob{{gpus: 1}}, want: "1?0+1h0m0s"},
+		{says: "las goes by GPU time", cards: 4, rules: policy(LAS), held: []Allocation{running("9", 2*minute, parkable, 0, 1, 2, 3)},
 			jobs: []queuedJob{{gpus: 4}}, want: "9>1 1?0,1,2,3+20s"},
-		{says: "and takes no time of one's own into account", cards: 1, rules: policy(LAS), held: []Held{running("9", 60*minute, parkable, 0)},
+		{says: "and takes no time of one's own into account", cards: 1, rules: policy(LAS), held: []Allocation{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 9 * hour}}, want: ""},
 		{says: "who had hardly anything comes first, and the others by age", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour}, {gpus: 1, served: 10 * minute}, {gpus: 1}}, want: "3@0 1?0+1m0s"},
 		{says: "priority comes before that", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour, priority: 1}, {gpus: 1}}, want: "1@0 2?0+1h0m0s"},

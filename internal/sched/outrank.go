@@ -9,13 +9,13 @@ import (
 // it has run for long enough. Jobs that lose their work are preempted only for a
 // higher priority: otherwise two jobs longer than the overtake limit would end each
 // other for ever.
-func (d *decision) outranks(h *head, held *Held, u urgency) bool {
+func (d *decision) outranks(h *head, held *Allocation, u urgency) bool {
 	return d.wouldOutrank(h, held, u) && d.parkingFits(held)
 }
 
 // wouldOutrank is outranks for a host with memory enough to park any job.
-func (d *decision) wouldOutrank(h *head, held *Held, u urgency) bool {
-	if held.Preempt.Mode == "" || held.Other || d.leaving[held] {
+func (d *decision) wouldOutrank(h *head, held *Allocation, u urgency) bool {
+	if held.Preempt.Mode == "" || held.Other || d.beingPreempted[held] {
 		return false
 	}
 	rules, now := &d.state.Rules, d.state.Now
@@ -38,7 +38,7 @@ func (d *decision) wouldOutrank(h *head, held *Held, u urgency) bool {
 
 // protectedUntil is how long a job that was overdue when it started cannot be
 // preempted.
-func (h *Held) protectedUntil(r *Rules) time.Time {
+func (h *Allocation) protectedUntil(r *Rules) time.Time {
 	if r.MaxBypass <= 0 || h.Waited < r.MaxBypass {
 		return time.Time{}
 	}
@@ -46,19 +46,19 @@ func (h *Held) protectedUntil(r *Rules) time.Time {
 }
 
 // mayLeave is when a running job can be preempted for the waiting one.
-func (d *decision) mayLeave(held *Held, h *head) time.Time {
+func (d *decision) preemptibleFrom(held *Allocation, h *head) time.Time {
 	return held.Started.Add(held.minRun(&d.state.Rules, gpuWeight(h.countedGPUs(), h.cpus)))
 }
 
 // leavesFrom is when a running job can be preempted for the waiting one, as far as
 // that can be foreseen: some classes of service protect it for a time.
-func (s *State) leavesFrom(h *head, held *Held) (at time.Time, some bool) {
+func (s *State) preemptibleAt(h *head, held *Allocation) (at time.Time, some bool) {
 	then := *s
 	d := decision{state: &then}
 	then.Now = latest(s.Now, held.protectedUntil(&s.Rules))
 	for range classLong {
 		if d.outranks(h, held, ordinary) {
-			return latest(then.Now, d.mayLeave(held, h)), true
+			return latest(then.Now, d.preemptibleFrom(held, h)), true
 		}
 		_, until := held.class(&s.Rules, then.Now)
 		if !until.After(then.Now) {
@@ -72,33 +72,33 @@ func (s *State) leavesFrom(h *head, held *Held) (at time.Time, some bool) {
 // parkingFits reports whether the host has memory for all jobs to be parked, and
 // each of their users a large enough part of it. ParkMiB no longer includes those of
 // earlier plans.
-func (d *decision) parkingFits(chosen ...*Held) bool {
-	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Held).parks) {
+func (d *decision) parkingFits(chosen ...*Allocation) bool {
+	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Allocation).parks) {
 		return true
 	}
 	left := d.state.ParkMiB
 	for _, held := range d.running {
-		if d.isParked(held, chosen) {
+		if d.parksWith(held, chosen) {
 			left -= held.Preempt.MemMiB
 		}
 	}
-	return left >= 0 && !slices.ContainsFunc(chosen, func(held *Held) bool { return held.parks() && d.exceedsPart(held.User, chosen) })
+	return left >= 0 && !slices.ContainsFunc(chosen, func(held *Allocation) bool { return held.parks() && d.exceedsPart(held.User, chosen) })
 }
 
 // isParked reports whether this plan has the job parked, or would with these.
-func (d *decision) isParked(held *Held, chosen []*Held) bool {
-	return held.parks() && (d.leaving[held] && !held.Leaving || slices.Contains(chosen, held))
+func (d *decision) parksWith(held *Allocation, chosen []*Allocation) bool {
+	return held.parks() && (d.beingPreempted[held] && !held.BeingPreempted || slices.Contains(chosen, held))
 }
 
 // exceedsPart reports whether the user's jobs would take more of the host's memory
 // than they may.
-func (d *decision) exceedsPart(user string, chosen []*Held) bool {
+func (d *decision) exceedsPart(user string, chosen []*Allocation) bool {
 	left, bounded := d.state.ParkOfMiB[user]
 	if !bounded {
 		return false
 	}
 	for _, held := range d.running {
-		if held.User == user && d.isParked(held, chosen) {
+		if held.User == user && d.parksWith(held, chosen) {
 			left -= held.Preempt.MemMiB
 		}
 	}
@@ -106,4 +106,4 @@ func (d *decision) exceedsPart(user string, chosen []*Held) bool {
 }
 
 // parks reports whether the job keeps its work when it is preempted.
-func (h *Held) parks() bool { return h.Preempt.Mode == Park }
+func (h *Allocation) parks() bool { return h.Preempt.Mode == Park }

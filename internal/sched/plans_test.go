@@ -27,7 +27,7 @@ func plainState(seed uint64) State {
 		c.NUMA = r.IntN(2)
 		s.Cards = append(s.Cards, c)
 		if r.IntN(3) == 0 {
-			s.Held = append(s.Held, Held{Job: fmt.Sprint("h", i), Cards: []int{i}, BudgetMiB: []int64{3000}, Share: float64(r.IntN(2)) / 2})
+			s.Allocations = append(s.Allocations, Allocation{Job: fmt.Sprint("h", i), Cards: []int{i}, BudgetMiB: []int64{3000}, Share: float64(r.IntN(2)) / 2})
 		}
 	}
 	for _, i := range r.Perm(30) {

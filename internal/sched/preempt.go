@@ -16,7 +16,7 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	var failed amounts
 	if most := d.withoutPreemptible(); !d.fitsOn(most, h, reservedNone) {
 		failed = most.tooMuch(h)
-	} else if victims := d.victims(h, u); len(victims) == 0 && len(d.leaving) == 0 {
+	} else if victims := d.victims(h, u); len(victims) == 0 && len(d.beingPreempted) == 0 {
 		failed = amounts{gpus: h.gpus, share: h.share, term: anyTerm}
 		if h.gpus == 0 {
 			failed.cpus = h.cpus
@@ -42,21 +42,22 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	return false
 }
 
-// unmoved is what no job could be preempted for. A job considered later outranks no
-// more than this one, so if it asks for as much or more, the same holds. It has to
-// count as the same number of GPUs: for more GPUs, jobs are preempted sooner.
-type unmoved []amounts
+// notHelped remembers requests that no preemption helped. A job considered later
+// outranks no more running jobs, so if it needs at least as much of everything, no
+// preemption helps it either. It has to count as the same number of GPUs: for more
+// GPUs, jobs are preempted sooner.
+type notHelped []amounts
 
 // maxUnmoved bounds the list.
-const maxUnmoved = 64
+const maxNotHelped = 64
 
-func (l unmoved) has(a *amounts) bool {
+func (l notHelped) has(a *amounts) bool {
 	return slices.ContainsFunc(l, func(failed amounts) bool { return a.asMuch(&failed) })
 }
 
-func (l *unmoved) put(failed amounts) {
+func (l *notHelped) put(failed amounts) {
 	*l = slices.DeleteFunc(*l, func(old amounts) bool { return old.asMuch(&failed) })
-	if len(*l) < maxUnmoved {
+	if len(*l) < maxNotHelped {
 		*l = append(*l, failed)
 	}
 }
@@ -81,26 +82,26 @@ func (m *machine) tooMuch(h *head) amounts {
 // withoutPreemptible is the machine without any job that can be preempted: if a job
 // does not fit there, no preemption helps it.
 func (d *decision) withoutPreemptible() *machine {
-	if d.emptied == nil {
-		d.emptied = &machine{}
-		d.emptied.copyOf(d.everybody())
+	if d.lessPreemptible == nil {
+		d.lessPreemptible = &machine{}
+		d.lessPreemptible.copyOf(d.withClaims())
 		for _, held := range d.running {
-			if d.leaving[held] || held.Preempt.Mode != "" && !held.Other {
-				d.emptied.leave(held)
+			if d.beingPreempted[held] || held.Preempt.Mode != "" && !held.Other {
+				d.lessPreemptible.vacate(held)
 			}
 		}
 	}
-	return d.emptied
+	return d.lessPreemptible
 }
 
 // victims are the running jobs that can be preempted for the job now. For those
 // that have to run on first, the decision is repeated later.
-func (d *decision) victims(h *head, u urgency) (now []*Held) {
+func (d *decision) victims(h *head, u urgency) (now []*Allocation) {
 	for _, held := range d.running {
 		if !d.outranks(h, held, u) {
 			continue
 		}
-		if from := d.mayLeave(held, h); from.After(d.state.Now) {
+		if from := d.preemptibleFrom(held, h); from.After(d.state.Now) {
 			d.wake(from)
 		} else {
 			now = append(now, held)
@@ -110,9 +111,9 @@ func (d *decision) victims(h *head, u urgency) (now []*Held) {
 }
 
 // leastLoss sorts victims by what their preemption costs.
-func (d *decision) leastLoss(victims []*Held) []*Held {
+func (d *decision) leastLoss(victims []*Allocation) []*Allocation {
 	rules, now := &d.state.Rules, d.state.Now
-	slices.SortStableFunc(victims, func(a, b *Held) int {
+	slices.SortStableFunc(victims, func(a, b *Allocation) int {
 		classA, _ := a.class(rules, now)
 		classB, _ := b.class(rules, now)
 		return cmp.Or(
@@ -129,7 +130,7 @@ func (d *decision) leastLoss(victims []*Held) []*Held {
 
 // returns is how much is bound to come back to the cards of a job that would be
 // parked too: they would have to wait for each other.
-func (d *decision) returns(h *Held) (mib int64) {
+func (d *decision) returns(h *Allocation) (mib int64) {
 	if !h.parks() {
 		return 0
 	}
@@ -142,7 +143,7 @@ func (d *decision) returns(h *Held) (mib int64) {
 }
 
 // lost is the work that a preemption destroys.
-func (h *Held) lost(now time.Time) time.Duration {
+func (h *Allocation) lost(now time.Time) time.Duration {
 	if h.Preempt.Mode == Requeue {
 		return h.lasted(now)
 	}
@@ -152,10 +153,10 @@ func (h *Held) lost(now time.Time) time.Duration {
 // enoughVictims are the first victims without which the job fits, less those that
 // turn out not to be needed, the greatest loss first. If the job does not fit, the
 // machine is the one without all of them.
-func (d *decision) enoughVictims(h *head, victims []*Held) (chosen []*Held, m *machine, ok bool) {
+func (d *decision) enoughVictims(h *head, victims []*Allocation) (chosen []*Allocation, m *machine, ok bool) {
 	reserved := d.reservedAt(h, d.state.Now)
 	m = d.without(nil)
-	for ; !d.fitsOn(m, h, reserved); m.leave(chosen[len(chosen)-1]) {
+	for ; !d.fitsOn(m, h, reserved); m.vacate(chosen[len(chosen)-1]) {
 		if len(chosen) == len(victims) {
 			return nil, m, false
 		}
@@ -172,11 +173,11 @@ func (d *decision) enoughVictims(h *head, victims []*Held) (chosen []*Held, m *m
 
 // without is the machine without the jobs that are being preempted, and without
 // these.
-func (d *decision) without(victims []*Held) *machine {
-	m := d.everybody()
+func (d *decision) without(victims []*Allocation) *machine {
+	m := d.withClaims()
 	for _, held := range d.running {
-		if d.leaving[held] || slices.Contains(victims, held) {
-			m.leave(held)
+		if d.beingPreempted[held] || slices.Contains(victims, held) {
+			m.vacate(held)
 		}
 	}
 	return m
@@ -184,26 +185,26 @@ func (d *decision) without(victims []*Held) *machine {
 
 // claim preempts the victims and reserves their GPUs for the job, together with
 // those that are being vacated already.
-func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
+func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation) {
 	r := d.foreseen(d.without(victims), h, d.reservedAt(h, d.state.Now))
-	r.strength, r.claim = firm, true
+	r.strength, r.claim = byLongest, true
 	for _, held := range victims {
-		d.leaving[held] = true
+		d.beingPreempted[held] = true
 		d.plan.Victims = append(d.plan.Victims, Victim{Job: held.Job, For: h.job, Mode: held.Preempt.Mode})
 	}
 	hostFits := d.now.hostFits(&h.amounts)
 	for _, held := range d.running {
-		if d.leaving[held] && (!hostFits || overlaps(held.Cards, r.held.Cards)) {
-			r.at = latest(r.at, d.leaves(held, h, u))
+		if d.beingPreempted[held] && (!hostFits || overlaps(held.Cards, r.held.Cards)) {
+			r.at = latest(r.at, d.freeAt(held, h, u))
 		}
 	}
 	r.held.Started = r.at
 	d.claims = append(d.claims, r.held)
-	if d.emptied != nil {
-		d.emptied.await(r.held, r.margin)
+	if d.lessPreemptible != nil {
+		d.lessPreemptible.bookLater(r.held, r.margin)
 	}
 	for _, other := range d.reservations {
-		other.machine.await(r.held, r.margin)
+		other.machine.bookLater(r.held, r.margin)
 	}
 	d.reservations = append(d.reservations, r)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at})
@@ -225,9 +226,9 @@ func (d *decision) reopen() {
 // promised are the waiting jobs that others are being preempted for, in order.
 func (d *decision) promised() (list []member) {
 	for _, held := range d.running {
-		m, queued := d.state.Queue.member(held.LeavesFor)
+		m, queued := d.state.Queue.member(held.PreemptedFor)
 		known := func(other member) bool { return other.entry.job == m.entry.job }
-		if d.leaving[held] && queued && !slices.ContainsFunc(list, known) {
+		if d.beingPreempted[held] && queued && !slices.ContainsFunc(list, known) {
 			list = append(list, m)
 		}
 	}
@@ -235,10 +236,10 @@ func (d *decision) promised() (list []member) {
 	return list
 }
 
-// redeem gives the vacated GPUs to the job they are vacated for, before any other
+// grantPromised gives the vacated GPUs to the job they are vacated for, before any other
 // job is considered: a job in front of it may not have been entitled to them.
-func (d *decision) redeem(m *member) {
-	h, a := m.group.head(m.entry), d.account(m)
+func (d *decision) grantPromised(m *member) {
+	h, a := m.class.head(m.entry), d.account(m)
 	if !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) || d.full() {
 		return
 	}
@@ -246,7 +247,7 @@ func (d *decision) redeem(m *member) {
 		d.seen[h.job] = true
 		return
 	}
-	if d.limited(h.group, &h.amounts, a) {
+	if d.limited(h.class, &h.amounts, a) {
 		return
 	}
 	if _, _, ok := d.enoughVictims(&h, nil); ok {

@@ -28,7 +28,7 @@ func TestNothingIsOvercommitted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawAny(t)
 		plan := Decide(s)
-		before, after := s.Held, commit(s, plan).Held
+		before, after := s.Allocations, commit(s, plan).Allocations
 		for _, c := range s.Cards {
 			checkCard(t, s, c, before, after)
 		}
@@ -76,7 +76,7 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 				whole[p.User] += float64(len(start.Grant.GPUs)) - more
 				unproven[p.User]++
 			}
-			tasks[p.Pool]++
+			tasks[p.Array]++
 			name := GroupName{p.User, p.Group}
 			joined[name]++
 			of := s.Groups[name]
@@ -85,8 +85,8 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 				t.Fatalf("%s runs %d jobs with job %s, the limit is %d", p.User, use.Jobs+jobs[p.User], p.Job, limit.Jobs)
 			case limit.GPUs > 0 && more > 0 && use.GPUs+gpus[p.User] > limit.GPUs+1e-5:
 				t.Fatalf("%s holds %g GPUs with job %s, the limit is %g", p.User, use.GPUs+gpus[p.User], p.Job, limit.GPUs)
-			case p.PoolLimit > 0 && s.Pools[p.Pool]+tasks[p.Pool] > p.PoolLimit:
-				t.Fatalf("%d tasks of array %s run with job %s, its limit is %d", s.Pools[p.Pool]+tasks[p.Pool], p.Pool, p.Job, p.PoolLimit)
+			case p.ArrayLimit > 0 && s.ArrayRuns[p.Array]+tasks[p.Array] > p.ArrayLimit:
+				t.Fatalf("%d tasks of array %s run with job %s, its limit is %d", s.ArrayRuns[p.Array]+tasks[p.Array], p.Array, p.Job, p.ArrayLimit)
 			case of.PausedBy != "" || of.Limit > 0 && len(of.Running)+joined[name] > of.Limit:
 				t.Fatalf("job %s starts, the %d-th of %+v", p.Job, joined[name], of)
 			// One share may start on its word. With a second, each counts as whole GPUs.
@@ -98,8 +98,8 @@ func TestNobodyIsTakenOverALimit(t *testing.T) {
 }
 
 // checkCard adds one card up from nothing but what is written in the rules.
-func checkCard(t *rapid.T, s State, c Card, before, after []Held) {
-	on := func(held []Held) (here []Held) {
+func checkCard(t *rapid.T, s State, c Card, before, after []Allocation) {
+	on := func(held []Allocation) (here []Allocation) {
 		for _, h := range held {
 			if slices.Contains(h.Cards, c.Index) {
 				here = append(here, h)
@@ -217,7 +217,7 @@ func TestInputOrderIsIrrelevant(t *testing.T) {
 		s := drawAny(t)
 		other := s
 		other.Cards = rapid.Permutation(s.Cards).Draw(t, "cards in another order")
-		other.Held = rapid.Permutation(s.Held).Draw(t, "held in another order")
+		other.Allocations = rapid.Permutation(s.Allocations).Draw(t, "held in another order")
 		other.Queue = requeued(t, s)
 		if diff := cmp.Diff(Decide(s), Decide(other)); diff != "" {
 			t.Fatalf("the order of the input matters:\n%s", diff)
@@ -270,7 +270,7 @@ func TestInfeasibleDoesNotDependOnWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawState(t)
 		other := addForeign(t, s)
-		other.Held = nil
+		other.Allocations = nil
 		if s.Unreadable == "" || len(s.Cards) > 0 {
 			other.Unreadable = rapid.SampledFrom([]string{"", "the driver does not answer"}).Draw(t, "why")
 			if len(s.Cards) == 0 {

@@ -16,10 +16,10 @@ type Pending struct {
 	Seq     int64   `json:"seq,omitempty"`
 	Request Request `json:"request"`
 
-	// Pool names jobs of which at most PoolLimit run at a time: the tasks of an
+	// Array names jobs of which at most ArrayLimit run at a time: the tasks of an
 	// array. Without a limit it is ignored.
-	Pool      string `json:"pool,omitempty"`
-	PoolLimit int    `json:"pool_limit,omitempty"`
+	Array      string `json:"pool,omitempty"`
+	ArrayLimit int    `json:"pool_limit,omitempty"`
 
 	// Group is which of its user's groups the job is in. The State says whether that
 	// is limited or paused.
@@ -27,7 +27,7 @@ type Pending struct {
 
 	Submitted time.Time     `json:"submitted,omitzero"`  // zero: not known
 	Since     time.Time     `json:"since,omitzero"`      // when this wait began: submission, the end of a hold or dependency, or its preemption
-	Served    time.Duration `json:"served_ns,omitempty"` // how long it ran before without losing the work
+	RanBefore time.Duration `json:"served_ns,omitempty"` // how long it ran before without losing the work
 	Run       Estimate      `json:"run,omitzero"`        // how long it is expected to run in all, earlier service included
 	Limit     time.Duration `json:"limit_ns,omitempty"`  // time limit of an attempt; 0: none
 	Preempt   Preempt       `json:"aside,omitzero"`      // whether and how it can be preempted once it runs
@@ -39,43 +39,43 @@ type Pending struct {
 }
 
 // Queue is an ordered index of the waiting jobs. Jobs of one user, priority,
-// request, limited pool and JobGroup form one group, so that a decision looks at each group
+// request, limited array and Group form one class, so that a decision looks at each class
 // and not at each job. It is not safe for concurrent use.
 type Queue struct {
 	rules    Rules
 	jobs     map[string]member
-	groups   map[groupKey]*group
+	classes  map[classKey]*class
 	families tally[family]
-	classes  tally[requestClass] // of the groups
-	sizes    tally[requestClass] // the same without the time
-	heads    list[head]          // all groups, ordered by their first job
-	lines    map[string]*line    // by user; none empty
-	users    []*line             // the same in a list
-	aged     []*line             // lines that changed since the last Tick
-	waits    list[wait]          // of the users' oldest jobs
-	order    list[entry]         // every job
-	boosts   list[boost]         // upcoming boosts, by time
+	shapes   tally[shape]          // of the classes
+	sizes    tally[shape]          // the same without the time
+	heads    list[head]            // all classes, ordered by their first job
+	byUser   map[string]*userQueue // by user; none empty
+	users    []*userQueue          // the same in a list
+	aged     []*userQueue          // those that changed since the last Tick
+	waits    list[wait]            // of the users' oldest jobs
+	order    list[entry]           // every job
+	boosts   list[boost]           // upcoming boosts, by time
 }
 
-type groupKey struct {
-	user      string
-	priority  int
-	request   Request
-	pool      string // empty without a limit
-	poolLimit int
-	named     string // the user's group
-	term      term
-	unproven  bool
-	parked    bool
+type classKey struct {
+	user       string
+	priority   int
+	request    Request
+	array      string // empty without a limit
+	arrayLimit int
+	group      string // the user's group
+	term       term
+	unproven   bool
+	parked     bool
 }
 
-// group holds jobs that differ only in their place in the order. It is never empty.
-type group struct {
-	groupKey
-	class *counted[requestClass]
-	size  *counted[requestClass]
-	line  *line
-	jobs  list[entry]
+// class holds jobs that differ only in their place in the order. It is never empty.
+type class struct {
+	classKey
+	shape     *counted[shape]
+	size      *counted[shape]
+	userQueue *userQueue
+	jobs      list[entry]
 }
 
 // entry is what orders a job.
@@ -88,7 +88,7 @@ type entry struct {
 }
 
 type member struct {
-	group *group
+	class *class
 	entry entry
 
 	submitted time.Time
@@ -98,21 +98,21 @@ type member struct {
 	preempt   Preempt
 }
 
-// head is a group under one of its jobs. The fields that a decision needs to skip
-// the group are here and not behind a pointer: with a hundred thousand classes,
+// head is a class under one of its jobs. The fields that a decision needs to skip
+// the class are here and not behind a pointer: with a hundred thousand of them,
 // following one for each would be most of the work.
 type head struct {
 	entry
 	amounts
 	family      *counted[family]
-	classNumber int // by number: the class of the request
+	shapeNumber int // by number: the class of the request
 	sizeNumber  int // and without the time
-	line        *line
-	group       *group
+	userQueue   *userQueue
+	class       *class
 }
 
-func (g *group) head(e entry) head {
-	return head{e, g.class.value.amounts, g.class.value.family, g.class.number, g.size.number, g.line, g}
+func (g *class) head(e entry) head {
+	return head{e, g.shape.value.amounts, g.shape.value.family, g.shape.number, g.size.number, g.userQueue, g}
 }
 
 // compareEntries is the order of the queue. The id decides last, so that the
@@ -144,12 +144,12 @@ func NewQueue() *Queue {
 	return &Queue{
 		rules:    DefaultRules(),
 		jobs:     map[string]member{},
-		groups:   map[groupKey]*group{},
+		classes:  map[classKey]*class{},
 		families: newTally[family](),
-		classes:  newTally[requestClass](),
-		sizes:    newTally[requestClass](),
+		shapes:   newTally[shape](),
+		sizes:    newTally[shape](),
 		heads:    list[head]{compare: compareHeads},
-		lines:    map[string]*line{},
+		byUser:   map[string]*userQueue{},
 		waits:    list[wait]{compare: compareWaits},
 		order:    list[entry]{compare: compareEntries},
 		boosts:   list[boost]{compare: compareBoosts},
@@ -161,21 +161,21 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, named: p.Group, term: termOf(p.Run, p.Served, p.Limit), unproven: p.Unproven, parked: p.Parked}
-	if p.PoolLimit > 0 {
-		key.pool, key.poolLimit = p.Pool, p.PoolLimit
+	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked}
+	if p.ArrayLimit > 0 {
+		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
-	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run, preempt: p.Preempt})
+	q.put(member{class: q.classOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.RanBefore, run: p.Run, preempt: p.Preempt})
 }
 
 // put adds a job to every ordered index.
 func (q *Queue) put(m member) {
-	g := m.group
-	old, hadOne := g.jobs.at(place{})
+	g := m.class
+	old, hadOne := g.jobs.at(listPos{})
 	g.jobs.insert(m.entry)
 	q.moveHead(g, old, hadOne)
-	g.line.ages.insert(ageOf(m.entry))
-	q.age(g.line)
+	g.userQueue.ages.insert(ageOf(m.entry))
+	q.age(g.userQueue)
 	q.order.insert(m.entry)
 	q.jobs[m.entry.job] = m
 	if b, will := q.rules.boostOf(&m); will {
@@ -190,65 +190,65 @@ func (q *Queue) Remove(job string) bool {
 		return false
 	}
 	q.take(m)
-	if m.group.jobs.length == 0 {
-		q.dropGroup(m.group)
+	if m.class.jobs.length == 0 {
+		q.dropClass(m.class)
 	}
 	return true
 }
 
-// take undoes put. The group stays, even when it is empty.
+// take undoes put. The class stays, even when it is empty.
 func (q *Queue) take(m member) {
 	delete(q.jobs, m.entry.job)
-	g := m.group
-	old, hadOne := g.jobs.at(place{})
-	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) || !g.line.ages.remove(ageOf(m.entry)) {
-		panic("bug: job " + m.entry.job + " is not in its group")
+	g := m.class
+	old, hadOne := g.jobs.at(listPos{})
+	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) || !g.userQueue.ages.remove(ageOf(m.entry)) {
+		panic("bug: job " + m.entry.job + " is not in its class")
 	}
 	q.moveHead(g, old, hadOne)
-	q.age(g.line)
+	q.age(g.userQueue)
 	if b, will := q.rules.boostOf(&m); will {
 		q.boosts.remove(b)
 	}
 }
 
-// moveHead keeps the lines true after a group's jobs changed; old is the group's
+// moveHead keeps the indexes true after a class's jobs changed; old is the class's
 // former head.
-func (q *Queue) moveHead(g *group, old entry, hadOne bool) {
-	first, hasOne := g.jobs.at(place{})
+func (q *Queue) moveHead(g *class, old entry, hadOne bool) {
+	first, hasOne := g.jobs.at(listPos{})
 	if hadOne && hasOne && first == old {
 		return
 	}
 	if hadOne {
-		g.line.heads.remove(g.head(old))
+		g.userQueue.heads.remove(g.head(old))
 		q.heads.remove(g.head(old))
 	}
 	if hasOne {
-		g.line.heads.insert(g.head(first))
+		g.userQueue.heads.insert(g.head(first))
 		q.heads.insert(g.head(first))
 	}
 }
 
-func (q *Queue) groupOf(key groupKey) *group {
-	if g, found := q.groups[key]; found {
+func (q *Queue) classOf(key classKey) *class {
+	if g, found := q.classes[key]; found {
 		return g
 	}
-	class := requestClass{q.families.count(familyOf(key.request)), key.request.amounts()}
-	class.term = key.term
-	g := &group{
-		groupKey: key, class: q.classes.count(class), size: q.sizes.count(class.size()),
-		line: q.lineOf(key.user), jobs: list[entry]{compare: compareEntries},
+	of := shape{q.families.count(familyOf(key.request)), key.request.amounts()}
+	of.term = key.term
+	g := &class{
+		classKey: key, shape: q.shapes.count(of), size: q.sizes.count(of.size()),
+		userQueue: q.userQueueOf(key.user), jobs: list[entry]{compare: compareEntries},
 	}
-	q.groups[key] = g
+	q.classes[key] = g
 	return g
 }
 
-func (q *Queue) dropGroup(g *group) {
-	delete(q.groups, g.groupKey)
+func (q *Queue) dropClass(g *class) {
+	delete(q.classes, g.classKey)
 	q.sizes.discount(g.size)
-	q.classes.discount(g.class)
-	q.families.discount(g.class.value.family)
-	if g.line.ages.length == 0 {
-		q.dropLine(g.line)
+	q.shapes.discount(g.shape)
+	q.families.discount(g.shape.value.family)
+	if g.userQueue.ages.length == 0 {
+		q.dropUserQueue(g.userQueue)
 	}
 }
 
@@ -272,16 +272,16 @@ func (q *Queue) Get(job string) (Pending, bool) {
 
 // pending is the job as it was added.
 func (m *member) pending() Pending {
-	p := m.group.pending(m.entry)
-	p.Submitted, p.Since, p.Served, p.Run, p.Limit, p.Preempt = m.submitted, m.since, m.served, m.run, m.group.term.limit, m.preempt
+	p := m.class.pending(m.entry)
+	p.Submitted, p.Since, p.RanBefore, p.Run, p.Limit, p.Preempt = m.submitted, m.since, m.served, m.run, m.class.term.limit, m.preempt
 	return p
 }
 
-// pending is the job as far as its group and entry say.
-func (g *group) pending(e entry) Pending {
+// pending is the job as far as its class and entry say.
+func (g *class) pending(e entry) Pending {
 	return Pending{
 		Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq,
-		Request: g.request, Pool: g.pool, PoolLimit: g.poolLimit, Group: g.named, Unproven: g.unproven, Parked: g.parked,
+		Request: g.request, Array: g.array, ArrayLimit: g.arrayLimit, Group: g.group, Unproven: g.unproven, Parked: g.parked,
 	}
 }
 
@@ -293,7 +293,7 @@ func (q *Queue) Len() int { return len(q.jobs) }
 func (q *Queue) First(n int) []Pending {
 	n = min(max(n, 0), len(q.jobs))
 	jobs := make([]Pending, 0, n)
-	for p := (place{}); len(jobs) < n; p = q.order.after(p) {
+	for p := (listPos{}); len(jobs) < n; p = q.order.after(p) {
 		e, _ := q.order.at(p)
 		m := q.jobs[e.job]
 		jobs = append(jobs, m.pending())
@@ -320,7 +320,7 @@ func (q *Queue) SetRules(rules Rules) {
 		return
 	}
 	members := make([]member, 0, len(q.jobs))
-	for p, ok := (place{}), q.order.length > 0; ok; {
+	for p, ok := (listPos{}), q.order.length > 0; ok; {
 		e, _ := q.order.at(p)
 		members = append(members, q.jobs[e.job])
 		p = q.order.after(p)

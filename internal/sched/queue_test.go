@@ -19,8 +19,8 @@ func (m sortedSlice) index(job string) int {
 }
 
 func (m *sortedSlice) add(p Pending) {
-	if p.PoolLimit <= 0 {
-		p.Pool, p.PoolLimit = "", 0
+	if p.ArrayLimit <= 0 {
+		p.Array, p.ArrayLimit = "", 0
 	}
 	if i := m.index(p.Job); i >= 0 {
 		*m = slices.Delete(*m, i, i+1)
@@ -45,7 +45,7 @@ func TestQueueIsASortedSlice(t *testing.T) {
 				Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
 				Rank:     rapid.Int64Range(0, 3).Draw(t, "rank"),
 				Seq:      rapid.Int64Range(0, 3).Draw(t, "seq"),
-				Pool:     rapid.SampledFrom([]string{"", "17"}).Draw(t, "pool"), PoolLimit: rapid.IntRange(-1, 2).Draw(t, "at once"),
+				Array:    rapid.SampledFrom([]string{"", "17"}).Draw(t, "pool"), ArrayLimit: rapid.IntRange(-1, 2).Draw(t, "at once"),
 				Request: Request{GPUs: 1, VRAMMiB: rapid.Int64Range(0, 2).Draw(t, "vram"), Type: rapid.SampledFrom([]string{"", "a"}).Draw(t, "type")},
 			}
 		})
@@ -94,7 +94,7 @@ func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
 	}
 	checkKinds(t, q)
 	checkLines(t, q)
-	if len(model) == 0 && len(q.groups)+len(q.families.of)+len(q.lines) != 0 {
+	if len(model) == 0 && len(q.classes)+len(q.families.of)+len(q.byUser) != 0 {
 		t.Fatal("an empty queue still keeps groups")
 	}
 }
@@ -102,30 +102,30 @@ func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
 // checkLines holds what is kept of all users together against their lines.
 func checkLines(t *rapid.T, q *Queue) {
 	heads := 0
-	for user, l := range q.lines {
+	for user, l := range q.byUser {
 		heads += l.heads.length
 		if _, listed := q.waits.find(wait{l.since, l}); !listed || q.users[l.place] != l || slices.Contains(q.aged, l) != l.aged {
 			t.Fatalf("the line of %s is not listed", user)
 		}
 	}
-	if len(q.users) != len(q.lines) || q.waits.length != len(q.lines) || q.heads.length != heads {
-		t.Fatalf("%d lines with %d groups, and %d, %d and %d of all", len(q.lines), heads, len(q.users), q.waits.length, q.heads.length)
+	if len(q.users) != len(q.byUser) || q.waits.length != len(q.byUser) || q.heads.length != heads {
+		t.Fatalf("%d lines with %d groups, and %d, %d and %d of all", len(q.byUser), heads, len(q.users), q.waits.length, q.heads.length)
 	}
 }
 
 // checkKinds counts anew what the groups ask for.
 func checkKinds(t *rapid.T, q *Queue) {
-	classes, sizes, families := newTally[requestClass](), newTally[requestClass](), newTally[family]()
-	for _, g := range q.groups {
-		class := g.class.value
-		if want := (requestClass{class.family, g.request.amounts()}); class.size() != want || class.term != g.term || class.family.value != familyOf(g.request) {
+	classes, sizes, families := newTally[shape](), newTally[shape](), newTally[family]()
+	for _, g := range q.classes {
+		class := g.shape.value
+		if want := (shape{class.family, g.request.amounts()}); class.size() != want || class.term != g.term || class.family.value != familyOf(g.request) {
 			t.Fatalf("a group that asks for %+v is said to be of %+v", g.request, class)
 		}
 		classes.count(class)
 		sizes.count(class.size())
 		families.count(class.family.value)
 	}
-	checkTally(t, &q.classes, &classes)
+	checkTally(t, &q.shapes, &classes)
 	checkTally(t, &q.sizes, &sizes)
 	checkTally(t, &q.families, &families)
 }
@@ -172,7 +172,7 @@ func TestListAcrossChunks(t *testing.T) {
 			}
 		}
 		count, last := 0, -1
-		for p := (place{}); ; p = l.after(p) {
+		for p := (listPos{}); ; p = l.after(p) {
 			v, ok := l.at(p)
 			if !ok {
 				break

@@ -26,8 +26,8 @@ func reasonRows() []row {
 	mixed[3].ForeignMiB = gib24 - 9512
 	a100 := cardsOf(40960, gib24)
 	a100[0].Name = "NVIDIA A100"
-	mine := Held{Job: "3", Cards: []int{0}, BudgetMiB: []int64{6000}, Share: 0.75}
-	alone := Held{Job: "3", Cards: []int{0}, Alone: true}
+	mine := Allocation{Job: "3", Cards: []int{0}, BudgetMiB: []int64{6000}, Share: 0.75}
+	alone := Allocation{Job: "3", Cards: []int{0}, Alone: true}
 	busy := with(cardsOf(gib24, gib24), 1, func(c *Card) { c.ForeignMiB, c.IdleForeignMiB = 1500, 1200 })
 	limits := func(r *Rules) { r.MemThreshold, r.LoadThreshold = 0.9, 0.5 }
 	loaded := with(with(cardsOf(gib24, gib24, gib24), 0, func(c *Card) { c.UsedMiB = gib24 }), 1, func(c *Card) { c.UtilPct = 97 })
@@ -35,7 +35,7 @@ func reasonRows() []row {
 	only := func(s *job.Spec) { s.Exclusive = true }
 	typed := func(s *job.Spec) { s.Type = "A100" }
 	allow := func(s *job.Spec) { s.Allow = []int{0, 1} }
-	crowd := []Held{mine, {Job: "4", Cards: []int{0}, Other: true}, {Job: "5", Cards: []int{0}}, {Job: "6", Cards: []int{0}}, {Job: "7", Cards: []int{0}}}
+	crowd := []Allocation{mine, {Job: "4", Cards: []int{0}, Other: true}, {Job: "5", Cards: []int{0}}, {Job: "6", Cards: []int{0}}, {Job: "7", Cards: []int{0}}}
 	many := cardsOf(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009)
 	host := Host{CPUs: 16, MemMiB: 64000}
 	limited := func(l Limit, use Use) func(*State) {
@@ -47,33 +47,33 @@ func reasonRows() []row {
 
 	return []row{
 		{says: "VRAM on two GPUs", cards: mixed, jobs: asks(vrams(2, 18432))},
-		{says: "idle GPU", cards: busy, held: []Held{mine}, jobs: asks(idle(1))},
-		{says: "two idle GPUs, one is", cards: cardsOf(gib24, gib24), held: []Held{mine}, jobs: asks(idle(2))},
-		{says: "share, by the sum", cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(share(0.5))},
+		{says: "idle GPU", cards: busy, held: []Allocation{mine}, jobs: asks(idle(1))},
+		{says: "two idle GPUs, one is", cards: cardsOf(gib24, gib24), held: []Allocation{mine}, jobs: asks(idle(2))},
+		{says: "share, by the sum", cards: cardsOf(gib24), held: []Allocation{mine}, jobs: asks(share(0.5))},
 		{says: "share, by the memory", cards: with(cardsOf(gib24), 0, func(c *Card) { c.ForeignMiB = 20000 }), jobs: asks(share(0.5))},
-		{says: "share on two GPUs", rules: func(r *Rules) { r.JobsPerGPU = 2 }, cards: cardsOf(gib24, gib24), held: []Held{mine}, jobs: asks(idle(2))},
-		{says: "behind a job that is alone", cards: cardsOf(gib24), held: []Held{alone}, jobs: asks(vram(100))},
+		{says: "share on two GPUs", rules: func(r *Rules) { r.JobsPerGPU = 2 }, cards: cardsOf(gib24, gib24), held: []Allocation{mine}, jobs: asks(idle(2))},
+		{says: "behind a job that is alone", cards: cardsOf(gib24), held: []Allocation{alone}, jobs: asks(vram(100))},
 		{says: "exclusive", cards: cardsOf(gib24, gib24), held: crowd, jobs: asks(also(vram(24064), only), also(vram(100), only))},
 		{says: "thresholds and readings", rules: limits, cards: loaded, jobs: asks(vram(100))},
-		{says: "type", cards: a100, held: []Held{alone}, jobs: asks(also(idle(1), typed))},
+		{says: "type", cards: a100, held: []Allocation{alone}, jobs: asks(also(idle(1), typed))},
 		{says: "allow", cards: cardsOf(gib24, gib24, gib24), jobs: asks(vrams(3, 20000), also(vram(9000), allow))},
-		{says: "ids", cards: cardsOf(gib24, gib24), held: []Held{alone}, jobs: asks(ids(500, 1, 0))},
-		{says: "idle ids", cards: cardsOf(gib24, gib24), held: []Held{alone}, jobs: asks(ids(0, 1, 0))},
+		{says: "ids", cards: cardsOf(gib24, gib24), held: []Allocation{alone}, jobs: asks(ids(500, 1, 0))},
+		{says: "idle ids", cards: cardsOf(gib24, gib24), held: []Allocation{alone}, jobs: asks(ids(0, 1, 0))},
 		{says: "many cards", cards: many, jobs: asks(idle(10), vram(100)), held: nil},
 		{says: "many cards with something free", cards: many, jobs: asks(vrams(10, 400), vrams(2, 200))},
 		{says: "cpus", host: host, jobs: asks(cpus(13), cpus(8))},
 		{says: "host memory", host: host, jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 60000 }), also(cpus(1), func(s *job.Spec) { s.MemMiB = 8000 }))},
 		{says: "unreadable", blind: "nvidia-smi: no answer for 10 s", cards: cardsOf(gib24), jobs: asks(idle(1))},
-		{says: "behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(vram(20000), vram(100))},
+		{says: "behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Allocation{mine}, jobs: asks(vram(20000), vram(100))},
 		{says: "bound on starts", cards: cardsOf(gib24), most: 1, jobs: asks(vram(100), vram(100))},
 		{says: "array", cards: eight(), jobs: asks(idle(1), idle(1), idle(1), idle(1), idle(1)), arrays: "17 17 17 17 17", atOnce: 4},
 		{says: "array of one at a time", cards: eight(), jobs: asks(idle(1), idle(1)), arrays: "17 17", atOnce: 1},
-		{says: "array, even behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(vram(20000), vram(100)), arrays: "- 17", atOnce: 1, lab: func(s *State) { s.Pools = map[string]int{"17": 1} }},
-		{says: "group", cards: eight(), jobs: asks(idle(1), idle(1)), groups: "io io", lab: ofGroup(JobGroup{Limit: 2, Running: []string{"17"}})},
-		{says: "group with many running jobs", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 5, Running: []string{"17", "9", "20", "21", "101"}})},
-		{says: "group of one at a time", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 1, Running: []string{"17_3"}})},
-		{says: "group over its limit", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 1, Running: []string{"17", "18"}})},
-		{says: "paused group", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(JobGroup{Limit: 1, PausedBy: "anna", Running: []string{"17"}})},
+		{says: "array, even behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Allocation{mine}, jobs: asks(vram(20000), vram(100)), arrays: "- 17", atOnce: 1, lab: func(s *State) { s.ArrayRuns = map[string]int{"17": 1} }},
+		{says: "group", cards: eight(), jobs: asks(idle(1), idle(1)), groups: "io io", lab: ofGroup(Group{Limit: 2, Running: []string{"17"}})},
+		{says: "group with many running jobs", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(Group{Limit: 5, Running: []string{"17", "9", "20", "21", "101"}})},
+		{says: "group of one at a time", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(Group{Limit: 1, Running: []string{"17_3"}})},
+		{says: "group over its limit", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(Group{Limit: 1, Running: []string{"17", "18"}})},
+		{says: "paused group", cards: eight(), jobs: asks(idle(1)), groups: "io", lab: ofGroup(Group{Limit: 1, PausedBy: "anna", Running: []string{"17"}})},
 		{says: "limit on jobs", cards: eight(), jobs: asks(idle(1)), users: "ann", lab: limited(Limit{Jobs: 4}, Use{Jobs: 4, GPUs: 6})},
 		{says: "limit on one job", cards: eight(), jobs: asks(idle(1), idle(1)), users: "ann ann", lab: limited(Limit{Jobs: 1}, Use{})},
 		{says: "limit on GPUs", cards: eight(), jobs: asks(idle(4)), users: "ann", lab: limited(Limit{GPUs: 8}, Use{Jobs: 4, GPUs: 6})},
@@ -104,8 +104,8 @@ func reasonRows() []row {
 	}
 }
 
-func ofGroup(of JobGroup) func(*State) {
-	return func(s *State) { s.Groups = map[GroupName]JobGroup{{Name: "io"}: of} }
+func ofGroup(of Group) func(*State) {
+	return func(s *State) { s.Groups = map[GroupName]Group{{Name: "io"}: of} }
 }
 
 func TestReasonsGolden(t *testing.T) {

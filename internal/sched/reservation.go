@@ -9,7 +9,7 @@ import (
 // with that job on it. Any other job that would still run then has to fit on it
 // too.
 type reservation struct {
-	held     *Held // the job on its cards
+	held     *Allocation // the job on its cards
 	at       time.Time
 	usual    time.Duration // how long the job usually lasts from then on; 0: not known
 	margin   int64         // in MiB; has to stay free on its cards until then
@@ -18,32 +18,32 @@ type reservation struct {
 	claim    bool // jobs are preempted for it: it is one of the decision's claims
 }
 
-// strength says which jobs a reservation keeps from overtaking. Soft and strict go
-// by how long a job usually runs, firm by the longest it is expected to run.
+// strength says which jobs a reservation keeps from overtaking, by the bound on
+// their run time that it trusts.
 type strength int
 
 const (
-	// soft stops jobs that would usually still run by then. Jobs without an
+	// byUsual stops jobs that would usually still run by then. Jobs without an
 	// estimate may overtake: MaxBypass bounds that.
-	soft strength = iota
-	// strict stops those without an estimate too.
-	strict
-	// firm stops all but those that are expected to have ended by then even if they
+	byUsual strength = iota
+	// byUsualKnown stops those without an estimate too.
+	byUsualKnown
+	// byLongest stops all but those that are expected to have ended by then even if they
 	// run long.
-	firm
-	// hard stops all but those whose time limit ends before.
-	hard
+	byLongest
+	// byLimit stops all but those whose time limit ends before.
+	byLimit
 )
 
 // binds reports whether a job that starts then and lasts that long has to fit
 // beside the reserved one.
 func (r *reservation) binds(from time.Time, l term) bool {
 	switch {
-	case r.strength == hard:
+	case r.strength == byLimit:
 		return l.limit <= 0 || from.Add(l.limit).After(r.at)
 	case l.atMost <= 0:
-		return r.strength != soft
-	case r.strength == firm:
+		return r.strength != byUsual
+	case r.strength == byLongest:
 		return from.Add(l.atMost).After(r.at)
 	}
 	return from.Add(l.usual).After(r.at)
@@ -63,7 +63,7 @@ type reserved struct {
 
 var reservedNone reserved
 
-// but leaves out the job's own reservation.
+// but omits the job's own reservation.
 func (k reserved) but(job string) reserved {
 	own := func(r *reservation) bool { return r.held.Job == job }
 	if slices.ContainsFunc(k.list, own) {

@@ -29,7 +29,7 @@ func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
 	case h.gpus == 0:
 		return true
 	}
-	return m.unreadable == "" && m.enough(&d.outlook(h).candidates, &h.group.request, reserved.keeps())
+	return m.unreadable == "" && m.enough(&d.outlook(h).candidates, &h.class.request, reserved.keeps())
 }
 
 // reservationDepth is how many waiting jobs get a reservation.
@@ -48,27 +48,27 @@ func (d *decision) parks() bool {
 	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
 		return false
 	}
-	return slices.ContainsFunc(d.running, func(h *Held) bool { return h.Preempt.Mode == Park })
+	return slices.ContainsFunc(d.running, func(h *Allocation) bool { return h.Preempt.Mode == Park })
 }
 
 // reserve reserves the GPUs that the job can get first. It reports whether the next
-// of its group may have a reservation too.
+// of its class may have a reservation too.
 func (d *decision) reserve(h *head, u urgency) bool {
 	if d.reservedOverdue {
 		u = ordinary // one at a time
 	}
-	strength, horizon := soft, time.Time{}
+	strength, horizon := byUsual, time.Time{}
 	switch {
 	case u == overdue:
-		strength = strict
+		strength = byUsualKnown
 	case u == longOverdue:
-		strength = hard
+		strength = byLimit
 	case d.reservationsTried >= d.reservationsMax:
 		return false
 	case d.parks():
-		strength, horizon = firm, d.state.Now.Add(reservationSoon)
+		strength, horizon = byLongest, d.state.Now.Add(reservationSoon)
 	}
-	if !d.fitsOn(d.vacated(), h, reservedNone) {
+	if !d.fitsOn(d.withoutJobs(), h, reservedNone) {
 		return false // it waits for something other than jobs: a paused GPU, an external process
 	}
 	if u == ordinary {
@@ -81,7 +81,7 @@ func (d *decision) reserve(h *head, u urgency) bool {
 	r.strength = strength
 	d.reservedOverdue = d.reservedOverdue || u != ordinary
 	d.reservations = append(d.reservations, r)
-	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at, Hard: strength == hard})
+	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at, ByLimit: strength == byLimit})
 	return u == ordinary && d.reservationsTried < d.reservationsMax
 }
 
@@ -94,7 +94,7 @@ func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 	if len(d.reservations) > 0 && u == ordinary {
 		most = min(most, reservationMoments)
 	}
-	m, at, there := d.everybody(), d.state.Now, make([]bool, len(d.reservations))
+	m, at, there := d.withClaims(), d.state.Now, make([]bool, len(d.reservations))
 	for n := 0; ; {
 		if reserved := d.reservedAt(h, at); d.fitsOn(m, h, reserved) {
 			return d.foreseen(m, h, reserved)
@@ -107,60 +107,60 @@ func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 		}
 		for i, r := range d.reservations {
 			if on := !r.claim && at.After(d.state.Now) && r.on(at); on && !there[i] {
-				m.await(r.held, r.margin)
+				m.bookLater(r.held, r.margin)
 				there[i] = true
 			} else if !on && there[i] {
-				m.release(r.held)
+				m.unbook(r.held)
 				there[i] = false
 			}
 		}
 	}
 }
 
-// everybody is the machine now, plus the jobs that others are preempted for.
-func (d *decision) everybody() *machine {
+// withClaims is the machine now, plus the jobs that others are preempted for.
+func (d *decision) withClaims() *machine {
 	d.scratch.copyOf(d.now)
 	for _, r := range d.reservations {
 		if r.claim {
-			d.scratch.await(r.held, r.margin)
+			d.scratch.bookLater(r.held, r.margin)
 		}
 	}
 	return &d.scratch
 }
 
-// vacated is the machine without any berth job.
-func (d *decision) vacated() *machine {
+// withoutJobs is the machine without any berth job.
+func (d *decision) withoutJobs() *machine {
 	if d.empty == nil {
 		d.empty = &machine{}
 		d.empty.copyOf(d.now)
 		for _, held := range slices.Concat(d.running, d.started) {
-			d.empty.leave(held)
+			d.empty.vacate(held)
 		}
 	}
 	return d.empty
 }
 
 // depart takes a job off a machine.
-func (d *decision) depart(m *machine, h *Held) {
+func (d *decision) depart(m *machine, h *Allocation) {
 	switch {
 	case h == nil:
 	case slices.Contains(d.claims, h): // it is not on its cards yet
-		m.release(h)
+		m.unbook(h)
 	default:
-		m.leave(h)
+		m.vacate(h)
 	}
 }
 
 // foreseen is the reservation on a machine that has room for the job.
 func (d *decision) foreseen(m *machine, h *head, reserved reserved) *reservation {
-	grant, ok := m.grant(&d.outlook(h).candidates, &h.group.request, reserved.keeps())
+	grant, ok := m.grant(&d.outlook(h).candidates, &h.class.request, reserved.keeps())
 	if !ok {
 		panic("bug: job " + h.job + " fits and has no cards")
 	}
 	own := &machine{}
 	own.copyOf(m)
 	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
-	r.margin = m.marginFor(&h.group.request)
-	own.await(r.held, r.margin)
+	r.margin = m.marginFor(&h.class.request)
+	own.bookLater(r.held, r.margin)
 	return r
 }

@@ -32,9 +32,9 @@ func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 	case r.Policy == Shortest:
 		return classFresh, p.need()
 	case r.Policy == LAS:
-		return lasClass(p.Served, p.Request.weight()), 0
+		return lasClass(p.RanBefore, p.Request.weight()), 0
 	case r.slices():
-		return sliceClass(p.Served), 0
+		return sliceClass(p.RanBefore), 0
 	}
 	return classFresh, 0
 }
@@ -42,7 +42,7 @@ func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 // need is the GPU time that the job is expected to take, in seconds. A job without
 // an estimate goes behind those that are expected to take no longer than a boost.
 func (p *Pending) need() float64 {
-	left := p.Run.Left(p.Served, 0).Mid
+	left := p.Run.Left(p.RanBefore, 0).Mid
 	if p.Run.Mid <= 0 {
 		left = boostLeast
 		if p.Limit > 0 {
@@ -107,8 +107,8 @@ func (m *member) boostSize() float64 {
 	return float64(m.due(from).UnixMilli())
 }
 
-// boostApart is more milliseconds than lie between any two times, and few enough
-// that each of them still counts.
+// boostApart exceeds any difference of two times in milliseconds, and keeps
+// milliseconds exact in a float64.
 const boostApart = 1 << 52
 
 // inTurn reports whether fair share applies within the class. Jobs beyond the first
@@ -117,23 +117,23 @@ func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.slice
 
 // lasted is how long this attempt has run, without the time to resume it; 0 if its
 // start is not known.
-func (h *Held) lasted(now time.Time) time.Duration {
+func (h *Allocation) lasted(now time.Time) time.Duration {
 	if h.Started.IsZero() {
 		return 0
 	}
 	ran := now.Sub(h.Started)
-	if h.Served > 0 {
-		ran -= h.Preempt.Back
+	if h.RanBefore > 0 {
+		ran -= h.Preempt.ResumeTime
 	}
 	return max(0, ran)
 }
 
 // service is how long the job has run without losing the work.
-func (h *Held) service(now time.Time) time.Duration { return h.Served + h.lasted(now) }
+func (h *Allocation) service(now time.Time) time.Duration { return h.RanBefore + h.lasted(now) }
 
 // class is a running job's service class, and when it leaves that class if it runs
 // on; zero: never.
-func (h *Held) class(r *Rules, now time.Time) (c serviceClass, until time.Time) {
+func (h *Allocation) class(r *Rules, now time.Time) (c serviceClass, until time.Time) {
 	had := h.service(now)
 	in := func(d time.Duration) time.Time { return now.Add(max(d, time.Millisecond)) }
 	switch {
@@ -154,17 +154,17 @@ func (h *Held) class(r *Rules, now time.Time) (c serviceClass, until time.Time) 
 	if c = sliceClass(had); c == classFresh {
 		return c, in(freshService - had)
 	}
-	if end := h.Started.Add(h.boost()); h.Waited >= longWait(h.Served) && now.Before(end) {
+	if end := h.Started.Add(h.boost()); h.Waited >= longWait(h.RanBefore) && now.Before(end) {
 		return classBoosted, end
 	}
 	return c, time.Time{}
 }
 
 // boost is how long the boost lasts that follows a wait.
-func (h *Held) boost() time.Duration {
+func (h *Allocation) boost() time.Duration {
 	length := boostLeast
 	if !h.Submitted.IsZero() {
-		length = max(length, (h.Started.Sub(h.Submitted)-h.Served)/boostPart)
+		length = max(length, (h.Started.Sub(h.Submitted)-h.RanBefore)/boostPart)
 	}
 	return length
 }
@@ -172,12 +172,12 @@ func (h *Held) boost() time.Duration {
 // minRun is how long a job runs before it is preempted for one that needs so many
 // GPUs. Preempting a gang of eight for the sake of one card costs eight times what
 // the card is worth, so it runs eight times as long first.
-func (h *Held) minRun(r *Rules, gpus float64) time.Duration {
+func (h *Allocation) minRun(r *Rules, gpus float64) time.Duration {
 	least := minRun
 	if r.MinRun > 0 {
 		least = r.MinRun
 	}
-	least = max(least, minRunCosts*(h.Preempt.Out+h.Preempt.Back))
+	least = max(least, minRunCosts*(h.Preempt.StopTime+h.Preempt.ResumeTime))
 	if own := h.weight(); own > gpus && gpus > 0 {
 		least = time.Duration(float64(least) * own / gpus)
 	}

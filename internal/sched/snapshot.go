@@ -47,7 +47,7 @@ type oldest struct {
 type writtenGroup struct {
 	User string `json:"user,omitempty"`
 	Name string `json:"name"`
-	JobGroup
+	Group
 }
 
 // NewSnapshot copies everything a decision depends on.
@@ -59,16 +59,16 @@ func NewSnapshot(s State) Snapshot {
 		c := &w.Cards[i]
 		c.Links, c.Near = maps.Clone(c.Links), maps.Clone(c.Near)
 	}
-	w.Held = append(make([]Held, 0, len(s.Held)), s.Held...)
-	for i := range w.Held {
-		h := &w.Held[i]
+	w.Allocations = append(make([]Allocation, 0, len(s.Allocations)), s.Allocations...)
+	for i := range w.Allocations {
+		h := &w.Allocations[i]
 		h.Cards, h.BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
 	}
-	w.Pools, w.Usage, w.ParkOfMiB = maps.Clone(s.Pools), maps.Clone(s.Usage), maps.Clone(s.ParkOfMiB)
+	w.ArrayRuns, w.Usage, w.ParkOfMiB = maps.Clone(s.ArrayRuns), maps.Clone(s.Usage), maps.Clone(s.ParkOfMiB)
 	w.Limits, w.InUse = maps.Clone(s.Limits), maps.Clone(s.InUse)
 	if s.Queue != nil {
 		w.Queue = s.Queue.First(s.Queue.Len())
-		for user, l := range s.Queue.lines {
+		for user, l := range s.Queue.byUser {
 			if l.first != "" {
 				w.Oldest[user] = oldest{Job: l.first, Since: l.since}
 			}
@@ -76,7 +76,7 @@ func NewSnapshot(s State) Snapshot {
 	}
 	for name, of := range s.Groups {
 		of.Running = slices.Clone(of.Running)
-		w.Groups = append(w.Groups, writtenGroup{User: name.User, Name: name.Name, JobGroup: of})
+		w.Groups = append(w.Groups, writtenGroup{User: name.User, Name: name.Name, Group: of})
 	}
 	slices.SortFunc(w.Groups, func(a, b writtenGroup) int {
 		return cmp.Or(strings.Compare(a.User, b.User), strings.Compare(a.Name, b.Name))
@@ -125,10 +125,10 @@ func UnmarshalState(data []byte) (State, error) {
 func (w *Snapshot) Restore() State {
 	s := w.State
 	if len(w.Groups) > 0 {
-		s.Groups = map[GroupName]JobGroup{}
+		s.Groups = map[GroupName]Group{}
 	}
 	for _, of := range w.Groups {
-		s.Groups[GroupName{of.User, of.Name}] = of.JobGroup
+		s.Groups[GroupName{of.User, of.Name}] = of.Group
 	}
 	s.Queue = NewQueue()
 	s.Queue.SetRules(s.Rules)
@@ -136,7 +136,7 @@ func (w *Snapshot) Restore() State {
 		s.Queue.Add(p)
 	}
 	for user, o := range w.Oldest {
-		if l, waits := s.Queue.lines[user]; waits {
+		if l, waits := s.Queue.byUser[user]; waits {
 			s.Queue.setOldest(l, o.Job, o.Since)
 		}
 	}
@@ -146,8 +146,8 @@ func (w *Snapshot) Restore() State {
 
 // check finds what berth would never have written.
 func (w *Snapshot) check() error {
-	if len(w.Cards) > maxSnapshotCards || len(w.Queue)+len(w.Held) > maxSnapshotJobs {
-		return fmt.Errorf("expected at most %[3]d GPUs and %[4]d jobs, found %[1]d and %[2]d", len(w.Cards), len(w.Queue)+len(w.Held), maxSnapshotCards, maxSnapshotJobs)
+	if len(w.Cards) > maxSnapshotCards || len(w.Queue)+len(w.Allocations) > maxSnapshotJobs {
+		return fmt.Errorf("expected at most %[3]d GPUs and %[4]d jobs, found %[1]d and %[2]d", len(w.Cards), len(w.Queue)+len(w.Allocations), maxSnapshotCards, maxSnapshotJobs)
 	}
 	if _, err := ParsePolicy(string(w.Rules.Policy)); err != nil && w.Rules.Policy != "" {
 		return err
@@ -162,7 +162,7 @@ func (w *Snapshot) check() error {
 		}
 		cards[c.Index] = true
 	}
-	for _, h := range w.Held {
+	for _, h := range w.Allocations {
 		if !h.Other && (h.Job == "" || jobs[h.Job]) || len(h.BudgetMiB) > len(h.Cards) {
 			return fmt.Errorf("running job %q is listed twice or has impossible values", h.Job)
 		}

@@ -47,8 +47,8 @@ func drawAged(t *rapid.T) State {
 	}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		p.Since, p.Run = s.Now.Add(-ago.Draw(t, "since")), span.Draw(t, "run")
-		p.Served, p.Limit = ago.Draw(t, "served"), ago.Draw(t, "limit")
-		p.Submitted = p.Since.Add(-p.Served - ago.Draw(t, "waited before"))
+		p.RanBefore, p.Limit = ago.Draw(t, "served"), ago.Draw(t, "limit")
+		p.Submitted = p.Since.Add(-p.RanBefore - ago.Draw(t, "waited before"))
 		q.Add(p)
 	}
 	q.Tick(s.Now.Add(-100 * time.Hour))
@@ -58,12 +58,12 @@ func drawAged(t *rapid.T) State {
 	q.Tick(s.Now.Add(-gone))
 	q.Tick(s.Now)
 	s.Queue = q
-	for i := range s.Held {
-		h := &s.Held[i]
+	for i := range s.Allocations {
+		h := &s.Allocations[i]
 		h.User, h.Priority, h.Seq = rapid.SampledFrom(users).Draw(t, "holder"), rapid.IntRange(-1, 1).Draw(t, "held priority"), int64(i)
 		h.Started, h.Run, h.Limit = s.Now.Add(-ago.Draw(t, "started")), span.Draw(t, "held run"), ago.Draw(t, "held limit")
 		if rapid.Bool().Draw(t, "gives way") && !h.Other {
-			h.Preempt = Preempt{Mode: rapid.SampledFrom([]PreemptMode{Park, Requeue}).Draw(t, "how"), Out: time.Second, Back: time.Second}
+			h.Preempt = Preempt{Mode: rapid.SampledFrom([]PreemptMode{Park, Requeue}).Draw(t, "how"), StopTime: time.Second, ResumeTime: time.Second}
 		}
 	}
 	return s
@@ -95,7 +95,7 @@ func TestASnapshotKeepsEveryField(t *testing.T) {
 	next := 0
 	fill(reflect.ValueOf(&s).Elem(), &next)
 	s.Rules.Policy, s.Rules.Placement = LAS, Spread
-	s.Held[0].Other, s.Cards[0].Health = false, HealthSuspect
+	s.Allocations[0].Other, s.Cards[0].Health = false, HealthSuspect
 	s.Queue = NewQueue()
 	again := reread(t, s)
 	again.Queue, s.Queue = nil, nil
@@ -148,7 +148,7 @@ func fill(v reflect.Value, next *int) {
 }
 
 func TestWhatIsNoSnapshotIsRefused(t *testing.T) {
-	good, err := MarshalState(State{Queue: queueOf(DefaultRules(), asks(idle(1), ids(0, 1))), Cards: cardsOf(1000, 1000), Held: []Held{{Job: "9", Cards: []int{0}}}})
+	good, err := MarshalState(State{Queue: queueOf(DefaultRules(), asks(idle(1), ids(0, 1))), Cards: cardsOf(1000, 1000), Allocations: []Allocation{{Job: "9", Cards: []int{0}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,14 +35,14 @@ func drawTime(t *rapid.T, s *State) {
 	jobs := s.Queue.First(s.Queue.Len())
 	s.Queue = NewQueue()
 	s.Queue.SetRules(*r)
-	for i := range s.Held {
-		drawRunning(t, s, &s.Held[i], len(jobs))
+	for i := range s.Allocations {
+		drawRunning(t, s, &s.Allocations[i], len(jobs))
 	}
 	for _, p := range jobs {
 		p.Since = midday.Add(-rapid.SampledFrom([]time.Duration{0, 0, time.Minute, hour, 2 * hour, 4 * hour, 99 * hour}).Draw(t, "waits"))
-		p.Served = rapid.SampledFrom([]time.Duration{0, 0, 0, freshService, hour, 2 * hour}).Draw(t, "served")
+		p.RanBefore = rapid.SampledFrom([]time.Duration{0, 0, 0, freshService, hour, 2 * hour}).Draw(t, "served")
 		if before := rapid.SampledFrom([]time.Duration{-1, 0, hour, 9 * hour}).Draw(t, "waited before"); before >= 0 {
-			p.Submitted = p.Since.Add(-p.Served - before)
+			p.Submitted = p.Since.Add(-p.RanBefore - before)
 		}
 		p.Run = drawSpan(t, "expected")
 		p.Limit = rapid.SampledFrom(spans).Draw(t, "limit")
@@ -51,7 +51,7 @@ func drawTime(t *rapid.T, s *State) {
 	s.Queue.Tick(midday)
 }
 
-func drawRunning(t *rapid.T, s *State, h *Held, jobs int) {
+func drawRunning(t *rapid.T, s *State, h *Allocation, jobs int) {
 	if h.Other {
 		return
 	}
@@ -60,19 +60,19 @@ func drawRunning(t *rapid.T, s *State, h *Held, jobs int) {
 	h.Rank, h.Seq = rapid.Int64Range(0, 4).Draw(t, "its rank"), rapid.Int64Range(-2, 12).Draw(t, "its seq")
 	h.Started = midday.Add(-rapid.SampledFrom([]time.Duration{0, time.Minute, 4 * time.Minute, 14 * time.Minute, 3 * hour, 99 * hour, -hour}).Draw(t, "ran"))
 	h.Submitted = h.Started
-	h.Served = rapid.SampledFrom([]time.Duration{0, 0, freshService, hour}).Draw(t, "had")
+	h.RanBefore = rapid.SampledFrom([]time.Duration{0, 0, freshService, hour}).Draw(t, "had")
 	h.Waited = rapid.SampledFrom([]time.Duration{0, 0, hour, 2 * hour, 99 * hour}).Draw(t, "waited")
 	h.Run, h.Limit = drawSpan(t, "it is expected"), rapid.SampledFrom(spans).Draw(t, "its limit")
 	h.MemMiB = rapid.SampledFrom([]int64{0, 0, 50}).Draw(t, "held mem")
 	h.Preempt = Preempt{
-		Mode:   rapid.SampledFrom([]PreemptMode{"", Requeue, Park, Park}).Draw(t, "gives way"),
-		Out:    rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "out"),
-		Back:   rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "back"),
-		MemMiB: rapid.SampledFrom([]int64{0, 60, 120}).Draw(t, "parked"),
+		Mode:       rapid.SampledFrom([]PreemptMode{"", Requeue, Park, Park}).Draw(t, "gives way"),
+		StopTime:   rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "out"),
+		ResumeTime: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "back"),
+		MemMiB:     rapid.SampledFrom([]int64{0, 60, 120}).Draw(t, "parked"),
 	}
 	if h.Preempt.Mode != "" && rapid.IntRange(0, 3).Draw(t, "leaves") == 0 {
-		h.Leaving, h.LeavesBy = true, midday.Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, h.Preempt.Out}).Draw(t, "by"))
-		h.LeavesFor = fmt.Sprint("j", rapid.IntRange(0, jobs).Draw(t, "for"))
+		h.BeingPreempted, h.FreeBy = true, midday.Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, h.Preempt.StopTime}).Draw(t, "by"))
+		h.PreemptedFor = fmt.Sprint("j", rapid.IntRange(0, jobs).Draw(t, "for"))
 	}
 }
 
@@ -145,7 +145,7 @@ func TestAPlanIsStable(t *testing.T) {
 func settled(s State) bool {
 	known := len(s.Limits) == 0 && s.DefaultLimit == Limit{}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
-		known = known && p.Run.Mid > 0 && p.Served == 0 && p.PoolLimit == 0
+		known = known && p.Run.Mid > 0 && p.RanBefore == 0 && p.ArrayLimit == 0
 	}
 	return known && s.Rules.MaxBypass <= 0
 }
@@ -154,17 +154,17 @@ func settled(s State) bool {
 func knowRuns(s *State) {
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		p.Limit = 0
-		if p.Served = 0; p.Run.Mid <= 0 {
+		if p.RanBefore = 0; p.Run.Mid <= 0 {
 			p.Run = Estimate{Low: 4 * hour, Mid: 4 * hour, High: 4 * hour}
 		}
 		s.Queue.Add(p)
 	}
-	for i := range s.Held {
-		if h := &s.Held[i]; !h.Other && s.Now.Sub(h.Started)+h.Served >= h.Run.Mid {
+	for i := range s.Allocations {
+		if h := &s.Allocations[i]; !h.Other && s.Now.Sub(h.Started)+h.RanBefore >= h.Run.Mid {
 			h.Run = Estimate{Low: 200 * hour, Mid: 200 * hour, High: 200 * hour}
 		}
-		if !s.Held[i].Other {
-			s.Held[i].Limit = 0
+		if !s.Allocations[i].Other {
+			s.Allocations[i].Limit = 0
 		}
 	}
 	s.Queue.Tick(s.Now)
@@ -182,7 +182,7 @@ func TestRoomThatIsMadeIsRoom(t *testing.T) {
 			gone[a.Job] = true
 		}
 		later := commit(s, plan)
-		later.Held = slices.DeleteFunc(later.Held, func(h Held) bool { return !h.Other && (h.Leaving || gone[h.Job]) })
+		later.Allocations = slices.DeleteFunc(later.Allocations, func(h Allocation) bool { return !h.Other && (h.BeingPreempted || gone[h.Job]) })
 		for _, a := range plan.Victims {
 			p, queued := later.Queue.Get(a.For)
 			i := slices.IndexFunc(plan.Reservations, func(r Reservation) bool { return r.Job == a.For })
@@ -197,8 +197,8 @@ func TestRoomThatIsMadeIsRoom(t *testing.T) {
 			alone.Queue.Add(p)
 			alone.Rules.MaxBypass, alone.Rules.LoadThreshold, alone.Rules.MemThreshold = 0, 0, 0
 			// What passes until then is gone then.
-			alone.Held = slices.DeleteFunc(slices.Clone(later.Held), func(h Held) bool {
-				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(termOf(h.Run, h.Served, h.Limit).atMost).After(plan.Reservations[i].At)
+			alone.Allocations = slices.DeleteFunc(slices.Clone(later.Allocations), func(h Allocation) bool {
+				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(termOf(h.Run, h.RanBefore, h.Limit).atMost).After(plan.Reservations[i].At)
 			})
 			if got := Decide(alone); len(got.Starts) != 1 {
 				t.Fatalf("job %s does not start when all is gone: %s\n%s", p.Job, told(plan), Explain(alone, p.Job))
@@ -300,15 +300,15 @@ func trade(rules Rules, mode PreemptMode, length time.Duration) (n int) {
 	served := map[string]time.Duration{}
 	seq := map[string]int64{"a": 1, "b": 2}
 	pending := func(id string, since time.Time) Pending {
-		return Pending{Job: id, User: id, Seq: seq[id], Since: since, Served: served[id], Request: Request{GPUs: 1}}
+		return Pending{Job: id, User: id, Seq: seq[id], Since: since, RanBefore: served[id], Request: Request{GPUs: 1}}
 	}
 	now := midday
 	q.Add(pending("b", now))
 	since := map[string]time.Time{"a": now, "b": now}
-	held := Held{Job: "a", User: "a", Seq: 1, Cards: []int{0}, Alone: true, Started: now, Submitted: now, Preempt: Preempt{Mode: mode}}
+	held := Allocation{Job: "a", User: "a", Seq: 1, Cards: []int{0}, Alone: true, Started: now, Submitted: now, Preempt: Preempt{Mode: mode}}
 	for now.Before(midday.Add(length)) {
 		q.Tick(now)
-		plan := Decide(State{Now: now, Rules: rules, Cards: cardsOf(gib24), Held: []Held{held}, Queue: q})
+		plan := Decide(State{Now: now, Rules: rules, Cards: cardsOf(gib24), Allocations: []Allocation{held}, Queue: q})
 		if len(plan.Victims) > 0 {
 			n++
 			out, in := held.Job, plan.Victims[0].For
@@ -318,8 +318,8 @@ func trade(rules Rules, mode PreemptMode, length time.Duration) (n int) {
 			q.Remove(in)
 			since[out] = now
 			q.Add(pending(out, now))
-			held = Held{Job: in, User: in, Seq: seq[in], Cards: []int{0}, Alone: true, Started: now, Submitted: midday,
-				Served: served[in], Waited: now.Sub(since[in]), Preempt: Preempt{Mode: mode}}
+			held = Allocation{Job: in, User: in, Seq: seq[in], Cards: []int{0}, Alone: true, Started: now, Submitted: midday,
+				RanBefore: served[in], Waited: now.Sub(since[in]), Preempt: Preempt{Mode: mode}}
 			continue
 		}
 		if plan.Again.IsZero() {

@@ -9,11 +9,11 @@ import (
 
 // State is everything a decision depends on.
 type State struct {
-	Now   time.Time `json:"now"`
-	Rules Rules     `json:"rules"`
-	Host  Host      `json:"host"`
-	Cards []Card    `json:"cards"`
-	Held  []Held    `json:"held"`
+	Now         time.Time    `json:"now"`
+	Rules       Rules        `json:"rules"`
+	Host        Host         `json:"host"`
+	Cards       []Card       `json:"cards"`
+	Allocations []Allocation `json:"held"`
 
 	// Unreadable is why the GPUs cannot be read; empty when they can. While it is
 	// set no job that needs a GPU starts; CPU jobs may.
@@ -22,11 +22,11 @@ type State struct {
 	Queue     *Queue `json:"-"`                    // only read
 	MaxStarts int    `json:"max_starts,omitempty"` // how many jobs one plan may start; 0: no bound
 
-	Pools        map[string]int         `json:"pools,omitempty"` // how many jobs of each pool run now
-	Groups       map[GroupName]JobGroup `json:"-"`
-	Limits       map[string]Limit       `json:"limits,omitempty"` // of users that have their own
-	DefaultLimit Limit                  `json:"default_limit"`    // of everybody else
-	InUse        map[string]Use         `json:"in_use,omitempty"` // what each user's running jobs hold now
+	ArrayRuns    map[string]int      `json:"pools,omitempty"` // how many tasks of each limited array run now
+	Groups       map[GroupName]Group `json:"-"`
+	Limits       map[string]Limit    `json:"limits,omitempty"` // of users that have their own
+	DefaultLimit Limit               `json:"default_limit"`    // of everybody else
+	InUse        map[string]Use      `json:"in_use,omitempty"` // what each user's running jobs hold now
 
 	// Usage is each user's decayed GPU time in seconds; under Rules.Fair the user
 	// with the least goes first. FairQuantum is what each GPU allocated within a
@@ -48,9 +48,9 @@ type State struct {
 // GroupName names a group of a user's jobs.
 type GroupName struct{ User, Name string }
 
-// JobGroup is a group that its user limits or paused. Groups that are only a name
+// Group is a group that its user limits or paused. Groups that are only a name
 // are not in a State.
-type JobGroup struct {
+type Group struct {
 	Limit    int      `json:"limit,omitempty"`     // how many of its jobs may run at a time; 0: all
 	PausedBy string   `json:"paused_by,omitempty"` // who paused it; empty: it is not paused
 	Running  []string `json:"running,omitempty"`   // its running jobs
@@ -58,7 +58,7 @@ type JobGroup struct {
 
 // machine is the machine with all running jobs on it.
 func (s *State) machine() *machine {
-	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, s.Held)
+	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, s.Allocations)
 }
 
 // Plan is a decision. It changes nothing until it is committed.
@@ -87,10 +87,10 @@ type Refusal struct {
 
 // Reservation sets GPUs aside for a waiting job.
 type Reservation struct {
-	Job   string
-	Cards []int
-	At    time.Time // its expected start
-	Hard  bool      // it is long overdue: only a job whose time limit ends before At may start there
+	Job     string
+	Cards   []int
+	At      time.Time // its expected start
+	ByLimit bool      // it is long overdue: only a job whose time limit ends before At may start there
 }
 
 // Victim is a running job that is preempted for another.

@@ -38,21 +38,21 @@ func tellOne(s *State, plan *Plan, job string) reason.Story {
 	f := expect(s, job, why, plan, front, position)
 	t := reason.Story{
 		ID: job, Position: position, Queued: s.Queue.Len(),
-		User: m.group.user, Priority: m.entry.priority, Since: m.since,
-		Cards: cardStories(s, &m.group.request, why), Victims: givesWay(s, plan, job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
+		User: m.class.user, Priority: m.entry.priority, Since: m.since,
+		Cards: cardStories(s, &m.class.request, why), Victims: givesWay(s, plan, job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
 	}
 	if kept := plan.keeps(job); kept != nil {
-		t.Kept = &reason.Reservation{Cards: kept.Cards, At: kept.At, Hard: kept.Hard}
+		t.Kept = &reason.Reservation{Cards: kept.Cards, At: kept.At, Hard: kept.ByLimit}
 	}
-	if m.group.line.first == job {
-		t.OldestSince = m.group.line.since
+	if m.class.userQueue.first == job {
+		t.OldestSince = m.class.userQueue.since
 	}
 	if why.Kind == reason.WaitsForGPUs {
-		t.NotParked, t.Leaves = notParked(s, &m), firstToLeave(s, &m)
+		t.NotParked, t.Leaves = notParked(s, &m), firstPreemptible(s, &m)
 	}
 	t.Behind = behind(s, &t, why, f)
 	t.Expect(f)
-	t.Say(why, m.group.request.asked())
+	t.Say(why, m.class.request.asked())
 	return t
 }
 
@@ -60,8 +60,8 @@ func tellOne(s *State, plan *Plan, job string) reason.Story {
 // earlier.
 func givesWay(s *State, plan *Plan, job string) []string {
 	var jobs []string
-	for i := range s.Held {
-		if h := &s.Held[i]; h.Leaving && h.LeavesFor == job {
+	for i := range s.Allocations {
+		if h := &s.Allocations[i]; h.BeingPreempted && h.PreemptedFor == job {
 			jobs = append(jobs, h.Job)
 		}
 	}
@@ -80,7 +80,7 @@ func notParked(s *State, m *member) (jobs []string) {
 	if s.ParkMiB == 0 {
 		return nil
 	}
-	d, h := newDecision(s), m.group.head(m.entry)
+	d, h := newDecision(s), m.class.head(m.entry)
 	for _, held := range d.running {
 		if d.wouldOutrank(&h, held, ordinary) && !d.parkingFits(held) {
 			jobs = append(jobs, held.Job)
@@ -92,11 +92,11 @@ func notParked(s *State, m *member) (jobs []string) {
 
 // firstToLeave is the running job that can be preempted for a waiting one first, once
 // it has run for long enough.
-func firstToLeave(s *State, m *member) (first *reason.Leave) {
-	h := m.group.head(m.entry)
-	for i := range s.Held {
-		held := &s.Held[i]
-		at, some := s.leavesFrom(&h, held)
+func firstPreemptible(s *State, m *member) (first *reason.Leave) {
+	h := m.class.head(m.entry)
+	for i := range s.Allocations {
+		held := &s.Allocations[i]
+		at, some := s.preemptibleAt(&h, held)
 		if some && at.After(s.Now) && (first == nil || at.Before(first.At) || at.Equal(first.At) && compareNames(held.Job, first.ID) < 0) {
 			first = &reason.Leave{ID: held.Job, At: at, AfterS: at.Sub(held.Started).Seconds(), Requeue: !held.parks()}
 		}
@@ -122,7 +122,7 @@ func behind(s *State, t *reason.Story, why reason.Reason, f reason.Forecast) *re
 	}
 	self := s.Queue.jobs[t.ID]
 	b := &reason.Behind{
-		ID: id, User: first.group.user, Priority: first.entry.priority,
+		ID: id, User: first.class.user, Priority: first.entry.priority,
 		First: goesFirst(s, &first, &self), Kept: id == kept,
 	}
 	if b.First == reason.FirstUser {
@@ -144,7 +144,7 @@ func keptFor(cards []reason.CardStory) string {
 // goesFirst says why a job goes before another, given that it does.
 func goesFirst(s *State, first, then *member) reason.First {
 	a, b := &first.entry, &then.entry
-	line := first.group.line
+	line := first.class.userQueue
 	bound := s.Rules.MaxBypass
 	switch {
 	case bound > 0 && line.first == a.job && s.Now.Sub(line.since) >= bound:
@@ -155,7 +155,7 @@ func goesFirst(s *State, first, then *member) reason.First {
 		return reason.FirstWaited
 	case a.service != b.service:
 		return reason.FirstService
-	case s.Rules.Fair && s.Rules.inTurn(a.service) && line != then.group.line:
+	case s.Rules.Fair && s.Rules.inTurn(a.service) && line != then.class.userQueue:
 		return reason.FirstUser
 	case a.policyKey < b.policyKey && s.Rules.Policy == Shortest:
 		return reason.FirstShorter
@@ -195,8 +195,8 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 		byCard[c.Index] = len(stories)
 		stories = append(stories, story)
 	}
-	for i := range s.Held {
-		h := &s.Held[i]
+	for i := range s.Allocations {
+		h := &s.Allocations[i]
 		for j, index := range h.Cards {
 			if k, there := byCard[index]; there {
 				stories[k].Runs = append(stories[k].Runs, h.onCard(s.Now, j))
@@ -228,15 +228,15 @@ func compareRuns(a, b reason.Run) int {
 }
 
 // onCard is the job on its i-th card, and its expected end.
-func (h *Held) onCard(now time.Time, i int) reason.Run {
+func (h *Allocation) onCard(now time.Time, i int) reason.Run {
 	left := h.left(now)
 	o := reason.Run{
 		Holder: reason.Holder{ID: h.Job, Other: h.Other}, User: h.User, Since: h.Started,
 		BudgetMiB: h.budget(i), Share: h.share(), Alone: h.Alone, By: reason.ByNothing,
 		Low: now.Add(left.Low),
 	}
-	if h.Leaving {
-		o.LeavesFor = h.LeavesFor
+	if h.BeingPreempted {
+		o.LeavesFor = h.PreemptedFor
 	}
 	var b reason.Basis
 	if countRun(&b, h.Run, h.Limit, left) {

@@ -20,12 +20,12 @@ func urgently(spec job.Spec, priority int) job.Spec {
 func TestWaitsInOneLine(t *testing.T) {
 	const hour = time.Hour
 	one, hours := idle(1), Estimate{Low: 2 * hour, Mid: 2 * hour, High: 2 * hour}
-	taken := []Held{runningFor("9", hour, hours, 0, 0)}
+	taken := []Allocation{runningFor("9", hour, hours, 0, 0)}
 	for _, row := range []struct {
 		says  string
 		rules func(*Rules)
 		cards []Card
-		held  []Held
+		held  []Allocation
 		jobs  []expecting
 		job   string
 		lab   func(*State)
@@ -37,7 +37,7 @@ func TestWaitsInOneLine(t *testing.T) {
 			want: "needs an idle GPU; gpu0 runs job 9; expected to start about 13:00, from earlier runs of 1 running job"},
 		{says: "it waits behind a higher priority", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one, user: "ann"}, {spec: urgently(one, 5), user: "bob", run: hours}}, job: "1",
 			want: "waits behind job 2 (bob, priority 5) for an idle GPU; expected to start about 15:00, from earlier runs of 2 jobs"},
-		{says: "it waits behind one of the same user", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", hour, hours, 0, 0, 1)}, jobs: []expecting{{spec: vrams(2, 18432), user: "ann", run: hours}, {spec: vrams(2, 18432), user: "ann"}}, job: "2",
+		{says: "it waits behind one of the same user", cards: cardsOf(gib24, gib24), held: []Allocation{runningFor("9", hour, hours, 0, 0, 1)}, jobs: []expecting{{spec: vrams(2, 18432), user: "ann", run: hours}, {spec: vrams(2, 18432), user: "ann"}}, job: "2",
 			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from earlier runs of 2 jobs"},
 		{says: "what it may not pass is said under fifo", rules: fifo, cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one}}, job: "2",
 			want: "waits behind job 1, which needs 2 idle GPUs; gpu0 runs job 9, gpu1 is idle; expected to start about 15:00, from earlier runs of 2 jobs"},
@@ -50,7 +50,7 @@ func TestWaitsInOneLine(t *testing.T) {
 			want: "needs an idle GPU; gpu0 is paused; its start cannot be estimated until enough of its GPUs are available"},
 		{says: "what can never run is told", cards: eight(), jobs: []expecting{{spec: idle(9)}}, job: "1",
 			want: "asks for 9 GPUs; this machine has 8; it can never start here"},
-		{says: "cpus are waited for like cards", jobs: []expecting{{spec: cpus(3)}}, held: []Held{{Job: "9", CPUs: 2, Started: sundayNoon, Limit: hour}}, job: "1",
+		{says: "cpus are waited for like cards", jobs: []expecting{{spec: cpus(3)}}, held: []Allocation{{Job: "9", CPUs: 2, Started: sundayNoon, Limit: hour}}, job: "1",
 			lab:  func(s *State) { s.Host = Host{CPUs: 4} },
 			want: "needs 3 CPUs; 2 of 4 are free; expected to start between now and 13:00, from the time limit of 1 running job"},
 	} {
@@ -92,29 +92,29 @@ func TestWhyOneGoesFirst(t *testing.T) {
 			want: reason.FirstOvertaken, words: "it has reached the overtake limit"},
 		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: reason.FirstUser, words: "bob has used less: 0.5 GPU hours recently, against 2 by this job's user"},
-		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it has received less GPU time so far"},
-		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-5*hour) }, then: func(p *Pending) { p.Served = hour },
+		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.RanBefore = hour }, want: reason.FirstService, words: "it has received less GPU time so far"},
+		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.RanBefore, p.Since = 9, hour, sundayNoon.Add(-5*hour) }, then: func(p *Pending) { p.RanBefore = hour },
 			want: reason.FirstWaited, words: "it was preempted and has waited a long time since"},
-		{says: "both waited for long, and it had less than a while", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served, p.Since = hour, sundayNoon.Add(-9*hour) },
+		{says: "both waited for long, and it had less than a while", first: func(p *Pending) { p.Seq, p.RanBefore, p.Since = 9, 40*time.Minute, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.RanBefore, p.Since = hour, sundayNoon.Add(-9*hour) },
 			want: reason.FirstService, words: "it has received less GPU time so far"},
-		{says: "neither had a while, and it was due first", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-4*hour) }, then: func(p *Pending) { p.Served, p.Since = 40*time.Minute, sundayNoon.Add(-3*hour) },
+		{says: "neither had a while, and it was due first", first: func(p *Pending) { p.Seq, p.RanBefore, p.Since = 9, 40*time.Minute, sundayNoon.Add(-4*hour) }, then: func(p *Pending) { p.RanBefore, p.Since = 40*time.Minute, sundayNoon.Add(-3*hour) },
 			want: reason.FirstWaited, words: "it was preempted and has waited a long time since"},
 		{says: "both waited for long, and it for longer in all", first: func(p *Pending) {
-			p.Seq, p.Served, p.Since, p.Submitted = 9, hour, sundayNoon.Add(-5*hour), sundayNoon.Add(-20*hour)
+			p.Seq, p.RanBefore, p.Since, p.Submitted = 9, hour, sundayNoon.Add(-5*hour), sundayNoon.Add(-20*hour)
 		}, then: func(p *Pending) {
-			p.Served, p.Since, p.Submitted = hour, sundayNoon.Add(-9*hour), sundayNoon.Add(-10*hour)
+			p.RanBefore, p.Since, p.Submitted = hour, sundayNoon.Add(-9*hour), sundayNoon.Add(-10*hour)
 		}, want: reason.FirstWaited, words: "it was preempted and has waited a long time since"},
-		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.Served = "bob", hour }, then: func(p *Pending) { p.Served = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
+		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.RanBefore = "bob", hour }, then: func(p *Pending) { p.RanBefore = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: reason.FirstEarlier, words: "it was submitted earlier"},
 		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: reason.FirstShorter, words: "it is expected to need less GPU time"},
-		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it has received less GPU time so far"},
+		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.RanBefore = hour }, want: reason.FirstService, words: "it has received less GPU time so far"},
 	} {
 		t.Run(row.says, func(t *testing.T) {
 			rules := DefaultRules()
 			if row.rules != nil {
 				row.rules(&rules)
 			}
-			s := forecastState(rules, eight()[:1], []Held{runningFor("9", hour, hours, 0, 0)}, nil)
+			s := forecastState(rules, eight()[:1], []Allocation{runningFor("9", hour, hours, 0, 0)}, nil)
 			s.Usage = row.usage
 			first, then := base("ann", 1), base("ann", 2)
 			first.Job, then.Job = "first", "then"
@@ -139,7 +139,7 @@ func TestWhyOneGoesFirst(t *testing.T) {
 // TestOnlyTheOldestOfAUserWasPassedForTooLong: another of its jobs goes first
 // for reasons of its own.
 func TestOnlyTheOldestOfAUserWasPassedForTooLong(t *testing.T) {
-	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", time.Hour, exactly(2*time.Hour), 0, 0)}, nil)
+	s := forecastState(DefaultRules(), eight()[:1], []Allocation{runningFor("9", time.Hour, exactly(2*time.Hour), 0, 0)}, nil)
 	for i, p := range []Pending{
 		{Job: "old", User: "ann", Priority: -1, Since: sundayNoon.Add(-DefaultMaxBypass - time.Hour)},
 		{Job: "young", User: "ann", Priority: 3, Since: sundayNoon},
@@ -164,7 +164,7 @@ func TestTheStoryOfEachCard(t *testing.T) {
 	cards := cardsOf(gib24, gib24, gib24, gib24, gib24)
 	cards[2].Paused = true
 	cards[3].Health, cards[3].HealthReason = HealthQuarantined, "Xid 79"
-	held := []Held{
+	held := []Allocation{
 		{Job: "12", User: "bob", Cards: []int{0}, BudgetMiB: []int64{10000}, Started: sundayNoon.Add(-hour), Limit: 3 * hour},
 		{Job: "7", User: "ann", Cards: []int{0, 1}, BudgetMiB: []int64{8000, 8000}, Started: sundayNoon.Add(-2 * hour), Run: Estimate{Low: hour, Mid: 3 * hour, High: 4 * hour}},
 		{Job: "x", Cards: []int{1}, Alone: true, Other: true},
@@ -205,7 +205,7 @@ func clockOf(t time.Time) string {
 func TestAReservationIsTold(t *testing.T) {
 	const hour = time.Hour
 	exact := Estimate{Low: 2 * hour, Mid: 2 * hour, High: 2 * hour}
-	s := forecastState(DefaultRules(), eight()[:2], []Held{runningFor("9", hour, exact, 0, 0)}, []expecting{{spec: idle(2), user: "ann"}, {spec: idle(1), run: Estimate{Low: 9 * hour, Mid: 9 * hour, High: 9 * hour}}})
+	s := forecastState(DefaultRules(), eight()[:2], []Allocation{runningFor("9", hour, exact, 0, 0)}, []expecting{{spec: idle(2), user: "ann"}, {spec: idle(1), run: Estimate{Low: 9 * hour, Mid: 9 * hour, High: 9 * hour}}})
 	story, _ := Tell(s, "1")
 	if k := story.Kept; k == nil || !k.At.Equal(sundayNoon.Add(hour)) || len(k.Cards) != 2 || story.Expected.Mid != k.At || story.OldestSince.IsZero() {
 		t.Errorf("%+v %+v", story.Kept, story.Expected)
@@ -215,8 +215,8 @@ func TestAReservationIsTold(t *testing.T) {
 		t.Errorf("%+v %+v", story.Behind, story.Cards)
 	}
 	leaving := runningFor("9", hour, exact, 0, 0)
-	leaving.Leaving, leaving.LeavesFor, leaving.LeavesBy = true, "1", sundayNoon.Add(30*time.Second)
-	s = forecastState(DefaultRules(), eight()[:1], []Held{leaving}, []expecting{{spec: idle(1)}})
+	leaving.BeingPreempted, leaving.PreemptedFor, leaving.FreeBy = true, "1", sundayNoon.Add(30*time.Second)
+	s = forecastState(DefaultRules(), eight()[:1], []Allocation{leaving}, []expecting{{spec: idle(1)}})
 	if story, _ = Tell(s, "1"); len(story.Victims) != 1 || story.Victims[0] != "9" || story.Cards[0].Runs[0].LeavesFor != "1" {
 		t.Errorf("%+v", story)
 	}

@@ -33,7 +33,7 @@ func Sentences(s State, jobs []string) []string {
 type telling struct {
 	reasons   []reason.Reason
 	of        []int
-	byGroup   map[*group]int
+	byClass   map[*class]int
 	byRequest map[asking]int
 }
 
@@ -52,7 +52,7 @@ func tell(s *State, jobs []string) *telling {
 	d := newDecision(s)
 	d.quiet = true
 	d.run(nil)
-	t := &telling{of: make([]int, len(jobs)), byGroup: map[*group]int{}, byRequest: map[asking]int{}}
+	t := &telling{of: make([]int, len(jobs)), byClass: map[*class]int{}, byRequest: map[asking]int{}}
 	starts, first := map[string]bool{}, t.add(reason.Reason{Kind: reason.StartsNow})
 	for _, start := range d.plan.Starts {
 		starts[start.Job] = true
@@ -73,26 +73,26 @@ func tell(s *State, jobs []string) *telling {
 		case kept[id]: // its own claim counts against its user's limit already
 			t.of[i] = t.add(d.explainRoom(&m))
 		default:
-			t.of[i] = t.group(d, &m)
+			t.of[i] = t.class(d, &m)
 		}
 	}
 	return t
 }
 
-// group finds the reason of a whole group. Unless a limit applies, all groups with
+// class finds the reason of a whole class. Unless a limit applies, all classes with
 // the same request share it.
-func (t *telling) group(d *decision, m *member) int {
-	k, told := t.byGroup[m.group]
+func (t *telling) class(d *decision, m *member) int {
+	k, told := t.byClass[m.class]
 	if told {
 		return k
 	}
-	wanted := asking{m.group.request, m.group.term}
+	wanted := asking{m.class.request, m.class.term}
 	if why, barred := d.explainLimit(m); barred {
 		k = t.add(why)
 	} else if k, told = t.byRequest[wanted]; !told {
 		k = t.add(d.explainRoom(m))
 		t.byRequest[wanted] = k
 	}
-	t.byGroup[m.group] = k
+	t.byClass[m.class] = k
 	return k
 }

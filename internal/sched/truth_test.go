@@ -38,8 +38,8 @@ func drawTruth(seed uint64, rules Rules, spread float64) truth {
 	for i := range cards {
 		w.state.Cards = append(w.state.Cards, cardOf(i, gib24))
 		id := fmt.Sprint("h", i)
-		h := Held{Job: id, User: "cay", Cards: []int{i}, Alone: true, Run: span(id), Started: now}
-		w.state.Held = append(w.state.Held, h)
+		h := Allocation{Job: id, User: "cay", Cards: []int{i}, Alone: true, Run: span(id), Started: now}
+		w.state.Allocations = append(w.state.Allocations, h)
 	}
 	for i := range 4 + r.IntN(24) {
 		spec := idle(1 + r.IntN(2))
@@ -72,23 +72,23 @@ func (w *truth) play(t *testing.T) map[string]time.Time {
 			p, _ := s.Queue.Get(start.Job)
 			s.Queue.Remove(start.Job)
 			began[start.Job] = s.Now
-			s.Held = append(s.Held, begun(&s, &p, start.Grant))
+			s.Allocations = append(s.Allocations, begun(&s, &p, start.Grant))
 			s.Usage[p.User] += FairQuantum * p.Request.FairWeight(s.Host.Scale(len(s.Cards)))
 		}
-		if s.Queue.Len() > 0 && len(s.Held) == 0 {
+		if s.Queue.Len() > 0 && len(s.Allocations) == 0 {
 			t.Fatal("nothing runs, and nothing starts")
 		}
-		end := func(h Held) time.Time { return h.Started.Add(w.lasts[h.Job]) }
-		next := slices.MinFunc(s.Held, func(a, b Held) int { return end(a).Compare(end(b)) })
+		end := func(h Allocation) time.Time { return h.Started.Add(w.lasts[h.Job]) }
+		next := slices.MinFunc(s.Allocations, func(a, b Allocation) int { return end(a).Compare(end(b)) })
 		s.Now = end(next)
-		s.Held = slices.DeleteFunc(s.Held, func(h Held) bool { return !end(h).After(s.Now) })
+		s.Allocations = slices.DeleteFunc(s.Allocations, func(h Allocation) bool { return !end(h).After(s.Now) })
 	}
 	return began
 }
 
 // begun is a job that runs from now on.
-func begun(s *State, p *Pending, g job.Grant) Held {
-	h := Held{
+func begun(s *State, p *Pending, g job.Grant) Allocation {
+	h := Allocation{
 		Job: p.Job, User: p.User, Priority: p.Priority, Rank: p.Rank, Seq: p.Seq, Cards: g.GPUs, CPUs: p.Request.CPUs, MemMiB: p.Request.MemMiB,
 		Share: p.Request.Share, Alone: p.Request.undeclared(), Exclusive: p.Request.Exclusive, Started: s.Now, Run: p.Run, Limit: p.Limit,
 	}

@@ -76,7 +76,7 @@ const (
 // Estimates.
 const (
 	// estimateStep is the ratio of neighbouring estimates: closer ones count as
-	// equal, so that a queue has few request classes. A larger step makes decisions
+	// equal, so that a queue has few shapes. A larger step makes decisions
 	// cheaper, and lets fewer jobs overtake.
 	estimateStep = 1.189207115002721 // the fourth root of two
 	// otherBerthsEstimate is how long another berth's jobs are expected to last; it

@@ -51,14 +51,14 @@ func (r *Request) FairWeight(s Scale) float64 { return s.weight(r.CountedGPUs(),
 
 // FairWeight is how many GPUs a running job counts as. Usage is this times the
 // seconds it runs.
-func (h *Held) FairWeight(s Scale) float64 { return s.weight(h.CountedGPUs(), h.CPUs, h.MemMiB) }
+func (h *Allocation) FairWeight(s Scale) float64 { return s.weight(h.CountedGPUs(), h.CPUs, h.MemMiB) }
 
 // weight is how large the request is beside others, whatever the machine.
 func (r *Request) weight() float64 { return gpuWeight(r.CountedGPUs(), r.CPUs) }
 
 // weight is the same by what was allocated: a job that takes more than it asked for
 // is not harder to preempt.
-func (h *Held) weight() float64 { return gpuWeight(h.declaredGPUs(), h.CPUs) }
+func (h *Allocation) weight() float64 { return gpuWeight(h.declaredGPUs(), h.CPUs) }
 
 func gpuWeight(gpus float64, cpus int) float64 {
 	if gpus > 0 {
@@ -69,7 +69,7 @@ func gpuWeight(gpus float64, cpus int) float64 {
 
 // charge adds a start to the user's usage. It never lowers it: the walk relies on
 // users only moving back.
-func (a *account) charge(s *State, g *group) {
+func (a *account) charge(s *State, g *class) {
 	if s.Rules.Fair && s.FairQuantum > 0 {
 		a.turn += s.FairQuantum * max(0, g.request.FairWeight(a.scale))
 	}
@@ -77,12 +77,12 @@ func (a *account) charge(s *State, g *group) {
 
 // spot is a job's place in the order: priority, then service class, then its user's
 // usage, then its own entry, which is total.
-type spot struct {
+type orderKey struct {
 	account *account
 	entry   *entry
 }
 
-func (a spot) compare(b spot) int {
+func (a orderKey) compare(b orderKey) int {
 	if c := cmp.Compare(b.entry.priority, a.entry.priority); c != 0 {
 		return c
 	}
@@ -146,8 +146,8 @@ func inTurn(s *State, visit func(*head) bool) {
 	w := s.Queue.walk(s)
 	first := map[string]bool{}
 	for _, m := range s.Queue.overdue(s) {
-		h := m.group.head(m.entry)
-		w.accountOf(m.group.line).charge(s, m.group)
+		h := m.class.head(m.entry)
+		w.accountOf(m.class.userQueue).charge(s, m.class)
 		if first[h.job] = true; !visit(&h) {
 			return
 		}
@@ -157,7 +157,7 @@ func inTurn(s *State, visit func(*head) bool) {
 			if !visit(next) {
 				return
 			}
-			w.account().charge(s, next.group)
+			w.account().charge(s, next.class)
 		}
 		w.again()
 	}

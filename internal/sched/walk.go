@@ -2,60 +2,60 @@ package sched
 
 import "container/heap"
 
-// walker goes through a queue in order, one job of each group at a time. A group
+// walker goes through a queue in order, one job of each class at a time. A class
 // comes up again only on request: if one of its jobs does not fit, none does.
 //
-// Under fair share each user's line is walked separately and a heap merges the
-// walks; otherwise there is one walk over all lines. Once it has begun, only the
+// Under fair share each user's jobs are walked separately and a heap merges the
+// walks; otherwise there is one walk over all. Once it has begun, only the
 // walk on top can change between two calls of next, and only to a later place.
 type walker struct {
 	state    *State
-	lines    []lineWalk
-	merged   lineWalks        // walks not at their end
-	accounts []*account       // by number of the user's line; nil until needed
-	passes   func(*head) bool // groups to skip; nil: none
+	walks    []userWalk
+	merged   userWalks        // walks not at their end
+	accounts []*account       // by number of the userQueue; nil until needed
+	passes   func(*head) bool // classes to skip; nil: none
 	last     *head            // what next returned
-	at       place            // its place in its group
-	returned cursor           // the same for a group that was requested again
+	at       listPos          // its place in its class
+	returned cursor           // the same for a class that was requested again
 	begun    bool
 }
 
-// lineWalk is a walk through one line.
-type lineWalk struct {
+// userWalk is a walk through one user's jobs.
+type userWalk struct {
 	account *account // nil without fair share
 	heads   *list[head]
-	place   place   // the next group that has not come up
-	came    place   // the first group behind those that came up: some after it may have been skipped
-	again   cursors // groups requested again
+	place   listPos // the next class that has not come up
+	came    listPos // the first class behind those that came up: some after it may have been skipped
+	again   cursors // classes requested again
 	back    entry   // the last of those that came up
 	front   *head   // the next job; nil at the end
 }
 
-// cursor is a group at one of its jobs.
+// cursor is a class at one of its jobs.
 type cursor struct {
 	head
-	place place
+	place listPos
 }
 
 func (q *Queue) walk(s *State) *walker {
 	w := &walker{state: s, accounts: make([]*account, len(q.users))}
 	if !s.Rules.Fair {
-		w.lines = []lineWalk{{heads: &q.heads}}
+		w.walks = []userWalk{{heads: &q.heads}}
 		return w
 	}
 	accounts := make([]account, len(q.users)) // in one go: all are needed
-	w.lines = make([]lineWalk, len(q.users))
-	w.merged = make([]*lineWalk, 0, len(q.users))
+	w.walks = make([]userWalk, len(q.users))
+	w.merged = make([]*userWalk, 0, len(q.users))
 	for i, l := range q.users {
 		accounts[i] = newAccount(s, l.user)
 		w.accounts[i] = &accounts[i]
-		w.lines[i] = lineWalk{account: &accounts[i], heads: &l.heads}
+		w.walks[i] = userWalk{account: &accounts[i], heads: &l.heads}
 	}
 	return w
 }
 
-// accountOf is the account of the line's user.
-func (w *walker) accountOf(l *line) *account {
+// accountOf is the account of the userQueue's user.
+func (w *walker) accountOf(l *userQueue) *account {
 	if w.accounts[l.place] == nil {
 		a := newAccount(w.state, l.user)
 		w.accounts[l.place] = &a
@@ -65,7 +65,7 @@ func (w *walker) accountOf(l *line) *account {
 
 // account is that of the user whose job came up last. It may be charged until the
 // next call of next.
-func (w *walker) account() *account { return w.accountOf(w.last.line) }
+func (w *walker) account() *account { return w.accountOf(w.last.userQueue) }
 
 // next gives the next job in order, and nil at the end.
 func (w *walker) next() *head {
@@ -74,7 +74,7 @@ func (w *walker) next() *head {
 	} else if len(w.merged) > 0 {
 		w.sift()
 	}
-	// Groups on top may have been closed since they were put there.
+	// Classes on top may have been closed since they were put there.
 	for len(w.merged) > 0 && w.closed(w.merged[0]) {
 		w.sift()
 	}
@@ -86,7 +86,7 @@ func (w *walker) next() *head {
 		w.returned = heap.Pop(&lw.again).(cursor)
 		w.last, w.at, lw.back = &w.returned.head, w.returned.place, w.returned.entry
 	} else {
-		w.last, w.at = lw.front, place{}
+		w.last, w.at = lw.front, listPos{}
 		lw.place = lw.heads.after(lw.place)
 		lw.came = lw.place
 	}
@@ -97,8 +97,8 @@ func (w *walker) next() *head {
 func (w *walker) begin() {
 	w.begun = true
 	w.merged = w.merged[:0]
-	for i := range w.lines {
-		if lw := &w.lines[i]; w.settle(lw) {
+	for i := range w.walks {
+		if lw := &w.walks[i]; w.settle(lw) {
 			w.merged = append(w.merged, lw)
 		}
 	}
@@ -114,8 +114,8 @@ func (w *walker) sift() {
 	}
 }
 
-// settle finds the next job of the line, and reports whether there is one.
-func (w *walker) settle(lw *lineWalk) bool {
+// settle finds the next job of the walk, and reports whether there is one.
+func (w *walker) settle(lw *userWalk) bool {
 	lw.front = lw.heads.ref(lw.place)
 	for lw.front != nil && w.passes != nil && w.passes(lw.front) {
 		lw.place = lw.heads.after(lw.place)
@@ -127,25 +127,25 @@ func (w *walker) settle(lw *lineWalk) bool {
 	return lw.front != nil
 }
 
-// returns reports that the next group is one that was requested again.
-func (lw *lineWalk) returns() bool { return len(lw.again) > 0 && lw.front == &lw.again[0].head }
+// returns reports that the next class is one that was requested again.
+func (lw *userWalk) returns() bool { return len(lw.again) > 0 && lw.front == &lw.again[0].head }
 
-// closed reports that the next group can be skipped by now.
-func (w *walker) closed(lw *lineWalk) bool {
+// closed reports that the next class can be skipped by now.
+func (w *walker) closed(lw *userWalk) bool {
 	return w.passes != nil && !lw.returns() && w.passes(lw.front)
 }
 
-// reopen brings back groups that were skipped and whose turn is still to come.
+// reopen brings back classes that were skipped and whose turn is still to come.
 func (w *walker) reopen() {
 	if !w.begun {
 		return
 	}
 	w.begun = false
-	at := spot{w.account(), &w.last.entry}
-	for i := range w.lines {
-		lw := &w.lines[i]
+	at := orderKey{w.account(), &w.last.entry}
+	for i := range w.walks {
+		lw := &w.walks[i]
 		over := func(h *head) bool {
-			return lw.back.job != "" && h.entry.compare(&lw.back) < 0 || spot{w.accountOf(h.line), &h.entry}.compare(at) <= 0
+			return lw.back.job != "" && h.entry.compare(&lw.back) < 0 || orderKey{w.accountOf(h.userQueue), &h.entry}.compare(at) <= 0
 		}
 		for lw.place = lw.came; ; lw.place = lw.heads.after(lw.place) {
 			if h := lw.heads.ref(lw.place); h == nil || !over(h) {
@@ -156,22 +156,22 @@ func (w *walker) reopen() {
 }
 
 // reached reports whether the job that came up last is at the spot or behind it.
-func (w *walker) reached(s spot) bool {
-	return spot{w.account(), &w.last.entry}.compare(s) >= 0
+func (w *walker) reached(s orderKey) bool {
+	return orderKey{w.account(), &w.last.entry}.compare(s) >= 0
 }
 
-// again requests the next job of the group that came up last.
+// again requests the next job of the class that came up last.
 func (w *walker) again() {
-	c := cursor{*w.last, w.last.group.jobs.after(w.at)}
-	if e, ok := c.group.jobs.at(c.place); ok {
+	c := cursor{*w.last, w.last.class.jobs.after(w.at)}
+	if e, ok := c.class.jobs.at(c.place); ok {
 		c.head.entry = e
 		heap.Push(&w.merged[0].again, c)
 	}
 }
 
-// rest is the job that came up last and all behind it in its group.
+// rest is the job that came up last and all behind it in its class.
 func (w *walker) rest() []string {
-	g := w.last.group
+	g := w.last.class
 	var jobs []string
 	for p := w.at; ; p = g.jobs.after(p) {
 		e, ok := g.jobs.at(p)
@@ -183,15 +183,15 @@ func (w *walker) rest() []string {
 }
 
 // lineWalks is a heap with the first job on top.
-type lineWalks []*lineWalk
+type userWalks []*userWalk
 
-func (l lineWalks) Len() int           { return len(l) }
-func (l lineWalks) Less(i, j int) bool { return l[i].spot().compare(l[j].spot()) < 0 }
-func (l lineWalks) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *lineWalks) Push(v any)        { *l = append(*l, v.(*lineWalk)) }
-func (l *lineWalks) Pop() any          { return pop((*[]*lineWalk)(l)) }
+func (l userWalks) Len() int           { return len(l) }
+func (l userWalks) Less(i, j int) bool { return l[i].orderKey().compare(l[j].orderKey()) < 0 }
+func (l userWalks) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l *userWalks) Push(v any)        { *l = append(*l, v.(*userWalk)) }
+func (l *userWalks) Pop() any          { return pop((*[]*userWalk)(l)) }
 
-func (lw *lineWalk) spot() spot { return spot{lw.account, &lw.front.entry} }
+func (lw *userWalk) orderKey() orderKey { return orderKey{lw.account, &lw.front.entry} }
 
 // cursors is a heap with the first job on top.
 type cursors []cursor

@@ -24,10 +24,10 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 		}
 		var settled []int
 		whole, short := s.Queue.walk(&s), s.Queue.walk(&s)
-		short.passes = func(h *head) bool { return slices.Contains(settled, h.classNumber) }
+		short.passes = func(h *head) bool { return slices.Contains(settled, h.shapeNumber) }
 		for {
 			want := whole.next()
-			for want != nil && whole.at == (place{}) && slices.Contains(settled, want.classNumber) {
+			for want != nil && whole.at == (listPos{}) && slices.Contains(settled, want.shapeNumber) {
 				want = whole.next()
 			}
 			got := short.next()
@@ -39,14 +39,14 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "what is done") {
 			case 0, 1:
-				settled = append(settled, got.classNumber)
+				settled = append(settled, got.shapeNumber)
 			case 2:
 				settled = nil
 				short.reopen()
 				fallthrough
 			case 3:
-				whole.account().charge(&s, want.group)
-				short.account().charge(&s, got.group)
+				whole.account().charge(&s, want.class)
+				short.account().charge(&s, got.class)
 				whole.again()
 				short.again()
 			}
@@ -103,7 +103,7 @@ func TestWhatAWalkPassesOver(t *testing.T) {
 					t.Fatalf("%q comes up, not %q", comes, step.comes)
 				}
 				if step.starts {
-					w.account().charge(&s, w.last.group)
+					w.account().charge(&s, w.last.class)
 					w.again()
 				}
 				if step.settles > 0 {

@@ -82,7 +82,7 @@ func TestCardsThatParkedJobsComeBackTo(t *testing.T) {
 		return cards
 	}
 	spread := func(r *Rules) { r.Placement = Spread }
-	busy := []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1000}}}
+	busy := []Allocation{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{1000}}}
 	checkRows(t, []row{
 		{says: "a new job goes where nobody has to come back", cards: comeBack(1500), jobs: asks(vram(100)), want: "1@1"},
 		{says: "or where the least does", cards: comeBack(1500, 900, 1000), jobs: asks(vram(100)), want: "1@1"},
@@ -94,14 +94,14 @@ func TestCardsThatParkedJobsComeBackTo(t *testing.T) {
 }
 
 func TestTheHostsMemoryIsDividedAmongParkedJobs(t *testing.T) {
-	of := func(user string, mib int64) func(*Held) {
-		return func(h *Held) { h.User, h.Preempt.MemMiB = user, mib }
+	of := func(user string, mib int64) func(*Allocation) {
+		return func(h *Allocation) { h.User, h.Preempt.MemMiB = user, mib }
 	}
 	room := func(all int64, own map[string]int64) func(*State) {
 		return func(s *State) { s.ParkMiB, s.ParkOfMiB = all, own }
 	}
-	two := func(mib int64) []Held {
-		return []Held{running("8", hour, both(parkable, of("ann", mib)), 0), running("9", 2*time.Hour, both(parkable, of("bob", mib)), 1)}
+	two := func(mib int64) []Allocation {
+		return []Allocation{running("8", hour, both(parkable, of("ann", mib)), 0), running("9", 2*time.Hour, both(parkable, of("bob", mib)), 1)}
 	}
 	one := []queuedJob{{gpus: 1, priority: 1}}
 	checkOrder(t, []orderRow{
@@ -109,17 +109,17 @@ func TestTheHostsMemoryIsDividedAmongParkedJobs(t *testing.T) {
 		{says: "nobody's part is large enough", cards: 2, state: room(9000, map[string]int64{"ann": 999, "bob": 999}), held: two(1000), jobs: one, want: ""},
 		{says: "a part is no more than all of it", cards: 2, state: room(999, map[string]int64{"ann": 5000, "bob": 5000}), held: two(1000), jobs: one, want: ""},
 		{says: "two jobs of one user share a part, so neither is parked for both GPUs", cards: 2, state: room(9000, map[string]int64{"ann": 1999}),
-			held: []Held{running("8", hour, both(parkable, of("ann", 1000)), 0), running("9", hour, both(parkable, of("ann", 1000)), 1)},
+			held: []Allocation{running("8", hour, both(parkable, of("ann", 1000)), 0), running("9", hour, both(parkable, of("ann", 1000)), 1)},
 			jobs: []queuedJob{{gpus: 2, priority: 1}}, want: "1?0,1+20s"},
 		{says: "of two as good, the one is parked whose card waits for fewer", cards: 2, state: func(s *State) { s.Cards[1].ParkedMiB = 500 },
-			held: []Held{running("8", hour, parkable, 0), running("9", hour, parkable, 1)}, jobs: one, want: "8>1 1?0+20s"},
+			held: []Allocation{running("8", hour, parkable, 0), running("9", hour, parkable, 1)}, jobs: one, want: "8>1 1?0+20s"},
 		{says: "and the other way round", cards: 2, state: func(s *State) { s.Cards[0].ParkedMiB = 500 },
-			held: []Held{running("8", hour, parkable, 0), running("9", hour, parkable, 1)}, jobs: one, want: "9>1 1?1+20s"},
+			held: []Allocation{running("8", hour, parkable, 0), running("9", hour, parkable, 1)}, jobs: one, want: "9>1 1?1+20s"},
 	})
 }
 
 func TestWhoWaitsForACard(t *testing.T) {
-	busy := []Held{{Job: "9", Cards: []int{0}, Alone: true, User: "bob"}, {Job: "8", Cards: []int{1}, Alone: true, User: "bob"}}
+	busy := []Allocation{{Job: "9", Cards: []int{0}, Alone: true, User: "bob"}, {Job: "8", Cards: []int{1}, Alone: true, User: "bob"}}
 	on := func(card int) job.Spec { return ids(0, card) }
 	for _, c := range []struct {
 		says string
@@ -148,16 +148,16 @@ func TestWhySaysWhenAJobCanBeParked(t *testing.T) {
 		says     string
 		ran      time.Duration
 		priority int
-		how      func(*Held)
+		how      func(*Allocation)
 		want     string
 	}{
 		{"its minimum run", 36 * time.Second, 1, parkable, "job 9 can be parked for it in 44s, once it has run for 1m20s"},
-		{"one that loses its work", 36 * time.Second, 1, func(h *Held) { h.Preempt.Mode = Requeue }, "job 9 can be stopped and queued again for it in 24s, once it has run for 1m"},
+		{"one that loses its work", 36 * time.Second, 1, func(h *Allocation) { h.Preempt.Mode = Requeue }, "job 9 can be stopped and queued again for it in 24s, once it has run for 1m"},
 		{"a new one of the same priority", time.Minute, 0, parkable, "job 9 can be parked for it in 2m, once it has run for 3m"},
 		{"it can leave at once", time.Hour, 1, parkable, ""},
-		{"it cannot leave", time.Minute, 1, func(*Held) {}, ""},
+		{"it cannot leave", time.Minute, 1, func(*Allocation) {}, ""},
 	} {
-		s := orderRow{cards: 1, held: []Held{running("9", c.ran, c.how, 0)}, jobs: []queuedJob{{gpus: 1, priority: c.priority}}}.snapshot()
+		s := orderRow{cards: 1, held: []Allocation{running("9", c.ran, c.how, 0)}, jobs: []queuedJob{{gpus: 1, priority: c.priority}}}.snapshot()
 		story, _ := Tell(s, "1")
 		if got := story.Leaves.Words(s.Now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.says, got, c.want)
@@ -167,7 +167,7 @@ func TestWhySaysWhenAJobCanBeParked(t *testing.T) {
 
 func TestWhyNamesTheJobsThatCannotBeParked(t *testing.T) {
 	s := orderRow{cards: 1, state: func(s *State) { s.ParkMiB = 999 },
-		held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1000 }), 0)}, jobs: []queuedJob{{gpus: 1, priority: 1}}}.snapshot()
+		held: []Allocation{running("9", hour, both(parkable, func(h *Allocation) { h.Preempt.MemMiB = 1000 }), 0)}, jobs: []queuedJob{{gpus: 1, priority: 1}}}.snapshot()
 	story, _ := Tell(s, "1")
 	if got := story.Unparked(); got != "job 9 cannot be parked for it: parked jobs may take no more host memory (scheduling.park_memory, limits.parked_memory)" {
 		t.Errorf("why: %q", got)

@@ -28,7 +28,7 @@ func TestASnapshotHasWhatIsDecidedOnAndNobodysCommands(t *testing.T) {
 	if first := state.Queue.First(9); len(first) != 2 || first[0].Job != secret || first[1].Job != small || first[0].Priority != 3 {
 		t.Errorf("queue: %+v", first)
 	}
-	if len(state.Held) != 1 || state.Held[0].Job != runs || len(state.Cards) != 2 {
+	if len(state.Allocations) != 1 || state.Allocations[0].Job != runs || len(state.Cards) != 2 {
 		t.Errorf("%+v", state)
 	}
 	if text := string(data); strings.Contains(text, "secret-command") || strings.Contains(text, "secret-name") {
@@ -52,7 +52,7 @@ func TestASnapshotDecidesAsTheDaemonWould(t *testing.T) {
 	err := l.d.do(l.ctx, func(turn *engine.Turn) {
 		live = turn.Explain().State()
 		// As if the job in front had ended: there is something to decide.
-		live.Held = nil
+		live.Allocations = nil
 		data, err := sched.MarshalState(live)
 		if err != nil {
 			t.Error(err)

@@ -132,7 +132,7 @@ func TestAnAdoptedProcessHoldsWhatItUses(t *testing.T) {
 	r.look()
 	held := func() map[int]int64 {
 		budgets := map[int]int64{}
-		for _, h := range r.at().explain.State().Held {
+		for _, h := range r.at().explain.State().Allocations {
 			for i, card := range h.Cards {
 				budgets[card] = h.BudgetMiB[i]
 			}

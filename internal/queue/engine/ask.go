@@ -30,7 +30,7 @@ func (x *Explain) State() sched.State {
 	x.line.Expect.Relearn(func(kind string) { x.attempts.Expect(kind, x.line.Span) })
 	s := sched.State{
 		Now: x.changes.Now, Rules: x.cfg.Rules, Host: x.cfg.Host,
-		Cards: x.cards.Book.Placeable(x.changes.Now, x.cards.FreshFor()), Held: x.attempts.Holdings.Held(x.changes.Now), Queue: x.line.Queue, MaxStarts: maxStarts,
+		Cards: x.cards.Book.Placeable(x.changes.Now, x.cards.FreshFor()), Allocations: x.attempts.Holdings.Allocations(x.changes.Now), Queue: x.line.Queue, MaxStarts: maxStarts,
 	}
 	x.shares(&s)
 	x.parkedIn(&s)
@@ -67,7 +67,7 @@ func (x *Explain) parkedIn(s *sched.State) {
 // shares fills in users, arrays and groups.
 func (x *Explain) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = x.cfg.Limits.Default, x.cfg.Limits.Users
-	s.Pools, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, x.limitedGroups()
+	s.ArrayRuns, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, x.limitedGroups()
 	if x.cfg.Rules.Fair {
 		s.Usage, s.FairQuantum = x.line.Usage.Decayed(x.changes.Now, x.cfg.HalfLife), sched.FairQuantum
 	}
@@ -75,9 +75,9 @@ func (x *Explain) shares(s *sched.State) {
 	for _, a := range x.attempts.Active {
 		j := x.attempts.Charged(a)
 		if j.Spec.ArrayLimit > 0 {
-			s.Pools[j.Array()]++
+			s.ArrayRuns[j.Array()]++
 		}
-		use, held := s.InUse[j.User], waiting.Holding(j)
+		use, held := s.InUse[j.User], waiting.AllocationOf(j)
 		use.Add(held)
 		if a.Unmeasured {
 			use.Unmeasured += max(0, float64(len(held.Cards))-held.CountedGPUs())
@@ -295,13 +295,13 @@ func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reas
 }
 
 // limitedGroups is what a decision has to know about groups.
-func (x *Explain) limitedGroups() map[sched.GroupName]sched.JobGroup {
+func (x *Explain) limitedGroups() map[sched.GroupName]sched.Group {
 	if len(x.groups.Settings) == 0 {
 		return nil
 	}
-	groups := make(map[sched.GroupName]sched.JobGroup, len(x.groups.Settings))
+	groups := make(map[sched.GroupName]sched.Group, len(x.groups.Settings))
 	for name, of := range x.groups.Settings {
-		groups[name] = sched.JobGroup{Limit: of.Limit, PausedBy: of.PausedBy}
+		groups[name] = sched.Group{Limit: of.Limit, PausedBy: of.PausedBy}
 	}
 	for id, a := range x.attempts.Active {
 		if of, set := groups[waiting.GroupOf(a.Job)]; set {
@@ -357,7 +357,7 @@ func (x *Explain) OverLimit(user string, cards int) string {
 	var use sched.Use
 	count := func(j *job.Job) {
 		if j.User == user {
-			use.Add(waiting.Holding(j))
+			use.Add(waiting.AllocationOf(j))
 		}
 	}
 	for _, a := range x.attempts.Active {

@@ -80,7 +80,7 @@ func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
 	r.pass(time.Second)
 	over := 0.5 + 11059.0/24576
 	wantGPUs(t, "the limit counts", r.at().explain.State().InUse["ann"].GPUs, over)
-	for _, h := range r.at().explain.State().Held {
+	for _, h := range r.at().explain.State().Allocations {
 		wantGPUs(t, "forecasts count "+h.Job, h.CountedGPUs(), map[string]float64{"1": 0.5, "2": 11059.0 / 24576}[h.Job])
 	}
 	r.submit(spec(share(0.25)))

@@ -81,7 +81,7 @@ func TestAWarningDoesNotDelayAPreemptionForLong(t *testing.T) {
 	r := newRig(t, 1, bounds)
 	r.submit(spec(gives, vram(20000), tenYears, warned(time.Hour)))
 	r.pass(time.Hour)
-	if out := r.at().explain.State().Held[0].Preempt.Out; out != 2*fiveMinutes {
+	if out := r.at().explain.State().Allocations[0].Preempt.StopTime; out != 2*fiveMinutes {
 		t.Errorf("the plan expects it gone after %s", out)
 	}
 	r.did = nil
@@ -94,7 +94,7 @@ func TestAWarningDoesNotDelayAPreemptionForLong(t *testing.T) {
 	if got := r.stops(); got != "stop t1 aside 5m0s" {
 		t.Errorf("the engine did %q", got)
 	}
-	if by := r.at().explain.State().Held[0].LeavesBy; by.Sub(r.now) != fiveMinutes {
+	if by := r.at().explain.State().Allocations[0].FreeBy; by.Sub(r.now) != fiveMinutes {
 		t.Errorf("the plan expects it gone in %s", by.Sub(r.now))
 	}
 }
@@ -144,7 +144,7 @@ func TestALoweredMaximumAppliesToRunningJobs(t *testing.T) {
 func TestGraceCountsInThePlan(t *testing.T) {
 	r := newRig(t, 1, bounds)
 	r.submit(spec(limit(20*time.Second), tenYears), spec(limit(20*time.Second), tenYears))
-	if h := r.at().explain.State().Held[0]; h.Limit != 20*time.Second+fiveMinutes || h.Run.Mid != 10*time.Second+fiveMinutes || h.Run.High != h.Limit {
+	if h := r.at().explain.State().Allocations[0]; h.Limit != 20*time.Second+fiveMinutes || h.Run.Mid != 10*time.Second+fiveMinutes || h.Run.High != h.Limit {
 		t.Errorf("running, the plan sees %+v", h)
 	}
 	if p := r.pendingOf("2"); p.Limit != 20*time.Second+fiveMinutes || p.Run.Mid != 10*time.Second+fiveMinutes {

@@ -354,8 +354,8 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 // get them while who they were left for waits.
 func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000)))
-	held := r.at().explain.State().Held
-	if len(held) != 1 || !held[0].Leaving || held[0].LeavesFor != "2" || !held[0].LeavesBy.Equal(r.now.Add(10*time.Second)) || held[0].Preempt != (sched.Preempt{}) {
+	held := r.at().explain.State().Allocations
+	if len(held) != 1 || !held[0].BeingPreempted || held[0].PreemptedFor != "2" || !held[0].FreeBy.Equal(r.now.Add(10*time.Second)) || held[0].Preempt != (sched.Preempt{}) {
 		t.Errorf("the plan sees %+v", held)
 	}
 	r.submit(spec(vram(20000), priority(1)))

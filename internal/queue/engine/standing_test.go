@@ -105,20 +105,20 @@ func TestHowARunningJobStands(t *testing.T) {
 	r.pass(time.Hour)
 	r.end("1", keep.Record{}, false)
 	r.pass(time.Minute)
-	want := sched.Held{
+	want := sched.Allocation{
 		User: "ann", Priority: 3, Seq: 2, Submitted: start0.Add(time.Hour), Started: start0.Add(2*time.Hour + 10*time.Millisecond),
-		Waited: time.Hour + 10*time.Millisecond, Limit: 2*time.Hour + 10*time.Second, Preempt: sched.Preempt{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
+		Waited: time.Hour + 10*time.Millisecond, Limit: 2*time.Hour + 10*time.Second, Preempt: sched.Preempt{Mode: sched.Requeue, StopTime: time.Minute + 10*time.Second},
 	}
-	held := func() sched.Held { return r.at().explain.State().Held[0] }
+	held := func() sched.Allocation { return r.at().explain.State().Allocations[0] }
 	got := held()
 	want.Run = got.Run // which the book answers for
 	if got.User != want.User || got.Priority != want.Priority || got.Seq != want.Seq || !got.Submitted.Equal(want.Submitted) || !got.Started.Equal(want.Started) ||
-		got.Waited != want.Waited || got.Limit != want.Limit || got.Preempt != want.Preempt || got.Leaving || got.Run.High == 0 || got.Run.High > got.Limit {
+		got.Waited != want.Waited || got.Limit != want.Limit || got.Preempt != want.Preempt || got.BeingPreempted || got.Run.High == 0 || got.Run.High > got.Limit {
 		t.Errorf("the plan sees\n%+v, want\n%+v", got, want)
 	}
 	r.at().requests.Cancel("2", "asked")
 	r.step()
-	if got := held(); got.Preempt.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
+	if got := held(); got.Preempt.Mode != "" || got.BeingPreempted || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
 		t.Errorf("told to end, the plan sees %+v", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestHowLongAJobHadWaited(t *testing.T) {
 	r.end("1", keep.Record{}, false)
 	r.at().queue.Begin("2", time.Time{}) // what a running job was not to begin before is past
 	r.again(run.Found{Kind: run.FoundRunning, Token: r.row("2").Keep, Job: "2", Attempt: 1})
-	if h := r.at().explain.State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
+	if h := r.at().explain.State().Allocations; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
 		t.Errorf("the plan sees %+v", h)
 	}
 }
@@ -159,7 +159,7 @@ func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
 	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute {
 		t.Errorf("queued after the first run it is expected to run for %+v", p.Run)
 	}
-	if h := r.at().explain.State().Held[0]; h.Run.Mid < 50*time.Minute {
+	if h := r.at().explain.State().Allocations[0]; h.Run.Mid < 50*time.Minute {
 		t.Errorf("running it is expected to run for %+v", h.Run)
 	}
 }

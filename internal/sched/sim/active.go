@@ -14,7 +14,7 @@ import (
 type active struct {
 	place int  // index in the order of submission
 	job   *Job // with the declaration in force
-	held  sched.Held
+	held  sched.Allocation
 	gpus  float64 // GPUs it occupies; a share counts as a fraction
 	seat  int     // index in replay.running
 	spot  int     // index in replay.ends
@@ -43,12 +43,12 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 	for i, card := range grant.GPUs {
 		usedMiB[card] = a.usedMiB[i]
 	}
-	a.held = sched.Held{
+	a.held = sched.Allocation{
 		Job: key(place), Cards: grant.GPUs, BudgetMiB: r.budgets(a),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive, CPUs: j.CPUs, MemMiB: j.MemMiB,
 		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards[card].TotalMiB }),
-		User:     j.User, Priority: j.Priority, Seq: int64(place), Pool: j.limitedArray(), Submitted: j.Submit.at(),
-		Started: r.now.at(), Served: c.done.duration(), Waited: (r.now - c.since).duration(),
+		User:     j.User, Priority: j.Priority, Seq: int64(place), Array: j.limitedArray(), Submitted: j.Submit.at(),
+		Started: r.now.at(), RanBefore: c.done.duration(), Waited: (r.now - c.since).duration(),
 		Run: r.estimator.duration(j), Limit: r.estimator.limit(j, c.done),
 	}
 	if r.parks(j) {
@@ -102,7 +102,7 @@ func (r *replay) vacate(a *active) {
 
 // did is the progress of the job in this segment.
 func (a *active) did(now Millis) Millis {
-	if a.held.Leaving {
+	if a.held.BeingPreempted {
 		return a.useful
 	}
 	return max(0, now-a.works)

@@ -40,7 +40,7 @@ func TestWhatWaitsIsExpectedAnewAfterOneTwoAndFourRuns(t *testing.T) {
 func TestWhatRunsIsExpectedAnewAfterEachRun(t *testing.T) {
 	var got []time.Duration
 	in := sweep(t, 6, func(s sched.State) {
-		for _, h := range s.Held {
+		for _, h := range s.Allocations {
 			if h.Job == "5" {
 				got = append(got, h.Run.Mid)
 			}

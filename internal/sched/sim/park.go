@@ -57,16 +57,16 @@ func (r *replay) preempt(v sched.Victim) {
 	switch {
 	case a == nil:
 		panic(fmt.Sprintf("bug: job %s is preempted but not running", v.Job))
-	case a.held.Leaving:
+	case a.held.BeingPreempted:
 		panic(fmt.Sprintf("bug: job %s is preempted twice", v.Job))
 	case v.Mode != a.held.Preempt.Mode:
 		panic(fmt.Sprintf("bug: job %s is preempted by %q, expected %q", v.Job, v.Mode, a.held.Preempt.Mode))
 	}
 	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
-	a.held.Leaving, a.held.LeavesFor = true, v.For
+	a.held.BeingPreempted, a.held.PreemptedFor = true, v.For
 	a.end = r.now + a.out
-	a.held.LeavesBy = a.end.at()
+	a.held.FreeBy = a.end.at()
 	heap.Fix(&r.ends, a.spot)
 	c.done += a.useful
 	c.since = r.now
@@ -81,5 +81,5 @@ func (r *replay) preemption(j *Job) sched.Preempt {
 		return sched.Preempt{}
 	}
 	out, back := r.in.Park.cost(r.in.Machine, j)
-	return sched.Preempt{Mode: sched.Park, Out: out.duration(), Back: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
+	return sched.Preempt{Mode: sched.Park, StopTime: out.duration(), ResumeTime: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
 }

@@ -13,9 +13,9 @@ import (
 // parkingOff is sched.Decide as if nothing could be parked: what a script does
 // not say happens in the usual way.
 func parkingOff(s sched.State) sched.Plan {
-	s.Held = slices.Clone(s.Held)
-	for i := range s.Held {
-		s.Held[i].Preempt = sched.Preempt{}
+	s.Allocations = slices.Clone(s.Allocations)
+	for i := range s.Allocations {
+		s.Allocations[i].Preempt = sched.Preempt{}
 	}
 	return sched.Decide(s)
 }
@@ -87,19 +87,19 @@ func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
 		seen[now] = true
 		switch now {
 		case 30_000:
-			if h := s.Held[0]; h.User != "ann" || !h.Started.Equal(at(0)) || !h.Submitted.Equal(at(0)) || h.Leaving || h.Served != 0 || h.Waited != 0 ||
-				h.Run.Mid != 100*time.Second || h.Limit != 1000*time.Second || h.Preempt.Mode != sched.Park || h.Preempt.Out != 20_001*time.Millisecond || h.Preempt.Back != h.Preempt.Out {
+			if h := s.Allocations[0]; h.User != "ann" || !h.Started.Equal(at(0)) || !h.Submitted.Equal(at(0)) || h.BeingPreempted || h.RanBefore != 0 || h.Waited != 0 ||
+				h.Run.Mid != 100*time.Second || h.Limit != 1000*time.Second || h.Preempt.Mode != sched.Park || h.Preempt.StopTime != 20_001*time.Millisecond || h.Preempt.ResumeTime != h.Preempt.StopTime {
 				t.Errorf("running: %+v", h)
 			}
-			if p, _ := s.Queue.Get("1"); p.User != "bob" || !p.Submitted.Equal(at(30_000)) || !p.Since.Equal(at(30_000)) || p.Seq != 1 || p.Run.High != 10*time.Second || p.Served != 0 {
+			if p, _ := s.Queue.Get("1"); p.User != "bob" || !p.Submitted.Equal(at(30_000)) || !p.Since.Equal(at(30_000)) || p.Seq != 1 || p.Run.High != 10*time.Second || p.RanBefore != 0 {
 				t.Errorf("waiting: %+v", p)
 			}
 		case 50_001:
-			if p, queued := s.Queue.Get("0"); !queued || !p.Submitted.Equal(at(0)) || !p.Since.Equal(at(30_000)) || p.Served != 30*time.Second || p.Run.Mid != 100*time.Second || p.Limit != 990_001*time.Millisecond || p.Seq != 0 {
+			if p, queued := s.Queue.Get("0"); !queued || !p.Submitted.Equal(at(0)) || !p.Since.Equal(at(30_000)) || p.RanBefore != 30*time.Second || p.Run.Mid != 100*time.Second || p.Limit != 990_001*time.Millisecond || p.Seq != 0 {
 				t.Errorf("set aside: %+v", p)
 			}
 		case 70_000:
-			if h := s.Held[0]; h.Job != "0" || h.Served != 30*time.Second || h.Waited != 31_001*time.Millisecond || !h.Started.Equal(at(61_001)) || h.Limit != 970*time.Second {
+			if h := s.Allocations[0]; h.Job != "0" || h.RanBefore != 30*time.Second || h.Waited != 31_001*time.Millisecond || !h.Started.Equal(at(61_001)) || h.Limit != 970*time.Second {
 				t.Errorf("brought back: %+v", h)
 			}
 		}
@@ -108,7 +108,7 @@ func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
 	in.Decide = func(decide func(sched.State) sched.Plan) func(sched.State) sched.Plan {
 		return func(s sched.State) sched.Plan {
 			if now := s.Now.UnixMilli(); now == 40_000 {
-				if h := s.Held[0]; !h.Leaving || h.LeavesFor != "1" || !h.LeavesBy.Equal(at(50_001)) || h.Job != "0" {
+				if h := s.Allocations[0]; !h.BeingPreempted || h.PreemptedFor != "1" || !h.FreeBy.Equal(at(50_001)) || h.Job != "0" {
 					t.Errorf("leaving: %+v", h)
 				}
 			}
@@ -214,7 +214,7 @@ func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			in := row.in
 			in.Decide = func(s sched.State) sched.Plan {
-				s.Held, s.Cards = nil, in.Machine.cards() // a plan that knows of nothing that runs
+				s.Allocations, s.Cards = nil, in.Machine.cards() // a plan that knows of nothing that runs
 				return sched.Decide(s)
 			}
 			wantPanic(t, row.want, func() { run(in) })

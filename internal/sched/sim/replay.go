@@ -170,8 +170,8 @@ func (r *replay) pending(place int) sched.Pending {
 	}
 	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
-		Pool: j.Array, PoolLimit: j.AtOnce, Group: j.Group,
-		Submitted: j.Submit.at(), Since: c.since.at(), Served: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: r.preemption(j),
+		Array: j.Array, ArrayLimit: j.AtOnce, Group: j.Group,
+		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: r.preemption(j),
 	}
 }
 
@@ -224,7 +224,7 @@ func (r *replay) start(s sched.Start) bool {
 		a.works += a.back
 	}
 	a.end = a.works + j.runs() - c.done
-	a.held.Started, a.held.Served = r.now.at(), c.done.duration()
+	a.held.Started, a.held.RanBefore = r.now.at(), c.done.duration()
 	a.held.Waited = (r.now - c.since).duration()
 	r.occupy(a)
 	return true
@@ -236,7 +236,7 @@ func (r *replay) endJobs() {
 		r.idle = 0
 		a := r.ends[0]
 		r.vacate(a)
-		if a.held.Leaving {
+		if a.held.BeingPreempted {
 			r.courses[r.order[a.place]].parked = true
 			r.enqueue(a.place)
 			continue

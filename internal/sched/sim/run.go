@@ -172,13 +172,13 @@ func (r *replay) timed(decide func() sched.Plan) sched.Plan {
 func (r *replay) state() sched.State {
 	s := sched.State{
 		Now: r.now.at(), Rules: r.in.Policy.Rules, Host: r.in.Host, Cards: r.cards,
-		Queue: r.queue, MaxStarts: maxStarts, Held: make([]sched.Held, len(r.running)),
-		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, Pools: map[string]int{},
+		Queue: r.queue, MaxStarts: maxStarts, Allocations: make([]sched.Allocation, len(r.running)),
+		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, ArrayRuns: map[string]int{},
 	}
 	for i, a := range r.running {
-		s.Held[i] = a.held
+		s.Allocations[i] = a.held
 		if a.job.AtOnce > 0 {
-			s.Pools[a.job.Array]++
+			s.ArrayRuns[a.job.Array]++
 		}
 	}
 	if len(r.in.GroupLimits) > 0 {
@@ -194,10 +194,10 @@ func (r *replay) state() sched.State {
 }
 
 // groups are the limited groups and their running jobs.
-func (r *replay) groups() map[sched.GroupName]sched.JobGroup {
-	groups := map[sched.GroupName]sched.JobGroup{}
+func (r *replay) groups() map[sched.GroupName]sched.Group {
+	groups := map[sched.GroupName]sched.Group{}
 	for name, limit := range r.in.GroupLimits {
-		groups[name] = sched.JobGroup{Limit: limit}
+		groups[name] = sched.Group{Limit: limit}
 	}
 	for _, a := range r.running {
 		name := sched.GroupName{User: a.job.User, Name: a.job.Group}

@@ -35,8 +35,8 @@ func FromSnapshot(source string, s *sched.State) (*Workload, error) {
 	}
 	r.begin()
 	r.groups()
-	for i := range s.Held {
-		r.held(&s.Held[i])
+	for i := range s.Allocations {
+		r.held(&s.Allocations[i])
 	}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		r.pending(&p)
@@ -49,8 +49,8 @@ func FromSnapshot(source string, s *sched.State) (*Workload, error) {
 // keep their memory throughout the replay.
 func (r *snapshotReader) cards() error {
 	busy := map[int]bool{}
-	for i := range r.state.Held {
-		for _, card := range r.state.Held[i].Cards {
+	for i := range r.state.Allocations {
+		for _, card := range r.state.Allocations[i].Cards {
 			busy[card] = true
 		}
 	}
@@ -92,8 +92,8 @@ func (r *snapshotReader) begin() {
 		}
 	}
 	var runs []time.Duration
-	for i := range s.Held {
-		h := &s.Held[i]
+	for i := range s.Allocations {
+		h := &s.Allocations[i]
 		earlier(h.Started.Add(-h.Waited))
 		if h.Run.Mid > 0 {
 			runs = append(runs, h.Run.Mid)
@@ -101,8 +101,8 @@ func (r *snapshotReader) begin() {
 	}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		earlier(p.Since)
-		if p.PoolLimit > 0 {
-			r.atOnce[p.Pool] = p.PoolLimit
+		if p.ArrayLimit > 0 {
+			r.atOnce[p.Array] = p.ArrayLimit
 		}
 		if p.Run.Mid > 0 {
 			runs = append(runs, p.Run.Mid)
@@ -144,7 +144,7 @@ func lasting(d time.Duration) Millis {
 
 // held adds a running job, which goes on for its estimated duration. A job of
 // another berth only occupies its cards, for the typical duration of a job.
-func (r *snapshotReader) held(h *sched.Held) {
+func (r *snapshotReader) held(h *sched.Allocation) {
 	var cards []int
 	for _, index := range h.Cards {
 		if place, known := r.places[index]; known {
@@ -170,7 +170,7 @@ func (r *snapshotReader) held(h *sched.Held) {
 	if h.Started.IsZero() {
 		ran = 0
 	}
-	left := less(h.Run, h.Served).Left(ran, h.Limit).Mid
+	left := less(h.Run, h.RanBefore).Left(ran, h.Limit).Mid
 	j := Job{
 		ID: h.Job, User: h.User, Priority: h.Priority, GPUs: len(cards), Share: h.Share, CPUs: h.CPUs, MemMiB: h.MemMiB,
 		Submit: r.millis(h.Started.Add(-h.Waited)), Duration: lasting(ran + left),
@@ -205,7 +205,7 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 		r.work.LeftOut++
 		return
 	}
-	run := less(p.Run, p.Served).Mid
+	run := less(p.Run, p.RanBefore).Mid
 	switch {
 	case p.Run.Mid > 0:
 		run = max(run, time.Second)
@@ -218,7 +218,7 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 	}
 	r.work.add(Job{
 		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB, CPUs: p.Request.CPUs, MemMiB: p.Request.MemMiB,
-		IDs: ids, Allow: allow, Array: p.Pool, AtOnce: p.PoolLimit, Group: p.Group, Submit: r.millis(p.Since), Duration: lasting(run),
+		IDs: ids, Allow: allow, Array: p.Array, AtOnce: p.ArrayLimit, Group: p.Group, Submit: r.millis(p.Since), Duration: lasting(run),
 	}, "job "+p.Job)
 }
 
@@ -254,8 +254,8 @@ func (r *snapshotReader) usage() {
 		r.work.Usage[user] = seconds
 	}
 	scale := r.state.Host.Scale(len(r.state.Cards))
-	for i := range r.state.Held {
-		h := &r.state.Held[i]
+	for i := range r.state.Allocations {
+		h := &r.state.Allocations[i]
 		if seconds, counted := r.work.Usage[h.User]; counted && !h.Other {
 			ran := max(0, r.state.Now.Sub(h.Started).Seconds())
 			r.work.Usage[h.User] = max(0, seconds-h.FairWeight(scale)*(ran+r.state.FairQuantum))

@@ -21,7 +21,7 @@ func someState() sched.State {
 			{Index: 0, TotalMiB: 24576, ForeignMiB: 3000, IdleForeignMiB: 3000}, {Index: 1, TotalMiB: 24576, Paused: true},
 			{Index: 100, Name: "NVIDIA A100", TotalMiB: 40960, ForeignMiB: 100, IdleForeignMiB: 0},
 		},
-		Held: []sched.Held{
+		Allocations: []sched.Allocation{
 			{
 				Job: "7", User: "ann", Cards: []int{0}, BudgetMiB: []int64{8000}, Started: noon.Add(-time.Hour), Waited: 30 * time.Minute,
 				Run: sched.Estimate{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}, Priority: 2,
@@ -33,7 +33,7 @@ func someState() sched.State {
 	hour := sched.Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}
 	threeHours := sched.Estimate{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}
 	for i, p := range []sched.Pending{
-		{Job: "9", User: "bob", Request: sched.Request{GPUs: 2}, Since: noon.Add(-2 * time.Hour), Run: hour, Served: 20 * time.Minute},
+		{Job: "9", User: "bob", Request: sched.Request{GPUs: 2}, Since: noon.Add(-2 * time.Hour), Run: hour, RanBefore: 20 * time.Minute},
 		{Job: "10", User: "cid", Request: sched.Request{GPUs: 1, VRAMMiB: 4000, Type: "a100"}, Since: noon.Add(-time.Minute)},
 		{Job: "11", User: "cid", Request: sched.Request{GPUs: 1, Share: 0.5}, Limit: 90 * time.Second},
 		{Job: "12", User: "cid", Request: sched.Request{CPUs: 1}},
@@ -139,16 +139,16 @@ func TestASnapshotGoesOn(t *testing.T) {
 // TestASnapshotKeepsTheLimitsOfArrays: a task runs and two wait for it, one
 // after the other, with a card free all the time.
 func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
-	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Pools: map[string]int{"5": 1}}
+	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), ArrayRuns: map[string]int{"5": 1}}
 	for i := range 3 {
 		state.Cards = append(state.Cards, sched.Card{Index: i, TotalMiB: 24576})
 	}
 	hour := sched.Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}
-	state.Held = []sched.Held{{Job: "5_1", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
+	state.Allocations = []sched.Allocation{{Job: "5_1", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
 	for i, id := range []string{"5_2", "5_3", "6"} {
 		p := sched.Pending{Job: id, Seq: int64(i), Request: sched.Request{GPUs: 1}, Since: noon, Run: hour}
 		if id != "6" {
-			p.Pool, p.PoolLimit = "5", 1
+			p.Array, p.ArrayLimit = "5", 1
 		}
 		state.Queue.Add(p)
 	}
@@ -168,14 +168,14 @@ func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
 // one after the other; bob's group of that name is another, and a paused one is
 // left out.
 func TestASnapshotKeepsTheLimitsOfGroups(t *testing.T) {
-	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Groups: map[sched.GroupName]sched.JobGroup{
+	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Groups: map[sched.GroupName]sched.Group{
 		{User: "ann", Name: "io"}: {Limit: 1, Running: []string{"5"}}, {User: "ann", Name: "off"}: {PausedBy: "ann"},
 	}}
 	for i := range 3 {
 		state.Cards = append(state.Cards, sched.Card{Index: i, TotalMiB: 24576})
 	}
 	hour := sched.Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}
-	state.Held = []sched.Held{{Job: "5", User: "ann", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
+	state.Allocations = []sched.Allocation{{Job: "5", User: "ann", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
 	for i, in := range [][2]string{{"ann", "io"}, {"ann", "io"}, {"bob", "io"}, {"ann", "off"}} {
 		state.Queue.Add(sched.Pending{Job: fmt.Sprint(6 + i), User: in[0], Group: in[1], Seq: int64(i), Request: sched.Request{GPUs: 1}, Since: noon, Run: hour})
 	}
@@ -195,12 +195,12 @@ func TestASnapshotKeepsTheLimitsOfGroups(t *testing.T) {
 
 func TestASnapshotWithoutACardOrAJob(t *testing.T) {
 	s := someState()
-	s.Cards, s.Held = s.Cards[1:2], nil
+	s.Cards, s.Allocations = s.Cards[1:2], nil
 	if _, err := FromSnapshot("", &s); err == nil || !strings.Contains(err.Error(), "no GPU in this snapshot takes jobs") {
 		t.Errorf("%v", err)
 	}
 	s = someState()
-	s.Held, s.Queue = nil, sched.NewQueue()
+	s.Allocations, s.Queue = nil, sched.NewQueue()
 	if w := readState(t, s); len(w.Jobs) != 0 {
 		t.Errorf("%+v", w.Jobs)
 	}
@@ -250,7 +250,7 @@ func TestASnapshotKeepsTheHost(t *testing.T) {
 		Now: noon, Rules: sched.DefaultRules(), Host: sched.Host{CPUs: 8, MemMiB: 1000}, Queue: sched.NewQueue(),
 		Usage: map[string]float64{"ann": 20_000}, FairQuantum: 3600, DefaultLimit: sched.Limit{CPUs: 6},
 		Cards: []sched.Card{{Index: 0, TotalMiB: 24576}, {Index: 1, TotalMiB: 24576}},
-		Held: []sched.Held{{
+		Allocations: []sched.Allocation{{
 			Job: "1", User: "ann", Cards: []int{0}, Alone: true, CPUs: 6, MemMiB: 100, Started: noon.Add(-time.Hour),
 			Run: sched.Estimate{Low: 2 * time.Hour, Mid: 2 * time.Hour, High: 2 * time.Hour},
 		}},

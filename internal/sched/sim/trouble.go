@@ -77,7 +77,7 @@ func (r *replay) loseJobsOn(card int) {
 	for _, a := range lost {
 		c := &r.courses[r.order[a.place]]
 		done := c.done
-		if !a.held.Leaving {
+		if !a.held.BeingPreempted {
 			done += a.did(r.now)
 		}
 		r.vacate(a)

@@ -222,7 +222,7 @@ func TestAReplayBeginsInTheMiddle(t *testing.T) {
 		Running: []Running{{Job: 2, Cards: []int{1}, Ran: 400_000}, {Job: 1, Cards: []int{2}, Ran: 80_000}},
 	}
 	in.Decide = func(s sched.State) sched.Plan {
-		for _, h := range s.Held {
+		for _, h := range s.Allocations {
 			if h.Job == "1" && (h.Started.UnixMilli() != -80_000 || h.Waited != 20*time.Second) {
 				t.Errorf("%+v", h)
 			}
@@ -255,8 +255,8 @@ func TestNothingStartsBeforeItIsSubmitted(t *testing.T) {
 		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"), Running: []Running{{Job: 0, Cards: []int{0}, Ran: 60_000}},
 	}
 	in.Decide = func(s sched.State) sched.Plan {
-		if len(s.Held) > 0 && s.Held[0].Waited < 0 {
-			t.Errorf("%+v", s.Held[0])
+		if len(s.Allocations) > 0 && s.Allocations[0].Waited < 0 {
+			t.Errorf("%+v", s.Allocations[0])
 		}
 		return sched.Decide(s)
 	}

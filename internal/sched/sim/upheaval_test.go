@@ -68,10 +68,10 @@ func restless(seed uint64) func(sched.State) sched.Plan {
 	times := map[string]int{}
 	return func(s sched.State) sched.Plan {
 		plan := parkingOff(s)
-		for _, h := range s.Held {
+		for _, h := range s.Allocations {
 			place, _ := strconv.Atoi(h.Job)
 			chance := rand.New(rand.NewPCG(seed, uint64(s.Now.UnixMilli())*1000+uint64(place)))
-			if h.Preempt.Mode != sched.Park || h.Leaving || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
+			if h.Preempt.Mode != sched.Park || h.BeingPreempted || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
 				continue
 			}
 			times[h.Job]++

@@ -125,11 +125,11 @@ func (c *Cards) Publish(now time.Time, own []gpu.Entry) {
 	}
 }
 
-func (c *Cards) HeldByOthers() []sched.Held {
-	list := make([]sched.Held, 0, len(c.Bookings.others))
+func (c *Cards) OtherAllocations() []sched.Allocation {
+	list := make([]sched.Allocation, 0, len(c.Bookings.others))
 	for _, entry := range c.Bookings.others {
 		peaks := c.Meter.Peak(entry.Key)
-		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
+		h := sched.Allocation{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
 		for i, uuid := range entry.UUIDs {
 			if index, ok := c.Book.byUUID(uuid); ok {
 				h.Cards = append(h.Cards, index)

@@ -17,35 +17,35 @@ import (
 // and for the meter.
 type holdings struct{ set *Set }
 
-// Held is what is on the cards for placement, including other berths' jobs. Here
+// Allocations is what is on the cards for placement, including other berths' jobs. Here
 // a budget grows once a job used more than it declared.
-func (hs *holdings) Held(now time.Time) []sched.Held {
-	list := make([]sched.Held, 0, len(hs.set.Active))
+func (hs *holdings) Allocations(now time.Time) []sched.Allocation {
+	list := make([]sched.Allocation, 0, len(hs.set.Active))
 	cards := hs.set.cards.Book.List()
 	for _, a := range hs.set.Active {
 		h := hs.occupied(a.Job, cards)
 		hs.rank(now, a, &h)
 		list = append(list, h)
 	}
-	return append(list, hs.set.cards.HeldByOthers()...)
+	return append(list, hs.set.cards.OtherAllocations()...)
 }
 
-// hold is one of our jobs on its cards, with what was measured so far.
-func (hs *holdings) hold(j *job.Job, cards []sched.Card) sched.Held {
+// allocation is one of our jobs on its cards, with what was measured so far.
+func (hs *holdings) allocation(j *job.Job, cards []sched.Card) sched.Allocation {
 	measured := *j
 	hs.set.measure(&measured)
-	return sched.Hold(&measured, hs.set.cfg.Rules, cards)
+	return sched.AllocationOf(&measured, hs.set.cfg.Rules, cards)
 }
 
-// occupied is hold without the cards that an adopted process has left: berth
+// occupied is allocation without the cards that an adopted process has left: berth
 // keeps nothing free for it that it used and freed.
-func (hs *holdings) occupied(j *job.Job, cards []sched.Card) sched.Held {
-	h := hs.hold(j, cards)
+func (hs *holdings) occupied(j *job.Job, cards []sched.Card) sched.Allocation {
+	h := hs.allocation(j, cards)
 	if j.Spec.Adopt == nil {
 		return h
 	}
 	nowMiB, peakMiB := hs.set.cards.Meter.Now(j.ID), hs.set.cards.Meter.Peak(j.ID)
-	var left sched.Held
+	var left sched.Allocation
 	for i, card := range h.Cards {
 		if used, known := nowMiB[card]; !known || used > 0 || peakMiB[card] == 0 {
 			left.Cards, left.BudgetMiB = append(left.Cards, card), append(left.BudgetMiB, h.BudgetMiB[i])
@@ -57,10 +57,10 @@ func (hs *holdings) occupied(j *job.Job, cards []sched.Card) sched.Held {
 
 // List is where the meter looks for whose memory.
 func (hs *holdings) List() []gpu.Holding {
-	held := hs.set.cards.HeldByOthers()
+	held := hs.set.cards.OtherAllocations()
 	cards := hs.set.cards.Book.List()
 	for _, a := range hs.set.Active {
-		held = append(held, hs.hold(a.Job, cards))
+		held = append(held, hs.allocation(a.Job, cards))
 	}
 	list := make([]gpu.Holding, 0, len(held))
 	for _, h := range held {
@@ -70,20 +70,20 @@ func (hs *holdings) List() []gpu.Holding {
 }
 
 // rank fills in a running job's owner and its rank in the order.
-func (hs *holdings) rank(now time.Time, a *Attempt, h *sched.Held) {
+func (hs *holdings) rank(now time.Time, a *Attempt, h *sched.Allocation) {
 	j := a.Job
 	ran := max(0, now.Sub(j.RunsSince()))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
 	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.Run, hs.set.cfg.Left(j)
-	h.Served = j.Parking.Served
+	h.RanBefore = j.Parking.Served
 	if waited := j.RunsSince().Sub(job.Later(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
 	}
 	switch {
 	case j.Leaving():
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, job.Later(j.PreemptAt.Add(hs.set.cfg.Bounded(j.Spec.Grace)), now)
+		h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, j.PreemptedFor, job.Later(j.PreemptAt.Add(hs.set.cfg.Bounded(j.Spec.Grace)), now)
 	case j.Parking.Phase == job.ParkOut:
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, now.Add(hs.set.Parking.Pace.out(j.Parking.HostMiB()))
+		h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, j.PreemptedFor, now.Add(hs.set.Parking.Pace.out(j.Parking.HostMiB()))
 	case j.Stop != job.NoStop:
 		// It was told to stop, and is gone within its grace period.
 		end := ran + hs.set.cfg.Bounded(j.Spec.Grace)

@@ -281,7 +281,7 @@ func moving(mib int64, rate float64) time.Duration {
 
 // preempt is what it costs to park a job that uses this much memory.
 func (p *Pace) preempt(mib int64) sched.Preempt {
-	return sched.Preempt{Mode: sched.Park, Out: p.out(mib), Back: p.back(mib), MemMiB: mib}
+	return sched.Preempt{Mode: sched.Park, StopTime: p.out(mib), ResumeTime: p.back(mib), MemMiB: mib}
 }
 
 // LearnPace takes in one move, and adds the pace to the next commit.
@@ -317,9 +317,9 @@ func (p *Parking) SliceEnds(a *Attempt) time.Time {
 	}
 	moves := job.Parking{CardMiB: p.ParkMiB(a)}
 	cost := p.Pace.preempt(moves.HostMiB())
-	least := 2 * (cost.Out + cost.Back)
+	least := 2 * (cost.StopTime + cost.ResumeTime)
 	if j.Parking.Times > 0 {
-		least += cost.Back // it was still coming back
+		least += cost.ResumeTime // it was still coming back
 	}
 	return j.RunsSince().Add(max(least, j.Spec.TimeLimit-(j.Parking.Served-j.Parking.Sliced)))
 }

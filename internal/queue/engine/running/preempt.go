@@ -117,7 +117,7 @@ func (p *Parking) PreemptMode(a *Attempt) sched.Preempt {
 		moves := job.Parking{CardMiB: p.ParkMiB(a)}
 		return p.Pace.preempt(moves.HostMiB())
 	case requeues:
-		return sched.Preempt{Mode: sched.Requeue, Out: p.set.cfg.Warning(spec) + p.set.cfg.Bounded(spec.Grace)}
+		return sched.Preempt{Mode: sched.Requeue, StopTime: p.set.cfg.Warning(spec) + p.set.cfg.Bounded(spec.Grace)}
 	}
 	return sched.Preempt{}
 }

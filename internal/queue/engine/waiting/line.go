@@ -159,10 +159,10 @@ func (l *Line) enter(now time.Time, j *job.Job, freed time.Time) {
 func (l *Line) pending(j *job.Job) sched.Pending {
 	p := sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
-		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
+		Array: j.Array(), ArrayLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
 		Submitted: j.SubmittedAt, Since: l.InLine[j.ID].Since, Run: l.Span(j), Limit: l.cfg.Left(j),
-		Served: j.Parking.Served,
+		RanBefore: j.Parking.Served,
 	}
 	if l.cfg.Parks(&j.Spec) {
 		p.Preempt = l.Room.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))

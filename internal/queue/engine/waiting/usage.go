@@ -44,12 +44,12 @@ func (u *usage) Charge(now time.Time, j *job.Job, until time.Time, scale sched.S
 // GpuSeconds is the time on cards; a share counts as that part of a card, or as
 // the memory the job took there.
 func GpuSeconds(j *job.Job, until time.Time, scale sched.Scale) float64 {
-	return Holding(j).FairWeight(scale) * max(0, until.Sub(j.RunsSince()).Seconds())
+	return AllocationOf(j).FairWeight(scale) * max(0, until.Sub(j.RunsSince()).Seconds())
 }
 
-// Holding is what a running job counts as, by its last measurement.
-func Holding(j *job.Job) *sched.Held {
-	return &sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share, OverGPUs: j.OverGPUs, CPUs: j.ChargedCPUs(), MemMiB: j.Spec.MemMiB}
+// AllocationOf is what a running job counts as, by its last measurement.
+func AllocationOf(j *job.Job) *sched.Allocation {
+	return &sched.Allocation{Cards: j.Grant.GPUs, Share: j.Grant.Share, OverGPUs: j.OverGPUs, CPUs: j.ChargedCPUs(), MemMiB: j.Spec.MemMiB}
 }
 
 // Save returns the value to store, once it is old enough or at once.

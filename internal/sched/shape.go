@@ -4,16 +4,16 @@ package sched
 // one fits only where a smaller one does.
 type family struct{ request Request }
 
-// requestClass is what a group of jobs asks for and for how long. Either all jobs
-// of a class fit or none does, so a decision looks at each class once.
-type requestClass struct {
+// shape is what a class of jobs asks for and for how long. Either all jobs of a
+// shape fit or none does.
+type shape struct {
 	family *counted[family]
 	amounts
 }
 
-// size is the class without the time: mostly there are too few cards for a job
+// size is the shape without the time: mostly there are too few cards for a job
 // however long it lasts.
-func (c requestClass) size() requestClass {
+func (c shape) size() shape {
 	c.term = term{}
 	return c
 }
@@ -29,26 +29,26 @@ func familyOf(r Request) family {
 	return family{r}
 }
 
-// closed is the request classes for which a decision can do nothing more. The walk
-// skips jobs of those classes, and ends when all are closed.
+// closed is the shapes for which a decision can do nothing more. The walk
+// skips jobs of those shapes, and ends when all are closed.
 //
-// A class stays closed for later jobs: within a decision room only shrinks, and a
+// A shape stays closed for later jobs: within a decision room only shrinks, and a
 // later job outranks fewer running ones. Only a preemption makes room that others
-// may use too; then all classes open again.
+// may use too; then all open again.
 type closed struct {
-	classes, sizes []bool // by number
-	open           int    // how many sizes are not closed
+	shapes, sizes []bool // by number
+	open          int    // how many sizes are not closed
 }
 
 func newClosed(q *Queue) closed {
-	return closed{classes: make([]bool, len(q.classes.list)), sizes: make([]bool, len(q.sizes.list)), open: len(q.sizes.of)}
+	return closed{shapes: make([]bool, len(q.shapes.list)), sizes: make([]bool, len(q.sizes.list)), open: len(q.sizes.of)}
 }
 
-func (c *closed) has(h *head) bool { return c.sizes[h.sizeNumber] || c.classes[h.classNumber] }
+func (c *closed) has(h *head) bool { return c.sizes[h.sizeNumber] || c.shapes[h.shapeNumber] }
 
-func (c *closed) closeClass(h *head) { c.classes[h.classNumber] = true }
+func (c *closed) closeShape(h *head) { c.shapes[h.shapeNumber] = true }
 
-// closeSize closes the head's class, and all classes that differ from it only in
+// closeSize closes the head's shape, and all shapes that differ from it only in
 // time.
 func (c *closed) closeSize(h *head) {
 	if !c.sizes[h.sizeNumber] {
@@ -59,7 +59,7 @@ func (c *closed) closeSize(h *head) {
 
 // reopen opens all.
 func (c *closed) reopen(q *Queue) {
-	clear(c.classes)
+	clear(c.shapes)
 	clear(c.sizes)
 	c.open = len(q.sizes.of)
 }

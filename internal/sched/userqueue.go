@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// line is one user's part of the queue. Users have lines of their own because fair
+// userQueue is one user's part of the queue. Users have parts of their own because fair
 // share may decide which goes next.
-type line struct {
+type userQueue struct {
 	user  string
 	place int        // in the list
-	heads list[head] // the groups, ordered by their first job
+	heads list[head] // the classes, ordered by their first job
 	ages  list[age]  // the jobs, ordered by submission alone
 	first string     // the oldest job at the last Tick
 	since time.Time  // since when it has waited as the oldest
 	aged  bool       // it is in Queue.aged
 }
 
-// lineOf is a user's line.
-func (q *Queue) lineOf(user string) *line {
-	if l, found := q.lines[user]; found {
+// userQueueOf is the part of a user, which is made when it is first needed.
+func (q *Queue) userQueueOf(user string) *userQueue {
+	if l, found := q.byUser[user]; found {
 		return l
 	}
-	l := &line{user: user, place: len(q.users), heads: list[head]{compare: compareHeads}, ages: list[age]{compare: compareAges}}
-	q.lines[user] = l
+	l := &userQueue{user: user, place: len(q.users), heads: list[head]{compare: compareHeads}, ages: list[age]{compare: compareAges}}
+	q.byUser[user] = l
 	q.users = append(q.users, l)
 	q.waits.insert(wait{l.since, l})
 	return l
 }
 
-// dropLine undoes lineOf. The last line takes the place of the dropped one.
-func (q *Queue) dropLine(l *line) {
-	delete(q.lines, l.user)
+// dropUserQueue undoes userQueueOf. The last one takes the place of the dropped one.
+func (q *Queue) dropUserQueue(l *userQueue) {
+	delete(q.byUser, l.user)
 	last := len(q.users) - 1
 	q.users[l.place] = q.users[last]
 	q.users[l.place].place = l.place
 	q.users[last] = nil
 	q.users = q.users[:last]
 	q.waits.remove(wait{l.since, l})
-	q.aged = slices.DeleteFunc(q.aged, func(other *line) bool { return other == l })
+	q.aged = slices.DeleteFunc(q.aged, func(other *userQueue) bool { return other == l })
 }
 
 // age notes that the user's oldest job may have changed.
-func (q *Queue) age(l *line) {
+func (q *Queue) age(l *userQueue) {
 	if !l.aged {
 		l.aged = true
 		q.aged = append(q.aged, l)
@@ -56,7 +56,7 @@ func (q *Queue) age(l *line) {
 // such, and boosts jobs that have waited for long.
 func (q *Queue) Tick(now time.Time) {
 	for {
-		b, some := q.boosts.at(place{})
+		b, some := q.boosts.at(listPos{})
 		if !some || b.at.After(now) {
 			break
 		}
@@ -67,7 +67,7 @@ func (q *Queue) Tick(now time.Time) {
 	}
 	for _, l := range q.aged {
 		l.aged = false
-		oldest, _ := l.ages.at(place{})
+		oldest, _ := l.ages.at(listPos{})
 		if oldest.job == l.first {
 			continue
 		}
@@ -81,7 +81,7 @@ func (q *Queue) Tick(now time.Time) {
 }
 
 // setOldest sets the user's oldest job, and since when it has waited as such.
-func (q *Queue) setOldest(l *line, job string, since time.Time) {
+func (q *Queue) setOldest(l *userQueue, job string, since time.Time) {
 	q.waits.remove(wait{l.since, l})
 	l.first, l.since = job, since
 	q.waits.insert(wait{l.since, l})
@@ -99,10 +99,10 @@ func compareAges(a, b age) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.seq, b.seq), strings.Compare(a.job, b.job))
 }
 
-// wait is since when a user's oldest job has waited as such.
+// wait records when a job became its user's oldest.
 type wait struct {
-	since time.Time
-	line  *line
+	since     time.Time
+	userQueue *userQueue
 }
 
 // overtaken is when the next job becomes overdue; zero: none will.
@@ -117,14 +117,14 @@ func (q *Queue) overtaken(now time.Time, bound time.Duration) time.Time {
 }
 
 func compareWaits(a, b wait) int {
-	return cmp.Or(a.since.Compare(b.since), strings.Compare(a.line.user, b.line.user))
+	return cmp.Or(a.since.Compare(b.since), strings.Compare(a.userQueue.user, b.userQueue.user))
 }
 
-// OldestSince is since when the job that was submitted first waits, of each user's
-// the one that waits longest; zero: none waits. It looks at one job of each user.
+// OldestSince returns when the longest-waiting of the users' oldest jobs began to
+// wait; zero: no job waits. It looks at one job of each user.
 func (q *Queue) OldestSince() (oldest time.Time) {
 	for _, l := range q.users {
-		first, _ := l.ages.at(place{})
+		first, _ := l.ages.at(listPos{})
 		if since := q.jobs[first.job].since; oldest.IsZero() || since.Before(oldest) {
 			oldest = since
 		}
