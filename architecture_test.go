@@ -17,15 +17,15 @@ import (
 	"testing"
 )
 
-// The rooms table of ARCHITECTURE.md declares each room: its floor, and whether
-// it is pure. A nested room has a row of its own; a floor may be a fraction.
+// The table in ARCHITECTURE.md declares each package: its layer, which may be a
+// fraction, and whether it is pure. A nested package has a row of its own.
 //
-// besideFloor is where the programs and tests stand that are beside the house:
-// they may know what their users know, and nothing that decides.
-const besideFloor = 4
+// toolLayer is that of the tools and the tests of the whole: they may know what
+// their users know, and nothing that decides.
+const toolLayer = 4
 
-// knownOnlyBy names the rooms that alone may know a room or a library. The
-// floors say what a room could know; these are kept from it all the same.
+// knownOnlyBy names the packages that alone may know a package or a library. The
+// layers say what a package could know; these are kept from it all the same.
 var knownOnlyBy = map[string][]string{
 	"github.com/NVIDIA/go-nvml":       {"cmd/berth-gpu"}, // the only cgo
 	"github.com/cilium/ebpf":          {"internal/machine/run"},
@@ -37,7 +37,7 @@ var knownOnlyBy = map[string][]string{
 	"berth/internal/machine/run":      {"internal/queue/engine", "internal/queue", "internal/queue/batch", "internal/queue/daemon", "internal/slurm/node", "cmd/berth"},
 }
 
-// mayNotKnow names what a room is kept from though it stands above it.
+// mayNotKnow names what a package may not know although its layer would allow it.
 var mayNotKnow = map[string][]string{
 	"internal/machine/gpu":  {"berth/internal/job"},
 	"internal/machine/site": {"berth/internal/job"},
@@ -46,53 +46,50 @@ var mayNotKnow = map[string][]string{
 	"cmd/berth-keep":        {"berth/internal/job", "berth/internal/api"},
 }
 
-// standardOnly rooms import no library.
+// standardOnly packages import no library.
 var standardOnly = []string{"cmd/berth-keep", "internal/job", "internal/job/reason", "internal/machine/keep", "internal/sched", "internal/sched/predict", "internal/sched/sim", "internal/text", "internal/text/problem"}
 
 // impure packages tell of a clock, chance, a file, a process or a log.
 var impure = []string{"os", "os/exec", "os/signal", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "syscall", "path/filepath", "database/sql"}
 
-// room is one row of the table, or one name of those beside the house.
-type room struct {
-	floor  float64
-	pure   bool
-	beside bool
+// row is one package of the table, or one of the tools and tests below it.
+type row struct {
+	layer float64
+	pure  bool
+	tool  bool
 }
 
-// readRooms takes the rooms from the text of ARCHITECTURE.md.
-func readRooms(text string) (map[string]room, error) {
+// readPackages takes the table from the text of ARCHITECTURE.md.
+func readPackages(text string) (map[string]row, error) {
 	named := regexp.MustCompile("`((?:cmd|internal|scripts)/[^`]+|docs)`")
-	rooms := map[string]room{}
-	floor := 0.0
+	packages := map[string]row{}
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "Beside the house:") {
+		if strings.HasPrefix(line, "Tests of the whole, and tools:") {
 			for _, name := range named.FindAllStringSubmatch(line, -1) {
-				rooms[name[1]] = room{floor: besideFloor, beside: true}
+				packages[name[1]] = row{layer: toolLayer, tool: true}
 			}
 		}
 		cells := strings.Split(line, "|")
-		if len(cells) < 4 || !named.MatchString(cells[2]) {
+		if len(cells) < 4 || !named.MatchString(cells[1]) {
 			continue
 		}
-		if said := strings.TrimSpace(cells[1]); said != "" {
-			var err error
-			if floor, err = strconv.ParseFloat(said, 64); err != nil {
-				return nil, fmt.Errorf("%q is no floor: %s", said, line)
-			}
+		layer, err := strconv.ParseFloat(strings.TrimSpace(cells[2]), 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no layer: %s", cells[2], line)
 		}
-		for _, name := range named.FindAllStringSubmatch(cells[2], -1) {
-			if _, twice := rooms[name[1]]; twice {
+		for _, name := range named.FindAllStringSubmatch(cells[1], -1) {
+			if _, twice := packages[name[1]]; twice {
 				return nil, fmt.Errorf("%s has two rows", name[1])
 			}
-			rooms[name[1]] = room{floor: floor, pure: strings.Contains(cells[2], "*pure*")}
+			packages[name[1]] = row{layer: layer, pure: strings.Contains(cells[1], "*pure*")}
 		}
 	}
-	return rooms, nil
+	return packages, nil
 }
 
-// objection says why a file of a room may not import a path; "" if it may.
-func objection(rooms map[string]room, from, path string, inTest bool) string {
-	r := rooms[from]
+// objection says why a file of a package may not import a path; "" if it may.
+func objection(packages map[string]row, from, path string, inTest bool) string {
+	r := packages[from]
 	for known, by := range knownOnlyBy {
 		if within(path, known) && !within("berth/"+from, known) && !slices.ContainsFunc(by, func(above string) bool { return within(from, above) }) && !inTest {
 			return "only " + strings.Join(by, ", ") + " may know it"
@@ -100,30 +97,30 @@ func objection(rooms map[string]room, from, path string, inTest bool) string {
 	}
 	for _, kept := range mayNotKnow[from] {
 		if within(path, kept) && path != "berth/"+from {
-			return "it is kept from that room"
+			return "that package is kept from it"
 		}
 	}
 	to, ours := strings.CutPrefix(path, "berth/")
 	external := strings.Contains(strings.Split(path, "/")[0], ".")
-	switch target, exists := rooms[to]; {
+	switch target, exists := packages[to]; {
 	case !inTest && external && slices.Contains(standardOnly, from):
-		return "the room has the standard library only"
+		return "it has the standard library only"
 	case !inTest && r.pure && slices.Contains(impure, path):
-		return "the room is pure"
+		return "it is pure"
 	case !ours || to == from:
 		return ""
 	case !exists:
-		return "there is no such room in ARCHITECTURE.md"
-	case target.beside && inTest:
+		return "there is no such package in ARCHITECTURE.md"
+	case target.tool && inTest:
 		return ""
-	case target.beside:
-		return "it is beside the house, for tests alone"
+	case target.tool:
+		return "it is for tests alone"
 	case r.pure && !target.pure && !inTest:
-		return "the room is pure, and that one is not"
-	case target.floor > r.floor:
-		return fmt.Sprintf("it runs upwards, from floor %v to %v", r.floor, target.floor)
-	case target.floor == r.floor:
-		return fmt.Sprintf("it runs sideways, on floor %v", r.floor)
+		return "it is pure, and that one is not"
+	case target.layer > r.layer:
+		return fmt.Sprintf("it runs upwards, from layer %v to %v", r.layer, target.layer)
+	case target.layer == r.layer:
+		return fmt.Sprintf("it runs sideways, on layer %v", r.layer)
 	}
 	return ""
 }
@@ -135,9 +132,9 @@ func within(path, above string) bool {
 
 // source is a file of ours.
 type source struct {
-	room, path string
-	file       *ast.File
-	set        *token.FileSet
+	pkg, path string
+	file      *ast.File
+	set       *token.FileSet
 }
 
 func (s source) inTest() bool { return strings.HasSuffix(s.path, "_test.go") }
@@ -169,39 +166,39 @@ func eachFile(t *testing.T, visit func(source)) {
 	}
 }
 
-func architecture(t *testing.T) map[string]room {
+func architecture(t *testing.T) map[string]row {
 	t.Helper()
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rooms, err := readRooms(string(text))
+	packages, err := readPackages(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rooms
+	return packages
 }
 
-func TestRoomsImportOnlyFloorsBelow(t *testing.T) {
-	rooms := architecture(t)
+func TestPackagesImportOnlyLayersBelow(t *testing.T) {
+	packages := architecture(t)
 	eachFile(t, func(s source) {
-		if _, known := rooms[s.room]; !known {
-			t.Errorf("%s: the room %s is not in ARCHITECTURE.md", s.path, s.room)
+		if _, known := packages[s.pkg]; !known {
+			t.Errorf("%s: the package %s is not in ARCHITECTURE.md", s.path, s.pkg)
 			return
 		}
 		for _, spec := range s.file.Imports {
 			path, _ := strconv.Unquote(spec.Path.Value)
-			if why := objection(rooms, s.room, path, s.inTest()); why != "" {
+			if why := objection(packages, s.pkg, path, s.inTest()); why != "" {
 				t.Errorf("%s may not import %s: %s", s.path, path, why)
 			}
 		}
 	})
 }
 
-// TestTheRuleOnImports: the rule itself, on a small house.
+// TestTheRuleOnImports: the rule itself, on a small table.
 func TestTheRuleOnImports(t *testing.T) {
-	rooms, err := readRooms("| 5 | `internal/cli` | |\n| 2.5 | `internal/machine/run` | |\n| 2 | `internal/sched` *pure*, `internal/sched/fit` *pure* | |\n| | `internal/machine/gpu` | |\n| 1 | `internal/job` *pure* | |\n" +
-		"Beside the house: `internal/tests/soak` and `internal/tests/fakenvml`.\n")
+	packages, err := readPackages("| `internal/cli` | 5 | |\n| `internal/machine/run` | 2.5 | |\n| `internal/sched` *pure*, `internal/sched/fit` *pure* | 2 | |\n| `internal/machine/gpu` | 2 | |\n| `internal/job` *pure* | 1 | |\n" +
+		"Tests of the whole, and tools: `internal/tests/soak` and `internal/tests/fakenvml`.\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,13 +215,13 @@ func TestTheRuleOnImports(t *testing.T) {
 		{"internal/machine/gpu", "berth/internal/machine/run", true, "upwards"},
 		{"internal/sched", "berth/internal/sched/fit", true, "sideways"},
 		{"internal/machine/gpu", "berth/internal/sched", false, "sideways"},
-		{"internal/cli", "berth/internal/other", false, "no such room"},
+		{"internal/cli", "berth/internal/other", false, "no such package"},
 		{"internal/cli", "berth/internal/machine/run", false, "may know it"},
 		{"internal/cli", "berth/internal/machine/run", true, ""},
 		{"internal/machine/run", "github.com/cilium/ebpf/link", false, ""},
 		{"internal/machine/gpu", "github.com/cilium/ebpf/link", false, "may know it"},
 		{"internal/machine/gpu", "berth/internal/job", false, "kept from"},
-		{"internal/machine/gpu", "berth/internal/tests/fakenvml", false, "beside"},
+		{"internal/machine/gpu", "berth/internal/tests/fakenvml", false, "tests alone"},
 		{"internal/machine/gpu", "berth/internal/tests/fakenvml", true, ""},
 		{"internal/tests/soak", "berth/internal/job", true, ""},
 		{"internal/tests/soak", "berth/internal/cli", true, "upwards"},
@@ -233,17 +230,17 @@ func TestTheRuleOnImports(t *testing.T) {
 		{"internal/sched/fit", "berth/internal/machine/gpu", false, "that one is not"},
 		{"internal/sched", "github.com/a/b", false, "standard library"},
 	} {
-		if got := objection(rooms, row.from, row.path, row.inTest); !strings.Contains(got, row.want) || (got == "") != (row.want == "") {
+		if got := objection(packages, row.from, row.path, row.inTest); !strings.Contains(got, row.want) || (got == "") != (row.want == "") {
 			t.Errorf("%s imports %s (in a test: %v): %q, want %q", row.from, row.path, row.inTest, got, row.want)
 		}
 	}
 }
 
-func TestPureRoomsKnowNoWorld(t *testing.T) {
+func TestPurePackagesKnowNoWorld(t *testing.T) {
 	// seeds: G58
-	rooms := architecture(t)
+	packages := architecture(t)
 	eachFile(t, func(s source) {
-		if !rooms[s.room].pure || s.inTest() {
+		if !packages[s.pkg].pure || s.inTest() {
 			return
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -263,7 +260,7 @@ func TestPureRoomsKnowNoWorld(t *testing.T) {
 // one, so that what they need is made when they are.
 func TestFrontEndsPrepareNothing(t *testing.T) {
 	eachFile(t, func(s source) {
-		if !within(s.room, "internal/compat") || s.inTest() {
+		if !within(s.pkg, "internal/compat") || s.inTest() {
 			return
 		}
 		for _, decl := range s.file.Decls {
@@ -295,7 +292,7 @@ func TestFrontEndsPrepareNothing(t *testing.T) {
 // and the store when it reads one back. (A supervisor's record has a state of its own.)
 func TestStatesChangeInOnePlace(t *testing.T) {
 	eachFile(t, func(s source) {
-		if slices.Contains([]string{"internal/job", "internal/queue/store", "internal/machine/keep"}, s.room) || s.inTest() {
+		if slices.Contains([]string{"internal/job", "internal/queue/store", "internal/machine/keep"}, s.pkg) || s.inTest() {
 			return
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -316,16 +313,16 @@ func TestStatesChangeInOnePlace(t *testing.T) {
 func TestEveryRoomSaysWhatItIsFor(t *testing.T) {
 	documented, there := map[string]bool{}, map[string]bool{}
 	eachFile(t, func(s source) {
-		there[s.room] = true
+		there[s.pkg] = true
 		if s.file.Doc != nil && len(s.file.Doc.Text()) > 60 {
-			documented[s.room] = true
+			documented[s.pkg] = true
 		}
 	})
-	for room := range architecture(t) {
-		if !there[room] {
-			t.Errorf("ARCHITECTURE.md lists the room %s, but there is no such package", room)
-		} else if !documented[room] && !strings.HasPrefix(room, "cmd/") {
-			t.Errorf("%s has no package comment that says what it may not do", room)
+	for pkg := range architecture(t) {
+		if !there[pkg] {
+			t.Errorf("ARCHITECTURE.md lists %s, but there is no such package", pkg)
+		} else if !documented[pkg] && !strings.HasPrefix(pkg, "cmd/") {
+			t.Errorf("%s has no package comment that says what it may not do", pkg)
 		}
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"testing"
 )
 
-// TestWhatIsExportedIsUsed: a name of a room that no other room says is the
-// room's own affair, and begins with a small letter. What belongs to a name
+// TestWhatIsExportedIsUsed: a name that no other package uses is the
+// package's own, and begins with a small letter. What belongs to a name
 // that is said counts as said: the types of its parameters, results and fields,
 // and the constants of its group or type.
 func TestWhatIsExportedIsUsed(t *testing.T) {
-	rooms := map[string]*exports{}
-	said := map[string]bool{} // "internal/job.Spec", by other rooms
+	packages := map[string]*exports{}
+	said := map[string]bool{} // "internal/job.Spec", by other packages
 	eachFile(t, func(s source) {
-		if rooms[s.room] == nil {
-			rooms[s.room] = &exports{at: map[string]string{}, with: map[string][]string{}}
+		if packages[s.pkg] == nil {
+			packages[s.pkg] = &exports{at: map[string]string{}, with: map[string][]string{}}
 		}
 		if !s.inTest() {
-			rooms[s.room].declare(s)
+			packages[s.pkg].declare(s)
 		}
 		says(s, said)
 	})
-	for _, name := range slices.Sorted(maps.Keys(rooms)) {
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
 		if !strings.HasPrefix(name, "internal/") || slices.Contains(vocabulary, name) {
 			continue
 		}
-		for unused, at := range rooms[name].unused(name, said) {
-			t.Errorf("%s: no other room says %s.%s", at, name, unused)
+		for unused, at := range packages[name].unused(name, said) {
+			t.Errorf("%s: %s.%s is exported, but no other package uses it", at, name, unused)
 		}
 	}
 }
@@ -48,10 +48,10 @@ var sayable = map[string]string{
 	"internal/job.InjectLocal":       "a value of a job's field",
 }
 
-// vocabulary rooms are whole, whoever says which word.
+// vocabulary packages are whole, whoever says which word.
 var vocabulary = []string{"internal/text"}
 
-// exports are the exported names of a room: where each is declared, and which
+// exports are the exported names of a package: where each is declared, and which
 // others are said with it.
 type exports struct {
 	at   map[string]string
@@ -102,7 +102,7 @@ func (e *exports) add(s source, name *ast.Ident, with []string) {
 	e.with[name.Name] = append(e.with[name.Name], with...)
 }
 
-// mentioned are the names of the same room in a type, without those in fields
+// mentioned are the names of the same package in a type, without those in fields
 // that others cannot see.
 func mentioned(node ast.Node) (names []string) {
 	if node == nil || node == ast.Expr(nil) {
@@ -128,7 +128,7 @@ func mentioned(node ast.Node) (names []string) {
 }
 
 // unused are the names that nobody else says, with their places.
-func (e *exports) unused(room string, said map[string]bool) map[string]string {
+func (e *exports) unused(pkg string, said map[string]bool) map[string]string {
 	known := map[string]bool{}
 	var say func(name string)
 	say = func(name string) {
@@ -141,7 +141,7 @@ func (e *exports) unused(room string, said map[string]bool) map[string]string {
 	}
 	left := maps.Clone(e.at)
 	for name := range e.at {
-		if said[room+"."+name] || sayable[room+"."+name] != "" {
+		if said[pkg+"."+name] || sayable[pkg+"."+name] != "" {
 			say(name)
 		}
 	}
@@ -149,25 +149,25 @@ func (e *exports) unused(room string, said map[string]bool) map[string]string {
 	return left
 }
 
-// says notes which names of other rooms a file has.
+// says notes which names of other packages a file has.
 func says(s source, said map[string]bool) {
-	rooms := map[string]string{} // by the word they go by in this file
+	packages := map[string]string{} // by the word they go by in this file
 	for _, spec := range s.file.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
-		room, ours := strings.CutPrefix(path, "berth/")
+		pkg, ours := strings.CutPrefix(path, "berth/")
 		if !ours {
-			continue // a test from outside, as cli_test, is another room too
+			continue // a test from outside, as cli_test, is another package too
 		}
-		word := room[strings.LastIndexByte(room, '/')+1:]
+		word := pkg[strings.LastIndexByte(pkg, '/')+1:]
 		if spec.Name != nil {
 			word = spec.Name.Name
 		}
-		rooms[word] = room
+		packages[word] = pkg
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if sel, ok := n.(*ast.SelectorExpr); ok {
-			if word, ok := sel.X.(*ast.Ident); ok && rooms[word.Name] != "" {
-				said[rooms[word.Name]+"."+sel.Sel.Name] = true
+			if word, ok := sel.X.(*ast.Ident); ok && packages[word.Name] != "" {
+				said[packages[word.Name]+"."+sel.Sel.Name] = true
 			}
 		}
 		return true

@@ -20,14 +20,14 @@ const (
 
 func TestTheEngineIsReadInParts(t *testing.T) {
 	read := 0
-	for room := range architecture(t) {
-		if !within(room, "internal/queue/engine") {
+	for pkg := range architecture(t) {
+		if !within(pkg, "internal/queue/engine") {
 			continue
 		}
-		uses, methods := filesOf(t, room)
+		uses, methods := filesOf(t, pkg)
 		for typ, n := range methods {
 			if n > mostMethods {
-				t.Errorf("%s: %s has %d methods, and at most %d are allowed", room, typ, n, mostMethods)
+				t.Errorf("%s: %s has %d methods, and at most %d are allowed", pkg, typ, n, mostMethods)
 			}
 		}
 		for file := range uses {
@@ -39,7 +39,7 @@ func TestTheEngineIsReadInParts(t *testing.T) {
 			}
 			read++
 			if slices.Sort(circle); len(circle) > mostInACircle && circle[0] == file {
-				t.Errorf("%s: %d files use one another in a circle: %s", room, len(circle), strings.Join(circle, " "))
+				t.Errorf("%s: %d files use one another in a circle: %s", pkg, len(circle), strings.Join(circle, " "))
 			}
 		}
 	}

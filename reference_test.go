@@ -30,7 +30,7 @@ func TestEveryVariableIsOnThePage(t *testing.T) {
 	}
 	used := map[string]string{}
 	eachFile(t, func(s source) {
-		if s.inTest() || within(s.room, "internal/compat") || s.room == "internal/tests/testkit" || strings.Contains(s.path, "fault_") || !within(s.room, "internal") && s.room != "cmd/berth" {
+		if s.inTest() || within(s.pkg, "internal/compat") || s.pkg == "internal/tests/testkit" || strings.Contains(s.path, "fault_") || !within(s.pkg, "internal") && s.pkg != "cmd/berth" {
 			return
 		}
 		collectVariables(s.file, func(name string) { used[name] = s.path })
@@ -117,7 +117,7 @@ func elements(list *ast.CompositeLit) string {
 func TestStatesOutcomesAndEventsAreOnTheirPages(t *testing.T) {
 	pages := map[string]string{"State": "states.md", "Outcome": "states.md", "EventKind": "json.md"}
 	eachFile(t, func(s source) {
-		if s.room != "internal/job" || s.inTest() {
+		if s.pkg != "internal/job" || s.inTest() {
 			return
 		}
 		for _, decl := range s.file.Decls {

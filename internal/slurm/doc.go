@@ -4,4 +4,8 @@
 //
 // The package is pure: it runs no program, reads no file and knows no clock. It
 // reads the releases of Slurm from 20.11 on, and skips what it does not understand.
+//
+// Below it, cluster hands single jobs over to Slurm, node runs one on a node,
+// handover is the directory through which these two speak, and allocation packs many
+// jobs into whole allocations. Start with translate.go here, then cluster.
 package slurm

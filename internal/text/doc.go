@@ -30,4 +30,6 @@
 //
 // The package uses no clock, file or terminal, and imports no other package of
 // berth.
+//
+// Below it, problem is the one kind of error that users see.
 package text
