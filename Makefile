@@ -2,7 +2,7 @@
 GO      ?= go
 BIN     := bin
 VERSION ?= $(shell cat VERSION)
-LDFLAGS := -s -w -X berth/internal/cli.Version=$(VERSION)
+LDFLAGS := -s -w -X berth/internal/cli/session.Version=$(VERSION)
 # Lazy binding: a driver that lacks an NVML function still works with the others.
 # NVML's header warns about deprecated calls even if they are not used.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -94,14 +95,14 @@ func (a *action) command(short, long, example string) *cobra.Command {
 		Use: a.name + " JOB..." + a.use, Short: short, Long: long, Example: example,
 		ValidArgsFunction: a.complete,
 	}
-	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
+	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 		var command []string
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 && a.name == api.ActRequeue {
 			args, command = args[:dash], args[dash:]
 		}
 		return a.run(ctx, s, args, command)
 	})
-	actFlags(cmd)
+	session.ActFlags(cmd)
 	a.registerOwn(cmd)
 	if a.name != api.ActRequeue {
 		a.registerGroup(cmd)
@@ -110,7 +111,7 @@ func (a *action) command(short, long, example string) *cobra.Command {
 	return cmd
 }
 
-func (a *action) run(ctx context.Context, s *session, args, command []string) error {
+func (a *action) run(ctx context.Context, s *session.Session, args, command []string) error {
 	if a.empty(args) {
 		return needJobs(a.name)
 	}
@@ -143,8 +144,8 @@ func (a *action) run(ctx context.Context, s *session, args, command []string) er
 	if r.Select, err = a.own(args); err != nil {
 		return err
 	}
-	reply, err := s.client.Act(ctx, r)
-	if err != nil && !(r.Select.All && s.nothing(err)) {
+	reply, err := s.Client.Act(ctx, r)
+	if err != nil && !(r.Select.All && s.NoJobsYet(err)) {
 		return err
 	}
 	err = nil // there is nothing to act on
@@ -155,7 +156,7 @@ func (a *action) run(ctx context.Context, s *session, args, command []string) er
 		told = w.told
 	}
 	if a.json {
-		if err := printJSON(s.out, notNull(reply.Jobs)); err != nil {
+		if err := printJSON(s.Out, notNull(reply.Jobs)); err != nil {
 			return err
 		}
 		return cmp.Or(err, actedStatus(reply.Jobs))
@@ -180,13 +181,13 @@ const listedOneByOne = 20
 
 // report prints the results, except those that were told while they were waited
 // for. The tasks of an array are one line.
-func (a *action) report(s *session, reply api.ActReply, told map[string]bool) error {
+func (a *action) report(s *session.Session, reply api.ActReply, told map[string]bool) error {
 	left := ""
 	if len(reply.Left) > 0 {
 		left = leftAlone(reply.Left)
 	}
 	if len(reply.Jobs) == 0 {
-		s.say("no jobs to %s%s", a.name, left)
+		s.Say("no jobs to %s%s", a.name, left)
 		return nil
 	}
 	rows := foldActed(slices.DeleteFunc(slices.Clone(reply.Jobs), func(one api.Acted) bool { return told[one.ID] }))
@@ -198,19 +199,19 @@ func (a *action) report(s *session, reply api.ActReply, told map[string]bool) er
 		}
 		if row.done {
 			if done++; done <= listedOneByOne {
-				fmt.Fprintln(s.out, line)
+				fmt.Fprintln(s.Out, line)
 			}
 			continue
 		}
 		if refused++; refused <= listedOneByOne {
-			fmt.Fprintln(s.errOut, "berth: "+line)
+			fmt.Fprintln(s.ErrOut, "berth: "+line)
 		}
 	}
 	if more := done - listedOneByOne; more > 0 {
-		fmt.Fprintf(s.out, "and %s more\n", text.CountGrouped(more, "job"))
+		fmt.Fprintf(s.Out, "and %s more\n", text.CountGrouped(more, "job"))
 	}
 	if more := refused - listedOneByOne; more > 0 {
-		s.say("and %s more refused", text.CountGrouped(more, "job"))
+		s.Say("and %s more refused", text.CountGrouped(more, "job"))
 	}
 	return actedStatus(reply.Jobs)
 }
@@ -276,7 +277,7 @@ func (r *actedRow) add(what string) {
 func actedStatus(acted []api.Acted) error {
 	for _, one := range acted {
 		if !one.Done {
-			return status(exitFailed)
+			return session.ExitFailed
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -64,15 +65,15 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 			}
 			return nil
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			if o.strays || len(o.stray) > 0 {
 				return o.runStrays(ctx, s)
 			}
-			s.begins = true
+			s.StartsAnew = true
 			return o.run(ctx, s, args[0])
 		}),
 	}
-	daemonFlags(cmd)
+	session.DaemonFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.gpus, "gpus", "g", "", "GPUs to reserve for it besides those it uses now: 0,1 or 0-3; on a shared daemon only for administrators")
 	flags.StringVar(&o.vram, "vram", "", "memory to reserve on each GPU (default: what it uses, growing with it); more than it uses only for administrators")
@@ -83,7 +84,7 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
+func (o *adoptOptions) run(ctx context.Context, s *session.Session, word string) error {
 	pid, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || pid < 1 || pid > math.MaxInt32 {
 		return problem.Newf(problem.Invalid, adoptHint, "expected a process id, found %q", word)
@@ -94,14 +95,14 @@ func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 			return problem.Newf(problem.Invalid, "berth gpus lists the GPUs", "--gpus: %v", err)
 		}
 	}
-	detail, err := s.client.Adopt(ctx, r)
+	detail, err := s.Client.Adopt(ctx, r)
 	if err != nil {
 		return err
 	}
 	if o.json {
-		return printJSON(s.out, detail)
+		return printJSON(s.Out, detail)
 	}
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: tracking process %d on GPU %s", detail.ID, pid, text.Numbers(detail.GPUIDs))))
+	_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("job %s: tracking process %d on GPU %s", detail.ID, pid, text.Numbers(detail.GPUIDs))))
 	return err
 }
 
@@ -115,29 +116,29 @@ func (o *adoptOptions) checkStrays(args []string) error {
 	return nil
 }
 
-func (o *adoptOptions) runStrays(ctx context.Context, s *session) error {
-	adopted, err := s.client.AdoptStrays(ctx, api.AdoptStraysRequest{Tokens: o.stray})
+func (o *adoptOptions) runStrays(ctx context.Context, s *session.Session) error {
+	adopted, err := s.Client.AdoptStrays(ctx, api.AdoptStraysRequest{Tokens: o.stray})
 	if err != nil {
 		return err
 	}
 	var result error
 	for _, a := range adopted {
 		if a.Problem != "" {
-			result = status(exitFailed)
+			result = session.ExitFailed
 		}
 	}
 	if o.json {
-		return cmp.Or(printJSON(s.out, adopted), result)
+		return cmp.Or(printJSON(s.Out, adopted), result)
 	}
 	for _, a := range adopted {
 		if a.Problem != "" {
-			s.say("%s", a.Problem)
+			s.Say("%s", a.Problem)
 			continue
 		}
-		fmt.Fprintln(s.out, text.Line("job "+a.Job+": taken back"))
+		fmt.Fprintln(s.Out, text.Line("job "+a.Job+": taken back"))
 	}
 	if len(adopted) == 0 {
-		fmt.Fprintln(s.out, "no strays")
+		fmt.Fprintln(s.Out, "no strays")
 	}
 	return result
 }

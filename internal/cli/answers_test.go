@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 )
 
 // Whoever connects to a daemon in its last moments is accepted by the kernel
@@ -43,7 +44,7 @@ func TestWhoHangsUpDoesNotAnswer(t *testing.T) {
 			}()
 			client := api.Dial(socket)
 			defer client.Close()
-			if got := answers(t.Context(), client); got != row.want {
+			if got := session.Answers(t.Context(), client); got != row.want {
 				t.Errorf("got %v", got)
 			}
 		})

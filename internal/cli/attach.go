@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/keep"
 	"berth/internal/text/problem"
@@ -34,8 +35,8 @@ Exit status: 0 detached, or the job ended; 1 it has no terminal, or no daemon
 answers; 2 bad usage; 130 interrupted.`,
 		Args:              exactlyOne,
 		ValidArgsFunction: completeJobs,
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
-			detail, err := s.client.Job(ctx, args[0])
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
+			detail, err := s.Client.Job(ctx, args[0])
 			if err == nil {
 				err = detail.One()
 			}
@@ -43,17 +44,17 @@ answers; 2 bad usage; 130 interrupted.`,
 				return err
 			}
 			id := detail.ID
-			if !s.interactive() {
+			if !interactive(s) {
 				return problem.Newf(problem.Invalid, "berth logs -f "+id+" follows the output without a terminal", "attach needs a terminal")
 			}
 			if detail.Settings != nil && !isOn(api.Text(detail.Settings["pty"])) {
 				return problem.Newf(problem.Unable, "berth logs -f "+id+" follows its output; berth submit --pty gives a job a terminal", "job %s has no terminal", id)
 			}
-			s.say("job %s: Ctrl-\\ detaches and leaves it running", id)
+			s.Say("job %s: Ctrl-\\ detaches and leaves it running", id)
 			err = attachTo(ctx, s, id)
 			if errors.Is(err, errDetached) {
-				s.say("detached; job %s keeps running", id)
-				s.advise("come back with berth attach %s, or end it with berth cancel %[1]s", id)
+				s.Say("detached; job %s keeps running", id)
+				s.Advise("come back with berth attach %s, or end it with berth cancel %[1]s", id)
 				return nil
 			}
 			if err != nil {
@@ -62,23 +63,23 @@ answers; 2 bad usage; 130 interrupted.`,
 			return sayState(ctx, s, id)
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	return cmd
 }
 
 // interactive reports whether input and output are terminals.
-func (s *session) interactive() bool { return s.terminal && isTerminal(os.Stdin) }
+func interactive(s *session.Session) bool { return s.Terminal && session.IsTerminal(os.Stdin) }
 
 // sayState reports the state of a job whose terminal is gone. How it ended may be
 // known a little later.
-func sayState(ctx context.Context, s *session, id string) error {
+func sayState(ctx context.Context, s *session.Session, id string) error {
 	for tries := 0; ; tries++ {
-		detail, err := s.client.Job(ctx, id)
+		detail, err := s.Client.Job(ctx, id)
 		if err != nil {
 			return err
 		}
 		if detail.State != job.Running || tries == endedTries {
-			s.say("%s", endText(detail.View))
+			s.Say("%s", endText(detail.View))
 			return nil
 		}
 		if err := api.Pause(ctx, startedPoll); err != nil {
@@ -89,13 +90,13 @@ func sayState(ctx context.Context, s *session, id string) error {
 
 // attachTo returns nil when the job's attempt ends, and errDetached when the user
 // detaches.
-func attachTo(ctx context.Context, s *session, id string) error {
+func attachTo(ctx context.Context, s *session.Session, id string) error {
 	if err := awaitStart(ctx, s, id); err != nil {
 		return err
 	}
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	t, err := takeTerminal(os.Stdin, s.out)
+	t, err := takeTerminal(os.Stdin, s.Out)
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "set up the terminal: %w", err)
 	}
@@ -103,7 +104,7 @@ func attachTo(ctx context.Context, s *session, id string) error {
 	t.listen(leave)
 	// In raw mode a line needs a carriage return too.
 	raw := *s
-	raw.errOut = returning{s.errOut}
+	raw.ErrOut = returning{s.ErrOut}
 	defer sayParked(ctx, &raw, id)()
 	err = (&attachment{s: &raw, id: id, terminal: t}).run(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
@@ -113,24 +114,24 @@ func attachTo(ctx context.Context, s *session, id string) error {
 }
 
 // awaitStart waits until a job starts, and reports why it waits.
-func awaitStart(ctx context.Context, s *session, id string) error {
-	patience := newPatience(s)
+func awaitStart(ctx context.Context, s *session.Session, id string) error {
+	patience := session.NewPatience(s)
 	said := ""
 	for {
-		detail, err := s.client.Job(ctx, id)
+		detail, err := s.Client.Job(ctx, id)
 		if err != nil {
-			if err := patience.bear(ctx, err); err != nil {
+			if err := patience.Bear(ctx, err); err != nil {
 				return err
 			}
 			continue
 		}
-		patience.answered()
+		patience.Answered()
 		if detail.State != job.Queued {
 			return nil
 		}
 		if why := because(detail.View); why != said || said == "" {
 			said = why
-			s.say("job %s has not started%s; waiting", id, why)
+			s.Say("job %s has not started%s; waiting", id, why)
 			if said == "" {
 				said = " "
 			}
@@ -144,7 +145,7 @@ func awaitStart(ctx context.Context, s *session, id string) error {
 // attachment connects the user's terminal to a job's, across restarts of the
 // daemon.
 type attachment struct {
-	s        *session
+	s        *session.Session
 	id       string
 	terminal *heldTerminal
 }
@@ -153,14 +154,14 @@ type attachment struct {
 const wiped = "\x1b[H\x1b[2J"
 
 func (a *attachment) run(ctx context.Context) error {
-	patience := newPatience(a.s)
+	patience := session.NewPatience(a.s)
 	for first := true; ; first = false {
-		stream, err := a.s.client.Attach(ctx, a.id)
+		stream, err := a.s.Client.Attach(ctx, a.id)
 		if err == nil {
 			if !first {
 				_, _ = io.WriteString(a.terminal.out, wiped) // a closed terminal is noticed at the next read
 			}
-			patience.answered()
+			patience.Answered()
 			err = a.converse(ctx, stream)
 		} else if !first && a.over(ctx, err) {
 			return nil
@@ -168,7 +169,7 @@ func (a *attachment) run(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if err := patience.bear(ctx, err); err != nil {
+		if err := patience.Bear(ctx, err); err != nil {
 			return a.explain(err)
 		}
 	}
@@ -176,10 +177,10 @@ func (a *attachment) run(ctx context.Context) error {
 
 // over reports whether the job ended while the daemon was down.
 func (a *attachment) over(ctx context.Context, err error) bool {
-	if passing(err) {
+	if session.Passing(err) {
 		return false
 	}
-	detail, err := a.s.client.Job(ctx, a.id)
+	detail, err := a.s.Client.Job(ctx, a.id)
 	return err == nil && detail.State != job.Running && detail.State != job.Parked
 }
 

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/cli/session"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -128,6 +130,6 @@ func (r returning) Write(p []byte) (int, error) {
 }
 
 func (t *heldTerminal) size() (rows, cols int) {
-	cols, rows = terminalSize(t.out)
+	cols, rows = session.TerminalSize(t.out)
 	return rows, cols
 }

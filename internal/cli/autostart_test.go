@@ -17,6 +17,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/cli"
+	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/tests/testkit"
 )
@@ -32,10 +33,10 @@ func fakeServe(how string) int {
 		return 1
 	}
 	dir, _ := os.Getwd()
-	session, _ := unix.Getsid(0)
+	leader, _ := unix.Getsid(0)
 	stdin, _ := os.Readlink("/proc/self/fd/0")
 	stdout, _ := os.Readlink("/proc/self/fd/1")
-	begun := fmt.Sprintf("%d leader=%v dir=%s in=%s out=%s args=%s\n", os.Getpid(), session == os.Getpid(), dir, stdin, stdout, strings.Join(os.Args[1:], " "))
+	begun := fmt.Sprintf("%d leader=%v dir=%s in=%s out=%s args=%s\n", os.Getpid(), leader == os.Getpid(), dir, stdin, stdout, strings.Join(os.Args[1:], " "))
 	file, err := os.OpenFile(filepath.Join(places.StateDir, "begun"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, err = file.WriteString(begun)
@@ -60,7 +61,7 @@ func fakeServe(how string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	server := api.NewServer(api.ServerOptions{Backend: newFakeDaemon(), Version: cli.Version})
+	server := api.NewServer(api.ServerOptions{Backend: newFakeDaemon(), Version: session.Version})
 	go func() { _ = server.ServeUnix(listener) }()
 	<-ctx.Done()
 	return 0

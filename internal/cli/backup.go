@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -34,33 +35,33 @@ interrupted.`,
 			}
 			return problem.Newf(problem.Invalid, "berth backup berth.backup, or - for standard output", "expected one file, found %d", len(args))
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return backup(ctx, s, args[0], force)
 		}),
 	}
-	daemonFlags(cmd)
+	session.DaemonFlags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
 	return cmd
 }
 
-func backup(ctx context.Context, s *session, path string, force bool) error {
+func backup(ctx context.Context, s *session.Session, path string, force bool) error {
 	if path == "-" {
-		if s.terminal {
+		if s.Terminal {
 			return problem.Newf(problem.Invalid, "berth backup FILE, or redirect standard output", "a backup is binary and cannot be shown on a terminal")
 		}
-		return s.client.Backup(ctx, s.out)
+		return s.Client.Backup(ctx, s.Out)
 	}
-	if !force && exists(path) {
+	if !force && session.Exists(path) {
 		return taken(path)
 	}
-	size, err := backupFile(ctx, s.client, path, force)
+	size, err := backupFile(ctx, s.Client, path, force)
 	if errors.Is(err, fs.ErrExist) {
 		return taken(path)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("wrote %s (%.1f MiB)", path, float64(size)/(1<<20))))
+	_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("wrote %s (%.1f MiB)", path, float64(size)/(1<<20))))
 	return err
 }
 

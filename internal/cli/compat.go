@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/compat/frontend"
 	"berth/internal/compat/gpusched"
 	"berth/internal/compat/gpuscheduler"
@@ -47,7 +48,7 @@ func MainAs(name string, args []string, out, errOut io.Writer) int {
 
 func standIn(name string, args []string, out, errOut io.Writer) int {
 	call := &frontend.Call{
-		Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main,
+		Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: session.Version, Berth: Main,
 		Daemon: func(ctx context.Context, start bool) (string, error) {
 			return ownDaemon(ctx, start, frontend.InItsName(errOut, name))
 		},
@@ -64,20 +65,20 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 // ownDaemon is the daemon that berth's verbs would talk to. It is started if
 // there is state to read; with start, in any case.
 func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string, err error) {
-	at, err := findDaemon("", os.Getenv, sharedPlaces(), systemService)
-	if err != nil || !at.private {
-		return at.socket, err
+	at, err := session.FindDaemon("", os.Getenv, session.SharedPlaces(), session.SystemService)
+	if err != nil || !at.Private {
+		return at.Socket, err
 	}
-	s := &session{errOut: errOut, target: at, client: api.Dial(at.socket), begins: start}
-	defer s.client.Close()
-	if answers(ctx, s.client) {
-		return at.socket, nil
+	s := &session.Session{ErrOut: errOut, Target: at, Client: api.Dial(at.Socket), StartsAnew: start}
+	defer s.Client.Close()
+	if session.Answers(ctx, s.Client) {
+		return at.Socket, nil
 	}
-	err = s.missing(ctx, &api.Unreachable{Socket: at.socket})
+	err = s.Missing(ctx, &api.Unreachable{Socket: at.Socket})
 	if _, lost := errors.AsType[*api.Unreachable](err); lost {
-		return at.socket, nil // the caller reports that it does not answer
+		return at.Socket, nil // the caller reports that it does not answer
 	}
-	return at.socket, err
+	return at.Socket, err
 }
 
 func newCompat() *cobra.Command {
@@ -105,7 +106,7 @@ Exit status: that of the program.`,
 				return &problem.Problem{Kind: problem.Invalid, What: "unknown flag: " + args[0], Hint: "see berth compat --help"}
 			}
 			if code := standIn(args[0], args[1:], cmd.OutOrStdout(), cmd.ErrOrStderr()); code != 0 {
-				return status(code)
+				return session.ExitStatus(code)
 			}
 			return nil
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -153,7 +154,7 @@ func completeEndedToo(cmd *cobra.Command, _ []string, typed string) ([]string, c
 
 func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	s, err := openSession(cmd, false)
+	s, err := session.OpenSession(cmd, false)
 	if err != nil {
 		return nil, directive
 	}
@@ -161,7 +162,7 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 	defer cancel()
 	// An array is one word, until its tasks are asked for.
 	q.Limit, q.Queue, q.Arrays = 100, true, !strings.Contains(typed, "_")
-	page, err := s.client.Jobs(ctx, q)
+	page, err := s.Client.Jobs(ctx, q)
 	if err != nil {
 		return nil, directive
 	}
@@ -170,13 +171,13 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 
 // completeGroups completes the user's groups.
 func completeGroups(cmd *cobra.Command, _ []string, typed string) (words []string, _ cobra.ShellCompDirective) {
-	s, err := openSession(cmd, false)
+	s, err := session.OpenSession(cmd, false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 	defer cancel()
-	groups, _ := s.client.Groups(ctx, api.GroupQuery{}) // without an answer there is nothing to offer
+	groups, _ := s.Client.Groups(ctx, api.GroupQuery{}) // without an answer there is nothing to offer
 	for _, g := range groups {
 		if strings.HasPrefix(g.Name, typed) {
 			words = append(words, g.Name+"\t"+groupText(g))

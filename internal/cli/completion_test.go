@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/tests/testkit"
 )
@@ -63,8 +64,8 @@ try
 }
 
 func TestTheSimulatedGPUsOfARestart(t *testing.T) {
-	how := command{args: []string{"serve"}, env: []string{"A=1", "BERTH_SIM=2"}}
-	if how.simulate("4"); !slices.Equal(how.env, []string{"A=1", "BERTH_SIM=4"}) {
-		t.Errorf("it starts with %v", how.env)
+	how := session.DaemonCommand{Args: []string{"serve"}, Env: []string{"A=1", "BERTH_SIM=2"}}
+	if simulateCards(&how, "4"); !slices.Equal(how.Env, []string{"A=1", "BERTH_SIM=4"}) {
+		t.Errorf("it starts with %v", how.Env)
 	}
 }

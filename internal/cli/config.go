@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -64,7 +65,7 @@ or the file has mistakes; 130 interrupted.`,
 			}
 			return problem.Newf(problem.Invalid, "berth config check /etc/berth/config.toml", "expected one file, found %d", len(args))
 		},
-		RunE: look(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Look(func(ctx context.Context, s *session.Session, args []string) error {
 			file := ""
 			if len(args) > 0 {
 				file = args[0]
@@ -94,7 +95,7 @@ type configMistake struct {
 	Text string `json:"text"`
 }
 
-func (o *configCheckOptions) run(ctx context.Context, s *session, file string) error {
+func (o *configCheckOptions) run(ctx context.Context, s *session.Session, file string) error {
 	places := site.SharedPlaces()
 	if os.Geteuid() != 0 || o.private {
 		own, err := site.PrivatePlaces(os.Getenv)
@@ -139,11 +140,11 @@ func (o *configCheckOptions) run(ctx context.Context, s *session, file string) e
 		return ctx.Err()
 	}
 	if o.json {
-		if err := printJSON(s.out, found); err != nil {
+		if err := printJSON(s.Out, found); err != nil {
 			return err
 		}
 		if !found.Valid {
-			return status(exitUsage)
+			return session.ExitUsage
 		}
 		return nil
 	}
@@ -159,25 +160,25 @@ func (o *configCheckOptions) run(ctx context.Context, s *session, file string) e
 
 // asksDaemon compares a valid file with a running daemon's config. Nil: there is
 // no such daemon, or it does not tell this caller.
-func asksDaemon(ctx context.Context, s *session, path string, found *configChecked) *api.Reloaded {
+func asksDaemon(ctx context.Context, s *session.Session, path string, found *configChecked) *api.Reloaded {
 	data, err := os.ReadFile(path)
 	if err != nil && !found.Missing {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
-	if running, err := s.client.Status(ctx); err != nil || running.Shared != found.Shared {
+	if running, err := s.Client.Status(ctx); err != nil || running.Shared != found.Shared {
 		return nil
 	}
 	written := string(data)
-	reply, err := s.client.Reload(ctx, api.ReloadRequest{DryRun: true, Text: &written})
+	reply, err := s.Client.Reload(ctx, api.ReloadRequest{DryRun: true, Text: &written})
 	if err != nil {
 		return nil
 	}
 	return &reply
 }
 
-func (c *configChecked) draw(s *session) error {
+func (c *configChecked) draw(s *session.Session) error {
 	kind := "private"
 	if c.Shared {
 		kind = "shared"
@@ -186,7 +187,7 @@ func (c *configChecked) draw(s *session) error {
 	if c.Missing {
 		what = fmt.Sprintf("there is no %s; the defaults of a %s daemon apply", text.Line(c.File), kind)
 	}
-	if _, err := fmt.Fprintln(s.out, what); err != nil {
+	if _, err := fmt.Fprintln(s.Out, what); err != nil {
 		return err
 	}
 	if c.Daemon == nil {
@@ -196,7 +197,7 @@ func (c *configChecked) draw(s *session) error {
 }
 
 // drawReloaded says what changes, and what has no effect.
-func drawReloaded(s *session, r *api.Reloaded, changed, nothing string) error {
+func drawReloaded(s *session.Session, r *api.Reloaded, changed, nothing string) error {
 	lines := []string{nothing}
 	if len(r.Changed) > 0 {
 		lines[0] = changed + " " + strings.Join(r.Changed, ", ")
@@ -205,16 +206,16 @@ func drawReloaded(s *session, r *api.Reloaded, changed, nothing string) error {
 		lines = append(lines, "needs a restart: "+strings.Join(r.Restart, ", "))
 	}
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(s.out, text.Line(line)); err != nil {
+		if _, err := fmt.Fprintln(s.Out, text.Line(line)); err != nil {
 			return err
 		}
 	}
 	return drawWarnings(s, r.Warnings)
 }
 
-func drawWarnings(s *session, warnings []string) error {
+func drawWarnings(s *session.Session, warnings []string) error {
 	for _, warning := range warnings {
-		if _, err := fmt.Fprintln(s.out, text.Line("warning: "+warning)); err != nil {
+		if _, err := fmt.Fprintln(s.Out, text.Line("warning: "+warning)); err != nil {
 			return err
 		}
 	}
@@ -236,13 +237,13 @@ reload berth does the same.`,
 Exit status: 0 the config is in force; 1 refused, or no daemon; 2 bad usage, or
 the config has mistakes; 130 interrupted.`,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
-			reply, err := s.client.Reload(ctx, api.ReloadRequest{})
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
+			reply, err := s.Client.Reload(ctx, api.ReloadRequest{})
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(s.out, reply)
+				return printJSON(s.Out, reply)
 			}
 			return drawReloaded(s, &reply, "read "+reply.Config+"; changed:", "read "+reply.Config+"; nothing changed")
 		}),

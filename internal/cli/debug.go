@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -54,7 +55,7 @@ interrupted.`,
 			if err != nil {
 				return err
 			}
-			return verb(func(ctx context.Context, s *session, _ []string) error { return writeSnapshot(ctx, s, path) })(cmd, args)
+			return session.Verb(func(ctx context.Context, s *session.Session, _ []string) error { return writeSnapshot(ctx, s, path) })(cmd, args)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, - for standard output")
@@ -76,8 +77,8 @@ func snapshotPath(args []string, output string) (string, error) {
 	return output, nil
 }
 
-func writeSnapshot(ctx context.Context, s *session, path string) error {
-	data, err := s.client.Snapshot(ctx)
+func writeSnapshot(ctx context.Context, s *session.Session, path string) error {
+	data, err := s.Client.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,14 +88,14 @@ func writeSnapshot(ctx context.Context, s *session, path string) error {
 	}
 	written.WriteByte('\n')
 	if path == "-" {
-		_, err := s.out.Write(written.Bytes())
+		_, err := s.Out.Write(written.Bytes())
 		return err
 	}
 	// It contains the usage of other users.
 	if err := replaceFile(path, written.Bytes(), 0o600); err != nil {
 		return problem.Newf(problem.Unable, "", "write %s: %w", path, err)
 	}
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s continues from it", path, float64(written.Len())/1024, path)))
+	_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s continues from it", path, float64(written.Len())/1024, path)))
 	return err
 }
 

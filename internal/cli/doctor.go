@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -37,7 +38,7 @@ run-on-slurm).`,
 Exit status: 0 no check failed; 1 at least one failed; 2 bad usage; 130
 interrupted.`,
 		Args: noWords,
-		RunE: look(func(ctx context.Context, s *session, _ []string) error {
+		RunE: session.Look(func(ctx context.Context, s *session.Session, _ []string) error {
 			if cluster {
 				return doctorSlurm(ctx, s, asJSON)
 			}
@@ -46,15 +47,15 @@ interrupted.`,
 				return ctx.Err()
 			}
 			if asJSON {
-				if err := printJSON(s.out, findings); err != nil {
+				if err := printJSON(s.Out, findings); err != nil {
 					return err
 				}
 				return verdictOf(findings)
 			}
-			return drawFindings(s.screen, findings)
+			return drawFindings(s.Screen, findings)
 		}),
 	}
-	socketFlag(cmd)
+	session.SocketFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of findings; an object with --slurm")
 	cmd.Flags().BoolVar(&cluster, "slurm", false, "check the Slurm cluster instead of this machine")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
@@ -65,12 +66,12 @@ interrupted.`,
 const daemonPatience = 5 * time.Second
 
 // examine asks the daemon first, which knows its own paths.
-func examine(ctx context.Context, s *session) []site.Finding {
+func examine(ctx context.Context, s *session.Session) []site.Finding {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
-	daemon, err := s.client.Status(asking)
-	places, adminGroup := sharedPlaces(), site.AdminGroup
-	if s.target.private || s.target.explicit {
+	daemon, err := s.Client.Status(asking)
+	places, adminGroup := session.SharedPlaces(), site.AdminGroup
+	if s.Target.Private || s.Target.Explicit {
 		if own, err := site.PrivatePlaces(os.Getenv); err == nil {
 			places = own
 		}
@@ -79,9 +80,9 @@ func examine(ctx context.Context, s *session) []site.Finding {
 		if daemon.AdminGroup != nil { // an older daemon does not say
 			adminGroup = *daemon.AdminGroup
 		}
-		places = site.Places{StateDir: daemon.StateDir, Socket: s.target.socket, Config: daemon.Config, Shared: daemon.Shared}
+		places = site.Places{StateDir: daemon.StateDir, Socket: s.Target.Socket, Config: daemon.Config, Shared: daemon.Shared}
 	}
-	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
+	findings := append([]site.Finding{daemonFinding(daemon, err, s.Target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
 	findings = append(findings, checkStore(ctx, places))
 	if err == nil && daemon.Enforced != nil {
 		applyDaemon(findings, *daemon.Enforced)
@@ -171,16 +172,16 @@ func accounted(e api.Enforced) (names []string) {
 }
 
 // daemonFinding reports whether a daemon answers, and its state.
-func daemonFinding(daemon api.Status, err error, at target) site.Finding {
+func daemonFinding(daemon api.Status, err error, at session.Target) site.Finding {
 	f := site.Finding{Name: "daemon", Status: site.OK}
 	var missing *api.Unreachable
 	switch {
-	case errors.As(err, &missing) && at.private:
+	case errors.As(err, &missing) && at.Private:
 		f.What, f.Fix = "not running; the next berth command that needs it starts it", ""
 	case errors.As(err, &missing):
-		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("no answer at %s: %v", missing.Socket, missing.Err), at.missed()
+		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("no answer at %s: %v", missing.Socket, missing.Err), at.Missed()
 	case err != nil:
-		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("%s: %v", at.socket, err), "read berth.log in its state directory"
+		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("%s: %v", at.Socket, err), "read berth.log in its state directory"
 	default:
 		kind := "private"
 		if daemon.Shared {
@@ -204,13 +205,13 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 func verdictOf(findings []site.Finding) error {
 	for _, f := range findings {
 		if f.Status == site.Fail {
-			return status(exitFailed)
+			return session.ExitFailed
 		}
 	}
 	return nil
 }
 
-func drawFindings(s screen, findings []site.Finding) error {
+func drawFindings(s session.Screen, findings []site.Finding) error {
 	colours := map[string]text.Paint{site.OK: text.Green, site.Warn: text.Yellow, site.Fail: text.Red}
 	widest := 0
 	for _, f := range findings {
@@ -226,14 +227,14 @@ func drawFindings(s screen, findings []site.Finding) error {
 			moot = append(moot, text.Line(f.Name))
 			continue
 		}
-		fmt.Fprintf(s.out, "%s  %-*s  %s\n", s.painted(colours[f.Status], fmt.Sprintf("%-4s", text.Line(f.Status))), widest, text.Line(f.Name), text.Line(f.What))
+		fmt.Fprintf(s.Out, "%s  %-*s  %s\n", s.Painted(colours[f.Status], fmt.Sprintf("%-4s", text.Line(f.Status))), widest, text.Line(f.Name), text.Line(f.What))
 		if f.Fix != "" && f.Status != site.OK {
-			fmt.Fprintf(s.out, "%*s%s\n", 4+2+widest+2, "", text.Line("fix: "+f.Fix))
+			fmt.Fprintf(s.Out, "%*s%s\n", 4+2+widest+2, "", text.Line("fix: "+f.Fix))
 		}
 	}
 	if len(moot) > 0 {
-		fmt.Fprintf(s.out, "%s  %-*s  %s: %s\n", s.painted(text.Green, "ok  "), widest, "the rest", site.NoCards, strings.Join(moot, ", "))
+		fmt.Fprintf(s.Out, "%s  %-*s  %s: %s\n", s.Painted(text.Green, "ok  "), widest, "the rest", site.NoCards, strings.Join(moot, ", "))
 	}
-	fmt.Fprintf(s.out, "%d ok, %d to improve, %d failing\n", counts[site.OK], counts[site.Warn], counts[site.Fail])
+	fmt.Fprintf(s.Out, "%d ok, %d to improve, %d failing\n", counts[site.OK], counts[site.Warn], counts[site.Fail])
 	return verdictOf(findings)
 }

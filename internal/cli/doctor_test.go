@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
 	"berth/internal/tests/testkit"
@@ -18,17 +19,17 @@ func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
 		name   string
 		daemon api.Status
 		err    error
-		at     target
+		at     session.Target
 		status string
 		says   string
 	}{
-		{"it answers", api.Status{Version: "1.2", PID: 7, Counts: map[string]int{"running": 2}}, nil, target{}, site.OK, "berth 1.2 (pid 7), private"},
-		{"it says how it reads the cards", api.Status{Source: "NVML"}, nil, target{}, site.OK, "GPU source: NVML"},
-		{"it is shared", api.Status{Shared: true}, nil, target{}, site.OK, "shared"},
-		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, target{}, site.Warn, "no job can start: the cards cannot be read"},
-		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "the next berth command that needs it starts it"},
-		{"the machine's does not run", api.Status{}, away, target{}, site.Fail, "no answer at /run/x"},
-		{"it is in trouble", api.Status{}, errors.New("EOF"), target{socket: "/run/x"}, site.Fail, "/run/x: EOF"},
+		{"it answers", api.Status{Version: "1.2", PID: 7, Counts: map[string]int{"running": 2}}, nil, session.Target{}, site.OK, "berth 1.2 (pid 7), private"},
+		{"it says how it reads the cards", api.Status{Source: "NVML"}, nil, session.Target{}, site.OK, "GPU source: NVML"},
+		{"it is shared", api.Status{Shared: true}, nil, session.Target{}, site.OK, "shared"},
+		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, session.Target{}, site.Warn, "no job can start: the cards cannot be read"},
+		{"a private one is not running yet", api.Status{}, away, session.Target{Private: true}, site.OK, "the next berth command that needs it starts it"},
+		{"the machine's does not run", api.Status{}, away, session.Target{}, site.Fail, "no answer at /run/x"},
+		{"it is in trouble", api.Status{}, errors.New("EOF"), session.Target{Socket: "/run/x"}, site.Fail, "/run/x: EOF"},
 	} {
 		f := daemonFinding(test.daemon, test.err, test.at)
 		if f.Status != test.status || !strings.Contains(f.What, test.says) || f.Status != site.OK && f.Fix == "" {
@@ -87,19 +88,19 @@ func TestADoctorsReport(t *testing.T) {
 		{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "controllers", Status: site.Warn, What: "none\x1b[2J", Fix: "delegate them"}, {Name: "disk", Status: site.Fail, What: "full", Fix: "make room"},
 	}
 	var out bytes.Buffer
-	err := drawFindings(screen{out: &out}, findings)
+	err := drawFindings(session.Screen{Out: &out}, findings)
 	want := "ok    kernel       6.18\nwarn  controllers  none\ufffd[2J\n                   fix: delegate them\nfail  disk         full\n                   fix: make room\n1 ok, 1 to improve, 1 failing\n"
-	var code status
+	var code session.ExitStatus
 	if out.String() != want || !errors.As(err, &code) || code != 1 {
 		t.Errorf("%v, it says\n%s", err, out.String())
 	}
 	out.Reset()
 	none := []site.Finding{{Name: "driver", Status: site.Warn, What: "none", Fix: "install it"}, {Name: "nvml", Status: site.OK, What: site.NoCards}, {Name: "memory limits", Status: site.OK, What: site.NoCards}}
 	want = "warn  driver  none\n              fix: install it\nok    the rest  no GPUs: nvml, memory limits\n2 ok, 1 to improve, 0 failing\n"
-	if err := drawFindings(screen{out: &out}, none); err != nil || out.String() != want {
+	if err := drawFindings(session.Screen{Out: &out}, none); err != nil || out.String() != want {
 		t.Errorf("%v, without cards it says\n%s", err, out.String())
 	}
-	if err := drawFindings(screen{out: &out}, findings[:2]); err != nil {
+	if err := drawFindings(session.Screen{Out: &out}, findings[:2]); err != nil {
 		t.Errorf("a warning is a failure: %v", err)
 	}
 }

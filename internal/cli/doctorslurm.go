@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
 	"berth/internal/slurm"
@@ -49,27 +50,27 @@ type slurmGPU struct {
 }
 
 // doctorSlurm checks the cluster instead of this machine.
-func doctorSlurm(ctx context.Context, s *session, asJSON bool) error {
+func doctorSlurm(ctx context.Context, s *session.Session, asJSON bool) error {
 	e := clusterExam{config: examinedConfig(ctx, s)}
 	report := e.all(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if asJSON {
-		if err := printJSON(s.out, report); err != nil {
+		if err := printJSON(s.Out, report); err != nil {
 			return err
 		}
 		return verdictOf(report.Findings)
 	}
-	verdict := drawFindings(s.screen, report.Findings)
+	verdict := drawFindings(s.Screen, report.Findings)
 	if len(report.Nodes) > 0 {
-		fmt.Fprintln(s.out)
+		fmt.Fprintln(s.Out)
 	}
-	_ = drawNodes(s.screen, report.Nodes) // what follows fails in the same way
+	_ = drawNodes(s.Screen, report.Nodes) // what follows fails in the same way
 	if len(report.Config) > 0 {
-		fmt.Fprintf(s.out, "\nFor the config file (berth help config), with each ? replaced by a size:\n\n[slurm]\n")
+		fmt.Fprintf(s.Out, "\nFor the config file (berth help config), with each ? replaced by a size:\n\n[slurm]\n")
 		for _, line := range report.Config {
-			fmt.Fprintln(s.out, text.Line(line))
+			fmt.Fprintln(s.Out, text.Line(line))
 		}
 	}
 	return verdict
@@ -77,13 +78,13 @@ func doctorSlurm(ctx context.Context, s *session, asJSON bool) error {
 
 // examinedConfig is the configuration of the daemon that answers, or would be
 // started. A file that cannot be read is berth config check's to complain about.
-func examinedConfig(ctx context.Context, s *session) daemon.Config {
+func examinedConfig(ctx context.Context, s *session.Session) daemon.Config {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
-	places := sharedPlaces()
-	if running, err := s.client.Status(asking); err == nil {
+	places := session.SharedPlaces()
+	if running, err := s.Client.Status(asking); err == nil {
 		places = site.Places{Config: running.Config, Shared: running.Shared}
-	} else if own, err := site.PrivatePlaces(os.Getenv); err == nil && (s.target.private || s.target.explicit) {
+	} else if own, err := site.PrivatePlaces(os.Getenv); err == nil && (s.Target.Private || s.Target.Explicit) {
 		places = own
 	}
 	cfg, err := daemon.LoadConfig(places.Config, places.Shared, false)
@@ -344,7 +345,7 @@ func nodeJSON(n slurm.Node) slurmNode {
 }
 
 // drawNodes prints a table of the nodes.
-func drawNodes(s screen, nodes []slurmNode) error {
+func drawNodes(s session.Screen, nodes []slurmNode) error {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -358,10 +359,10 @@ func drawNodes(s screen, nodes []slurmNode) error {
 		table.Row(text.Line(n.Name), text.Line(n.State), text.Line(strings.Join(gpus, ", ")), fmt.Sprintf("%d of %d", n.FreeCPUs, n.CPUs), text.GiB(n.MemMiB)+"G",
 			text.Line(strings.Join(n.Features, ",")), text.Line(n.Reason))
 	}
-	if err := s.draw(table); err != nil || len(nodes) <= most {
+	if err := s.Draw(table); err != nil || len(nodes) <= most {
 		return err
 	}
-	_, err := fmt.Fprintf(s.out, "and %d more; --json lists all\n", len(nodes)-most)
+	_, err := fmt.Fprintf(s.Out, "and %d more; --json lists all\n", len(nodes)-most)
 	return err
 }
 

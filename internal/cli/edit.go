@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -44,18 +45,18 @@ Exit status: 0 changed; 1 refused (the job has started or is not yours), or no
 daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
 	}
-	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
+	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash())
 	})
-	actFlags(cmd)
-	cmd.Annotations[actsKey] = actsOnFirst
+	session.ActFlags(cmd)
+	cmd.Annotations[session.ActsKey] = session.ActsOnFirst
 	o.registerChanges(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the changed job as a JSON object")
 	return cmd
 }
 
-func (o *editOptions) run(ctx context.Context, s *session, args []string, dash int) error {
-	if len(args) == 1 && dash < 0 && len(o.pairs()) == 0 && len(o.unset) == 0 && isTerminal(os.Stdin) && stdoutIsTerminal(s.out) {
+func (o *editOptions) run(ctx context.Context, s *session.Session, args []string, dash int) error {
+	if len(args) == 1 && dash < 0 && len(o.pairs()) == 0 && len(o.unset) == 0 && session.IsTerminal(os.Stdin) && session.StdoutIsTerminal(s.Out) {
 		return o.inEditor(ctx, s, args[0])
 	}
 	change, word, err := o.parse(args, dash)
@@ -69,16 +70,16 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 }
 
 // send applies a change, and says what changed.
-func (o *editOptions) send(ctx context.Context, s *session, word string, change api.EditRequest) error {
-	detail, err := s.client.Edit(ctx, word, change)
+func (o *editOptions) send(ctx context.Context, s *session.Session, word string, change api.EditRequest) error {
+	detail, err := s.Client.Edit(ctx, word, change)
 	if err != nil {
 		return o.named(err)
 	}
 	if o.json {
-		return printJSON(s.out, detail)
+		return printJSON(s.Out, detail)
 	}
 	sayNotes(s, []api.Submitted{{ID: detail.ID, Notes: detail.Notes}})
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))))
+	_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))))
 	return err
 }
 

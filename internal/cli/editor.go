@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -28,8 +29,8 @@ const mistakeMark = "# mistake: "
 
 // inEditor lets the user change a job in an editor, as often as it takes, and
 // applies what changed.
-func (o *editOptions) inEditor(ctx context.Context, s *session, word string) error {
-	d, err := s.client.Job(ctx, word)
+func (o *editOptions) inEditor(ctx context.Context, s *session.Session, word string) error {
+	d, err := s.Client.Job(ctx, word)
 	switch {
 	case err != nil:
 		return err
@@ -68,7 +69,7 @@ func (o *editOptions) inEditor(ctx context.Context, s *session, word string) err
 		if err == nil {
 			return os.Remove(path)
 		}
-		if now, lost := s.client.Job(ctx, d.ID); lost != nil || now.State != job.Queued {
+		if now, lost := s.Client.Job(ctx, d.ID); lost != nil || now.State != job.Queued {
 			return kept(path, err)
 		}
 		content = withMistakes(edited, err)
@@ -76,11 +77,11 @@ func (o *editOptions) inEditor(ctx context.Context, s *session, word string) err
 }
 
 // unchanged ends an edit without a change. A version with mistakes is kept.
-func (o *editOptions) unchanged(s *session, id, path string, clean bool) error {
+func (o *editOptions) unchanged(s *session.Session, id, path string, clean bool) error {
 	if !clean {
 		return problem.Newf(problem.Invalid, "your version is in "+path, "job %s: the mistakes were not corrected, so nothing changed", id)
 	}
-	fmt.Fprintf(s.out, "job %s: nothing changed\n", text.Line(id))
+	fmt.Fprintf(s.Out, "job %s: nothing changed\n", text.Line(id))
 	return os.Remove(path)
 }
 

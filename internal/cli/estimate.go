@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
@@ -65,13 +66,13 @@ func estimatedFrom(source string, runs int, longer bool) string {
 
 // tell draws facts whose values are sentences, which may wrap. A command or a
 // path must not.
-func (f *facts) tell(s screen) error {
+func (f *facts) tell(s session.Screen) error {
 	widest := 0
 	for _, name := range f.names {
 		widest = max(widest, text.Width(name))
 	}
 	for i, name := range f.names {
-		lead := s.painted(text.Dim, name) + strings.Repeat(" ", widest-text.Width(name))
+		lead := s.Painted(text.Dim, name) + strings.Repeat(" ", widest-text.Width(name))
 		if err := hang(s, lead, widest+text.Gap, text.Plain, f.values[i]); err != nil {
 			return err
 		}
@@ -81,17 +82,17 @@ func (f *facts) tell(s screen) error {
 
 // hang writes a label and a text, which wraps with a hanging indent on a narrow
 // screen.
-func hang(s screen, name string, indent int, p text.Paint, written string) error {
+func hang(s session.Screen, name string, indent int, p text.Paint, written string) error {
 	lines := []string{written}
-	if s.width > indent+minText {
-		lines = text.Wrap(written, s.width-indent)
+	if s.Width > indent+minText {
+		lines = text.Wrap(written, s.Width-indent)
 	}
 	for i, line := range lines {
 		lead := name + strings.Repeat(" ", text.Gap)
 		if i > 0 {
 			lead = strings.Repeat(" ", indent)
 		}
-		if _, err := fmt.Fprintf(s.out, "%s%s\n", lead, s.painted(p, line)); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "%s%s\n", lead, s.Painted(p, line)); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 )
 
@@ -19,18 +19,18 @@ func ProgramNames() []string { return programNames(standIns()) }
 // patient only for so long.
 func AutostartWith(t *testing.T, program string, patience time.Duration) {
 	t.Helper()
-	selfProgram = func() (string, error) { return program, nil }
-	startPatience = patience
-	t.Cleanup(func() { selfProgram, startPatience = os.Executable, defaultStartPatience })
+	usual, usualPatience := session.SelfProgram, session.StartPatience
+	session.SelfProgram, session.StartPatience = func() (string, error) { return program, nil }, patience
+	t.Cleanup(func() { session.SelfProgram, session.StartPatience = usual, usualPatience })
 }
 
 // MachineAt gives the machine a daemon of its own somewhere else, and a
 // system service or none.
 func MachineAt(t *testing.T, socket string, installed bool) {
 	t.Helper()
-	sharedPlaces = func() site.Places { return site.Places{Socket: socket, StateDir: "/nonexistent", Shared: true} }
-	systemService = func() bool { return installed }
-	t.Cleanup(func() { sharedPlaces, systemService = site.SharedPlaces, site.SystemService })
+	session.SharedPlaces = func() site.Places { return site.Places{Socket: socket, StateDir: "/nonexistent", Shared: true} }
+	session.SystemService = func() bool { return installed }
+	t.Cleanup(func() { session.SharedPlaces, session.SystemService = site.SharedPlaces, site.SystemService })
 }
 
 // Commands are the verbs and their own verbs, each with the names of its

@@ -5,14 +5,15 @@ import (
 	"errors"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text/problem"
 )
 
 // follow is submit -i: it shows the job's output until the job ends, and returns
 // its status. Ctrl-C leaves the job running and says how to come back.
-func follow(ctx context.Context, s *session, id string, pty bool) error {
-	pty = pty && s.interactive()
+func follow(ctx context.Context, s *session.Session, id string, pty bool) error {
+	pty = pty && interactive(s)
 	over, err := watchToEnd(ctx, s, id, pty)
 	switch {
 	case errors.Is(err, errDetached), err != nil && ctx.Err() != nil:
@@ -20,27 +21,27 @@ func follow(ctx context.Context, s *session, id string, pty bool) error {
 		if pty {
 			back = "berth attach "
 		}
-		s.say("detached; job %s keeps running", id)
-		s.advise("come back with %s%s, or end it with berth cancel %[2]s", back, id)
-		return status(exitInterrupted)
+		s.Say("detached; job %s keeps running", id)
+		s.Advise("come back with %s%s, or end it with berth cancel %[2]s", back, id)
+		return session.ExitInterrupted
 	case err != nil:
 		return err
 	}
 	for _, v := range over {
 		if v.State != job.Finished {
-			s.say("%s", endText(v))
+			s.Say("%s", endText(v))
 		}
 	}
 	return largestStatus(over)
 }
 
 // watchToEnd shows a job's terminal or its log until the job ends.
-func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.View, error) {
+func watchToEnd(ctx context.Context, s *session.Session, id string, pty bool) ([]job.View, error) {
 	for pty {
 		if err := attachTo(ctx, s, id); err != nil {
 			return nil, err
 		}
-		detail, err := s.client.Job(ctx, id)
+		detail, err := s.Client.Job(ctx, id)
 		if err != nil || detail.State != job.Queued {
 			break // the wait below handles it
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text/problem"
 )
@@ -72,7 +73,7 @@ func newGPUChange(change gpuChange) *cobra.Command {
   berth gpu %[1]s all
 
 Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`, change.name),
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return changeGPUs(ctx, s, args, change, reason, asJSON)
 		}),
 	}
@@ -83,24 +84,24 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`, ch
 	return cmd
 }
 
-func changeGPUs(ctx context.Context, s *session, args []string, change gpuChange, reason string, asJSON bool) error {
-	indices, err := whichGPUs(ctx, s.client, args, change.name)
+func changeGPUs(ctx context.Context, s *session.Session, args []string, change gpuChange, reason string, asJSON bool) error {
+	indices, err := whichGPUs(ctx, s.Client, args, change.name)
 	if err != nil {
 		return err
 	}
 	changed := []api.GPU{}
 	for _, index := range indices {
-		card, err := change.to(ctx, s.client, index, reason)
+		card, err := change.to(ctx, s.Client, index, reason)
 		if err != nil {
 			return err
 		}
 		changed = append(changed, card)
 		if !asJSON {
-			fmt.Fprintf(s.out, "gpu%d: %s\n", card.Index, change.done)
+			fmt.Fprintf(s.Out, "gpu%d: %s\n", card.Index, change.done)
 		}
 	}
 	if asJSON {
-		return printJSON(s.out, changed)
+		return printJSON(s.Out, changed)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -25,7 +26,7 @@ back by themselves after berth gpu resume. berth gpus shows what is left.`,
 
 Exit status: 0 done; 1 refused, a job could not be parked, or no daemon;
 2 bad usage; 130 interrupted.`,
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return drainGPUs(ctx, s, args, park, asJSON)
 		}),
 	}
@@ -34,33 +35,33 @@ Exit status: 0 done; 1 refused, a job could not be parked, or no daemon;
 	return cmd
 }
 
-func drainGPUs(ctx context.Context, s *session, args []string, park, asJSON bool) error {
-	indices, err := whichGPUs(ctx, s.client, args, "drain")
+func drainGPUs(ctx context.Context, s *session.Session, args []string, park, asJSON bool) error {
+	indices, err := whichGPUs(ctx, s.Client, args, "drain")
 	if err != nil {
 		return err
 	}
 	drained := []api.Drained{}
 	left := map[string]bool{} // jobs that were to be parked and are not
 	for _, index := range indices {
-		one, err := s.client.DrainGPU(ctx, index, api.DrainRequest{Park: park})
+		one, err := s.Client.DrainGPU(ctx, index, api.DrainRequest{Park: park})
 		if err != nil {
 			return err
 		}
 		drained = append(drained, one)
 		if !asJSON {
-			fmt.Fprintf(s.out, "gpu%d: paused\n", one.GPU.Index)
+			fmt.Fprintf(s.Out, "gpu%d: paused\n", one.GPU.Index)
 		}
 		for _, j := range one.Jobs {
 			if park && !j.Done {
 				left[j.ID] = true
 			}
 			if !asJSON {
-				fmt.Fprintf(s.out, "gpu%d: job %s %s\n", one.GPU.Index, j.ID, j.What)
+				fmt.Fprintf(s.Out, "gpu%d: job %s %s\n", one.GPU.Index, j.ID, j.What)
 			}
 		}
 	}
 	if asJSON {
-		if err := printJSON(s.out, drained); err != nil {
+		if err := printJSON(s.Out, drained); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -36,7 +37,7 @@ and the actions of administrators, with their names.`,
   berth gpu history --json | jq '.[] | select(.gpu == 3)'
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return o.run(ctx, s, args, time.Now())
 		}),
 	}
@@ -48,7 +49,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, now time.Time) error {
+func (o *gpuHistoryOptions) run(ctx context.Context, s *session.Session, args []string, now time.Time) error {
 	q := api.CardQuery{Limit: o.limit}
 	if o.limit < 1 || o.limit > maxCardEvents {
 		return problem.Newf(problem.Invalid, "berth gpu history -n 50", "--limit: expected 1 to %d, found %d", maxCardEvents, o.limit)
@@ -67,12 +68,12 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
 		return err
 	}
-	events, err := s.client.CardHistory(ctx, q)
-	if err != nil && !s.nothing(err) {
+	events, err := s.Client.CardHistory(ctx, q)
+	if err != nil && !s.NoJobsYet(err) {
 		return err
 	}
 	if o.json {
-		return printJSON(s.out, notNull(events))
+		return printJSON(s.Out, notNull(events))
 	}
 	if len(events) == 0 {
 		text := "no events"
@@ -82,13 +83,13 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 		if q.Since != nil {
 			text += " since " + moment(*q.Since, now)
 		}
-		_, err := fmt.Fprintln(s.out, text)
+		_, err := fmt.Fprintln(s.Out, text)
 		return err
 	}
-	return drawCardEvents(s.screen, events, now)
+	return drawCardEvents(s.Screen, events, now)
 }
 
-func drawCardEvents(s screen, events []api.CardEvent, now time.Time) error {
+func drawCardEvents(s session.Screen, events []api.CardEvent, now time.Time) error {
 	t := &text.Table{
 		Columns:     []text.Column{{Title: "TIME"}, {Title: "EVENT"}},
 		Concessions: []text.Concession{{Title: "EVENT", To: 20}},
@@ -96,5 +97,5 @@ func drawCardEvents(s screen, events []api.CardEvent, now time.Time) error {
 	for _, ev := range events {
 		t.Row(moment(ev.At, now), ev.Text)
 	}
-	return s.draw(t)
+	return s.Draw(t)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -37,7 +38,7 @@ keep running without being measured.`,
 Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
 	}
-	cmd.RunE = verb(func(ctx context.Context, s *session, _ []string) error {
+	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 		if o.end && (cmd.Flags().Changed("for") || o.force) {
 			return problem.Newf(problem.Invalid, "berth gpu release --end", "--end cannot be combined with --for or --force")
 		}
@@ -51,7 +52,7 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
+func (o *gpuReleaseOptions) run(ctx context.Context, s *session.Session) error {
 	length, err := text.ParseDuration(o.length)
 	if err != nil || length < time.Second || length > longestRelease {
 		return problem.Newf(problem.Invalid, "berth gpu release --for 10m", "--for: expected 1s to 24h, found %q", o.length)
@@ -60,12 +61,12 @@ func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	if !o.end {
 		r.ForS = int64(length / time.Second)
 	}
-	reply, err := s.client.ReleaseGPUs(ctx, r)
+	reply, err := s.Client.ReleaseGPUs(ctx, r)
 	if err != nil {
 		return err
 	}
 	if o.json {
-		return printJSON(s.out, reply)
+		return printJSON(s.Out, reply)
 	}
 	written := "the driver is in use again"
 	switch {
@@ -74,6 +75,6 @@ func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	case reply.Until != nil:
 		written = fmt.Sprintf("driver released until %s; no job starts on a GPU before then, or before berth gpu release --end", reply.Until.Local().Format("15:04:05"))
 	}
-	_, err = fmt.Fprintln(s.out, written)
+	_, err = fmt.Fprintln(s.Out, written)
 	return err
 }

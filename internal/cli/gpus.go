@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
@@ -38,11 +39,11 @@ the nodes of the Slurm cluster and how many of their GPUs are free.`,
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			return o.run(ctx, s)
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also list the processes on each GPU")
@@ -52,39 +53,39 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *gpusOptions) run(ctx context.Context, s *session) error {
+func (o *gpusOptions) run(ctx context.Context, s *session.Session) error {
 	if o.watch && !o.json {
-		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view) })
+		return session.Watch(ctx, s, func(view session.Screen) error { return o.draw(ctx, s, view) })
 	}
 	if !o.json {
-		return o.draw(ctx, s, s.screen)
+		return o.draw(ctx, s, s.Screen)
 	}
 	if o.slurm {
 		nodes, err := slurmNodes(ctx)
 		if err != nil {
 			return err
 		}
-		return printJSON(s.out, notNull(nodes))
+		return printJSON(s.Out, notNull(nodes))
 	}
-	gpus, err := s.gpus(ctx)
+	gpus, err := fetchGPUs(ctx, s)
 	if err != nil {
 		return err
 	}
-	return printJSON(s.out, notNull(gpus))
+	return printJSON(s.Out, notNull(gpus))
 }
 
-// gpus asks the daemon. Without one, nobody has looked for GPUs, and the list is
+// fetchGPUs asks the daemon. Without one, nobody has looked for GPUs, and the list is
 // nil.
-func (s *session) gpus(ctx context.Context) ([]api.GPU, error) {
-	gpus, err := s.client.GPUs(ctx)
-	if s.nothing(err) {
-		s.say("no daemon is running, so the GPUs are not known; berth start starts one")
+func fetchGPUs(ctx context.Context, s *session.Session) ([]api.GPU, error) {
+	gpus, err := s.Client.GPUs(ctx)
+	if s.NoJobsYet(err) {
+		s.Say("no daemon is running, so the GPUs are not known; berth start starts one")
 		return nil, nil
 	}
 	return gpus, err
 }
 
-func (o *gpusOptions) draw(ctx context.Context, s *session, view screen) error {
+func (o *gpusOptions) draw(ctx context.Context, s *session.Session, view session.Screen) error {
 	if o.slurm {
 		nodes, err := slurmNodes(ctx)
 		if err != nil {
@@ -92,20 +93,20 @@ func (o *gpusOptions) draw(ctx context.Context, s *session, view screen) error {
 		}
 		return drawNodes(view, nodes)
 	}
-	gpus, err := s.gpus(ctx)
+	gpus, err := fetchGPUs(ctx, s)
 	if err != nil || gpus == nil {
 		return err
 	}
 	if len(gpus) == 0 {
-		_, err := fmt.Fprintln(view.out, "no GPUs")
+		_, err := fmt.Fprintln(view.Out, "no GPUs")
 		return err
 	}
 	return drawGPUs(view, gpus, o.verbose, time.Now())
 }
 
 // drawGPUs draws the GPUs, and with verbose the processes on them.
-func drawGPUs(s screen, gpus []api.GPU, verbose bool, now time.Time) error {
-	if err := s.draw(gpuTable(gpus, now)); err != nil || !verbose {
+func drawGPUs(s session.Screen, gpus []api.GPU, verbose bool, now time.Time) error {
+	if err := s.Draw(gpuTable(gpus, now)); err != nil || !verbose {
 		return err
 	}
 	return drawProcesses(s, gpus)
@@ -270,7 +271,7 @@ func idleSpan(d time.Duration) string {
 }
 
 // drawProcesses lists the processes on each GPU.
-func drawProcesses(s screen, gpus []api.GPU) error {
+func drawProcesses(s session.Screen, gpus []api.GPU) error {
 	t := &text.Table{
 		Columns: []text.Column{
 			{Title: "GPU", Right: true}, {Title: "PID", Right: true}, {Title: "USER"}, {Title: "PROCESS"},
@@ -295,13 +296,13 @@ func drawProcesses(s screen, gpus []api.GPU) error {
 				text.Cell{Text: used}, text.Cell{Text: kind}, text.Cell{Text: orDash(p.Job)})
 		}
 	}
-	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.Out)
 	if len(silent) > 0 {
-		fmt.Fprintf(s.out, "the driver does not list the processes on gpu %s\n", strings.Join(silent, ","))
+		fmt.Fprintf(s.Out, "the driver does not list the processes on gpu %s\n", strings.Join(silent, ","))
 	}
 	if t.Len() == 0 {
-		_, err := fmt.Fprintln(s.out, "no processes")
+		_, err := fmt.Fprintln(s.Out, "no processes")
 		return err
 	}
-	return s.draw(t)
+	return s.Draw(t)
 }

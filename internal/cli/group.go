@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -56,7 +57,7 @@ needs no creation. Jobs above a lowered limit keep running.`,
   berth group set io --limit none` + groupStatuses,
 		Args:              someGroups,
 		ValidArgsFunction: completeGroups,
-		RunE: verb(func(ctx context.Context, s *session, names []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, names []string) error {
 			if limit == "" {
 				return problem.Newf(problem.Invalid, fmt.Sprintf("berth group set %s --limit 2", names[0]), "expected --limit N or --limit none, found neither")
 			}
@@ -85,7 +86,7 @@ waiting.`,
   berth group pause io convert` + groupStatuses
 	}
 	cmd.Args, cmd.ValidArgsFunction = someGroups, completeGroups
-	cmd.RunE = verb(func(ctx context.Context, s *session, names []string) error {
+	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, names []string) error {
 		return f.change(ctx, s, names, api.GroupRequest{User: f.user, Paused: &pause})
 	})
 	f.register(cmd)
@@ -103,12 +104,12 @@ use berth cancel --group NAME.`,
 		Example:           `  berth group remove io` + groupStatuses,
 		Args:              someGroups,
 		ValidArgsFunction: completeGroups,
-		RunE: verb(func(ctx context.Context, s *session, names []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, names []string) error {
 			for _, name := range names {
-				if err := s.client.RemoveGroup(ctx, f.user, name); err != nil {
+				if err := s.Client.RemoveGroup(ctx, f.user, name); err != nil {
 					return err
 				}
-				fmt.Fprintf(s.out, "group %s: removed\n", text.Line(name))
+				fmt.Fprintf(s.Out, "group %s: removed\n", text.Line(name))
 			}
 			return nil
 		}),
@@ -126,22 +127,22 @@ func newGroupList() *cobra.Command {
 		Example: `  berth group list
   berth group list --all-users --json` + groupStatuses,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			q := api.GroupQuery{User: f.user}
 			if all {
 				q.User = everyone
 			}
-			groups, err := s.client.Groups(ctx, q)
+			groups, err := s.Client.Groups(ctx, q)
 			switch {
-			case err != nil && !s.nothing(err):
+			case err != nil && !s.NoJobsYet(err):
 				return err
 			case f.json:
-				return printJSON(s.out, notNull(groups))
+				return printJSON(s.Out, notNull(groups))
 			case len(groups) == 0:
-				_, err := fmt.Fprintln(s.out, "no groups")
+				_, err := fmt.Fprintln(s.Out, "no groups")
 				return err
 			}
-			return s.screen.draw(groupTable(groups, all))
+			return s.Screen.Draw(groupTable(groups, all))
 		}),
 	}
 	cmd.Flags().StringVarP(&f.user, "user", "u", "", "the groups of this user")
@@ -157,30 +158,30 @@ func someGroups(_ *cobra.Command, args []string) error {
 	return problem.Newf(problem.Invalid, "berth group list shows them", "expected the name of a group, found none")
 }
 
-func (f *groupFlags) change(ctx context.Context, s *session, names []string, r api.GroupRequest) error {
+func (f *groupFlags) change(ctx context.Context, s *session.Session, names []string, r api.GroupRequest) error {
 	changed := []api.Group{}
 	for _, name := range names {
-		g, err := s.client.SetGroup(ctx, name, r)
+		g, err := s.Client.SetGroup(ctx, name, r)
 		if err != nil {
 			return err
 		}
 		changed = append(changed, g)
 		if r.Paused != nil && g.Running+g.Queued == 0 {
-			s.say("note: no unfinished job is in group %s%s", g.Name, f.meant(ctx, s, g.Name))
+			s.Say("note: no unfinished job is in group %s%s", g.Name, f.meant(ctx, s, g.Name))
 		}
 		if !f.json {
-			fmt.Fprintf(s.out, "group %s: %s\n", text.Line(g.Name), text.Line(groupText(g)))
+			fmt.Fprintf(s.Out, "group %s: %s\n", text.Line(g.Name), text.Line(groupText(g)))
 		}
 	}
 	if f.json {
-		return printJSON(s.out, changed)
+		return printJSON(s.Out, changed)
 	}
 	return nil
 }
 
 // meant suggests a group with jobs for one that has none.
-func (f *groupFlags) meant(ctx context.Context, s *session, name string) string {
-	groups, err := s.client.Groups(ctx, api.GroupQuery{User: f.user})
+func (f *groupFlags) meant(ctx context.Context, s *session.Session, name string) string {
+	groups, err := s.Client.Groups(ctx, api.GroupQuery{User: f.user})
 	if err != nil {
 		return ""
 	}

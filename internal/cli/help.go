@@ -15,12 +15,16 @@ import (
 
 	"berth/docs"
 	"berth/internal/cli/manual"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
 // pageColumns bounds how wide a page is shown: longer lines are hard to read.
 const pageColumns = 100
+
+// helpColumns is how wide a terminal is unless someone made it wider.
+const helpColumns = 80
 
 // pageKinds are the kinds of pages, in the order a newcomer needs them.
 var pageKinds = []struct{ kind, files, title string }{
@@ -235,8 +239,8 @@ func findSection(page *manual.Page, words string) (string, error) {
 // showPage writes a page, through a pager if a person reads it.
 func showPage(root *cobra.Command, page *manual.Page, out io.Writer) error {
 	style := manual.Style{Columns: helpColumns, Word: topicWords(root)}
-	if stdoutIsTerminal(out) {
-		columns, _ := terminalSize(out)
+	if session.StdoutIsTerminal(out) {
+		columns, _ := session.TerminalSize(out)
 		style.Columns, style.Colour = min(columns, pageColumns), os.Getenv("NO_COLOR") == ""
 	}
 	return pageThrough(out, page.Text(style))
@@ -262,7 +266,7 @@ func pageThrough(out io.Writer, content string) error {
 	if !named {
 		command = "less"
 	}
-	if command = strings.TrimSpace(command); command != "" && command != "cat" && stdoutIsTerminal(out) {
+	if command = strings.TrimSpace(command); command != "" && command != "cat" && session.StdoutIsTerminal(out) {
 		pager := exec.Command("sh", "-c", command)
 		pager.Stdin, pager.Stdout, pager.Stderr = strings.NewReader(content), out, os.Stderr
 		if os.Getenv("LESS") == "" { // colours shown; no pager for less than a screen

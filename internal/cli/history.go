@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -38,11 +39,11 @@ shows each of them.`,
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeEndedToo,
 		PreRunE:           func(cmd *cobra.Command, _ []string) error { return atLeast(cmd, "limit", o.limit, 0) },
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return o.run(ctx, s, args, time.Now())
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	o.register(cmd)
 	o.registerGroup(cmd)
 	flags := cmd.Flags()
@@ -54,7 +55,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *historyOptions) run(ctx context.Context, s *session, args []string, now time.Time) error {
+func (o *historyOptions) run(ctx context.Context, s *session.Session, args []string, now time.Time) error {
 	sel, err := o.sel(args)
 	if err != nil {
 		return err
@@ -78,20 +79,20 @@ func (o *historyOptions) run(ctx context.Context, s *session, args []string, now
 	return o.draw(ctx, s, q, now)
 }
 
-func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now time.Time) error {
+func (o *historyOptions) draw(ctx context.Context, s *session.Session, q api.Query, now time.Time) error {
 	list, err := (&listOptions{}).fetch(ctx, s, q, o.limit)
 	if err != nil {
 		return err
 	}
 	if len(list.rows) == 0 {
-		_, err := fmt.Fprintln(s.out, "no jobs have ended")
+		_, err := fmt.Fprintln(s.Out, "no jobs have ended")
 		return err
 	}
-	if err := s.screen.draw(historyTable(list.rows, now)); err != nil {
+	if err := s.Screen.Draw(historyTable(list.rows, now)); err != nil {
 		return err
 	}
 	if more := list.more(); more != "" {
-		fmt.Fprintf(s.out, "… %s (berth history --limit 0, or narrow with --since, --user, --name)\n", more)
+		fmt.Fprintf(s.Out, "… %s (berth history --limit 0, or narrow with --since, --user, --name)\n", more)
 	}
 	return nil
 }

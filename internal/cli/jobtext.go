@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -214,7 +215,7 @@ func largestStatus(jobs []job.View) error {
 		code = max(code, api.ExitStatus(v))
 	}
 	if code != 0 {
-		return status(code)
+		return session.ExitStatus(code)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -100,12 +101,12 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			return cmp.Or(atLeast(cmd, "limit", o.limit, 0), o.check())
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return o.run(ctx, s, args)
 		}),
 	}
-	queueFlags(cmd)
-	cmd.Annotations = map[string]string{everyQueueKey: "yes"}
+	session.QueueFlags(cmd)
+	cmd.Annotations = map[string]string{session.EveryQueueKey: "yes"}
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
@@ -156,9 +157,9 @@ func (o *listOptions) check() (err error) {
 	return err
 }
 
-func (o *listOptions) run(ctx context.Context, s *session, args []string) error {
+func (o *listOptions) run(ctx context.Context, s *session.Session, args []string) error {
 	if o.strays || o.format != "" {
-		if err := s.pick(false); err != nil {
+		if err := s.Pick(false); err != nil {
 			return err
 		}
 	}
@@ -169,32 +170,32 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
-	q := api.Query{Select: sel, Over: o.all || s.ended() || namesEnded(o.states), Reasons: true, Idle: o.idle}
-	if s.screen.terminal && !o.json && o.format == "" && !q.Over && len(args) == 0 && len(o.states) == 0 && !o.idle {
+	q := api.Query{Select: sel, Over: o.all || s.Ended() || namesEnded(o.states), Reasons: true, Idle: o.idle}
+	if s.Screen.Terminal && !o.json && o.format == "" && !q.Over && len(args) == 0 && len(o.states) == 0 && !o.idle {
 		q.Over, o.lately = true, true
 	}
 	q.Arrays = !o.tasks && !namesTask(args) && o.format == "" && !o.json
 	q.Batches = q.Arrays && foldsFiles(sel)
 	switch {
 	case o.json:
-		if q.Limit = max(o.limit, 0); len(s.queues) > 1 {
+		if q.Limit = max(o.limit, 0); len(s.Queues) > 1 {
 			return jobsOfQueues(ctx, s, q)
 		}
 		return rawJobs(ctx, s, q)
 	case o.watch:
-		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view, q, max(view.height-around, 1)) })
+		return session.Watch(ctx, s, func(view session.Screen) error { return o.draw(ctx, s, view, q, max(view.Height-around, 1)) })
 	}
 	if o.format == "" {
-		return o.draw(ctx, s, s.screen, q, o.rows(s.screen))
+		return o.draw(ctx, s, s.Screen, q, o.rows(s.Screen))
 	}
 	list, err := o.fetch(ctx, s, q, max(o.limit, 0))
 	if err != nil {
 		return err
 	}
 	if o.template != nil {
-		return writeFormat(s.out, list.rows, o.template)
+		return writeFormat(s.Out, list.rows, o.template)
 	}
-	return writeCSV(s.out, list.rows, o.shown, time.Now())
+	return writeCSV(s.Out, list.rows, o.shown, time.Now())
 }
 
 // namesTask reports whether a task of an array was named, which is then shown as
@@ -231,22 +232,22 @@ const (
 )
 
 // rows is how many rows to show, 0 for all.
-func (o *listOptions) rows(s screen) int {
+func (o *listOptions) rows(s session.Screen) int {
 	switch {
-	case o.limit >= 0 || !s.terminal:
+	case o.limit >= 0 || !s.Terminal:
 		return max(o.limit, 0)
-	case s.height > 0:
-		return max(s.height-around, fewestRows)
+	case s.Height > 0:
+		return max(s.Height-around, fewestRows)
 	}
 	return shownByDefault
 }
 
 // rawJobs prints the daemon's JSON as it came.
-func rawJobs(ctx context.Context, s *session, q api.Query) error {
-	w := &text.JSONWriter{Out: s.out}
-	err := s.client.JobsRaw(ctx, q, w)
-	if s.nothing(err) {
-		return printJSON(s.out, []job.View{})
+func rawJobs(ctx context.Context, s *session.Session, q api.Query) error {
+	w := &text.JSONWriter{Out: s.Out}
+	err := s.Client.JobsRaw(ctx, q, w)
+	if s.NoJobsYet(err) {
+		return printJSON(s.Out, []job.View{})
 	}
 	if err != nil {
 		return err
@@ -255,21 +256,21 @@ func rawJobs(ctx context.Context, s *session, q api.Query) error {
 }
 
 // fetchJobs gets up to limit jobs (0: all) in as many requests as that takes.
-func fetchJobs(ctx context.Context, s *session, q api.Query, limit int) ([]job.View, api.JobPage, error) {
+func fetchJobs(ctx context.Context, s *session.Session, q api.Query, limit int) ([]job.View, api.JobPage, error) {
 	q.Limit = limit
 	var jobs []job.View
-	page, err := s.client.JobsAll(ctx, q, func(v job.View) error {
+	page, err := s.Client.JobsAll(ctx, q, func(v job.View) error {
 		jobs = append(jobs, v)
 		return nil
 	})
-	if s.nothing(err) {
+	if s.NoJobsYet(err) {
 		err = nil
 	}
 	return jobs, page, err
 }
 
-func (o *listOptions) draw(ctx context.Context, s *session, view screen, q api.Query, most int) error {
-	if len(s.queues) > 1 {
+func (o *listOptions) draw(ctx context.Context, s *session.Session, view session.Screen, q api.Query, most int) error {
+	if len(s.Queues) > 1 {
 		return o.drawQueues(ctx, s, view, q, most)
 	}
 	list, err := o.fetch(ctx, s, q, most)
@@ -280,29 +281,29 @@ func (o *listOptions) draw(ctx context.Context, s *session, view screen, q api.Q
 }
 
 // drawList draws the table, then says what was left out and counts the states.
-func drawList(s screen, list listed, shown []column, chosen bool, now time.Time) error {
+func drawList(s session.Screen, list listed, shown []column, chosen bool, now time.Time) error {
 	if len(list.rows) > 0 {
-		if err := s.draw(listTable(list.rows, shown, chosen, now)); err != nil {
+		if err := s.Draw(listTable(list.rows, shown, chosen, now)); err != nil {
 			return err
 		}
 	}
 	if more := list.more(); more != "" {
-		fmt.Fprintln(s.out, fit(s, "… and "+more+" (berth list --limit 0 shows all)"))
+		fmt.Fprintln(s.Out, fit(s, "… and "+more+" (berth list --limit 0 shows all)"))
 	}
 	sum := countLine(list.counts, len(list.rows))
 	if sum == emptyQueue && len(list.rows) > 0 {
 		sum = "no job is queued or running" // those shown have ended
 	}
-	_, err := fmt.Fprintln(s.out, fit(s, sum))
+	_, err := fmt.Fprintln(s.Out, fit(s, sum))
 	return err
 }
 
 // fit cuts a line to the screen.
-func fit(s screen, line string) string {
-	if s.width == 0 {
+func fit(s session.Screen, line string) string {
+	if s.Width == 0 {
 		return line
 	}
-	return text.Cut(line, s.width)
+	return text.Cut(line, s.Width)
 }
 
 const emptyQueue = "no jobs"

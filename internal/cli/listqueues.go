@@ -10,21 +10,22 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 )
 
 // drawQueues draws the list of each queue under a heading. Empty ones are left
 // out, unless all are. A queue that does not answer does not hide the others.
-func (o *listOptions) drawQueues(ctx context.Context, s *session, view screen, q api.Query, most int) error {
+func (o *listOptions) drawQueues(ctx context.Context, s *session.Session, view session.Screen, q api.Query, most int) error {
 	if most > 0 && o.limit < 0 { // a screenful in all
-		most = max(most/len(s.queues)-around, 1)
+		most = max(most/len(s.Queues)-around, 1)
 	}
 	var failure error
 	drawn := 0
-	for _, t := range s.queues {
+	for _, t := range s.Queues {
 		var list listed
-		err := s.in(t, func(one *session) (err error) {
+		err := s.In(t, func(one *session.Session) (err error) {
 			list, err = o.fetch(ctx, one, q, most)
 			return err
 		})
@@ -32,19 +33,19 @@ func (o *listOptions) drawQueues(ctx context.Context, s *session, view screen, q
 			continue
 		}
 		if drawn++; drawn > 1 {
-			fmt.Fprintln(view.out)
+			fmt.Fprintln(view.Out)
 		}
-		heading := t.title()
-		if t.run != nil {
+		heading := t.Title()
+		if t.Run != nil {
 			heading += filesOf(list.rows)
 		}
-		fmt.Fprintln(view.out, fit(view, text.Line(heading)))
+		fmt.Fprintln(view.Out, fit(view, text.Line(heading)))
 		if err := drawList(view, list, o.shown, len(o.columns) > 0, time.Now()); err != nil {
 			return err
 		}
 	}
 	if drawn == 0 && failure == nil {
-		fmt.Fprintln(view.out, emptyQueue)
+		fmt.Fprintln(view.Out, emptyQueue)
 	}
 	return failure
 }
@@ -60,8 +61,8 @@ func filesOf(rows []row) string {
 	switch {
 	case len(files) == 0:
 		return ""
-	case len(files) > mostNamed:
-		files = append(files[:mostNamed], "…")
+	case len(files) > session.MostNamed:
+		files = append(files[:session.MostNamed], "…")
 	}
 	return " (" + strings.Join(files, ", ") + ")"
 }
@@ -73,15 +74,15 @@ type jobOfQueue struct {
 }
 
 // jobsOfQueues prints the jobs of several queues as one JSON array.
-func jobsOfQueues(ctx context.Context, s *session, q api.Query) error {
+func jobsOfQueues(ctx context.Context, s *session.Session, q api.Query) error {
 	jobs := []jobOfQueue{}
-	for _, t := range s.queues {
-		err := s.in(t, func(one *session) error {
+	for _, t := range s.Queues {
+		err := s.In(t, func(one *session.Session) error {
 			views, _, err := fetchJobs(ctx, one, q, q.Limit)
 			for _, v := range views {
 				found := jobOfQueue{View: v}
-				if t.run != nil {
-					found.Queue = &t.run.LogDir
+				if t.Run != nil {
+					found.Queue = &t.Run.LogDir
 				}
 				jobs = append(jobs, found)
 			}
@@ -91,5 +92,5 @@ func jobsOfQueues(ctx context.Context, s *session, q api.Query) error {
 			return err
 		}
 	}
-	return printJSON(s.out, jobs)
+	return printJSON(s.Out, jobs)
 }

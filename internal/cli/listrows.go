@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -36,7 +37,7 @@ type listed struct {
 const mostChosen = 1000
 
 // fetch gets the first rows of the list, or with 0 all of them.
-func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most int) (listed, error) {
+func (o *listOptions) fetch(ctx context.Context, s *session.Session, q api.Query, most int) (listed, error) {
 	q.Queue = most > 0 && most <= mostChosen && len(o.sort) == 0 && !o.reverse
 	q.Order = !q.Queue
 	limit := 0
@@ -44,7 +45,7 @@ func (o *listOptions) fetch(ctx context.Context, s *session, q api.Query, most i
 		limit = most
 	}
 	views, page, err := fetchJobs(ctx, s, q, limit)
-	if version := s.client.Version(); problem.KindOf(err) == problem.Invalid && version != "" && version != Version {
+	if version := s.Client.Version(); problem.KindOf(err) == problem.Invalid && version != "" && version != session.Version {
 		// An older daemon knows neither the order nor arrays: the list is as it has it.
 		q.Queue, q.Order, q.Arrays, q.Batches = false, false, false, false
 		views, page, err = fetchJobs(ctx, s, q, 0)

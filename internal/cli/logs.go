@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -55,11 +56,11 @@ interrupted.`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			return cmp.Or(atLeast(cmd, "lines", o.lines, 0), atLeast(cmd, "attempt", o.attempt, 1))
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return o.run(ctx, s, args[0])
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "follow the output until the job ends")
 	flags.IntVarP(&o.lines, "lines", "n", 0, "show only this many lines from the end (default all)")
@@ -68,8 +69,8 @@ interrupted.`,
 	return cmd
 }
 
-func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
-	detail, err := s.client.Job(ctx, word)
+func (o *logsOptions) run(ctx context.Context, s *session.Session, word string) error {
+	detail, err := s.Client.Job(ctx, word)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 		return problem.Newf(problem.Unable, fmt.Sprintf("berth why %s explains why; berth logs -f %[1]s waits for its output", id), "job %s has not started and has no log yet", id)
 	}
 	if detail.Attempt == 0 {
-		s.say("job %s has not started%s; waiting for its output", id, because(detail.View))
+		s.Say("job %s has not started%s; waiting for its output", id, because(detail.View))
 	}
 	q := api.LogQuery{ID: id, Attempt: o.attempt, Lines: o.lines, Follow: o.follow}
 	if o.follow && o.attempt == 0 {
@@ -107,8 +108,8 @@ func because(v job.View) string {
 }
 
 // copyLog shows one attempt's log. The reader survives restarts of the daemon.
-func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt int, err error) {
-	log, err := s.client.Log(ctx, q)
+func copyLog(ctx context.Context, s *session.Session, q api.LogQuery, raw bool) (attempt int, err error) {
+	log, err := s.Client.Log(ctx, q)
 	if err != nil {
 		return 0, err
 	}
@@ -117,12 +118,12 @@ func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt
 	log.OnRetry = func(error) {
 		if !told {
 			told = true
-			s.say("the daemon does not answer; waiting for it")
+			s.Say("the daemon does not answer; waiting for it")
 		}
 	}
-	out := s.out
-	if s.terminal && !raw {
-		calm := &text.LogWriter{Out: s.out}
+	out := s.Out
+	if s.Terminal && !raw {
+		calm := &text.LogWriter{Out: s.Out}
 		defer calm.Close()
 		out = calm
 	}
@@ -134,7 +135,7 @@ func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt
 }
 
 // followLog shows a job's output until the job ends, attempt by attempt.
-func followLog(ctx context.Context, s *session, q api.LogQuery, raw bool) error {
+func followLog(ctx context.Context, s *session.Session, q api.LogQuery, raw bool) error {
 	for {
 		attempt, err := copyLog(ctx, s, q, raw)
 		if err != nil {
@@ -149,24 +150,24 @@ func followLog(ctx context.Context, s *session, q api.LogQuery, raw bool) error 
 }
 
 // awaitAttempt waits until a job has ended or begun its next attempt.
-func awaitAttempt(ctx context.Context, s *session, id string, attempt int) (api.Detail, error) {
-	patience := newPatience(s)
+func awaitAttempt(ctx context.Context, s *session.Session, id string, attempt int) (api.Detail, error) {
+	patience := session.NewPatience(s)
 	said := false
 	for {
-		detail, err := s.client.Job(ctx, id)
+		detail, err := s.Client.Job(ctx, id)
 		if err != nil {
-			if err := patience.bear(ctx, err); err != nil {
+			if err := patience.Bear(ctx, err); err != nil {
 				return detail, err
 			}
 			continue
 		}
-		patience.answered()
+		patience.Answered()
 		if detail.State.Terminal() || detail.Attempt >= attempt {
 			return detail, nil
 		}
 		if detail.State == job.Queued && !said {
 			said = true
-			s.say("job %s is queued%s; waiting for attempt %d", id, because(detail.View), attempt)
+			s.Say("job %s is queued%s; waiting for attempt %d", id, because(detail.View), attempt)
 		}
 		if err := api.Pause(ctx, startedPoll); err != nil {
 			return detail, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -16,7 +17,7 @@ import (
 
 // array shows the logs of an array's tasks: one after the other, or with -f as
 // they grow.
-func (o *logsOptions) array(ctx context.Context, s *session, detail api.Detail) error {
+func (o *logsOptions) array(ctx context.Context, s *session.Session, detail api.Detail) error {
 	if o.attempt > 0 {
 		return problem.Newf(problem.Invalid, "berth list --tasks "+detail.ID+" lists its tasks", "--attempt is for one task; %s is an array", detail.ID)
 	}
@@ -33,9 +34,9 @@ func (o *logsOptions) array(ctx context.Context, s *session, detail api.Detail) 
 			continue
 		}
 		if shown++; shown > 1 {
-			fmt.Fprintln(s.out)
+			fmt.Fprintln(s.Out)
 		}
-		fmt.Fprintln(s.out, s.painted(text.Bold, text.Line(fmt.Sprintf("==> %s (%s) <==", task.ID, task.State))))
+		fmt.Fprintln(s.Out, s.Painted(text.Bold, text.Line(fmt.Sprintf("==> %s (%s) <==", task.ID, task.State))))
 		if err := o.whole(ctx, s, task.ID); err != nil {
 			return err
 		}
@@ -50,17 +51,17 @@ func (o *logsOptions) array(ctx context.Context, s *session, detail api.Detail) 
 }
 
 // whole shows the log of one task, and ends its last line.
-func (o *logsOptions) whole(ctx context.Context, s *session, id string) error {
-	last := &lastByte{out: s.out}
+func (o *logsOptions) whole(ctx context.Context, s *session.Session, id string) error {
+	last := &lastByte{out: s.Out}
 	one := *s
-	one.out = last
+	one.Out = last
 	_, err := copyLog(ctx, &one, api.LogQuery{ID: id, Lines: o.lines}, o.raw)
 	if hadNoLog(err) {
-		s.say("%v", err)
+		s.Say("%v", err)
 		err = nil
 	}
 	if last.byte != 0 && last.byte != '\n' {
-		fmt.Fprintln(s.out)
+		fmt.Fprintln(s.Out)
 	}
 	return err
 }
@@ -90,7 +91,7 @@ const (
 // arrayFollower follows the tasks of an array, each in a goroutine of its own.
 type arrayFollower struct {
 	o     *logsOptions
-	s     *session
+	s     *session.Session
 	array string
 
 	mu    sync.Mutex // one line at a time
@@ -102,7 +103,7 @@ type arrayFollower struct {
 }
 
 // followArray shows new output of all tasks until the last has ended.
-func (o *logsOptions) followArray(ctx context.Context, s *session, array string) error {
+func (o *logsOptions) followArray(ctx context.Context, s *session.Session, array string) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	f := &arrayFollower{o: o, s: s, array: array, known: map[string]bool{}, slots: make(chan struct{}, mostFollowed), fail: fail}
@@ -114,13 +115,13 @@ func (o *logsOptions) followArray(ctx context.Context, s *session, array string)
 }
 
 func (f *arrayFollower) run(ctx context.Context) error {
-	patience := newPatience(f.s)
+	patience := session.NewPatience(f.s)
 	waits := false
 	for {
 		over, err := f.look(ctx)
 		switch {
 		case err != nil:
-			if err := patience.bear(ctx, err); err != nil {
+			if err := patience.Bear(ctx, err); err != nil {
 				return err
 			}
 			continue
@@ -128,9 +129,9 @@ func (f *arrayFollower) run(ctx context.Context) error {
 			return nil
 		case len(f.known) == 0 && !waits:
 			waits = true
-			f.s.say("no task of array %s has started; waiting for its output", f.array)
+			f.s.Say("no task of array %s has started; waiting for its output", f.array)
 		}
-		patience.answered()
+		patience.Answered()
 		if err := api.Pause(ctx, time.Second); err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (f *arrayFollower) run(ctx context.Context) error {
 // look finds tasks that have started since the last look. It reports whether all
 // tasks have ended; that is asked first, so that none is missed.
 func (f *arrayFollower) look(ctx context.Context) (over bool, err error) {
-	detail, err := f.s.client.Job(ctx, f.array)
+	detail, err := f.s.Client.Job(ctx, f.array)
 	if err != nil {
 		return false, err
 	}
@@ -159,7 +160,7 @@ func (f *arrayFollower) look(ctx context.Context) (over bool, err error) {
 // begin shows tasks that are not known yet: at once if they have ended.
 func (f *arrayFollower) begin(ctx context.Context, q api.Query) error {
 	var found []job.View
-	_, err := f.s.client.JobsAll(ctx, q, func(v job.View) error {
+	_, err := f.s.Client.JobsAll(ctx, q, func(v job.View) error {
 		found = append(found, v)
 		return nil
 	})
@@ -197,10 +198,10 @@ func (f *arrayFollower) begin(ctx context.Context, q api.Query) error {
 
 // show follows one task to its end.
 func (f *arrayFollower) show(ctx context.Context, id string) error {
-	lines := &lineWriter{mu: &f.mu, out: f.s.out, prefix: f.s.painted(text.Dim, id+" |") + " "}
+	lines := &lineWriter{mu: &f.mu, out: f.s.Out, prefix: f.s.Painted(text.Dim, id+" |") + " "}
 	defer lines.end()
 	one := *f.s
-	one.out, one.errOut = lines, io.Discard // messages are printed once, for all tasks
+	one.Out, one.ErrOut = lines, io.Discard // messages are printed once, for all tasks
 	err := followLog(ctx, &one, api.LogQuery{ID: id, Lines: f.o.lines, Follow: true}, f.o.raw)
 	if hadNoLog(err) {
 		return nil

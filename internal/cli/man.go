@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/cli/manual"
+	"berth/internal/cli/session"
 	"berth/internal/text/problem"
 )
 
@@ -21,7 +22,7 @@ func writeMan(root *cobra.Command, dir string) error {
 		known[p.Topic] = true
 	}
 	for _, p := range pages() {
-		files[p.ManName()] = p.Man(Version, func(topic string) bool { return known[topic] })
+		files[p.ManName()] = p.Man(session.Version, func(topic string) bool { return known[topic] })
 	}
 	for name, content := range files {
 		path := filepath.Join(dir, name)
@@ -50,7 +51,7 @@ func addVerbs(files map[string]string, cmd *cobra.Command) {
 			addVerbs(files, sub)
 		}
 	}
-	files[v.ManName()] = v.Man(Version)
+	files[v.ManName()] = v.Man(session.Version)
 }
 
 // manFlags are the flags of a verb, those it shares with others last.

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/api/mcp"
+	"berth/internal/cli/session"
 	"berth/internal/text/problem"
 )
 
@@ -42,21 +43,21 @@ In the configuration of the agent's program:
 Exit status: 0 the agent has left; 1 failed; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
 	}
-	cmd.RunE = verb(func(ctx context.Context, s *session, _ []string) error {
+	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 		in, isFile := cmd.InOrStdin().(*os.File)
-		if !isFile || isTerminal(in) {
+		if !isFile || session.IsTerminal(in) {
 			return problem.Newf(problem.Invalid, "put it into the configuration of your agent's program: berth help agents", "berth mcp is started by an agent, not on a terminal")
 		}
-		return mcp.Serve(ctx, in, s.out, mcp.Options{
-			Client: s.client, Version: Version, Write: write,
+		return mcp.Serve(ctx, in, s.Out, mcp.Options{
+			Client: s.Client, Version: session.Version, Write: write,
 			Submit: func(ctx context.Context, spec api.Spec, dry bool) (api.SubmitReply, error) {
 				o := &submitOptions{dryRun: dry}
 				return o.deliver(ctx, s, []api.Spec{spec})
 			},
-			Explain: func(err error) error { return failed(err, s.target) },
+			Explain: func(err error) error { return session.Failed(err, s.Target) },
 		})
 	})
-	daemonFlags(cmd)
+	session.DaemonFlags(cmd)
 	cmd.Flags().BoolVar(&write, "write", false, "add the tools that change jobs: submit, cancel, hold, release, requeue")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/queue/notify"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -51,14 +52,14 @@ also for running ones.`,
 			}
 			return problem.Newf(problem.Invalid, "berth notify set end:mailto:ann@example.org", "expected a rule, found nothing")
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			rules, err := notify.ParseRules(args)
 			if err != nil {
 				return problem.Newf(problem.Invalid, "berth help get-told lists the targets", "%v", err)
 			}
 			for _, r := range rules {
 				if risk := r.Target.Clear(); risk != "" {
-					s.say("%s: %s", r.Shown(), risk)
+					s.Say("%s: %s", r.Shown(), risk)
 				}
 			}
 			return sendRules(ctx, s, args)
@@ -66,16 +67,16 @@ also for running ones.`,
 	}
 }
 
-func sendRules(ctx context.Context, s *session, rules []string) error {
-	now, err := s.client.SetNotify(ctx, api.NotifyRequest{Rules: &rules})
+func sendRules(ctx context.Context, s *session.Session, rules []string) error {
+	now, err := s.Client.SetNotify(ctx, api.NotifyRequest{Rules: &rules})
 	if err != nil {
 		return err
 	}
 	for _, rule := range now.Rules {
-		fmt.Fprintln(s.out, text.Line(rule))
+		fmt.Fprintln(s.Out, text.Line(rule))
 	}
 	if len(now.Rules) == 0 {
-		fmt.Fprintln(s.out, "no rules")
+		fmt.Fprintln(s.Out, "no rules")
 	}
 	return nil
 }
@@ -86,11 +87,11 @@ func newNotifyRemove() *cobra.Command {
 		Short: "Remove rules: all, or those of these targets",
 		Example: `  berth notify remove
   berth notify remove mailto:ann@example.org` + notifyStatuses,
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			if len(args) == 0 {
 				return sendRules(ctx, s, []string{})
 			}
-			now, err := s.client.Notify(ctx, true)
+			now, err := s.Client.Notify(ctx, true)
 			if err != nil {
 				return err
 			}
@@ -133,29 +134,29 @@ given up within the last week. The secret parts of targets are hidden.`,
 		Example: `  berth notify list
   berth notify list --secrets` + notifyStatuses,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
-			n, err := s.client.Notify(ctx, secrets)
-			if err != nil && !s.nothing(err) {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
+			n, err := s.Client.Notify(ctx, secrets)
+			if err != nil && !s.NoJobsYet(err) {
 				return err
 			}
 			if asJSON {
 				n.Rules, n.Messages = notNull(n.Rules), notNull(n.Messages)
-				return printJSON(s.out, n)
+				return printJSON(s.Out, n)
 			}
 			if len(n.Rules) == 0 {
-				fmt.Fprintln(s.out, "no rules")
+				fmt.Fprintln(s.Out, "no rules")
 			}
 			for _, rule := range n.Rules {
-				fmt.Fprintln(s.out, text.Line(rule))
+				fmt.Fprintln(s.Out, text.Line(rule))
 			}
 			if n.Key != "" {
-				fmt.Fprintln(s.out, text.Line("key "+n.Key))
+				fmt.Fprintln(s.Out, text.Line("key "+n.Key))
 			}
 			if len(n.Messages) == 0 {
 				return nil
 			}
-			fmt.Fprintln(s.out)
-			return s.screen.draw(messageTable(n.Messages, time.Now()))
+			fmt.Fprintln(s.Out)
+			return s.Screen.Draw(messageTable(n.Messages, time.Now()))
 		}),
 	}
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "show whole targets, and the key of your webhooks")
@@ -192,19 +193,19 @@ answer. It is sent once, as berth sends other messages.`,
 			}
 			return problem.Newf(problem.Invalid, "berth notify test ntfy:my-jobs", "expected one target, found %d", len(args))
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
-			results, err := s.client.SendNotify(ctx, api.NotifyTest{Target: strings.Join(args, "")})
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
+			results, err := s.Client.SendNotify(ctx, api.NotifyTest{Target: strings.Join(args, "")})
 			if err != nil {
 				return err
 			}
 			failed := 0
 			for _, r := range results {
 				if r.Error == "" {
-					fmt.Fprintln(s.out, text.Line(r.Target+": delivered"))
+					fmt.Fprintln(s.Out, text.Line(r.Target+": delivered"))
 					continue
 				}
 				failed++
-				fmt.Fprintln(s.out, text.Line(r.Target+": "+r.Error))
+				fmt.Fprintln(s.Out, text.Line(r.Target+": "+r.Error))
 			}
 			if failed > 0 {
 				return problem.Newf(problem.Unable, "", "%s not delivered", text.Count(failed, "message"))
@@ -224,15 +225,15 @@ A receiver checks the signature with any library for Standard Webhooks.`,
 		Example: `  berth notify key
   berth notify key --new` + notifyStatuses,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
-			n, err := s.client.Notify(ctx, true)
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
+			n, err := s.Client.Notify(ctx, true)
 			if err == nil && (fresh || n.Key == "") {
-				n, err = s.client.SetNotify(ctx, api.NotifyRequest{NewKey: true})
+				n, err = s.Client.SetNotify(ctx, api.NotifyRequest{NewKey: true})
 			}
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(s.out, text.Line(n.Key))
+			_, err = fmt.Fprintln(s.Out, text.Line(n.Key))
 			return err
 		}),
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -108,7 +109,7 @@ const unparkPatience = 2 * time.Second
 
 // parkWait waits until jobs are parked, or back.
 type parkWait struct {
-	s     *session
+	s     *session.Session
 	back  bool
 	quiet bool // the outcomes are not printed
 	limit time.Duration
@@ -128,7 +129,7 @@ func (w *parkWait) settle(ctx context.Context, acted []api.Acted) error {
 			w.pending[one.ID], w.order = one, append(w.order, one.ID)
 		}
 	}
-	patience := newPatience(w.s)
+	patience := session.NewPatience(w.s)
 	for len(w.order) > 0 {
 		left := w.limit - time.Since(w.begun)
 		if left <= 0 {
@@ -137,7 +138,7 @@ func (w *parkWait) settle(ctx context.Context, acted []api.Acted) error {
 		w.progress()
 		views, err := w.ask(ctx, left)
 		if err == nil {
-			patience.answered()
+			patience.Answered()
 			err = w.take(ctx, views)
 		}
 		w.erase()
@@ -145,13 +146,13 @@ func (w *parkWait) settle(ctx context.Context, acted []api.Acted) error {
 		case ctx.Err() != nil:
 			return w.interrupted()
 		case err != nil:
-			if err := patience.bear(ctx, err); err != nil && ctx.Err() == nil {
+			if err := patience.Bear(ctx, err); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
 	}
 	if more := len(w.told) - listedOneByOne; more > 0 && !w.quiet {
-		fmt.Fprintf(w.s.out, "and %s more\n", text.CountGrouped(more, "job"))
+		fmt.Fprintf(w.s.Out, "and %s more\n", text.CountGrouped(more, "job"))
 	}
 	return nil
 }
@@ -162,14 +163,14 @@ func (w *parkWait) ask(ctx context.Context, left time.Duration) ([]job.View, err
 	switch {
 	case w.back && time.Since(w.begun) < unparkPatience:
 		most = unparkPatience - time.Since(w.begun)
-	case w.back || w.s.terminal: // the reason of a wait, or the time, is to be shown
+	case w.back || w.s.Terminal: // the reason of a wait, or the time, is to be shown
 		most = time.Second
 	}
 	r := api.WaitRequest{Select: api.Select{Words: idRuns(w.order)}, Any: true, For: api.WaitParked, TimeoutS: max(time.Millisecond, min(most, left)).Seconds()}
 	if w.back {
 		r.For = api.WaitRunning
 	}
-	reply, err := w.s.client.Wait(ctx, r)
+	reply, err := w.s.Client.Wait(ctx, r)
 	return reply.Jobs, err
 }
 
@@ -232,7 +233,7 @@ func (w *parkWait) unparkOutcome(ctx context.Context, v *job.View) (what string,
 	case v.State != job.Parked || took < unparkPatience:
 		return "", false, false, nil
 	}
-	why, err := w.s.client.Why(ctx, v.ID)
+	why, err := w.s.Client.Why(ctx, v.ID)
 	if err != nil || why.State != string(job.Parked) {
 		return "", false, false, err
 	}
@@ -260,23 +261,23 @@ func (w *parkWait) tell(one *api.Acted) {
 	}
 	w.erase()
 	if line := fmt.Sprintf("job %s %s", one.ID, one.What); one.Done {
-		fmt.Fprintln(w.s.out, text.Line(line))
+		fmt.Fprintln(w.s.Out, text.Line(line))
 	} else {
-		w.s.say("%s", line)
+		w.s.Say("%s", line)
 	}
 }
 
 // progress shows on a terminal that something is under way.
 func (w *parkWait) progress() {
-	if !w.s.terminal || w.quiet || time.Since(w.begun) < time.Second {
+	if !w.s.Terminal || w.quiet || time.Since(w.begun) < time.Second {
 		return
 	}
-	fmt.Fprintf(w.s.errOut, "\r%s for %s\x1b[K", w.under(), text.Span(time.Since(w.begun)))
+	fmt.Fprintf(w.s.ErrOut, "\r%s for %s\x1b[K", w.under(), text.Span(time.Since(w.begun)))
 }
 
 func (w *parkWait) erase() {
-	if w.s.terminal && !w.quiet {
-		fmt.Fprint(w.s.errOut, "\r\x1b[K")
+	if w.s.Terminal && !w.quiet {
+		fmt.Fprint(w.s.ErrOut, "\r\x1b[K")
 	}
 }
 
@@ -302,11 +303,11 @@ func (w *parkWait) giveUp() error {
 
 // interrupted is for a user who does not want to wait.
 func (w *parkWait) interrupted() error {
-	w.s.say("no longer waiting; %s", w.under())
+	w.s.Say("no longer waiting; %s", w.under())
 	if w.back {
-		w.s.advise("berth show %s shows how far it is", w.order[0])
+		w.s.Advise("berth show %s shows how far it is", w.order[0])
 	} else {
-		w.s.advise("berth show %s shows how far it is; berth unpark %[1]s brings it back", w.order[0])
+		w.s.Advise("berth show %s shows how far it is; berth unpark %[1]s brings it back", w.order[0])
 	}
-	return status(exitInterrupted)
+	return session.ExitInterrupted
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -15,13 +16,13 @@ const parkedPoll = time.Second
 
 // sayParked says when a job whose output is shown is parked and when it is back,
 // until the function that it returns is called.
-func sayParked(ctx context.Context, s *session, id string) (stop func()) {
+func sayParked(ctx context.Context, s *session.Session, id string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	w := parkedWatch{s: s}
 	look := func() {
 		// Whoever shows the output notices that the daemon is gone.
-		if detail, err := s.client.Job(ctx, id); err == nil {
+		if detail, err := s.Client.Job(ctx, id); err == nil {
 			w.see(&detail.View)
 		}
 	}
@@ -37,18 +38,18 @@ func sayParked(ctx context.Context, s *session, id string) (stop func()) {
 
 // parkedWatch says each change once.
 type parkedWatch struct {
-	s      *session
+	s      *session.Session
 	parked bool
 }
 
 func (w *parkedWatch) see(v *job.View) {
 	switch is := v.State == job.Parked; {
 	case is && !w.parked:
-		w.s.say("job %s is parked%s; its output goes on when it is back", v.ID, because(*v))
+		w.s.Say("job %s is parked%s; its output goes on when it is back", v.ID, because(*v))
 	case w.parked && v.State == job.Running && v.Parking != nil:
 		return // it is coming back
 	case w.parked && v.State == job.Running:
-		w.s.say("job %s is back on GPU %s", v.ID, text.Numbers(v.GPUIDs))
+		w.s.Say("job %s is back on GPU %s", v.ID, text.Numbers(v.GPUIDs))
 	}
 	w.parked = v.State == job.Parked
 }

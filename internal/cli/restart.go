@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/text"
@@ -35,30 +36,30 @@ Without a daemon, it starts one.`,
 Exit status: 0 it runs; 1 it could not be stopped or started, or is the
 machine's; 2 bad usage; 130 interrupted.`,
 		Args: noJobs("requeue"),
-		RunE: look(func(ctx context.Context, s *session, _ []string) error {
-			was, err := s.private(ctx, "restart")
+		RunE: session.Look(func(ctx context.Context, s *session.Session, _ []string) error {
+			was, err := privateDaemon(ctx, s, "restart")
 			if err != nil {
 				return err
 			}
-			if !was.Running && s.target.explicit {
-				return problem.Newf(problem.Refused, "berth serve --socket PATH starts one there", "no daemon answers at %s", s.target.socket)
+			if !was.Running && s.Target.Explicit {
+				return problem.Newf(problem.Refused, "berth serve --socket PATH starts one there", "no daemon answers at %s", s.Target.Socket)
 			}
 			if was.Running {
-				if err := s.renew(ctx, was); err != nil {
+				if err := renew(ctx, s, was); err != nil {
 					return err
 				}
-			} else if err := autostart(ctx, s); err != nil {
+			} else if err := session.Autostart(ctx, s); err != nil {
 				return err
 			}
-			now, err := s.state(ctx)
+			now, err := stateOf(ctx, s)
 			if err != nil || asJSON {
 				return shown(s, now, err)
 			}
-			_, err = fmt.Fprintln(s.out, text.Line(restartText(was, now)))
+			_, err = fmt.Fprintln(s.Out, text.Line(restartText(was, now)))
 			return err
 		}),
 	}
-	socketFlag(cmd)
+	session.SocketFlag(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -75,75 +76,75 @@ func restartText(was, now daemonState) string {
 }
 
 // renew stops the daemon and starts another as it was started.
-func (s *session) renew(ctx context.Context, was daemonState) error {
-	how, err := startedAs(s.client.Peer())
+func renew(ctx context.Context, s *session.Session, was daemonState) error {
+	how, err := startedAs(s.Client.Peer())
 	if err != nil {
 		return problem.Newf(problem.Unable, "berth stop, then start it as before", "find out how the daemon was started: %w", err)
 	}
-	s.target.stateDir = *was.StateDir
-	if how.service {
-		return s.renewService(ctx)
+	s.Target.StateDir = *was.StateDir
+	if how.Service {
+		return renewService(ctx, s)
 	}
 	if asked := os.Getenv("BERTH_SIM"); asked != "" {
-		how.simulate(asked)
+		simulateCards(&how, asked)
 	}
 	// A daemon that is stopped frees the page's port, where another user could
 	// listen before the next one does.
-	hold, err := site.KeepPort(s.target.stateDir)
+	hold, err := site.KeepPort(s.Target.StateDir)
 	if err != nil {
-		s.say("warning: %v", err)
+		s.Say("warning: %v", err)
 	}
 	if hold != nil {
 		defer hold.Close()
 	}
-	if err := s.stop(ctx); err != nil {
+	if err := stopDaemon(ctx, s); err != nil {
 		return err
 	}
-	return s.launch(ctx, how)
+	return s.Launch(ctx, how)
 }
 
 // renewService is renew by the user's own systemd.
-func (s *session) renewService(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopPatience+startPatience)
+func renewService(ctx context.Context, s *session.Session) error {
+	ctx, cancel := context.WithTimeout(ctx, stopPatience+session.StartPatience)
 	defer cancel()
-	s.client.Close() // a daemon waits for its connections
+	s.Client.Close() // a daemon waits for its connections
 	if err := site.RestartUserService(ctx); err != nil {
-		return problem.Newf(problem.Refused, serviceHint, "%w", err)
+		return problem.Newf(problem.Refused, session.ServiceHint, "%w", err)
 	}
-	s.say("restarted your user service berth.service")
+	s.Say("restarted your user service berth.service")
 	return nil
 }
 
 // startedAs is how a running daemon was started.
-func startedAs(pid int) (command, error) {
+func startedAs(pid int) (session.DaemonCommand, error) {
 	if site.IsUserService(pid) {
-		return command{service: true}, nil
+		return session.DaemonCommand{Service: true}, nil
 	}
 	proc := fmt.Sprintf("/proc/%d", pid)
 	args, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 	if err != nil {
-		return command{}, err
+		return session.DaemonCommand{}, err
 	}
 	env, err := os.ReadFile(filepath.Join(proc, "environ"))
 	if err != nil {
-		return command{}, err
+		return session.DaemonCommand{}, err
 	}
 	dir, err := os.Readlink(filepath.Join(proc, "cwd"))
 	if err != nil {
-		return command{}, err
+		return session.DaemonCommand{}, err
 	}
-	how := command{args: words(args), env: words(env), dir: dir}
-	if len(how.args) < 2 || how.args[1] != "serve" {
-		return command{}, fmt.Errorf("process %d is not berth serve", pid)
+	how := session.DaemonCommand{Args: words(args), Env: words(env), Dir: dir}
+	if len(how.Args) < 2 || how.Args[1] != "serve" {
+		return session.DaemonCommand{}, fmt.Errorf("process %d is not berth serve", pid)
 	}
-	how.args = how.args[1:]
+	how.Args = how.Args[1:]
 	return how, nil
 }
 
-// simulate replaces the number of simulated GPUs, unless a flag has it.
-func (c *command) simulate(cards string) {
-	c.env = slices.DeleteFunc(c.env, func(pair string) bool { return strings.HasPrefix(pair, "BERTH_SIM=") })
-	c.env = append(c.env, "BERTH_SIM="+cards)
+// simulateCards replaces the number of simulated GPUs, unless a flag has it.
+func simulateCards(c *session.DaemonCommand, cards string) {
+	c.Env = slices.DeleteFunc(c.Env, func(pair string) bool { return strings.HasPrefix(pair, "BERTH_SIM=") })
+	c.Env = append(c.Env, "BERTH_SIM="+cards)
 }
 
 // words splits a list as the kernel shows it.

@@ -4,39 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
-// Version is set when a release is built.
-var Version = "0.1.0"
-
-// Exit statuses that mean the same for every verb.
-const (
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
 // helpWidth is where flag descriptions wrap. pflag lets a word run up to five
 // columns over, so 75 keeps every line within 80.
 const helpWidth = 75
-
-// helpColumns is how wide a terminal is unless someone made it wider.
-const helpColumns = 80
-
-// status carries an exit status through cobra without a message.
-type status int
-
-func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // Main runs the command line and returns the exit status.
 func Main(args []string, out, errOut io.Writer) int {
@@ -48,7 +30,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if code, ok := errors.AsType[status](err); ok {
+	if code, ok := errors.AsType[session.ExitStatus](err); ok {
 		return int(code)
 	}
 	p, ok := errors.AsType[*problem.Problem](err)
@@ -78,7 +60,7 @@ Most commands take --host ADDRESS, for a daemon on another machine.`,
   berth list                      show the queue, and why each job waits
   berth logs -f @                 follow the output of your last job
   berth --host gpu1:7878 list     show the queue of another machine`,
-		Version:       Version,
+		Version:       session.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -92,7 +74,7 @@ Most commands take --host ADDRESS, for a daemon on another machine.`,
 	root.SetVersionTemplate("berth {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	root.SetFlagErrorFunc(flagError)
-	hostFlag(root)
+	session.HostFlag(root)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat(), newCompletion(), newVersion())
 	root.AddCommand(daemonVerbs()...)
@@ -114,7 +96,7 @@ func newVersion() *cobra.Command {
 Exit status: 0 printed; 2 bad usage.`,
 		Args: noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\n", Version)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\n", session.Version)
 			return err
 		},
 	}
@@ -148,38 +130,6 @@ func group(root *cobra.Command) {
 	}
 }
 
-// withVerbs adds subcommands to a command that only groups them.
-func withVerbs(cmd *cobra.Command, verbs ...*cobra.Command) {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return unknownCommand(cmd, args[0])
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	daemonFlags(cmd)
-	cmd.AddCommand(verbs...)
-}
-
-func unknownCommand(cmd *cobra.Command, word string) error {
-	var known []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			known = append(known, c.Name())
-		}
-	}
-	hint := "commands: " + strings.Join(known, ", ")
-	if !cmd.HasParent() {
-		hint = "see berth --help"
-	}
-	if same := meant(cmd.CommandPath(), word); same != "" {
-		hint = fmt.Sprintf("did you mean %s?", same)
-	} else if near := text.Nearest(word, known); near != "" {
-		hint = fmt.Sprintf("did you mean %s %s?", cmd.CommandPath(), near)
-	}
-	return problem.Newf(problem.Invalid, hint, "unknown command %q", word)
-}
-
 // flagError suggests the nearest flag for one that does not exist.
 func flagError(cmd *cobra.Command, err error) error {
 	usage := problem.Wrap(problem.Invalid, fmt.Sprintf("see %s --help", cmd.CommandPath()), err)
@@ -202,10 +152,4 @@ func flagError(cmd *cobra.Command, err error) error {
 		usage.Hint = fmt.Sprintf("did you mean --%s? all flags: %s --help", near, cmd.CommandPath())
 	}
 	return usage
-}
-
-// stdoutIsTerminal reports whether a live view can be drawn.
-func stdoutIsTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && isTerminal(file) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 }

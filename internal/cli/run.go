@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
@@ -24,9 +25,9 @@ type runFlags struct {
 	ruleFlags
 	noColour    bool
 	own         bool
-	asksOwn     bool   // --own
-	why         string // what asked for an own queue
-	target      target // the daemon, otherwise
+	asksOwn     bool           // --own
+	why         string         // what asked for an own queue
+	target      session.Target // the daemon, otherwise
 	dryRun      bool
 	retryFailed bool
 	format      string
@@ -102,7 +103,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := "berth run jobs.txt"
-	if len(args) > 1 && !exists(args[0]) {
+	if len(args) > 1 && !session.Exists(args[0]) {
 		hint = "to run a command: berth submit -- " + job.QuoteArgv(args)
 	}
 	return problem.Newf(problem.Invalid, hint, "expected one jobs file, found %d", len(args))
@@ -233,7 +234,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		f.opt.Inner, f.opt.Signals = true, inAllocation(signals)
 	}
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
-	f.opt.Terminal = stdoutIsTerminal(out)
+	f.opt.Terminal = session.StdoutIsTerminal(out)
 	run := batch.Run
 	if f.dryRun {
 		run = batch.DryRun
@@ -245,14 +246,14 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		defer done()
 	}
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
-	f.opt.Width = func() int { columns, _ := terminalSize(out); return columns }
-	f.opt.Height = func() int { _, rows := terminalSize(out); return rows }
+	f.opt.Width = func() int { columns, _ := session.TerminalSize(out); return columns }
+	f.opt.Height = func() int { _, rows := session.TerminalSize(out); return rows }
 	code, err := run(context.Background(), f.opt)
 	if err != nil {
 		return err
 	}
 	if code != 0 {
-		return status(code)
+		return session.ExitStatus(code)
 	}
 	return nil
 }
@@ -274,7 +275,7 @@ func (f *runFlags) attend(signals chan<- os.Signal) (done func(), err error) {
 	if f.opt.Terminal {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	if f.opt.Terminal && isTerminal(os.Stdin) && !isStdin(f.opt.File) {
+	if f.opt.Terminal && session.IsTerminal(os.Stdin) && !isStdin(f.opt.File) {
 		k := openKeyboard(os.Stdin)
 		f.opt.Keyboard = k.keys
 		return k.Close, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/queue/batch"
 	"berth/internal/slurm/allocation"
@@ -79,7 +80,7 @@ func (f *runFlags) runInAllocations(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	if code != 0 {
-		return status(code)
+		return session.ExitStatus(code)
 	}
 	return nil
 }

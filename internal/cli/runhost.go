@@ -7,12 +7,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/batch"
 	"berth/internal/queue/daemon"
@@ -90,20 +90,12 @@ func host(say func(batch.Word)) error {
 		defer list(place.LogDir)()
 	}
 	return daemon.Serve(ctx, daemon.Options{
-		Own: h, Alone: left.Load, RunDir: resolved(place.LogDir), JobsDir: place.JobsDir, EndJobs: true, Signals: heard,
+		Own: h, Alone: left.Load, RunDir: session.Resolved(place.LogDir), JobsDir: place.JobsDir, EndJobs: true, Signals: heard,
 		Places:  site.Places{StateDir: place.StateDir, Socket: daemon.RunSocket(place.StateDir)},
-		Version: Version, Env: os.Environ(), Sim: order.Sim,
+		Version: session.Version, Env: os.Environ(), Sim: order.Sim,
 		Override: hostConfig(&order),
 		Ready:    func() { ready.Store(true); say(batch.Word{Ready: h.Ready()}) },
 	})
-}
-
-// resolved is a directory without links.
-func resolved(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
-	}
-	return dir
 }
 
 // hostConfig is the config of an own queue.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
 	"berth/internal/queue/batch"
@@ -49,28 +50,28 @@ func (f *runFlags) chooseQueue(cmd *cobra.Command) error {
 		f.why = " (" + f.opt.LogDir + " has its earlier jobs)"
 		return nil
 	}
-	target, err := findDaemon("", os.Getenv, sharedPlaces(), systemService)
+	target, err := session.FindDaemon("", os.Getenv, session.SharedPlaces(), session.SystemService)
 	if err != nil {
 		return err
 	}
-	f.own, f.target = !api.Listening(context.Background(), target.socket), target
+	f.own, f.target = !api.Listening(context.Background(), target.Socket), target
 	return nil
 }
 
 // open connects to the queue.
 func (f *runFlags) open(ctx context.Context, o *batch.Options, say func(string)) (*batch.Link, error) {
 	if !f.own {
-		s := &session{errOut: os.Stderr, target: f.target, client: api.Dial(f.target.socket)}
-		return &batch.Link{Client: s.client, Since: -1, Name: f.target.title(), Send: f.sender(s, o, false)}, nil
+		s := &session.Session{ErrOut: os.Stderr, Target: f.target, Client: api.Dial(f.target.Socket)}
+		return &batch.Link{Client: s.Client, Since: -1, Name: f.target.Title(), Send: f.sender(s, o, false)}, nil
 	}
 	o.LogDir = f.opt.LogDir
 	for deadline := time.Now().Add(handoverTime); ; {
 		if place, err := batch.Find(o.LogDir); err == nil && api.Listening(ctx, daemon.RunSocket(place.StateDir)) {
 			link, err := f.join(o, place)
-			if err != nil || answers(ctx, link.Client) {
+			if err != nil || session.Answers(ctx, link.Client) {
 				return link, err
 			}
-			if err := api.Pause(ctx, startPoll); err != nil { // it is about to end
+			if err := api.Pause(ctx, session.StartPoll); err != nil { // it is about to end
 				return nil, err
 			}
 			continue
@@ -82,7 +83,7 @@ func (f *runFlags) open(ctx context.Context, o *batch.Options, say func(string))
 		if !inUse || time.Now().After(deadline) {
 			return link, err
 		}
-		if err := api.Pause(ctx, startPoll); err != nil {
+		if err := api.Pause(ctx, session.StartPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +106,7 @@ func (f *runFlags) rehearse(ctx context.Context, o *batch.Options) (*batch.Link,
 		return nil, problem.Wrap(problem.Unable, "", err)
 	}
 	server, done, err := daemon.Rehearse(ctx, daemon.Options{
-		Own: h, RunDir: resolved(logDir), Version: Version, Env: o.Env, Override: hostConfig(&hostOrder{o.HostOptions, o.Slurm}),
+		Own: h, RunDir: session.Resolved(logDir), Version: session.Version, Env: o.Env, Override: hostConfig(&hostOrder{o.HostOptions, o.Slurm}),
 	}, earlier)
 	if err != nil {
 		os.RemoveAll(temporary)
@@ -114,7 +115,7 @@ func (f *runFlags) rehearse(ctx context.Context, o *batch.Options) (*batch.Link,
 	client := api.DialQueue(filepath.Join(temporary, "none"), func() (*api.Server, func(), error) {
 		return server, func() { done(); os.RemoveAll(temporary) }, nil
 	})
-	s := &session{errOut: os.Stderr, client: client}
+	s := &session.Session{ErrOut: os.Stderr, Client: client}
 	return &batch.Link{Client: client, Own: own, Send: f.sender(s, o, false)}, nil
 }
 
@@ -129,7 +130,7 @@ func (f *runFlags) join(o *batch.Options, place batch.Place) (*batch.Link, error
 	}
 	client := api.DialOwn(daemon.RunSocket(place.StateDir))
 	ended := make(chan struct{})
-	s := &session{errOut: os.Stderr, target: target{run: &runTarget{Place: place, live: true}, socket: daemon.RunSocket(place.StateDir)}, client: client}
+	s := &session.Session{ErrOut: os.Stderr, Target: session.Target{Run: &session.RunTarget{Place: place, Live: true}, Socket: daemon.RunSocket(place.StateDir)}, Client: client}
 	own := &batch.OwnQueue{Place: place, Joined: true, Ended: ended, Leave: func() { close(ended) }, Stop: func() {
 		if pid := client.Peer(); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
@@ -141,7 +142,7 @@ func (f *runFlags) join(o *batch.Options, place batch.Place) (*batch.Link, error
 // startHost starts the process of an own queue. inUse means that another has the
 // queue, and is starting or ending.
 func (f *runFlags) startHost(ctx context.Context, o *batch.Options, say func(string)) (link *batch.Link, inUse bool, err error) {
-	self, err := selfProgram()
+	self, err := session.SelfProgram()
 	if err != nil {
 		return nil, false, problem.Newf(problem.Unable, "", "find this program: %w", err)
 	}
@@ -185,7 +186,7 @@ func (f *runFlags) startHost(ctx context.Context, o *batch.Options, say func(str
 func (f *runFlags) hosted(o *batch.Options, p *os.Process, orders io.Closer, h *startingHost, r *batch.Ready) *batch.Link {
 	socket := daemon.RunSocket(r.StateDir)
 	client := api.DialOwn(socket)
-	s := &session{errOut: os.Stderr, target: target{run: &runTarget{Place: r.Place, live: true}, socket: socket}, client: client}
+	s := &session.Session{ErrOut: os.Stderr, Target: session.Target{Run: &session.RunTarget{Place: r.Place, Live: true}, Socket: socket}, Client: client}
 	own := &batch.OwnQueue{
 		Place: r.Place, NoGPU: h.noGPU, Ended: h.ended, Failed: func() *problem.Problem { return h.failed },
 		Leave: func() { orders.Close() },
@@ -232,7 +233,7 @@ func (h *startingHost) hear(words io.Closer) {
 
 // sender sends the lines of the jobs file to a queue, with the caller's directory,
 // environment and code.
-func (f *runFlags) sender(s *session, o *batch.Options, joined bool) func(context.Context, []*jobfile.Line, bool, bool) (api.SubmitReply, error) {
+func (f *runFlags) sender(s *session.Session, o *batch.Options, joined bool) func(context.Context, []*jobfile.Line, bool, bool) (api.SubmitReply, error) {
 	file := o.Batch(f.own)
 	return func(ctx context.Context, lines []*jobfile.Line, first, dryRun bool) (api.SubmitReply, error) {
 		specs, numbers, err := specsOf(jobfile.File{Lines: lines}, api.Spec{})
@@ -254,11 +255,11 @@ func (f *runFlags) sender(s *session, o *batch.Options, joined bool) func(contex
 		if err := code.add(ctx, false); err != nil {
 			return api.SubmitReply{}, err
 		}
-		reply, err := s.client.Submit(ctx, r)
+		reply, err := s.Client.Submit(ctx, r)
 		if err == nil {
 			code.removeOld(ctx)
 		} else if !f.own {
-			s.compareVersions(err)
+			s.CompareVersions(err)
 		}
 		return reply, err
 	}

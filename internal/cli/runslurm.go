@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -40,7 +41,7 @@ func (f *runFlags) place(cmd *cobra.Command) error {
 // clusterConfig is the user's config, or else the machine's.
 func clusterConfig() (daemon.Config, error) {
 	places, err := site.PrivatePlaces(os.Getenv)
-	if err != nil || !exists(places.Config) {
+	if err != nil || !session.Exists(places.Config) {
 		places = site.SharedPlaces()
 	}
 	return daemon.LoadConfig(places.Config, places.Shared, false)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
 	"berth/internal/text"
@@ -82,7 +83,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return problem.Newf(problem.Invalid, "leave --config out to start with the defaults", "--config: there is no file %s", places.Config)
 	}
 	opt := daemon.Options{
-		Places: places, Version: Version, Explicit: f.config != "", Override: f.override(cmd),
+		Places: places, Version: session.Version, Explicit: f.config != "", Override: f.override(cmd),
 		TypedGPUs: cmd.Flags().Changed("gpus"), AcceptEmptyStore: f.acceptEmpty,
 		Sim: f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -49,11 +50,11 @@ Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.
 			}
 			return nil
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return o.run(ctx, s, args[0], time.Now())
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	cmd.Flags().BoolVar(&o.plot, "plot", false, "draw its memory over time; with --json: add what was measured as samples")
 	cmd.Flags().BoolVar(&o.csv, "csv", false, "print only what was measured over time, as CSV")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the job as a JSON object")
@@ -61,35 +62,35 @@ Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.
 	return cmd
 }
 
-func (o *showOptions) run(ctx context.Context, s *session, id string, now time.Time) error {
+func (o *showOptions) run(ctx context.Context, s *session.Session, id string, now time.Time) error {
 	var samples api.Samples
 	if o.csv || o.plot {
 		var err error
-		if samples, err = s.client.JobSamples(ctx, id, api.SamplesQuery{}); err != nil {
+		if samples, err = s.Client.JobSamples(ctx, id, api.SamplesQuery{}); err != nil {
 			return err
 		}
 	}
 	if o.csv {
-		return csvSamples(s.out, samples)
+		return csvSamples(s.Out, samples)
 	}
-	detail, err := s.client.Job(ctx, id)
+	detail, err := s.Client.Job(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case o.json && o.plot:
-		return printJSON(s.out, struct {
+		return printJSON(s.Out, struct {
 			api.Detail
 			Samples api.Samples `json:"samples"`
 		}{detail, samples})
 	case o.json:
-		return printJSON(s.out, detail)
+		return printJSON(s.Out, detail)
 	case detail.Tasks != nil:
-		return showArray(s.screen, detail, now)
+		return showArray(s.Screen, detail, now)
 	}
-	if err := showJob(s.screen, detail, now); err != nil || !o.plot {
+	if err := showJob(s.Screen, detail, now); err != nil || !o.plot {
 		return err
 	}
-	return plotSamples(s.screen, samples, !speaksUTF8(os.Getenv), now)
+	return plotSamples(s.Screen, samples, !speaksUTF8(os.Getenv), now)
 }
 
 // facts is a block of labelled values, one per line.
@@ -105,21 +106,21 @@ func (f *facts) add(name, value string) {
 	}
 }
 
-func (f *facts) draw(s screen) error {
+func (f *facts) draw(s session.Screen) error {
 	widest := 0
 	for _, name := range f.names {
 		widest = max(widest, text.Width(name))
 	}
 	for i, name := range f.names {
 		blanks := strings.Repeat(" ", widest-text.Width(name)+text.Gap)
-		if _, err := fmt.Fprintf(s.out, "%s%s%s\n", s.painted(text.Dim, name), blanks, f.values[i]); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "%s%s%s\n", s.Painted(text.Dim, name), blanks, f.values[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func showJob(s screen, d api.Detail, now time.Time) error {
+func showJob(s session.Screen, d api.Detail, now time.Time) error {
 	f := &facts{}
 	if err := f.begin(s, "job "+d.ID, d, stateText(d)); err != nil {
 		return err
@@ -162,11 +163,11 @@ func snapshotText(s *job.Snapshot) string {
 }
 
 // begin prints the title.
-func (f *facts) begin(s screen, title string, d api.Detail, state string) error {
+func (f *facts) begin(s session.Screen, title string, d api.Detail, state string) error {
 	if d.Name != "job"+d.ID {
 		title += " (" + d.Name + ")"
 	}
-	_, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(statePaint(d.State), text.Line(state)))
+	_, err := fmt.Fprintf(s.Out, "%s  %s\n", s.Painted(text.Bold, text.Line(title)), s.Painted(statePaint(d.State), text.Line(state)))
 	return err
 }
 
@@ -183,7 +184,7 @@ func (f *facts) addSpec(d api.Detail) {
 
 // showArray sums up an array: its tasks by state, what they share, those that
 // failed and those that have not ended.
-func showArray(s screen, d api.Detail, now time.Time) error {
+func showArray(s session.Screen, d api.Detail, now time.Time) error {
 	f := &facts{}
 	if err := f.begin(s, "array "+d.ID, d, d.Tasks.String()); err != nil {
 		return err
@@ -197,9 +198,9 @@ func showArray(s screen, d api.Detail, now time.Time) error {
 		return err
 	}
 	if failed := d.Tasks.Counts[string(job.Failed)]; failed > 0 {
-		fmt.Fprintf(s.out, "\n%s\n", s.painted(text.Bold, someOf("failed", len(d.Tasks.Failed), failed)))
+		fmt.Fprintf(s.Out, "\n%s\n", s.Painted(text.Bold, someOf("failed", len(d.Tasks.Failed), failed)))
 		for _, v := range d.Tasks.Failed {
-			fmt.Fprintln(s.out, fit(s, text.Line(endText(v))))
+			fmt.Fprintln(s.Out, fit(s, text.Line(endText(v))))
 		}
 	}
 	open := 0
@@ -209,7 +210,7 @@ func showArray(s screen, d api.Detail, now time.Time) error {
 	if open == 0 || len(d.Tasks.Unfinished) == 0 {
 		return nil
 	}
-	fmt.Fprintf(s.out, "\n%s\n", s.painted(text.Bold, someOf("unfinished", len(d.Tasks.Unfinished), open)))
+	fmt.Fprintf(s.Out, "\n%s\n", s.Painted(text.Bold, someOf("unfinished", len(d.Tasks.Unfinished), open)))
 	columns := []string{"id", "state", "gpus", "time", "reason"}
 	if !slices.ContainsFunc(d.Tasks.Unfinished, func(v job.View) bool { return v.Reason != nil && *v.Reason != d.Tasks.Reason }) {
 		columns = columns[:4] // it is above
@@ -218,7 +219,7 @@ func showArray(s screen, d api.Detail, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return s.draw(listTable(foldRows(d.Tasks.Unfinished, api.JobPage{}), shown, false, now))
+	return s.Draw(listTable(foldRows(d.Tasks.Unfinished, api.JobPage{}), shown, false, now))
 }
 
 // someOf heads a part of a list: "failed (first 10 of 31)".
@@ -389,11 +390,11 @@ func attemptText(d api.Detail) string {
 	return fmt.Sprintf("%d (%s)", d.Attempt, strings.Join(whys, ", "))
 }
 
-func showEvents(s screen, events []api.Event, now time.Time) error {
+func showEvents(s session.Screen, events []api.Event, now time.Time) error {
 	if len(events) == 0 {
 		return nil
 	}
-	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.Out)
 	for _, e := range events {
 		line := moment(e.Time, now) + "  "
 		switch what := plain(eventWords, string(e.Kind)); {
@@ -406,7 +407,7 @@ func showEvents(s screen, events []api.Event, now time.Time) error {
 		default:
 			line += what + ": " + e.Text
 		}
-		if _, err := fmt.Fprintln(s.out, text.Line(line)); err != nil {
+		if _, err := fmt.Fprintln(s.Out, text.Line(line)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
@@ -34,13 +35,13 @@ func speaksUTF8(getenv func(string) string) bool {
 
 // plotSamples draws a job's memory over time: the fullest of its GPUs, what it
 // declared, when its attempts began and when it was parked.
-func plotSamples(s screen, samples api.Samples, ascii bool, now time.Time) error {
+func plotSamples(s session.Screen, samples api.Samples, ascii bool, now time.Time) error {
 	from, to := sampled(samples)
 	if from.IsZero() {
-		_, err := fmt.Fprintln(s.out, "\nno memory was measured, or its samples are no longer kept")
+		_, err := fmt.Fprintln(s.Out, "\nno memory was measured, or its samples are no longer kept")
 		return err
 	}
-	width := s.width
+	width := s.Width
 	if width <= 0 {
 		width = plotColumns
 	}
@@ -56,7 +57,7 @@ func plotSamples(s screen, samples api.Samples, ascii bool, now time.Time) error
 	lines := append([]string{"", plotTitle(samples)}, plot.Draw()...)
 	lines = append(lines, plotMarks(samples, from, to, columns), plotTimes(from, to, columns, now), plotLegend(samples, ascii))
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(s.out, fit(s, line)); err != nil {
+		if _, err := fmt.Fprintln(s.Out, fit(s, line)); err != nil {
 			return err
 		}
 	}

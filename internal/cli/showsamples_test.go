@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
@@ -35,21 +36,21 @@ func TestAPlotOfAJobsMemory(t *testing.T) {
 	time.Local = time.UTC
 	t.Cleanup(func() { time.Local = was })
 	for name, test := range map[string]struct {
-		screen screen
+		screen session.Screen
 		ascii  bool
 	}{
-		"plot-80": {screen{width: 80}, false}, "plot-120": {screen{width: 120}, false}, "plot-pipe-ascii": {screen{}, true},
+		"plot-80": {session.Screen{Width: 80}, false}, "plot-120": {session.Screen{Width: 120}, false}, "plot-pipe-ascii": {session.Screen{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			test.screen.out = &out
+			test.screen.Out = &out
 			past := aPast()
 			if err := plotSamples(test.screen, past, test.ascii, past.To); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, name, out.Bytes())
 			for line := range strings.Lines(out.String()) {
-				if wide := text.Width(strings.TrimRight(line, "\n")); wide > max(80, test.screen.width) {
+				if wide := text.Width(strings.TrimRight(line, "\n")); wide > max(80, test.screen.Width) {
 					t.Errorf("%d columns: %s", wide, line)
 				}
 			}

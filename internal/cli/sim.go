@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/text"
@@ -28,46 +29,46 @@ func (f *simFlag) check(cmd *cobra.Command) error {
 	return inRange(cmd, "sim", float64(f.cards), 1, 1024)
 }
 
-// simulate makes sure that the daemon has the simulated GPUs of --sim, and starts
+// simulateGPUs makes sure that the daemon has the simulated GPUs of --sim, and starts
 // it with them if it can. A daemon with other GPUs refuses the verb. If only
 // BERTH_SIM asks for them, the difference is mentioned.
-func (s *session) simulate(ctx context.Context, flag simFlag) error {
+func simulateGPUs(ctx context.Context, s *session.Session, flag simFlag) error {
 	asked := flag.cards
-	if asked == 0 && s.target.host == nil {
+	if asked == 0 && s.Target.Host == nil {
 		asked, _ = gpu.SimFromEnv(os.Getenv)
 	}
 	if asked <= 0 {
 		return nil
 	}
-	s.sim = flag.cards
-	told, err := s.client.Status(ctx) // starts a private one
+	s.SimGPUs = flag.cards
+	told, err := s.Client.Status(ctx) // starts a private one
 	if err != nil {
 		return err
 	}
-	gpus, err := s.client.GPUs(ctx)
+	gpus, err := s.Client.GPUs(ctx)
 	if err != nil || told.SimDir != "" && len(gpus) == asked {
 		return err
 	}
-	if s.target.private && told.Source == gpu.NoSource && told.Counts[string(job.Queued)]+told.Counts[string(job.Running)] == 0 {
-		s.say("the daemon has no GPU and no job; starting it again with %s", text.Count(asked, "simulated GPU"))
-		s.sim = asked
-		if err := s.stop(ctx); err != nil {
+	if s.Target.Private && told.Source == gpu.NoSource && told.Counts[string(job.Queued)]+told.Counts[string(job.Running)] == 0 {
+		s.Say("the daemon has no GPU and no job; starting it again with %s", text.Count(asked, "simulated GPU"))
+		s.SimGPUs = asked
+		if err := stopDaemon(ctx, s); err != nil {
 			return err
 		}
-		return autostart(ctx, s)
+		return session.Autostart(ctx, s)
 	}
 	hint := "leave --sim out"
-	if s.target.private {
+	if s.Target.Private {
 		hint = "--sim counts when the daemon starts: berth stop, then try again; or leave --sim out"
 	}
 	if flag.cards > 0 {
 		return problem.Newf(problem.Refused, hint, "expected a daemon with %s, found one with %s", text.Count(asked, "simulated GPU"), cardCount(told, gpus))
 	}
 	note := fmt.Sprintf("note: BERTH_SIM=%d counts when a daemon starts; this one has %s", asked, cardCount(told, gpus))
-	if s.target.private {
+	if s.Target.Private {
 		note += "; berth restart starts it again"
 	}
-	s.say("%s", note)
+	s.Say("%s", note)
 	return nil
 }
 

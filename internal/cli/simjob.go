@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/machine/gpu"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -80,7 +81,7 @@ func (f *simjobFlags) run(cmd *cobra.Command) error {
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	})
 	if code != 0 {
-		return status(code)
+		return session.ExitStatus(code)
 	}
 	return nil
 }

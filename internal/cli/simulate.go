@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/session"
 	"berth/internal/sched/report"
 	"berth/internal/sched/sim"
 	"berth/internal/text"
@@ -79,7 +80,7 @@ Exit status: 0 replayed; 1 nothing to replay, no daemon, or a file could not be
 written; 2 bad usage or an unreadable trace or snapshot; 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.start(cmd, args) },
 	}
-	daemonFlags(cmd)
+	session.DaemonFlags(cmd)
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&o.policies, "policy", []string{sim.Default, "backfill"}, "policies to compare: "+strings.Join(sim.PolicyNames(), ", ")+" (if not given: "+sim.Default+",backfill)")
@@ -119,7 +120,7 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if o.history {
-		return verb(func(ctx context.Context, s *session, _ []string) error {
+		return session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			w, err := o.fetchHistory(ctx, s, set.machine, set.changed, time.Now())
 			if err != nil {
 				return err
@@ -138,12 +139,12 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	noColour, _ := cmd.Flags().GetBool("no-color")
-	s := &session{screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr()}
+	s := &session.Session{Screen: session.NewScreen(cmd.OutOrStdout(), noColour, os.Getenv), ErrOut: cmd.ErrOrStderr()}
 	err = o.run(ctx, s, w, &set)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return status(exitInterrupted)
+		return session.ExitInterrupted
 	}
-	return failed(err, target{})
+	return session.Failed(err, session.Target{})
 }
 
 // check reads the flags before anything is opened.
@@ -208,20 +209,20 @@ func (o *simulateOptions) emptyHint(w *sim.Workload) string {
 	return ""
 }
 
-func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, set *settings) error {
+func (o *simulateOptions) run(ctx context.Context, s *session.Session, w *sim.Workload, set *settings) error {
 	for _, remark := range report.Before(w) {
-		s.say("%s", remark)
+		s.Say("%s", remark)
 	}
 	if len(w.Jobs) == 0 {
 		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no jobs to replay", w.Source)
 	}
-	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
+	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.ErrOut, time.Now))
 	if err != nil {
 		return err
 	}
 	r := &report.Report{Work: w, Replays: replays, Asked: o.askedFor(set.changed)}
 	for _, remark := range r.After() {
-		s.say("%s", remark)
+		s.Say("%s", remark)
 	}
 	if replays[0].Jobs == 0 {
 		return problem.Newf(problem.Unable, "try more with --gpus and --vram", "no job of %s fits on %s", w.Source, report.Machine(w.Machine))
@@ -231,14 +232,14 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, 
 		return err
 	}
 	if o.json {
-		return printJSON(s.out, replays)
+		return printJSON(s.Out, replays)
 	}
-	fmt.Fprint(s.out, r.Table(s.width, s.colour))
+	fmt.Fprint(s.Out, r.Table(s.Width, s.Colour))
 	for _, path := range wrote {
-		fmt.Fprintf(s.out, "\nwrote %s", text.Line(path))
+		fmt.Fprintf(s.Out, "\nwrote %s", text.Line(path))
 	}
 	if len(wrote) > 0 {
-		fmt.Fprintln(s.out)
+		fmt.Fprintln(s.Out)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/queue/daemon"
 	"berth/internal/sched/sim"
 )
@@ -103,7 +104,7 @@ func TestWhatWasReplayedCanBeSwitchedOnAsThePageSays(t *testing.T) {
 
 func TestTheMachineOfADaemonIsItsCards(t *testing.T) {
 	var said bytes.Buffer
-	s := &session{errOut: &said}
+	s := &session.Session{ErrOut: &said}
 	if m := machineOf(s, []api.GPU{{TotalMiB: 40960}, {TotalMiB: 40960}}, false); m != (sim.Machine{GPUs: 2, VRAMMiB: 40960}) || said.Len() > 0 {
 		t.Errorf("%+v %s", m, said.String())
 	}

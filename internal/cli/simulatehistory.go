@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/sched/sim"
 	"berth/internal/text/problem"
@@ -12,13 +13,13 @@ import (
 
 // fetchHistory gets the jobs that ran under this daemon. They are replayed on its
 // GPUs unless flags say otherwise.
-func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine sim.Machine, changed func(flag string) bool, now time.Time) (*sim.Workload, error) {
+func (o *simulateOptions) fetchHistory(ctx context.Context, s *session.Session, machine sim.Machine, changed func(flag string) bool, now time.Time) (*sim.Workload, error) {
 	since, err := optionalWhen("since", o.since, now)
 	if err != nil {
 		return nil, err
 	}
 	if !changed("gpus") || !changed("vram") {
-		gpus, err := s.client.GPUs(ctx)
+		gpus, err := s.Client.GPUs(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +45,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine 
 }
 
 // machineOf describes the daemon's machine. A replay has equal GPUs only.
-func machineOf(s *session, gpus []api.GPU, sized bool) sim.Machine {
+func machineOf(s *session.Session, gpus []api.GPU, sized bool) sim.Machine {
 	m := sim.Machine{GPUs: min(len(gpus), sim.MaxGPUs)}
 	differ := false
 	for _, g := range gpus {
@@ -52,7 +53,7 @@ func machineOf(s *session, gpus []api.GPU, sized bool) sim.Machine {
 		m.VRAMMiB = max(m.VRAMMiB, g.TotalMiB)
 	}
 	if differ && !sized {
-		s.say("the GPUs differ in size; the replay takes the largest for all (--vram sets another)")
+		s.Say("the GPUs differ in size; the replay takes the largest for all (--vram sets another)")
 	}
 	return m
 }

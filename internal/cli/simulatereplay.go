@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"berth/internal/cli/session"
 	"berth/internal/sched/sim"
 	"berth/internal/text"
 )
@@ -53,7 +54,7 @@ const (
 
 func newProgress(out io.Writer, now func() time.Time) *progress {
 	p := &progress{now: now, shown: now().Add(progressAfter - progressEvery)}
-	if file, ok := out.(*os.File); ok && isTerminal(file) && os.Getenv("TERM") != "dumb" {
+	if file, ok := out.(*os.File); ok && session.IsTerminal(file) && os.Getenv("TERM") != "dumb" {
 		p.out = out
 	}
 	return p

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
@@ -21,7 +22,7 @@ import (
 
 // codeSnapshots makes the snapshots of code for the jobs of a request.
 type codeSnapshots struct {
-	s       *session
+	s       *session.Session
 	request *api.SubmitRequest
 	place   snapshot.Place
 	queue   snapshot.Queue
@@ -42,7 +43,7 @@ func (c *codeSnapshots) add(ctx context.Context, none bool) error {
 		if tree == "" || c.request.DryRun {
 			continue
 		}
-		if c.s.target.host != nil {
+		if c.s.Target.Host != nil {
 			return problem.Newf(problem.Invalid, "log in to that machine and submit there, or leave the snapshot out", "a snapshot of code cannot be sent to another machine")
 		}
 		if err := c.addTo(ctx, spec, tree); err != nil {
@@ -63,10 +64,10 @@ func (c *codeSnapshots) settle(ctx context.Context, none bool) error {
 		}
 		ask = ask || spec.Snapshot == ""
 	}
-	if !ask || c.s.target.host != nil || c.request.DryRun {
+	if !ask || c.s.Target.Host != nil || c.request.DryRun {
 		return nil
 	}
-	daemon, err := c.s.client.Status(ctx)
+	daemon, err := c.s.Client.Status(ctx)
 	if err != nil || !daemon.Snapshot {
 		return err
 	}
@@ -88,7 +89,7 @@ func (c *codeSnapshots) addTo(ctx context.Context, spec *api.Spec, tree string) 
 		return err
 	}
 	for _, notice := range made.Notices {
-		c.s.say("snapshot: %s", notice)
+		c.s.Say("snapshot: %s", notice)
 	}
 	spec.Dir, spec.Snapshot = api.Text(made.Dir), api.Text(made.Tree)
 	made.Script = c.scriptIn(&made.Snapshot, spec.Command.Argv)
@@ -111,7 +112,7 @@ func (c *codeSnapshots) make(ctx context.Context, a snapshot.Ask) (snapshot.Made
 		if c.place, err = snapshotPlace(os.Getenv); err != nil {
 			return snapshot.Made{}, err
 		}
-		socket, err := filepath.Abs(c.s.target.socket)
+		socket, err := filepath.Abs(c.s.Target.Socket)
 		if err != nil {
 			return snapshot.Made{}, fmt.Errorf("working directory: %w", err)
 		}
@@ -194,7 +195,7 @@ func (c *codeSnapshots) warn(spec *api.Spec, made *job.Snapshot) {
 				c.warned = map[string]bool{}
 			}
 			c.warned[named[i]] = true
-			c.s.say("snapshot: %s names the original tree %s, not the copy: the job would use its files as they are when it starts; use $BERTH_SNAPSHOT", named[i], made.Tree)
+			c.s.Say("snapshot: %s names the original tree %s, not the copy: the job would use its files as they are when it starts; use $BERTH_SNAPSHOT", named[i], made.Tree)
 		}
 	}
 }
@@ -220,7 +221,7 @@ func (c *codeSnapshots) removeOld(ctx context.Context) {
 		return
 	}
 	err := c.place.Remove(ctx, c.queue, time.Now(), func(ctx context.Context) (map[string]bool, error) {
-		reply, err := c.s.client.Snapshots(ctx)
+		reply, err := c.s.Client.Snapshots(ctx)
 		used := make(map[string]bool, len(reply.IDs))
 		for _, id := range reply.IDs {
 			used[id] = true
@@ -228,6 +229,6 @@ func (c *codeSnapshots) removeOld(ctx context.Context) {
 		return used, err
 	})
 	if err != nil {
-		c.s.say("old snapshots of code were not removed: %v", err)
+		c.s.Say("old snapshots of code were not removed: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -31,11 +32,11 @@ much GPU and CPU time was allocated, in all and by user and day.`,
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			return o.run(ctx, s, time.Now())
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.since, "since", "7d", "start of the period: 24h (ago), 30d, 2026-03-01")
 	flags.StringVar(&o.until, "until", "", "end of the period (default now)")
@@ -45,7 +46,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error {
+func (o *statsOptions) run(ctx context.Context, s *session.Session, now time.Time) error {
 	q := api.StatsQuery{User: o.user}
 	var err error
 	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
@@ -57,8 +58,8 @@ func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error
 	if q.Until != nil && q.Since != nil && !q.Since.Before(*q.Until) {
 		return problem.Newf(problem.Invalid, "berth stats --since 30d --until 7d", "expected --since before --until")
 	}
-	stats, err := s.client.Stats(ctx, q)
-	if s.nothing(err) {
+	stats, err := s.Client.Stats(ctx, q)
+	if s.NoJobsYet(err) {
 		stats, err = api.Stats{Since: *q.Since, Until: now, Users: []api.StatsLine{}, Days: []api.StatsLine{}}, nil
 		if q.Until != nil {
 			stats.Until = *q.Until
@@ -68,13 +69,13 @@ func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error
 		return err
 	}
 	if o.json {
-		return printJSON(s.out, stats)
+		return printJSON(s.Out, stats)
 	}
-	return drawStats(s.screen, stats)
+	return drawStats(s.Screen, stats)
 }
 
-func drawStats(s screen, stats api.Stats) error {
-	fmt.Fprintf(s.out, "%s to %s, %s\n", stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"), text.CountGrouped(stats.GPUs, "GPU"))
+func drawStats(s session.Screen, stats api.Stats) error {
+	fmt.Fprintf(s.Out, "%s to %s, %s\n", stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"), text.CountGrouped(stats.GPUs, "GPU"))
 	f := &facts{}
 	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", text.Grouped(stats.All.Jobs), text.Grouped(stats.All.Finished), text.Grouped(stats.All.Failed), text.Grouped(stats.All.Cancelled)))
 	f.add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
@@ -107,8 +108,8 @@ func drawStats(s screen, stats api.Stats) error {
 		if len(part.lines) == 0 {
 			continue
 		}
-		fmt.Fprintln(s.out)
-		if err := s.draw(statsTable(part.title, part.lines)); err != nil {
+		fmt.Fprintln(s.Out)
+		if err := s.Draw(statsTable(part.title, part.lines)); err != nil {
 			return err
 		}
 	}

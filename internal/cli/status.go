@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -50,8 +51,8 @@ daemon.`,
 Exit status: 0 a daemon runs; 1 no daemon runs, or it does not answer; 2 bad
 usage; 130 interrupted.`,
 		Args: noJobs("show"),
-		RunE: look(func(ctx context.Context, s *session, _ []string) error {
-			state, err := s.state(ctx)
+		RunE: session.Look(func(ctx context.Context, s *session.Session, _ []string) error {
+			state, err := stateOf(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -59,12 +60,12 @@ usage; 130 interrupted.`,
 				return err
 			}
 			if !state.Running {
-				return status(exitFailed)
+				return session.ExitFailed
 			}
 			return nil
 		}),
 	}
-	daemonFlags(cmd)
+	session.DaemonFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -73,15 +74,15 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print a JSON object")
 }
 
-// state asks the daemon about itself. Without one, it looks for jobs that go on
+// stateOf asks the daemon about itself. Without one, it looks for jobs that go on
 // without it.
-func (s *session) state(ctx context.Context) (daemonState, error) {
-	d := daemonState{Client: Version, Socket: s.client.Place(), Jobs: map[string]int{}, Warnings: []string{}}
-	told, err := s.client.Status(ctx)
-	if missing, is := errors.AsType[*api.Unreachable](err); is && s.target.host == nil {
-		if s.target.stateDir != "" {
-			d.StateDir = &s.target.stateDir
-			d.Jobs = running(s.target.stateDir)
+func stateOf(ctx context.Context, s *session.Session) (daemonState, error) {
+	d := daemonState{Client: session.Version, Socket: s.Client.Place(), Jobs: map[string]int{}, Warnings: []string{}}
+	told, err := s.Client.Status(ctx)
+	if missing, is := errors.AsType[*api.Unreachable](err); is && s.Target.Host == nil {
+		if s.Target.StateDir != "" {
+			d.StateDir = &s.Target.StateDir
+			d.Jobs = running(s.Target.StateDir)
 		} else if os.IsPermission(missing.Err) {
 			return d, err
 		}
@@ -90,7 +91,7 @@ func (s *session) state(ctx context.Context) (daemonState, error) {
 	if err != nil {
 		return d, err
 	}
-	page, err := s.client.Jobs(ctx, api.Query{Over: true, Limit: 1})
+	page, err := s.Client.Jobs(ctx, api.Query{Over: true, Limit: 1})
 	if err != nil {
 		return d, err
 	}
@@ -129,9 +130,9 @@ func parkingPace(p *api.Parking) string {
 	return line
 }
 
-func (d daemonState) show(s *session, asJSON bool) error {
+func (d daemonState) show(s *session.Session, asJSON bool) error {
 	if asJSON {
-		return printJSON(s.out, d)
+		return printJSON(s.Out, d)
 	}
 	f := &facts{}
 	if !d.Running {
@@ -156,7 +157,7 @@ func (d daemonState) show(s *session, asJSON bool) error {
 	if len(d.Warnings) > 0 {
 		f.add("warnings", strings.Join(d.Warnings, "; "))
 	}
-	return f.draw(s.screen)
+	return f.draw(s.Screen)
 }
 
 // jobs counts the jobs by state. Without a daemon only running ones are known.
@@ -178,14 +179,14 @@ func goOn(n int) string {
 	return text.CountGrouped(n, "job") + " go on running under their supervisors"
 }
 
-// private is the state of a daemon that its user may start and stop, or a
+// privateDaemon is the state of a daemon that its user may start and stop, or a
 // refusal: a shared one belongs to the service manager.
-func (s *session) private(ctx context.Context, verb string) (daemonState, error) {
-	d, err := s.state(ctx)
+func privateDaemon(ctx context.Context, s *session.Session, verb string) (daemonState, error) {
+	d, err := stateOf(ctx, s)
 	switch {
 	case err != nil:
 		return d, err
-	case d.Shared || !d.Running && !s.target.private && !s.target.explicit:
+	case d.Shared || !d.Running && !s.Target.Private && !s.Target.Explicit:
 		return d, problem.Newf(problem.Refused, "sudo systemctl "+verb+" berth", "berth %s is for a private daemon; the service manager runs the shared one", verb)
 	}
 	return d, nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -35,26 +36,26 @@ To stop jobs, use berth cancel.`,
 Exit status: 0 it is not running any more; 1 it could not be stopped, or is the
 machine's; 2 bad usage; 130 interrupted.`,
 		Args: noJobs("cancel"),
-		RunE: look(func(ctx context.Context, s *session, _ []string) error {
-			was, err := s.private(ctx, "stop")
+		RunE: session.Look(func(ctx context.Context, s *session.Session, _ []string) error {
+			was, err := privateDaemon(ctx, s, "stop")
 			if err != nil {
 				return err
 			}
 			now := was
 			if was.Running {
-				if err := s.stop(ctx); err != nil {
+				if err := stopDaemon(ctx, s); err != nil {
 					return err
 				}
-				now = daemonState{Client: Version, StateDir: was.StateDir, Socket: was.Socket, Jobs: was.Jobs, Warnings: []string{}}
+				now = daemonState{Client: session.Version, StateDir: was.StateDir, Socket: was.Socket, Jobs: was.Jobs, Warnings: []string{}}
 			}
 			if asJSON {
-				return printJSON(s.out, now)
+				return printJSON(s.Out, now)
 			}
-			_, err = fmt.Fprintln(s.out, text.Line(stopText(was)))
+			_, err = fmt.Fprintln(s.Out, text.Line(stopText(was)))
 			return err
 		}),
 	}
-	socketFlag(cmd)
+	session.SocketFlag(cmd)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -79,9 +80,9 @@ func stopText(was daemonState) string {
 	return line
 }
 
-// stop ends the daemon's process, and returns when it is gone.
-func (s *session) stop(ctx context.Context) error {
-	pid := s.client.Peer()
+// stopDaemon ends the daemon's process, and returns when it is gone.
+func stopDaemon(ctx context.Context, s *session.Session) error {
+	pid := s.Client.Peer()
 	if pid == 0 {
 		return problem.Newf(problem.Unable, "stop it where it was started", "the daemon's process cannot be seen from here")
 	}
@@ -92,10 +93,10 @@ func (s *session) stop(ctx context.Context) error {
 	defer unix.Close(handle)
 	// The number may have been given to another process before it was opened,
 	// but not if the daemon still has it now.
-	if _, err := s.client.Status(ctx); err != nil || s.client.Peer() != pid {
+	if _, err := s.Client.Status(ctx); err != nil || s.Client.Peer() != pid {
 		return problem.Newf(problem.Unable, "berth status shows what runs now", "the daemon (process %d) ended by itself", pid)
 	}
-	s.client.Close() // a daemon waits for its connections
+	s.Client.Close() // a daemon waits for its connections
 	if err := unix.PidfdSendSignal(handle, unix.SIGTERM, nil, 0); err != nil {
 		return problem.Newf(problem.Unable, "", "stop the daemon (process %d): %w", pid, err)
 	}
@@ -109,7 +110,7 @@ func (s *session) stop(ctx context.Context) error {
 		case time.Now().After(deadline):
 			return problem.Newf(problem.Unable, fmt.Sprintf("kill -9 %d ends it; jobs and queue survive that", pid), "the daemon (process %d) has not ended after %s", pid, text.Span(stopPatience))
 		}
-		if err := api.Pause(ctx, startPoll); err != nil {
+		if err := api.Pause(ctx, session.StartPoll); err != nil {
 			return err
 		}
 	}

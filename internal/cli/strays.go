@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
 // listStrays shows the supervisors that the daemon's store does not know.
-func listStrays(ctx context.Context, s *session, asJSON bool) error {
-	strays, err := s.client.Strays(ctx)
-	if err != nil && !s.nothing(err) {
+func listStrays(ctx context.Context, s *session.Session, asJSON bool) error {
+	strays, err := s.Client.Strays(ctx)
+	if err != nil && !s.NoJobsYet(err) {
 		return err
 	}
 	if asJSON {
-		return printJSON(s.out, notNull(strays))
+		return printJSON(s.Out, notNull(strays))
 	}
 	if len(strays) == 0 {
-		_, err = fmt.Fprintln(s.out, "no strays")
+		_, err = fmt.Fprintln(s.Out, "no strays")
 		return err
 	}
-	if err := s.draw(strayTable(strays, time.Now())); err != nil {
+	if err := s.Draw(strayTable(strays, time.Now())); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out, fit(s.screen, "berth adopt --strays takes them back into the queue"))
+	_, err = fmt.Fprintln(s.Out, fit(s.Screen, "berth adopt --strays takes them back into the queue"))
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
@@ -87,13 +88,13 @@ Exit status: 0 submitted; 1 refused; 2 bad usage or unreadable input; 130
 interrupted. With --wait or -i, the job's own: its exit code, 128 + signal, 124
 for its time limit, else 1; the largest if there are several jobs.`,
 	}
-	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
+	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 		if err := o.sim.check(cmd); err != nil {
 			return err
 		}
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash() >= 0)
 	})
-	daemonFlags(cmd)
+	session.DaemonFlags(cmd)
 	o.register(cmd)
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // flags after a script's name belong to the script
@@ -111,7 +112,7 @@ for its time limit, else 1; the largest if there are several jobs.`,
 	return cmd
 }
 
-func (o *submitOptions) run(ctx context.Context, s *session, args []string, dashed bool) error {
+func (o *submitOptions) run(ctx context.Context, s *session.Session, args []string, dashed bool) error {
 	specs, err := o.specs(ctx, s, args, dashed)
 	if err != nil {
 		return err
@@ -136,13 +137,13 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 }
 
 // deliver submits jobs with the caller's directory, environment and code.
-func (o *submitOptions) deliver(ctx context.Context, s *session, specs []api.Spec) (api.SubmitReply, error) {
-	if s.target.host == nil {
+func (o *submitOptions) deliver(ctx context.Context, s *session.Session, specs []api.Spec) (api.SubmitReply, error) {
+	if s.Target.Host == nil {
 		if err := o.checkPlaces(specs); err != nil {
 			return api.SubmitReply{}, err
 		}
 	}
-	r, err := o.request(specs, s.target.host != nil)
+	r, err := o.request(specs, s.Target.Host != nil)
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
@@ -155,7 +156,7 @@ func (o *submitOptions) deliver(ctx context.Context, s *session, specs []api.Spe
 }
 
 // specs reads the jobs from the command line, a script or a file.
-func (o *submitOptions) specs(ctx context.Context, s *session, args []string, dashed bool) ([]api.Spec, error) {
+func (o *submitOptions) specs(ctx context.Context, s *session.Session, args []string, dashed bool) ([]api.Spec, error) {
 	var specs []api.Spec
 	var err error
 	switch {
@@ -195,8 +196,8 @@ func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 }
 
 // fromJob copies a job, with what the flags and the words say instead.
-func (o *submitOptions) fromJob(ctx context.Context, s *session, words []string) ([]api.Spec, error) {
-	d, err := s.client.Job(ctx, o.like)
+func (o *submitOptions) fromJob(ctx context.Context, s *session.Session, words []string) ([]api.Spec, error) {
+	d, err := s.Client.Job(ctx, o.like)
 	switch {
 	case err != nil:
 		return nil, err
@@ -281,7 +282,7 @@ func isOn(value api.Text) bool {
 }
 
 // await is --wait: it returns the status of the jobs.
-func (o *submitOptions) await(ctx context.Context, s *session, jobs []api.Submitted) error {
+func (o *submitOptions) await(ctx context.Context, s *session.Session, jobs []api.Submitted) error {
 	ids := make([]string, len(jobs))
 	for i, j := range jobs {
 		ids[i] = j.ID

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/slurm"
@@ -87,7 +88,7 @@ func readSpecFile(path string, stdin io.Reader) (name string, content []byte, er
 }
 
 // fromScript reads the directives of a script; flags win over them.
-func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error) {
+func (o *submitOptions) fromScript(s *session.Session, args []string) ([]api.Spec, error) {
 	head, mode, err := readScript(args[0])
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, problem.Wrap(problem.Invalid, o.scriptHint(args), err)
@@ -136,7 +137,7 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 				forSlurm = append(forSlurm, ignored.Text)
 				continue
 			}
-			s.say("%s:%d: ignored, no equivalent in berth: %s", args[0], ignored.Line, ignored.Text)
+			s.Say("%s:%d: ignored, no equivalent in berth: %s", args[0], ignored.Line, ignored.Text)
 		}
 	}
 	written := spec.Setup

@@ -6,32 +6,33 @@ import (
 	"strings"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 )
 
 // send submits the jobs with copies of their code, and starts a private daemon
 // first if none is running.
-func (o *submitOptions) send(ctx context.Context, s *session, code *codeSnapshots) (api.SubmitReply, error) {
-	s.begins, s.stays = true, o.noAutostart
-	if err := s.simulate(ctx, o.sim); err != nil {
+func (o *submitOptions) send(ctx context.Context, s *session.Session, code *codeSnapshots) (api.SubmitReply, error) {
+	s.StartsAnew, s.NeverStarts = true, o.noAutostart
+	if err := simulateGPUs(ctx, s, o.sim); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if err := code.add(ctx, o.noSnapshot); err != nil {
 		return api.SubmitReply{}, err
 	}
-	return s.client.Submit(ctx, *code.request)
+	return s.Client.Submit(ctx, *code.request)
 }
 
 // confirm reports the ids of the jobs.
-func (o *submitOptions) confirm(s *session, reply *api.SubmitReply) error {
+func (o *submitOptions) confirm(s *session.Session, reply *api.SubmitReply) error {
 	jobs := reply.Jobs
 	sayNotes(s, jobs)
 	switch {
 	case o.json && len(jobs) == 1:
-		return printJSON(s.out, jobs[0])
+		return printJSON(s.Out, jobs[0])
 	case o.json:
-		return printJSON(s.out, jobs)
+		return printJSON(s.Out, jobs)
 	case o.quiet && o.interactive:
 		return nil // standard output is the job's
 	case o.quiet:
@@ -39,12 +40,12 @@ func (o *submitOptions) confirm(s *session, reply *api.SubmitReply) error {
 		for _, j := range jobs {
 			b.WriteString(text.Line(j.ID) + "\n")
 		}
-		_, err := fmt.Fprint(s.out, b.String())
+		_, err := fmt.Fprint(s.Out, b.String())
 		return err
 	}
-	out := s.out
+	out := s.Out
 	if o.interactive {
-		out = s.errOut // standard output is the job's
+		out = s.ErrOut // standard output is the job's
 	}
 	said := submittedText(jobs)
 	if o.batch != nil {
@@ -55,7 +56,7 @@ func (o *submitOptions) confirm(s *session, reply *api.SubmitReply) error {
 }
 
 // sayNotes prints the daemon's notes, each once with the jobs it is about.
-func sayNotes(s *session, jobs []api.Submitted) {
+func sayNotes(s *session.Session, jobs []api.Submitted) {
 	var notes []string
 	about := map[string][]string{}
 	for _, j := range jobs {
@@ -68,7 +69,7 @@ func sayNotes(s *session, jobs []api.Submitted) {
 	}
 	for i, note := range notes {
 		if i == listedOneByOne {
-			s.say("and %s more", text.CountGrouped(len(notes)-i, "note"))
+			s.Say("and %s more", text.CountGrouped(len(notes)-i, "note"))
 			return
 		}
 		ids := idRuns(about[note])
@@ -79,7 +80,7 @@ func sayNotes(s *session, jobs []api.Submitted) {
 		if len(about[note]) > 1 {
 			word = "jobs"
 		}
-		s.say("note: %s %s: %s", word, strings.Join(ids, ","), note)
+		s.Say("note: %s %s: %s", word, strings.Join(ids, ","), note)
 	}
 }
 
@@ -114,11 +115,11 @@ func submittedText(jobs []api.Submitted) string {
 
 // foretell is --dry-run: it says what would happen to each job, and why. A job
 // that can never run here counts as refused.
-func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
+func (o *submitOptions) foretell(s *session.Session, jobs []api.Submitted) error {
 	var verdict error
 	for _, j := range jobs {
 		if j.State == foretoldInfeasible {
-			verdict = status(exitFailed)
+			verdict = session.ExitFailed
 		}
 	}
 	if o.json {
@@ -126,22 +127,22 @@ func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
 		if len(jobs) == 1 {
 			value = jobs[0]
 		}
-		if err := printJSON(s.out, value); err != nil {
+		if err := printJSON(s.Out, value); err != nil {
 			return err
 		}
 		return verdict
 	}
 	for i, j := range jobs {
 		if i == listedOneByOne {
-			fmt.Fprintf(s.out, "and %s more\n", text.CountGrouped(len(jobs)-i, "job"))
+			fmt.Fprintf(s.Out, "and %s more\n", text.CountGrouped(len(jobs)-i, "job"))
 			break
 		}
-		fmt.Fprintln(s.out, text.Line(foretold(j)))
+		fmt.Fprintln(s.Out, text.Line(foretold(j)))
 		if j.Request != "" { // an older daemon does not say it
-			fmt.Fprintln(s.out, text.Line("  asks for "+j.Request))
+			fmt.Fprintln(s.Out, text.Line("  asks for "+j.Request))
 		}
 		for _, note := range j.Notes {
-			s.say("note: %s", note)
+			s.Say("note: %s", note)
 		}
 	}
 	return verdict

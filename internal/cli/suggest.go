@@ -1,6 +1,15 @@
 package cli
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/cli/session"
+	"berth/internal/text"
+	"berth/internal/text/problem"
+)
 
 // elsewhere has the words that other schedulers and tools use, by the berth
 // command that does the same. The key of the outer map is the command they
@@ -79,4 +88,36 @@ func meant(after, word string) string {
 		}
 	}
 	return ""
+}
+
+// withVerbs adds subcommands to a command that only groups them.
+func withVerbs(cmd *cobra.Command, verbs ...*cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return unknownCommand(cmd, args[0])
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	session.DaemonFlags(cmd)
+	cmd.AddCommand(verbs...)
+}
+
+func unknownCommand(cmd *cobra.Command, word string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	hint := "commands: " + strings.Join(known, ", ")
+	if !cmd.HasParent() {
+		hint = "see berth --help"
+	}
+	if same := meant(cmd.CommandPath(), word); same != "" {
+		hint = fmt.Sprintf("did you mean %s?", same)
+	} else if near := text.Nearest(word, known); near != "" {
+		hint = fmt.Sprintf("did you mean %s %s?", cmd.CommandPath(), near)
+	}
+	return problem.Newf(problem.Invalid, hint, "unknown command %q", word)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/internal/cli/session"
 )
 
 func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
@@ -43,7 +45,7 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 	} {
 		var out, errOut bytes.Buffer
 		code := Main(strings.Fields(typed), &out, &errOut)
-		if want := "\nhint: did you mean " + want + "?\n"; code != exitUsage || !strings.HasSuffix(errOut.String(), want) {
+		if want := "\nhint: did you mean " + want + "?\n"; code != int(session.ExitUsage) || !strings.HasSuffix(errOut.String(), want) {
 			t.Errorf("berth %s: exit status %d, it says %q, want %q", typed, code, errOut.String(), want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/tests/testkit"
 	"berth/internal/text"
@@ -118,14 +119,14 @@ func someDetail() api.Detail {
 // TestTables draws every table as wide as terminals are, and uncut as into a
 // pipe.
 func TestTables(t *testing.T) {
-	views := map[string]func(s screen) error{
-		"list":    func(s screen) error { return drawList(s, someList(), columns[:usualColumns], false, noon) },
-		"history": func(s screen) error { return s.draw(historyTable(someHistory(), noon)) },
-		"gpus":    func(s screen) error { return drawGPUs(s, someGPUs(), false, noon) },
-		"gpus-v":  func(s screen) error { return drawGPUs(s, someGPUs(), true, noon) },
-		"stats":   func(s screen) error { return drawStats(s, someStats()) },
-		"show":    func(s screen) error { return showJob(s, someDetail(), noon) },
-		"array":   func(s screen) error { return showArray(s, someArray(), noon) },
+	views := map[string]func(s session.Screen) error{
+		"list":    func(s session.Screen) error { return drawList(s, someList(), columns[:usualColumns], false, noon) },
+		"history": func(s session.Screen) error { return s.Draw(historyTable(someHistory(), noon)) },
+		"gpus":    func(s session.Screen) error { return drawGPUs(s, someGPUs(), false, noon) },
+		"gpus-v":  func(s session.Screen) error { return drawGPUs(s, someGPUs(), true, noon) },
+		"stats":   func(s session.Screen) error { return drawStats(s, someStats()) },
+		"show":    func(s session.Screen) error { return showJob(s, someDetail(), noon) },
+		"array":   func(s session.Screen) error { return showArray(s, someArray(), noon) },
 	}
 	for name, draw := range views {
 		for _, size := range []struct {
@@ -135,7 +136,7 @@ func TestTables(t *testing.T) {
 		}{{"80", 80, false}, {"140", 140, false}, {"120", 120, true}, {"200", 200, false}, {"pipe", 0, false}} {
 			t.Run(name+"-"+size.name, func(t *testing.T) {
 				var out bytes.Buffer
-				if err := draw(screen{out: &out, width: size.width, colour: size.colour}); err != nil {
+				if err := draw(session.Screen{Out: &out, Width: size.width, Colour: size.colour}); err != nil {
 					t.Fatal(err)
 				}
 				golden(t, name+"-"+size.name, out.Bytes())
@@ -180,7 +181,7 @@ func TestATableFitsAnyTerminal(t *testing.T) {
 		}
 		var out bytes.Buffer
 		width := rapid.IntRange(60, 250).Draw(r, "width")
-		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil {
+		if err := (session.Screen{Out: &out, Width: width}).Draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil {
 			r.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -240,7 +241,7 @@ func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
 	jobs := []job.View{{ID: "1", Name: name, User: "ann", State: job.Running, GPUs: 1, Command: to(strings.Repeat("c", 40))}}
 	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 48: strings.Repeat("n", 22) + "…  running"} {
 		var out bytes.Buffer
-		if err := (screen{out: &out, width: width}).draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
+		if err := (session.Screen{Out: &out, Width: width}).Draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -50,7 +51,7 @@ func newTokenCreate() *cobra.Command {
 		Example: `  berth token create --name laptop
   berth token create --name ci --ttl 7d --json` + tokenStatuses,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			r := api.TokenRequest{Name: name}
 			if ttl != "" {
 				good, err := text.ParseDuration(ttl)
@@ -59,15 +60,15 @@ func newTokenCreate() *cobra.Command {
 				}
 				r.TTLS = max(1, int64(good/time.Second))
 			}
-			token, err := s.client.NewToken(ctx, r)
+			token, err := s.Client.NewToken(ctx, r)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(s.out, token)
+				return printJSON(s.Out, token)
 			}
-			s.say("token %s, valid until %s; it is not shown again", token.ID, token.Expires.Local().Format("2006-01-02 15:04"))
-			_, err = fmt.Fprintln(s.out, text.Line(token.Secret))
+			s.Say("token %s, valid until %s; it is not shown again", token.ID, token.Expires.Local().Format("2006-01-02 15:04"))
+			_, err = fmt.Fprintln(s.Out, text.Line(token.Secret))
 			return err
 		}),
 	}
@@ -88,18 +89,18 @@ administrator, every user's. USED and FROM tell of the last request since the
 daemon started, and of the address that it came from.`,
 		Example: `  berth token list` + tokenStatuses,
 		Args:    noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
-			tokens, err := s.client.Tokens(ctx)
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
+			tokens, err := s.Client.Tokens(ctx)
 			switch {
-			case err != nil && !s.nothing(err):
+			case err != nil && !s.NoJobsYet(err):
 				return err
 			case asJSON:
-				return printJSON(s.out, notNull(tokens))
+				return printJSON(s.Out, notNull(tokens))
 			case len(tokens) == 0:
-				_, err := fmt.Fprintln(s.out, "no tokens")
+				_, err := fmt.Fprintln(s.Out, "no tokens")
 				return err
 			}
-			return s.screen.draw(tokenTable(tokens, time.Now()))
+			return s.Screen.Draw(tokenTable(tokens, time.Now()))
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of tokens")
@@ -145,15 +146,15 @@ an administrator.`,
 			}
 			return problem.Newf(problem.Invalid, "berth token list shows the ids; then berth token revoke po4bozuz", "expected the id of a token, found nothing")
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			if all {
 				return revokeAll(ctx, s, user)
 			}
 			for _, id := range args {
-				if err := s.client.RevokeToken(ctx, id); err != nil {
+				if err := s.Client.RevokeToken(ctx, id); err != nil {
 					return err
 				}
-				fmt.Fprintln(s.out, text.Line("revoked token "+id))
+				fmt.Fprintln(s.Out, text.Line("revoked token "+id))
 			}
 			return nil
 		}),
@@ -163,17 +164,17 @@ an administrator.`,
 	return cmd
 }
 
-func revokeAll(ctx context.Context, s *session, user string) error {
-	ids, err := s.client.RevokeTokens(ctx, user)
+func revokeAll(ctx context.Context, s *session.Session, user string) error {
+	ids, err := s.Client.RevokeTokens(ctx, user)
 	if err != nil {
 		return err
 	}
 	if len(ids) == 0 {
-		_, err := fmt.Fprintln(s.out, "no tokens")
+		_, err := fmt.Fprintln(s.Out, "no tokens")
 		return err
 	}
 	for _, id := range ids {
-		fmt.Fprintln(s.out, text.Line("revoked token "+id))
+		fmt.Fprintln(s.Out, text.Line("revoked token "+id))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/cli/top"
 	"berth/internal/text/problem"
 )
@@ -28,11 +29,11 @@ cancel, hold, release, requeue and park jobs and pause GPUs; ? lists them.`,
 Exit status: 0 left; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args:              noWords,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			return runTop(ctx, s, once)
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	cmd.Flags().BoolVar(&once, "once", false, "print one frame and exit")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
@@ -44,8 +45,8 @@ const (
 	frameRows    = 24
 )
 
-func runTop(ctx context.Context, s *session, once bool) error {
-	frame := top.Screen{Width: s.width, Height: s.height, Colour: s.colour, ASCII: !speaksUTF8(os.Getenv)}
+func runTop(ctx context.Context, s *session.Session, once bool) error {
+	frame := top.Screen{Width: s.Width, Height: s.Height, Colour: s.Colour, ASCII: !speaksUTF8(os.Getenv)}
 	if frame.Width == 0 {
 		frame.Width = frameColumns
 	}
@@ -53,20 +54,20 @@ func runTop(ctx context.Context, s *session, once bool) error {
 		frame.Height = frameRows
 	}
 	if once {
-		drawn, err := top.Once(ctx, s.client, frame, time.Now())
+		drawn, err := top.Once(ctx, s.Client, frame, time.Now())
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(s.out, drawn)
+		_, err = io.WriteString(s.Out, drawn)
 		return err
 	}
-	if !s.terminal || !isTerminal(os.Stdin) {
+	if !s.Terminal || !session.IsTerminal(os.Stdin) {
 		return problem.Newf(problem.Invalid, "berth top --once prints one frame", "berth top needs a terminal")
 	}
-	if _, err := s.client.Jobs(ctx, api.Query{Queue: true, Limit: 1}); err != nil {
+	if _, err := s.Client.Jobs(ctx, api.Query{Queue: true, Limit: 1}); err != nil {
 		return err // before the screen is taken
 	}
-	s.client.OnSilence, s.client.OnRetry = nil, nil // the frame says so
-	s.client.OnMissing = nil                        // a daemon that is stopped later stays stopped
-	return top.Run(ctx, s.client, os.Stdin, s.out, frame)
+	s.Client.OnSilence, s.Client.OnRetry = nil, nil // the frame says so
+	s.Client.OnMissing = nil                        // a daemon that is stopped later stays stopped
+	return top.Run(ctx, s.Client, os.Stdin, s.Out, frame)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/queue/notify"
 	"berth/internal/text"
@@ -51,11 +52,11 @@ Exit status: the job's own: its exit code, 128 + signal, 124 for its time
 limit, else 1; the largest if there are several. Also 1 if --timeout passed or
 no daemon answers; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeEndedToo,
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
 			return o.run(ctx, s, args)
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	o.register(cmd)
 	o.registerGroup(cmd)
 	flags := cmd.Flags()
@@ -67,7 +68,7 @@ no daemon answers; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-func (o *waitOptions) run(ctx context.Context, s *session, args []string) error {
+func (o *waitOptions) run(ctx context.Context, s *session.Session, args []string) error {
 	if o.empty(args) {
 		return needJobs("wait")
 	}
@@ -99,7 +100,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		return problem.Newf(problem.Unable, "berth list --all shows all jobs", "no job has the name %s", o.name)
 	}
 	if len(ids) == 0 {
-		s.say("no jobs to wait for")
+		s.Say("no jobs to wait for")
 		return nil
 	}
 	w := waiter{s: s, any: o.any, quiet: o.quiet || o.json, limit: limit}
@@ -109,7 +110,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		return err
 	}
 	if o.json {
-		if err := printJSON(s.out, jobs); err != nil {
+		if err := printJSON(s.Out, jobs); err != nil {
 			return err
 		}
 	}
@@ -120,14 +121,14 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 }
 
 // tell has a message about the jobs sent to each target.
-func (o *waitOptions) tell(ctx context.Context, s *session, jobs []job.View) error {
+func (o *waitOptions) tell(ctx context.Context, s *session.Session, jobs []job.View) error {
 	r := api.NotifyTest{}
 	for _, v := range jobs {
 		r.Jobs = append(r.Jobs, v.ID)
 	}
 	for _, target := range o.notify {
 		r.Target = target
-		if _, err := s.client.SendNotify(ctx, r); err != nil {
+		if _, err := s.Client.SendNotify(ctx, r); err != nil {
 			return fmt.Errorf("the jobs have ended, but no message is sent: %w", err)
 		}
 	}
@@ -136,15 +137,15 @@ func (o *waitOptions) tell(ctx context.Context, s *session, jobs []job.View) err
 
 // settle resolves the selection to jobs. Without a daemon it fails at once, but
 // a daemon that stops in the middle of an answer will come back.
-func settle(ctx context.Context, s *session, sel api.Select) ([]job.View, error) {
-	patience := newPatience(s)
+func settle(ctx context.Context, s *session.Session, sel api.Select) ([]job.View, error) {
+	patience := session.NewPatience(s)
 	for first := true; ; first = false {
-		reply, err := s.client.Wait(ctx, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
+		reply, err := s.Client.Wait(ctx, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
 		var nobody *api.Unreachable
-		if err != nil && !(first && errors.As(err, &nobody)) && patience.bear(ctx, err) == nil {
+		if err != nil && !(first && errors.As(err, &nobody)) && patience.Bear(ctx, err) == nil {
 			continue
 		}
-		if sel.All && s.nothing(err) {
+		if sel.All && s.NoJobsYet(err) {
 			err = nil
 		}
 		return reply.Jobs, err
@@ -153,7 +154,7 @@ func settle(ctx context.Context, s *session, sel api.Select) ([]job.View, error)
 
 // waiter waits for jobs across restarts of the daemon.
 type waiter struct {
-	s     *session
+	s     *session.Session
 	any   bool
 	quiet bool
 	limit time.Duration // 0: none
@@ -166,7 +167,7 @@ const longestPoll = 30 * time.Second
 // wait returns the jobs that have ended: all of them, or with any the first.
 func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 	began := time.Now()
-	patience := newPatience(w.s)
+	patience := session.NewPatience(w.s)
 	for {
 		r := api.WaitRequest{Select: api.Select{Words: idRuns(ids)}, Any: w.any, TimeoutS: longestPoll.Seconds()}
 		if w.limit > 0 {
@@ -180,14 +181,14 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 			}
 			r.TimeoutS = min(r.TimeoutS, left.Seconds())
 		}
-		reply, err := w.s.client.Wait(ctx, r)
+		reply, err := w.s.Client.Wait(ctx, r)
 		if err != nil {
-			if err := patience.bear(ctx, err); err != nil {
+			if err := patience.Bear(ctx, err); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		patience.answered()
+		patience.Answered()
 		over := endedOf(reply.Jobs)
 		w.tell(over)
 		if reply.Done {
@@ -219,9 +220,9 @@ func (w *waiter) tell(over []job.View) {
 		switch {
 		case w.quiet || len(w.told) > listedOneByOne+1:
 		case len(w.told) == listedOneByOne+1:
-			fmt.Fprintln(w.s.out, "… and more")
+			fmt.Fprintln(w.s.Out, "… and more")
 		default:
-			fmt.Fprintln(w.s.out, text.Line(endText(v)))
+			fmt.Fprintln(w.s.Out, text.Line(endText(v)))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -47,42 +48,42 @@ Exit status: 0 printed or opened; 1 refused, or no daemon; 2 bad usage;
 130 interrupted.`,
 		Args:              noWords,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
-			s.begins = true
+		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
+			s.StartsAnew = true
 			return runWeb(ctx, s, !noOpen, plainHTTP, os.Getenv)
 		}),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	cmd.Flags().BoolVar(&noOpen, "no-open", false, "only print the address")
 	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "as root: accept a page without TLS, from a private daemon")
 	return cmd
 }
 
-func runWeb(ctx context.Context, s *session, open, plainHTTP bool, getenv func(string) string) error {
-	if s.target.host != nil {
+func runWeb(ctx context.Context, s *session.Session, open, plainHTTP bool, getenv func(string) string) error {
+	if s.Target.Host != nil {
 		return problem.Newf(problem.Refused, "open the daemon's address in a browser, and log in with your token", "berth web works on the daemon's own machine")
 	}
-	login, err := s.client.NewLogin(ctx, api.LoginRequest{PlainHTTP: plainHTTP})
+	login, err := s.Client.NewLogin(ctx, api.LoginRequest{PlainHTTP: plainHTTP})
 	if err != nil {
 		return err
 	}
 	page := login.Address + "/#login=" + login.Secret
-	if _, err := fmt.Fprintln(s.out, text.Line(page)); err != nil {
+	if _, err := fmt.Fprintln(s.Out, text.Line(page)); err != nil {
 		return err
 	}
-	s.say("this address logs you in once, until %s", login.Expires.Local().Format("15:04"))
+	s.Say("this address logs you in once, until %s", login.Expires.Local().Format("15:04"))
 	if opener := browserOf(getenv); open && opener != "" {
 		file, err := redirection(page, getenv)
 		if err == nil {
 			err = exec.CommandContext(ctx, opener, file).Run()
 		}
 		if err == nil {
-			s.advise("if the browser cannot read %s, open the address itself", file)
+			s.Advise("if the browser cannot read %s, open the address itself", file)
 			return nil
 		}
 	}
 	if forward := forwarding(login, getenv); forward != "" {
-		s.advise("%s", forward)
+		s.Advise("%s", forward)
 	}
 	return nil
 }

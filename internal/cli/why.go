@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
@@ -34,9 +35,9 @@ Exit status: 0 explained; 1 no such job, or no daemon; 2 bad usage; 130
 interrupted.`,
 		Args:              someJobs,
 		ValidArgsFunction: completeEndedToo,
-		RunE:              verb(o.run),
+		RunE:              session.Verb(o.run),
 	}
-	queueFlags(cmd)
+	session.QueueFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "everything: each GPU, the jobs on it, and which jobs go first")
 	flags.BoolVar(&o.json, "json", false, "print a JSON object with text, position, expected and more; an array for several jobs")
@@ -52,16 +53,16 @@ func someJobs(cmd *cobra.Command, args []string) error {
 	return exactlyOne(cmd, args)
 }
 
-func (o *whyFlags) run(ctx context.Context, s *session, args []string) error {
+func (o *whyFlags) run(ctx context.Context, s *session.Session, args []string) error {
 	stories := make([]api.Why, 0, len(args))
 	for _, id := range eachOf(args) {
-		why, err := s.client.Why(ctx, id)
+		why, err := s.Client.Why(ctx, id)
 		if err != nil {
 			return err
 		}
 		stories = append(stories, why)
 	}
-	return o.tell(s.screen, stories, time.Now())
+	return o.tell(s.Screen, stories, time.Now())
 }
 
 // mostExplained bounds the jobs of a range that are explained one by one.
@@ -88,12 +89,12 @@ func eachOf(words []string) (ids []string) {
 	return ids
 }
 
-func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
+func (o *whyFlags) tell(s session.Screen, stories []api.Why, now time.Time) error {
 	if o.json {
 		if len(stories) == 1 {
-			return printJSON(s.out, stories[0])
+			return printJSON(s.Out, stories[0])
 		}
-		return printJSON(s.out, stories)
+		return printJSON(s.Out, stories)
 	}
 	for i := range stories {
 		why := &stories[i]
@@ -102,7 +103,7 @@ func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
 		}
 		if o.verbose && why.State == "queued" {
 			if i > 0 {
-				fmt.Fprintln(s.out)
+				fmt.Fprintln(s.Out)
 			}
 			if err := tellStory(s, why, now); err != nil {
 				return err
@@ -117,12 +118,12 @@ func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
 }
 
 // tellLine prints one line, then the notes.
-func tellLine(s screen, why *api.Why) error {
-	if _, err := fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: %s", why.ID, whyLine(why)))); err != nil {
+func tellLine(s session.Screen, why *api.Why) error {
+	if _, err := fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("job %s: %s", why.ID, whyLine(why)))); err != nil {
 		return err
 	}
 	for _, note := range why.Notes {
-		fmt.Fprintln(s.out, text.Line(note))
+		fmt.Fprintln(s.Out, text.Line(note))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/reason"
 	"berth/internal/sched"
@@ -57,21 +58,21 @@ func someStories() []api.Why {
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9]*m`)
 
-func drawWhy(t *testing.T, s screen, verbose bool) []byte {
+func drawWhy(t *testing.T, s session.Screen, verbose bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	s.out = &out
+	s.Out = &out
 	if err := (&whyFlags{verbose: verbose}).tell(s, someStories(), noon); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-func TestWhyInOneLine(t *testing.T) { golden(t, "why-pipe", drawWhy(t, screen{}, false)) }
+func TestWhyInOneLine(t *testing.T) { golden(t, "why-pipe", drawWhy(t, session.Screen{}, false)) }
 
 func TestTheWholeStory(t *testing.T) {
-	golden(t, "why-v-pipe", drawWhy(t, screen{}, true))
-	at80 := drawWhy(t, screen{width: 80}, true)
+	golden(t, "why-v-pipe", drawWhy(t, session.Screen{}, true))
+	at80 := drawWhy(t, session.Screen{Width: 80}, true)
 	golden(t, "why-v-80", at80)
 	for line := range strings.Lines(string(at80)) {
 		if strings.HasPrefix(line, "job 22: ") {
@@ -81,7 +82,7 @@ func TestTheWholeStory(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	coloured := drawWhy(t, screen{width: 80, colour: true}, true)
+	coloured := drawWhy(t, session.Screen{Width: 80, Colour: true}, true)
 	if got := escapes.ReplaceAllString(string(coloured), ""); got != string(at80) {
 		t.Errorf("colours change the words:\n%s", got)
 	}
@@ -161,7 +162,7 @@ func TestEstimatesNameTheirSource(t *testing.T) {
 	}
 	var out bytes.Buffer
 	d := api.Detail{View: job.View{ID: "1", Name: "job1", State: job.Queued}, ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}, ExpectedVRAM: &api.VRAMGuess{LowMiB: 1024, HighMiB: 2048, Source: "command", Runs: 2}}
-	if err := showJob(screen{out: &out}, d, noon); err != nil {
+	if err := showJob(session.Screen{Out: &out}, d, noon); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"expected time  at most 1h00m, about 30m00s, from its time limit only\n", "expected VRAM  1.0 to 2.0 GiB on each GPU, from 2 earlier runs with the same arguments\n"} {

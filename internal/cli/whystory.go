@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/reason"
 	"berth/internal/text"
@@ -24,9 +25,9 @@ func whyLine(why *api.Why) string {
 }
 
 // tellStory prints everything known about a waiting job.
-func tellStory(s screen, why *api.Why, now time.Time) error {
-	title := fmt.Sprintf("%s  %s", s.painted(text.Bold, text.Line("job "+why.ID)), s.painted(statePaint(job.Queued), positionText(why)))
-	if _, err := fmt.Fprintln(s.out, title); err != nil {
+func tellStory(s session.Screen, why *api.Why, now time.Time) error {
+	title := fmt.Sprintf("%s  %s", s.Painted(text.Bold, text.Line("job "+why.ID)), s.Painted(statePaint(job.Queued), positionText(why)))
+	if _, err := fmt.Fprintln(s.Out, title); err != nil {
 		return err
 	}
 	f := &facts{}
@@ -82,8 +83,8 @@ func victimsText(jobs []string) string {
 const maxRunsShown = 8
 
 // tellCards says for each GPU what is missing and which jobs are on it.
-func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
-	fmt.Fprintln(s.out)
+func tellCards(s session.Screen, cards []reason.CardStory, now time.Time) error {
+	fmt.Fprintln(s.Out)
 	widest := 0
 	for _, g := range cards {
 		widest = max(widest, len(fmt.Sprint("gpu", g.GPU)))
@@ -94,7 +95,7 @@ func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
 			colour = text.Green
 		}
 		name := fmt.Sprintf("%-*s", widest, fmt.Sprint("gpu", g.GPU))
-		if err := hang(s, s.painted(text.Dim, name), widest+text.Gap, colour, text.Line(g.What)); err != nil {
+		if err := hang(s, s.Painted(text.Dim, name), widest+text.Gap, colour, text.Line(g.What)); err != nil {
 			return err
 		}
 		for i, r := range g.Runs {

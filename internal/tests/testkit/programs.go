@@ -69,7 +69,7 @@ func link(dir, tags, version string, programs []string) error {
 	for _, program := range programs {
 		args, cgo, flags := []string{"build", "-trimpath", "-tags", tags}, "0", "-s -w"
 		if version != "" {
-			flags += " -X berth/internal/cli.Version=" + version
+			flags += " -X berth/internal/cli/session.Version=" + version
 		}
 		switch {
 		case tags == "race":

@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"path/filepath"
@@ -19,7 +19,7 @@ func TestACommandIsRepeatedAsItIsTyped(t *testing.T) {
 		"show|--json|17_3":         "berth show --json 17_3 --log-dir -",
 		"cancel|--name|$(reboot);": "berth cancel --name '$(reboot);' --log-dir -",
 	} {
-		if got := commandWith(strings.Split(typed, "|"), target{}.flag()); got != want {
+		if got := commandWith(strings.Split(typed, "|"), Target{}.flag()); got != want {
 			t.Errorf("%s: %s, want %s", typed, got, want)
 		}
 	}
@@ -30,20 +30,20 @@ func TestARunIsNamedFromHere(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Chdir(home)
-	at := func(dir string) target { return target{run: &runTarget{Place: batch.Place{LogDir: dir}}} }
+	at := func(dir string) Target { return Target{Run: &RunTarget{Place: batch.Place{LogDir: dir}}} }
 	for dir, want := range map[string][2]string{
 		filepath.Join(home, "berth_logs"):        {"berth run in this directory", "--log-dir berth_logs"},
 		filepath.Join(home, "exp", "berth_logs"): {"berth run in exp", "--log-dir exp/berth_logs"},
 		"/data/out":                              {"berth run in /data/out", "--log-dir /data/out"},
 		"/data/my run/berth_logs":                {"berth run in /data/my run", "--log-dir '/data/my run/berth_logs'"},
 	} {
-		if got := [2]string{at(dir).title(), at(dir).flag()}; got != want {
+		if got := [2]string{at(dir).Title(), at(dir).flag()}; got != want {
 			t.Errorf("%s: %q, want %q", dir, got, want)
 		}
 	}
 	t.Chdir(t.TempDir())
 	run := at(filepath.Join(home, "my exp", "berth_logs"))
-	if got := [2]string{run.title(), run.flag()}; got != [2]string{"berth run in ~/my exp", "--log-dir ~/'my exp/berth_logs'"} {
+	if got := [2]string{run.Title(), run.flag()}; got != [2]string{"berth run in ~/my exp", "--log-dir ~/'my exp/berth_logs'"} {
 		t.Errorf("from elsewhere: %q", got)
 	}
 }

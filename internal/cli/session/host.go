@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"crypto/tls"
@@ -28,9 +28,9 @@ type remote struct {
 
 const hostHelp = "a daemon on another machine: `address`, or its name in hosts.toml (default BERTH_HOST)"
 
-// hostFlag lets every verb parse --host, even before the verb, so that one that
+// HostFlag lets every verb parse --host, even before the verb, so that one that
 // works on this machine only can say so.
-func hostFlag(root *cobra.Command) {
+func HostFlag(root *cobra.Command) {
 	root.PersistentFlags().String("host", "", hostHelp)
 	_ = root.PersistentFlags().MarkHidden("host") // it exists
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"context"
@@ -20,33 +20,33 @@ import (
 // queuesBeside are the queues that a verb may mean if the user named none: the
 // run of this directory, the daemon, and the user's other runs. A run of this
 // directory that has ended is the last, and only where there is no daemon.
-func queuesBeside(ctx context.Context, found target) (queues []target) {
-	var here *runTarget
+func queuesBeside(ctx context.Context, found Target) (queues []Target) {
+	var here *RunTarget
 	if place, err := batch.Find(batch.DefaultLogDir); err == nil {
 		here = openRunTarget(ctx, place)
 	}
-	if here != nil && here.live {
-		queues = append(queues, target{run: here})
+	if here != nil && here.Live {
+		queues = append(queues, Target{Run: here})
 	}
 	if found.used() {
 		queues = append(queues, found)
 	}
 	for _, t := range runningRuns(ctx) {
-		if here == nil || !sameDir(t.run.StateDir, here.StateDir) {
+		if here == nil || !sameDir(t.Run.StateDir, here.StateDir) {
 			queues = append(queues, t)
 		}
 	}
-	if here != nil && !here.live && !found.used() {
-		queues = append(queues, target{run: here})
+	if here != nil && !here.Live && !found.used() {
+		queues = append(queues, Target{Run: here})
 	}
 	if len(queues) == 0 {
-		return []target{found}
+		return []Target{found}
 	}
 	return queues
 }
 
 // runningRuns are the user's runs that go on, in any directory.
-func runningRuns(ctx context.Context) (runs []target) {
+func runningRuns(ctx context.Context) (runs []Target) {
 	list, err := site.RunsOf(os.Getenv)
 	if err != nil {
 		return nil // findDaemon has said so, if it matters
@@ -56,8 +56,8 @@ func runningRuns(ctx context.Context) (runs []target) {
 		if err != nil {
 			continue // it was moved or removed
 		}
-		if run := openRunTarget(ctx, place); run.live {
-			runs = append(runs, target{run: run})
+		if run := openRunTarget(ctx, place); run.Live {
+			runs = append(runs, Target{Run: run})
 		}
 	}
 	return runs
@@ -73,34 +73,34 @@ func sameDir(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// everyQueueKey marks a verb that shows several queues.
-const everyQueueKey = "queues"
+// EveryQueueKey marks a verb that shows several queues.
+const EveryQueueKey = "queues"
 
 // choose settles which queues the verb means: those that have the jobs it names.
 // Of several it is the run of this directory, or else the user is asked, unless
 // the verb shows them all.
-func (s *session) choose(ctx context.Context, cmd *cobra.Command, args []string) error {
-	if len(s.queues) < 2 {
+func (s *Session) choose(ctx context.Context, cmd *cobra.Command, args []string) error {
+	if len(s.Queues) < 2 {
 		return nil
 	}
-	acts, every := cmd.Annotations[actsKey] != "", cmd.Annotations[everyQueueKey] != ""
+	acts, every := cmd.Annotations[ActsKey] != "", cmd.Annotations[EveryQueueKey] != ""
 	words, err := jobWords(cmd, args)
 	if err != nil {
 		return nil //nolint:nilerr // the verb says what is wrong, and does nothing
 	}
 	if len(words) == 0 {
-		s.queues = slices.DeleteFunc(s.queues, target.over)
-		if every || len(s.queues) == 1 {
-			return s.at(s.queues[0])
+		s.Queues = slices.DeleteFunc(s.Queues, Target.over)
+		if every || len(s.Queues) == 1 {
+			return s.at(s.Queues[0])
 		}
-		return s.pick(acts)
+		return s.Pick(acts)
 	}
 	having, err := s.having(ctx, words, every)
 	switch {
 	case err != nil:
 		return err
 	case len(having) == 0:
-		having = s.queues[:1] // which will say so
+		having = s.Queues[:1] // which will say so
 	case len(having) > 1 && !every:
 		exist := "job " + words[0] + " exists"
 		if len(words) > 1 {
@@ -108,18 +108,18 @@ func (s *session) choose(ctx context.Context, cmd *cobra.Command, args []string)
 		}
 		return ask(having, exist+" in")
 	case acts:
-		s.say("the %s is meant", having[0].title())
+		s.Say("the %s is meant", having[0].Title())
 	}
-	s.queues = having
+	s.Queues = having
 	return s.at(having[0])
 }
 
 // jobWords are the words that name jobs, unless all are meant.
 func jobWords(cmd *cobra.Command, args []string) ([]string, error) {
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 && cmd.Annotations[actsKey] != "" {
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 && cmd.Annotations[ActsKey] != "" {
 		args = args[:dash] // after it is a command
 	}
-	if cmd.Annotations[actsKey] == actsOnFirst {
+	if cmd.Annotations[ActsKey] == ActsOnFirst {
 		args = args[:min(1, len(args))]
 	}
 	sel, err := jobfile.ParseSelection(args)
@@ -131,10 +131,10 @@ func jobWords(cmd *cobra.Command, args []string) ([]string, error) {
 
 // having is the queues that have one of these jobs. The run of this directory is
 // asked first, and unless every queue is wanted, the others only if it has none.
-func (s *session) having(ctx context.Context, words []string, every bool) (having []target, err error) {
-	for _, t := range s.queues {
-		err := s.in(t, func(one *session) error {
-			page, err := one.client.Jobs(ctx, api.Query{Select: api.Select{Words: words}, Over: true, Limit: 1})
+func (s *Session) having(ctx context.Context, words []string, every bool) (having []Target, err error) {
+	for _, t := range s.Queues {
+		err := s.In(t, func(one *Session) error {
+			page, err := one.Client.Jobs(ctx, api.Query{Select: api.Select{Words: words}, Over: true, Limit: 1})
 			if len(page.Jobs) > 0 {
 				having = append(having, t)
 			}
@@ -150,48 +150,48 @@ func (s *session) having(ctx context.Context, words []string, every bool) (havin
 	return having, nil
 }
 
-// in does something in one of several queues.
-func (s *session) in(t target, do func(*session) error) error {
+// In does something in one of several queues.
+func (s *Session) In(t Target, do func(*Session) error) error {
 	one := *s
 	err := one.at(t)
 	if err == nil {
 		err = do(&one)
 	}
-	return failed(err, t)
+	return Failed(err, t)
 }
 
-// pick takes the first queue if that is the run of this directory, or the daemon
+// Pick takes the first queue if that is the run of this directory, or the daemon
 // and the verb only looks. Otherwise the user has to say which is meant.
-func (s *session) pick(acts bool) error {
-	first, others := s.queues[0], s.queues[1:]
+func (s *Session) Pick(acts bool) error {
+	first, others := s.Queues[0], s.Queues[1:]
 	switch {
 	case len(others) == 0:
-	case !first.isHere() && (first.run != nil || acts):
-		return ask(s.queues, "there are")
+	case !first.isHere() && (first.Run != nil || acts):
+		return ask(s.Queues, "there are")
 	case acts:
-		s.say("the %s is meant", first.title())
+		s.Say("the %s is meant", first.Title())
 	default:
-		s.advise("other queues: %s", nameAll(others, func(t target) string { return t.title() + " (" + t.flag() + ")" }, "; "))
+		s.Advise("other queues: %s", nameAll(others, func(t Target) string { return t.Title() + " (" + t.flag() + ")" }, "; "))
 	}
-	s.queues = s.queues[:1]
+	s.Queues = s.Queues[:1]
 	return s.at(first)
 }
 
 // ask refuses a verb that could mean several queues, and says what to type.
-func ask(queues []target, exist string) error {
-	return problem.Newf(problem.Invalid, nameAll(queues, func(t target) string { return commandWith(os.Args[1:], t.flag()) }, ", or "),
+func ask(queues []Target, exist string) error {
+	return problem.Newf(problem.Invalid, nameAll(queues, func(t Target) string { return commandWith(os.Args[1:], t.flag()) }, ", or "),
 		"%s %d queues; say which is meant", exist, len(queues))
 }
 
-// mostNamed bounds the queues that a message names.
-const mostNamed = 5
+// MostNamed bounds the queues that a message names.
+const MostNamed = 5
 
-func nameAll(queues []target, name func(target) string, between string) string {
+func nameAll(queues []Target, name func(Target) string, between string) string {
 	var names []string
-	for _, t := range queues[:min(len(queues), mostNamed)] {
+	for _, t := range queues[:min(len(queues), MostNamed)] {
 		names = append(names, name(t))
 	}
-	if more := len(queues) - mostNamed; more > 0 {
+	if more := len(queues) - MostNamed; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, between)
@@ -226,24 +226,24 @@ func shellWord(word string) string {
 }
 
 // over reports whether it is a run that has ended.
-func (t target) over() bool { return t.run != nil && !t.run.live }
+func (t Target) over() bool { return t.Run != nil && !t.Run.Live }
 
 // isHere reports whether it is the run of this directory.
-func (t target) isHere() bool {
-	return t.run != nil && relative(t.run.LogDir) == batch.DefaultLogDir
+func (t Target) isHere() bool {
+	return t.Run != nil && relative(t.Run.LogDir) == batch.DefaultLogDir
 }
 
-// title names a queue.
-func (t target) title() string {
+// Title names a queue.
+func (t Target) Title() string {
 	switch {
-	case t.run == nil && t.private:
+	case t.Run == nil && t.Private:
 		return "queue of your daemon"
-	case t.run == nil:
+	case t.Run == nil:
 		return "queue of this machine"
 	case t.isHere():
 		return "berth run in this directory"
 	}
-	dir := t.run.LogDir
+	dir := t.Run.LogDir
 	if filepath.Base(dir) == batch.DefaultLogDir {
 		dir = filepath.Dir(dir)
 	}
@@ -251,11 +251,11 @@ func (t target) title() string {
 }
 
 // flag chooses the queue.
-func (t target) flag() string {
-	if t.run == nil {
+func (t Target) flag() string {
+	if t.Run == nil {
 		return "--log-dir " + daemonInstead
 	}
-	path := homely(relative(t.run.LogDir))
+	path := homely(relative(t.Run.LogDir))
 	if rest, home := strings.CutPrefix(path, "~/"); home {
 		return "--log-dir ~/" + shellWord(rest)
 	}

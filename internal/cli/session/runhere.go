@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"context"
@@ -15,34 +15,34 @@ import (
 	"berth/internal/text/problem"
 )
 
-// actsKey marks a verb that changes jobs: all that its words name, or the one that
+// ActsKey marks a verb that changes jobs: all that its words name, or the one that
 // the first word names.
 const (
-	actsKey     = "acts"
+	ActsKey     = "acts"
 	actsOnAll   = "all"
-	actsOnFirst = "first"
+	ActsOnFirst = "first"
 )
 
-// queueFlags are the flags of a verb that also knows the jobs of a berth run.
-func queueFlags(cmd *cobra.Command) {
-	daemonFlags(cmd)
+// QueueFlags are the flags of a verb that also knows the jobs of a berth run.
+func QueueFlags(cmd *cobra.Command) {
+	DaemonFlags(cmd)
 	cmd.Flags().String("log-dir", "", "ask the berth run with this log directory; - for the daemon")
 }
 
-// actFlags are queueFlags for a verb that changes jobs.
-func actFlags(cmd *cobra.Command) {
-	queueFlags(cmd)
-	cmd.Annotations = map[string]string{actsKey: actsOnAll}
+// ActFlags are queueFlags for a verb that changes jobs.
+func ActFlags(cmd *cobra.Command) {
+	QueueFlags(cmd)
+	cmd.Annotations = map[string]string{ActsKey: actsOnAll}
 }
 
-// runTarget is a berth run that a verb talks to.
-type runTarget struct {
+// RunTarget is a berth run that a verb talks to.
+type RunTarget struct {
 	batch.Place
-	live bool // its process answers
+	Live bool // its process answers
 }
 
 // namedRun is the berth run of --log-dir; nil: none was named.
-func namedRun(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
+func namedRun(ctx context.Context, cmd *cobra.Command) (*RunTarget, error) {
 	flag := cmd.Flag("log-dir")
 	if flag == nil || !flag.Changed || flag.Value.String() == daemonInstead {
 		return nil, nil
@@ -71,19 +71,27 @@ func namedRun(ctx context.Context, cmd *cobra.Command) (*runTarget, error) {
 const daemonInstead = "-"
 
 // used reports whether there is a daemon here, or was one.
-func (t target) used() bool { return !t.private || exists(t.socket) || t.hasState() }
+func (t Target) used() bool { return !t.Private || Exists(t.Socket) || t.hasState() }
 
-func openRunTarget(ctx context.Context, p batch.Place) *runTarget {
-	return &runTarget{Place: p, live: api.Listening(ctx, daemon.RunSocket(p.StateDir))}
+func openRunTarget(ctx context.Context, p batch.Place) *RunTarget {
+	return &RunTarget{Place: p, Live: api.Listening(ctx, daemon.RunSocket(p.StateDir))}
 }
 
 // dial makes a client for the run: its process, or its store once it has ended.
-func (r *runTarget) dial() *api.Client {
+func (r *RunTarget) dial() *api.Client {
 	return api.DialQueue(daemon.RunSocket(r.StateDir), func() (*api.Server, func(), error) {
 		return daemon.Read(daemon.Options{
-			Places: site.Places{StateDir: r.StateDir, Socket: daemon.RunSocket(r.StateDir)}, RunDir: resolved(r.LogDir), JobsDir: r.JobsDir, Version: Version, Env: os.Environ(),
+			Places: site.Places{StateDir: r.StateDir, Socket: daemon.RunSocket(r.StateDir)}, RunDir: Resolved(r.LogDir), JobsDir: r.JobsDir, Version: Version, Env: os.Environ(),
 		}, relative(r.LogDir))
 	})
+}
+
+// Resolved is a directory without links.
+func Resolved(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
 }
 
 // relative is a path as seen from here, if it is below.
@@ -98,5 +106,5 @@ func relative(path string) string {
 	return path
 }
 
-// ended reports whether the verb reads a berth run that has ended.
-func (s *session) ended() bool { return s.target.run != nil && !s.target.run.live }
+// Ended reports whether the verb reads a berth run that has ended.
+func (s *Session) Ended() bool { return s.Target.Run != nil && !s.Target.Run.Live }

@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"bytes"
@@ -23,63 +23,62 @@ import (
 )
 
 const (
-	defaultStartPatience = 20 * time.Second
-	startPoll            = 20 * time.Millisecond
-	errFileLimit         = 1 << 20
+	StartPoll    = 20 * time.Millisecond
+	errFileLimit = 1 << 20
 )
 
 // The program that autostart runs, whether it is a service of the user's, and how
 // long it may take to answer. Tests replace them.
 var (
-	selfProgram   = os.Executable
+	SelfProgram   = os.Executable
 	userService   = site.UserService
-	startPatience = defaultStartPatience
+	StartPatience = 20 * time.Second
 )
 
-// command is how a daemon is started.
-type command struct {
-	service bool     // by the user's own systemd; nothing else counts then
-	args    []string // of berth
-	env     []string // nil: this process's
-	dir     string
+// DaemonCommand is how a daemon is started.
+type DaemonCommand struct {
+	Service bool     // by the user's own systemd; nothing else counts then
+	Args    []string // of berth
+	Env     []string // nil: this process's
+	Dir     string
 }
 
-// autostart starts a private daemon in the background, and says so. If several
+// Autostart starts a private daemon in the background, and says so. If several
 // verbs try at once, one of them starts it.
-func autostart(ctx context.Context, s *session) error {
-	how := command{args: []string{"serve", "--private", "--idle-exit", "1h"}, dir: "/"}
-	if s.sim > 0 {
-		how.args = append(how.args, "--sim", strconv.Itoa(s.sim))
+func Autostart(ctx context.Context, s *Session) error {
+	how := DaemonCommand{Args: []string{"serve", "--private", "--idle-exit", "1h"}, Dir: "/"}
+	if s.SimGPUs > 0 {
+		how.Args = append(how.Args, "--sim", strconv.Itoa(s.SimGPUs))
 	}
 	if userService(os.Getenv) {
-		how = command{service: true}
+		how = DaemonCommand{Service: true}
 	}
-	return s.launch(ctx, how)
+	return s.Launch(ctx, how)
 }
 
-// launch starts a daemon in the background and waits until it answers. Its
+// Launch starts a daemon in the background and waits until it answers. Its
 // problems are refusals: a verb that outlasts restarts does not wait for them to
 // pass.
-func (s *session) launch(ctx context.Context, how command) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+func (s *Session) Launch(ctx context.Context, how DaemonCommand) error {
+	ctx, cancel := context.WithTimeout(ctx, StartPatience)
 	defer cancel()
-	if err := os.MkdirAll(s.target.stateDir, 0o700); err != nil {
+	if err := os.MkdirAll(s.Target.StateDir, 0o700); err != nil {
 		return problem.Newf(problem.Refused, "a private daemon keeps its state there", "create the state directory: %w", err)
 	}
-	unlock, err := lockStart(ctx, filepath.Join(s.target.stateDir, "serve.start"))
+	unlock, err := lockStart(ctx, filepath.Join(s.Target.StateDir, "serve.start"))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	probe := api.Dial(s.target.socket)
+	probe := api.Dial(s.Target.Socket)
 	defer probe.Close()
-	if answers(ctx, probe) {
+	if Answers(ctx, probe) {
 		return nil
 	}
-	if how.service {
+	if how.Service {
 		return s.launchService(ctx, probe)
 	}
-	child, err := startDaemon(s.target.stateDir, how)
+	child, err := startDaemon(s.Target.StateDir, how)
 	if err != nil {
 		return err
 	}
@@ -87,33 +86,33 @@ func (s *session) launch(ctx context.Context, how command) error {
 		return err
 	}
 	ends := ", which exits after an hour without jobs"
-	if how.env != nil {
+	if how.Env != nil {
 		ends = ", with the flags of the old one"
 	}
 	with := ""
-	if s.sim > 0 {
-		with = " with " + text.Count(s.sim, "simulated GPU")
+	if s.SimGPUs > 0 {
+		with = " with " + text.Count(s.SimGPUs, "simulated GPU")
 	}
-	s.say("started a private daemon (pid %d)%s%s", child.pid, with, ends)
+	s.Say("started a private daemon (pid %d)%s%s", child.pid, with, ends)
 	if ends, why := site.EndsAtLogout(ctx, os.Getuid()); ends {
-		s.say("warning: %s", why)
+		s.Say("warning: %s", why)
 	}
 	return nil
 }
 
-const serviceHint = "systemctl --user status berth shows more"
+const ServiceHint = "systemctl --user status berth shows more"
 
 // launchService is launch by the user's own systemd.
-func (s *session) launchService(ctx context.Context, probe *api.Client) error {
+func (s *Session) launchService(ctx context.Context, probe *api.Client) error {
 	if err := site.StartUserService(ctx); err != nil {
-		return problem.Newf(problem.Refused, serviceHint, "%w", err)
+		return problem.Newf(problem.Refused, ServiceHint, "%w", err)
 	}
-	for !answers(ctx, probe) {
-		if err := api.Pause(ctx, startPoll); err != nil {
+	for !Answers(ctx, probe) {
+		if err := api.Pause(ctx, StartPoll); err != nil {
 			return startTimeout(ctx, "your user service berth.service does not answer;")
 		}
 	}
-	s.say("started your user service berth.service")
+	s.Say("started your user service berth.service")
 	return nil
 }
 
@@ -132,7 +131,7 @@ func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 			file.Close()
 			return nil, problem.Newf(problem.Refused, "", "lock for starting a daemon: %w", err)
 		}
-		if err := api.Pause(ctx, startPoll); err != nil {
+		if err := api.Pause(ctx, StartPoll); err != nil {
 			file.Close()
 			return nil, startTimeout(ctx, "another berth command is still starting a daemon")
 		}
@@ -144,12 +143,12 @@ func startTimeout(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return problem.Newf(problem.Refused, "run the daemon in the foreground to see more: berth serve", "%s after %s", what, text.Span(startPatience))
+	return problem.Newf(problem.Refused, "run the daemon in the foreground to see more: berth serve", "%s after %s", what, text.Span(StartPatience))
 }
 
-// answers reports whether a daemon answers, even with an error. One that closes
+// Answers reports whether a daemon answers, even with an error. One that closes
 // the connection without a reply is shutting down.
-func answers(ctx context.Context, client *api.Client) bool {
+func Answers(ctx context.Context, client *api.Client) bool {
 	_, err := client.Status(ctx)
 	return err == nil || problem.KindOf(err) != ""
 }
@@ -164,8 +163,8 @@ type starting struct {
 
 // startDaemon starts a daemon that does not depend on this process, its terminal
 // or its directory.
-func startDaemon(stateDir string, how command) (*starting, error) {
-	self, err := selfProgram()
+func startDaemon(stateDir string, how DaemonCommand) (*starting, error) {
+	self, err := SelfProgram()
 	if err != nil {
 		return nil, problem.Newf(problem.Refused, "start one by hand: berth serve", "find this program: %w", err)
 	}
@@ -181,8 +180,8 @@ func startDaemon(stateDir string, how command) (*starting, error) {
 		words.Close()
 		return nil, problem.Newf(problem.Refused, "", "open the daemon's error output: %w", err)
 	}
-	cmd := exec.Command(self, how.args...)
-	cmd.Dir, cmd.Env = how.dir, how.env
+	cmd := exec.Command(self, how.Args...)
+	cmd.Dir, cmd.Env = how.Dir, how.Env
 	cmd.Stderr = words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -198,18 +197,18 @@ func startDaemon(stateDir string, how command) (*starting, error) {
 func (d *starting) await(ctx context.Context, client *api.Client) error {
 	defer d.errors.Close()
 	for {
-		if answers(ctx, client) {
+		if Answers(ctx, client) {
 			return nil
 		}
 		select {
 		case err := <-d.over:
-			if answers(ctx, client) { // another process started one first
+			if Answers(ctx, client) { // another process started one first
 				return nil
 			}
 			return problem.Newf(problem.Refused, "berth serve shows more; berth doctor looks for problems", "the private daemon exited at once (%v)%s", exitOf(err), d.lastWords())
 		case <-ctx.Done():
 			return startTimeout(ctx, fmt.Sprintf("the private daemon (pid %d) does not answer%s;", d.pid, d.lastWords()))
-		case <-time.After(startPoll):
+		case <-time.After(StartPoll):
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"io"
@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func isTerminal(file *os.File) bool {
+func IsTerminal(file *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// terminalSize asks the terminal each time, since it may be resized. The default
+// TerminalSize asks the terminal each time, since it may be resized. The default
 // is 80 by 24.
-func terminalSize(out io.Writer) (columns, rows int) {
+func TerminalSize(out io.Writer) (columns, rows int) {
 	columns, rows = 80, 24
 	file, ok := out.(*os.File)
 	if !ok {
@@ -28,4 +28,10 @@ func terminalSize(out io.Writer) (columns, rows int) {
 		rows = int(size.Row)
 	}
 	return columns, rows
+}
+
+// StdoutIsTerminal reports whether a live view can be drawn.
+func StdoutIsTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && IsTerminal(file) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 }

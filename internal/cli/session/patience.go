@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // patience lets a verb survive a restart of the daemon, for a limited time: the
 // jobs keep running meanwhile.
 type patience struct {
-	s       *session
+	s       *Session
 	begin   time.Time // of this outage; zero: the daemon answers
 	pause   time.Duration
 	told    bool
@@ -25,24 +25,24 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-func newPatience(s *session) *patience {
+func NewPatience(s *Session) *patience {
 	return &patience{s: s, pause: firstPause, longest: longestOutage}
 }
 
-// answered ends an outage.
-func (p *patience) answered() {
+// Answered ends an outage.
+func (p *patience) Answered() {
 	if p.told {
-		p.s.say("the daemon is back")
+		p.s.Say("the daemon is back")
 	}
 	p.begin, p.pause, p.told = time.Time{}, firstPause, false
 }
 
-// bear pauses after an error that a restart may explain, and returns any other.
-func (p *patience) bear(ctx context.Context, err error) error {
+// Bear pauses after an error that a restart may explain, and returns any other.
+func (p *patience) Bear(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if !passing(err) {
+	if !Passing(err) {
 		return err
 	}
 	if p.begin.IsZero() {
@@ -54,16 +54,16 @@ func (p *patience) bear(ctx context.Context, err error) error {
 	}
 	if outage > quietOutage && !p.told {
 		p.told = true
-		p.s.say("the daemon does not answer; waiting for it")
+		p.s.Say("the daemon does not answer; waiting for it")
 	}
 	pause := p.pause
 	p.pause = min(2*p.pause, longestPause)
 	return api.Pause(ctx, pause)
 }
 
-// passing reports whether an error may come from a restart: the daemon is gone,
+// Passing reports whether an error may come from a restart: the daemon is gone,
 // is stopping, or stopped in the middle of an answer.
-func passing(err error) bool {
+func Passing(err error) bool {
 	kind := problem.KindOf(err)
 	return kind == "" || kind == problem.Unable
 }
