@@ -42,8 +42,12 @@ func TestTheIndexNamesEveryPage(t *testing.T) {
 	pages := markdown(t)
 	for file := range pages {
 		name, below := strings.CutPrefix(file, "docs/")
-		if below && name != "README.md" && !strings.Contains(pages["docs/README.md"], "]("+name+")") {
-			t.Errorf("docs/README.md does not link to %s", name)
+		index := "docs/README.md"
+		if study, is := strings.CutPrefix(name, "studies/"); is && study != "README.md" {
+			index, name = "docs/studies/README.md", study
+		}
+		if below && name != "README.md" && !strings.Contains(pages[index], "]("+name+")") {
+			t.Errorf("%s does not link to %s", index, name)
 		}
 	}
 }
