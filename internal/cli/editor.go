@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,7 +164,7 @@ func editable(d *api.Detail) []byte {
 
 // plainWord is a value that needs no quotes in YAML: a path, a word or a number
 // that a user would not quote either.
-var plainWord = regexp.MustCompile(`^([/A-Za-z][A-Za-z0-9/._-]*|0|-?[1-9][0-9]*|[0-9]+\.[0-9]+|[1-9][0-9]*[A-Za-z]+)$`)
+var plainWord = text.Pattern(`^([/A-Za-z][A-Za-z0-9/._-]*|0|-?[1-9][0-9]*|[0-9]+\.[0-9]+|[1-9][0-9]*[A-Za-z]+)$`)
 
 // quoted is a value in YAML.
 func quoted(value string) string {
@@ -173,7 +172,7 @@ func quoted(value string) string {
 	case "true", "false", "yes", "no", "on", "off", "null", "y", "n":
 		return strconv.Quote(value)
 	}
-	if plainWord.MatchString(value) {
+	if plainWord().MatchString(value) {
 		return value
 	}
 	return strconv.Quote(value)

@@ -1,10 +1,11 @@
 package slurm
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // models are the sizes in GiB that a model was sold with. A name comes before
@@ -21,12 +22,12 @@ var models = []struct {
 }
 
 // named finds a size in a name, such as nvidia_a100-sxm4-80gb or 1g.10gb.
-var named = regexp.MustCompile(`(?:^|[^0-9])([0-9]{1,3})gb`)
+var named = text.Pattern(`(?:^|[^0-9])([0-9]{1,3})gb`)
 
 // memory is the GPU memory in GiB that a type's name suggests: one size if it is
 // certain, several to choose from, or none.
 func memory(name string) []int {
-	if found := named.FindStringSubmatch(strings.ToLower(name)); found != nil {
+	if found := named().FindStringSubmatch(strings.ToLower(name)); found != nil {
 		if gib, err := strconv.Atoi(found[1]); err == nil && gib > 0 {
 			return []int{gib}
 		}

@@ -3,7 +3,6 @@ package manual
 import (
 	"fmt"
 	"html"
-	"regexp"
 	"strings"
 
 	"github.com/yuin/goldmark/ast"
@@ -179,10 +178,10 @@ func (t *terminal) inline(parent ast.Node) string {
 	return b.String()
 }
 
-var escaped = regexp.MustCompile(`\\([!-/:-@\[-` + "`" + `{-~])`)
+var escaped = text.Pattern(`\\([!-/:-@\[-` + "`" + `{-~])`)
 
 // unescape resolves \| and &lt;, which the parser leaves in.
-func unescape(s string) string { return html.UnescapeString(escaped.ReplaceAllString(s, "$1")) }
+func unescape(s string) string { return html.UnescapeString(escaped().ReplaceAllString(s, "$1")) }
 
 // codeText is what a code span says.
 func codeText(n *ast.CodeSpan, source []byte) string {
@@ -239,10 +238,10 @@ func (t *terminal) link(n *ast.Link) string {
 	return label
 }
 
-var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+var escapes = text.Pattern("\x1b\\[[0-9;]*m")
 
 // width is how many columns a text takes, without its colours.
-func width(s string) int { return text.Width(escapes.ReplaceAllString(s, "")) }
+func width(s string) int { return text.Width(escapes().ReplaceAllString(s, "")) }
 
 // wrap breaks a text between words.
 func wrap(s string, columns int) []string { return text.WrapBy(s, columns, width) }

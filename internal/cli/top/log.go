@@ -2,8 +2,9 @@ package top
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // logView is the end of a job's log, in lines.
@@ -16,7 +17,7 @@ type logView struct {
 	search string
 }
 
-var colours = regexp.MustCompile("\x1b\\[[0-9;:]*m")
+var colours = text.Pattern("\x1b\\[[0-9;:]*m")
 
 // add takes more of the log. A carriage return begins a line anew, as progress
 // bars do.
@@ -44,7 +45,7 @@ func (l *logView) add(data []byte) {
 func shown(raw []byte) string {
 	line := strings.TrimSuffix(string(raw), "\r")
 	line = line[strings.LastIndexByte(line, '\r')+1:]
-	line = colours.ReplaceAllString(line, "")
+	line = colours().ReplaceAllString(line, "")
 	return strings.ReplaceAll(line, "\t", "    ")
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -383,7 +382,12 @@ func setEnv(spec *job.Spec, name, value string) error {
 	return nil
 }
 
-var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // isVariable reports whether a shell accepts this as a variable's name.
-func isVariable(name string) bool { return variableForm.MatchString(name) }
+func isVariable(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}

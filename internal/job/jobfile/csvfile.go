@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // ParseCSVFile reads a CSV jobs file as Parse reads one of shell lines. A line
@@ -48,7 +48,7 @@ func unterminated(text []byte) bool {
 }
 
 // csvStart is a priority and a comma; no shell command starts like that.
-var csvStart = regexp.MustCompile(`^"?[+-]?[0-9]+"?[ \t]*,`)
+var csvStart = text.Pattern(`^"?[+-]?[0-9]+"?[ \t]*,`)
 
 // LooksLikeCSV reports whether every job of a file starts like a line of CSV.
 func LooksLikeCSV(text []byte) bool {
@@ -60,7 +60,7 @@ func LooksLikeCSV(text []byte) bool {
 		if raw = trim(raw); len(raw) == 0 || raw[0] == '#' {
 			continue
 		}
-		if !csvStart.Match(raw) {
+		if !csvStart().Match(raw) {
 			return false
 		}
 		found = true

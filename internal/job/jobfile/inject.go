@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"berth/internal/job"
@@ -16,14 +15,14 @@ const (
 
 // injectForm allows only characters that mean nothing to a shell, because the
 // flag becomes a word of shell lines.
-var injectForm = regexp.MustCompile(`^-+[A-Za-z0-9_.][A-Za-z0-9_.-]*=(?i:physical|local)$`)
+var injectForm = text.Pattern(`^-+[A-Za-z0-9_.][A-Za-z0-9_.-]*=(?i:physical|local)$`)
 
 // parseInject reads FLAG=physical or FLAG=local.
 func parseInject(value string) (string, error) {
 	if strings.EqualFold(value, "no") {
 		return "", nil
 	}
-	if len(value) > maxInjectBytes || !injectForm.MatchString(value) {
+	if len(value) > maxInjectBytes || !injectForm().MatchString(value) {
 		return "", text.Mismatch(value, allowedInject)
 	}
 	flag, mode := job.CutInject(value)

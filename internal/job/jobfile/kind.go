@@ -3,9 +3,10 @@ package jobfile
 import (
 	"bytes"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // Kind is what a file that a user names seems to be.
@@ -100,10 +101,10 @@ func firstLine(head []byte) (first string, directives bool) {
 
 // specStart is how a spec file begins in YAML or JSON: a list, a document, or a
 // key.
-var specStart = regexp.MustCompile(`^(\{|\[\s*(\{|$)|---\s*$|-\s|"?([A-Za-z_.-]+)"?\s*:(\s|$))`)
+var specStart = text.Pattern(`^(\{|\[\s*(\{|$)|---\s*$|-\s|"?([A-Za-z_.-]+)"?\s*:(\s|$))`)
 
 func looksLikeSpecs(first string) bool {
-	found := specStart.FindStringSubmatch(first)
+	found := specStart().FindStringSubmatch(first)
 	if found == nil || found[3] == "" {
 		return found != nil
 	}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"berth/internal/text"
 )
@@ -120,9 +118,7 @@ func (r *smiRows) lost(known map[string]Device) {
 	}
 }
 
-var busIDInText = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]`)
-})
+var busIDInText = text.Pattern(`[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]`)
 
 // processList is a card's processes as far as they could be read.
 type processList struct {

@@ -1,10 +1,10 @@
 package gpu
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"berth/internal/text"
 )
 
 // topology is how cards are connected. Missing entries are unknown.
@@ -15,8 +15,8 @@ type topology struct {
 
 // Compiled on first use to keep berth's start fast.
 var (
-	escapes  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
-	cardName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^GPU([0-9]{1,4})$`) })
+	escapes  = text.Pattern("\x1b\\[[0-9;]*m")
+	cardName = text.Pattern(`^GPU([0-9]{1,4})$`)
 )
 
 // parseTopology reads the matrix of "topo -m": tab-separated, with a header

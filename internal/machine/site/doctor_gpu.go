@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
 	return ok("driver %s, %s (%s)", text.Said(version), text.Count(len(lines), "GPU"), text.Said(name))
 }
 
-var cardDevice = regexp.MustCompile(`/nvidia(\d+|ctl|-uvm)$`)
+var cardDevice = text.Pattern(`/nvidia(\d+|ctl|-uvm)$`)
 
 // devices checks that users may open the GPUs.
 func (e exam) devices(context.Context) Finding {
@@ -47,7 +46,7 @@ func (e exam) devices(context.Context) Finding {
 	cards := 0
 	for _, path := range found {
 		info, err := os.Stat(path)
-		if err != nil || !cardDevice.MatchString(path) {
+		if err != nil || !cardDevice().MatchString(path) {
 			continue
 		}
 		cards++

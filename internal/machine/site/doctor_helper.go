@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,13 +150,13 @@ func (e exam) hasDriver() bool {
 	return e.exists("/proc/driver/nvidia/version") || e.exists("/dev/dxg") || e.exists("/dev/nvidiactl")
 }
 
-var driverNumber = regexp.MustCompile(`\b(\d{3,})\.\d+(\.\d+)?\b`)
+var driverNumber = text.Pattern(`\b(\d{3,})\.\d+(\.\d+)?\b`)
 
 // driverVersion is the version that the helper or the driver's own file
 // reports, and its branch, such as 580; 0 if unknown.
 func (e exam) driverVersion(h helperSaid) (version string, branch int) {
 	for _, text := range []string{h.Facts.Driver, e.read("/proc/driver/nvidia/version")} {
-		if found := driverNumber.FindStringSubmatch(text); found != nil {
+		if found := driverNumber().FindStringSubmatch(text); found != nil {
 			branch, _ = strconv.Atoi(found[1]) // the pattern has only digits
 			return found[0], branch
 		}

@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/keep"
+	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
 // theirLog is the name of a job's log in gpusched, with the number of the job.
-var theirLog = regexp.MustCompile(`^job(\d+)_gpu[0-9-]+\.log$`)
+var theirLog = text.Pattern(`^job(\d+)_gpu[0-9-]+\.log$`)
 
 // refuseBeside refuses to run beside a gpusched that still uses this log
 // directory: both would start the same lines.
@@ -100,7 +100,7 @@ func (l layout) logHeld(pid int) (number int, ok bool) {
 		if err != nil {
 			continue
 		}
-		form := theirLog.FindStringSubmatch(filepath.Base(path))
+		form := theirLog().FindStringSubmatch(filepath.Base(path))
 		if form == nil || !sameDir(filepath.Dir(path), l.logDir) {
 			continue
 		}

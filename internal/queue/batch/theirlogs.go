@@ -53,7 +53,7 @@ func (l layout) theirLogs() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Type() == fs.ModeSymlink && theirLog.MatchString(e.Name()) {
+		if e.Type() == fs.ModeSymlink && theirLog().MatchString(e.Name()) {
 			names = append(names, filepath.Join(l.logDir, e.Name()))
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"net/mail"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -44,7 +43,7 @@ type Target struct {
 
 func (t Target) String() string { return string(t.Scheme) + ":" + t.To }
 
-var topicForm = regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`)
+var topicForm = text.Pattern(`^[-_A-Za-z0-9]{1,64}$`)
 
 // ParseTarget reads SCHEME:REST.
 func ParseTarget(s string) (Target, error) {
@@ -144,7 +143,7 @@ func parseURL(s string) (string, error) {
 }
 
 func parseNtfy(s string) (string, error) {
-	if topicForm.MatchString(s) {
+	if topicForm().MatchString(s) {
 		return publicNtfy + s, nil
 	}
 	to, err := parseURL(s)
@@ -165,7 +164,7 @@ func SplitNtfy(to string) (server, topic string, err error) {
 	}
 	path := strings.TrimSuffix(u.Path, "/")
 	at := strings.LastIndexByte(path, '/')
-	if at < 0 || !topicForm.MatchString(path[at+1:]) || u.RawQuery != "" {
+	if at < 0 || !topicForm().MatchString(path[at+1:]) || u.RawQuery != "" {
 		return "", "", fmt.Errorf("expected a URL that ends with a topic, such as https://ntfy.example.org/topic")
 	}
 	topic = path[at+1:]

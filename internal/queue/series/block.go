@@ -26,8 +26,6 @@ const (
 	flagBegins  = 1
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // errDamaged means that the rest of a file cannot be read.
 var errDamaged = errors.New("damaged")
 
@@ -55,7 +53,7 @@ func appendBlock(buf []byte, hour time.Time, t Track, points []Point) []byte {
 	}
 	body := buf[frame+frameBytes:]
 	binary.LittleEndian.PutUint32(buf[frame:], uint32(len(body)))
-	binary.LittleEndian.PutUint32(buf[frame+4:], crc32.Checksum(body, castagnoli))
+	binary.LittleEndian.PutUint32(buf[frame+4:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 	return buf
 }
 
@@ -89,7 +87,7 @@ func nextBlock(data []byte) (b block, rest []byte, err error) {
 	size := binary.LittleEndian.Uint32(data)
 	sum := binary.LittleEndian.Uint32(data[4:])
 	data = data[frameBytes:]
-	if size > maxBody || int(size) > len(data) || crc32.Checksum(data[:size], castagnoli) != sum {
+	if size > maxBody || int(size) > len(data) || crc32.Checksum(data[:size], crc32.MakeTable(crc32.Castagnoli)) != sum {
 		return b, nil, errDamaged
 	}
 	body, rest := data[:size], data[size:]

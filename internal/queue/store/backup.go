@@ -108,7 +108,7 @@ func peek(dir string) *Store {
 	if err == nil {
 		err = s.lookup.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&version)
 	}
-	if err != nil || version != len(migrations) {
+	if err != nil || version != len(migrations()) {
 		_ = s.release()
 		return nil
 	}

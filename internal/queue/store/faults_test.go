@@ -145,10 +145,10 @@ func TestAStoreOfALaterBerthIsRefused(t *testing.T) {
 	}
 	_, err = Open(dir)
 	var newer *NewerSchemaError
-	if !errors.As(err, &newer) || newer.Found != 99 || newer.Known != len(migrations) {
+	if !errors.As(err, &newer) || newer.Found != 99 || newer.Known != len(migrations()) {
 		t.Fatalf("%v", err)
 	}
-	if want := fmt.Sprintf("newer berth (format 99, this one knows up to %d): upgrade berth, or use another directory", len(migrations)); !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("newer berth (format 99, this one knows up to %d): upgrade berth, or use another directory", len(migrations())); !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 	if _, err := Open(dir); errors.Is(err, ErrLocked) {
@@ -180,7 +180,7 @@ func TestAnOlderStoreIsMigratedAndKeptBesideItself(t *testing.T) {
 	if err := s.reader.QueryRow("SELECT user_version, (SELECT text FROM notes) FROM pragma_user_version").Scan(&version, &text); err != nil {
 		t.Fatal(err)
 	}
-	if version != len(migrations) || text != "kept" {
+	if version != len(migrations()) || text != "kept" {
 		t.Errorf("version %d, text %q", version, text)
 	}
 	backup := (&Store{path: filepath.Join(dir, "berth.db.bak-v0")}).openRaw(t)
@@ -197,7 +197,7 @@ func TestAnOlderStoreIsMigratedAndKeptBesideItself(t *testing.T) {
 // more to do with it.
 func TestAStoreOfTheLastFormatIsTakenOver(t *testing.T) {
 	dir := t.TempDir()
-	last := migrations[:len(migrations)-1]
+	last := migrations()[:len(migrations())-1]
 	s := openIn(t, dir)
 	want := queued(1)
 	commit(t, s, Tx{Put: []*job.Job{want}})
@@ -209,7 +209,7 @@ func TestAStoreOfTheLastFormatIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	var newer *NewerSchemaError
-	if _, err := open(dir, last); !errors.As(err, &newer) || newer.Found != len(migrations) || newer.Known != len(last) {
+	if _, err := open(dir, last); !errors.As(err, &newer) || newer.Found != len(migrations()) || newer.Known != len(last) {
 		t.Errorf("%v", err)
 	}
 }
@@ -224,7 +224,7 @@ func TestAMigrationThatFailsChangesNothing(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	good := slices.Concat(migrations, []string{"ALTER TABLE jobs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"})
+	good := slices.Concat(migrations(), []string{"ALTER TABLE jobs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"})
 	bad := slices.Concat(good, []string{"CREATE TABLE half (x INTEGER); INSERT INTO nowhere VALUES (1)"})
 	if _, err := open(dir, bad); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("migrate to format %d", len(bad))) {
 		t.Fatalf("%v", err)

@@ -45,12 +45,12 @@ func (s *Store) startToRead() error {
 		return err
 	}
 	ctx := context.Background()
-	version, _, err := formatOf(ctx, s.lookup, len(migrations))
+	version, _, err := formatOf(ctx, s.lookup, len(migrations()))
 	if err != nil {
 		return err
 	}
-	if version < len(migrations) {
-		return fmt.Errorf("%w (format %d, this one knows %d)", ErrOlder, version, len(migrations))
+	if version < len(migrations()) {
+		return fmt.Errorf("%w (format %d, this one knows %d)", ErrOlder, version, len(migrations()))
 	}
 	return s.readCounters(ctx, s.lookup)
 }

@@ -50,7 +50,7 @@ func TestAStoreOfAnotherFormatIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.conn.ExecContext(t.Context(), fmt.Sprintf("PRAGMA user_version = %d", len(migrations)-1)); err != nil {
+	if _, err := s.conn.ExecContext(t.Context(), fmt.Sprintf("PRAGMA user_version = %d", len(migrations())-1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 //go:embed schema/*.sql
@@ -15,7 +16,7 @@ var schemaFiles embed.FS
 
 // migrations are the steps from an empty file to the current schema; step i
 // takes version i to i+1. A released step never changes.
-var migrations = func() []string {
+var migrations = sync.OnceValue(func() []string {
 	names, err := fs.Glob(schemaFiles, "schema/*.sql")
 	if err != nil || len(names) == 0 {
 		panic("bug: the schema is not embedded")
@@ -29,7 +30,7 @@ var migrations = func() []string {
 		steps[i] = string(text)
 	}
 	return steps
-}()
+})
 
 // migrate brings the file to the last step. An older store is copied first, so
 // that the berth that wrote it can be used again.

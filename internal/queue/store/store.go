@@ -64,7 +64,7 @@ func Path(dir string) string { return filepath.Join(dir, "berth.db") }
 // returns a *LockedError if another process has it open, a *NewerSchemaError for
 // a store of a later berth, and errBroken for a damaged one.
 func Open(dir string) (*Store, error) {
-	s, err := open(dir, migrations)
+	s, err := open(dir, migrations())
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
