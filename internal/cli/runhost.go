@@ -71,10 +71,10 @@ func host(say func(batch.Word)) error {
 		_ = unix.Dup3(int(log.Fd()), int(os.Stderr.Fd()), 0) // a crash is told there
 		log.Close()
 	}
-	var left atomic.Bool
+	left := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the run
-		left.Store(true)
+		close(left)
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -90,7 +90,7 @@ func host(say func(batch.Word)) error {
 		defer list(place.LogDir)()
 	}
 	return daemon.Serve(ctx, daemon.Options{
-		Own: h, Alone: left.Load, RunDir: session.Resolved(place.LogDir), JobsDir: place.JobsDir, EndJobs: true, Signals: heard,
+		Own: h, Left: left, RunDir: session.Resolved(place.LogDir), JobsDir: place.JobsDir, EndJobs: true, Signals: heard,
 		Places:  site.Places{StateDir: place.StateDir, Socket: daemon.RunSocket(place.StateDir)},
 		Version: session.Version, Env: os.Environ(), Sim: order.Sim,
 		Override: hostConfig(&order),

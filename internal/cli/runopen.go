@@ -68,8 +68,12 @@ func (f *runFlags) open(ctx context.Context, o *batch.Options, say func(string))
 	for deadline := time.Now().Add(handoverTime); ; {
 		if place, err := batch.Find(o.LogDir); err == nil && api.Listening(ctx, daemon.RunSocket(place.StateDir)) {
 			link, err := f.join(o, place)
-			if err != nil || session.Answers(ctx, link.Client) {
-				return link, err
+			if err != nil {
+				return nil, err
+			}
+			status, err := link.Client.Status(ctx)
+			if link.Own.SimDir = status.SimDir; err == nil || problem.KindOf(err) != "" {
+				return link, nil
 			}
 			if err := api.Pause(ctx, session.StartPoll); err != nil { // it is about to end
 				return nil, err
@@ -188,7 +192,7 @@ func (f *runFlags) hosted(o *batch.Options, p *os.Process, orders io.Closer, h *
 	client := api.DialOwn(socket)
 	s := &session.Session{ErrOut: os.Stderr, Target: session.Target{Run: &session.RunTarget{Place: r.Place, Live: true}, Socket: socket}, Client: client}
 	own := &batch.OwnQueue{
-		Place: r.Place, NoGPU: h.noGPU, Ended: h.ended, Failed: func() *problem.Problem { return h.failed },
+		Place: r.Place, Empty: r.Empty, NoGPU: h.noGPU, SimDir: r.SimDir, Ended: h.ended, Failed: func() *problem.Problem { return h.failed },
 		Leave: func() { orders.Close() },
 		Stop:  func() { _ = p.Signal(syscall.SIGTERM) }, // it may have ended
 	}

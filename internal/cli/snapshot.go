@@ -64,7 +64,7 @@ func (c *codeSnapshots) settle(ctx context.Context, none bool) error {
 		}
 		ask = ask || spec.Snapshot == ""
 	}
-	if !ask || c.s.Target.Host != nil || c.request.DryRun {
+	if !ask || c.s.Target.Host != nil || c.s.Target.Run != nil || c.request.DryRun { // an own queue has no default
 		return nil
 	}
 	daemon, err := c.s.Client.Status(ctx)

@@ -12,6 +12,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed dist
@@ -35,7 +36,7 @@ type file struct {
 func Handler() http.Handler { return handler(bundle) }
 
 func handler(from fs.FS) http.Handler {
-	files := load(from)
+	files := sync.OnceValue(func() map[string]*file { return load(from) }) // most daemons show no page
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
@@ -43,7 +44,7 @@ func handler(from fs.FS) http.Handler {
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		f, found := files[r.URL.Path]
+		f, found := files()[r.URL.Path]
 		if !found {
 			header.Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(http.StatusNotFound)

@@ -84,6 +84,25 @@ func (u *Users) Within(ctx context.Context, uid int, maxAge time.Duration) (User
 	return l.user.clone(), nil
 }
 
+// KnowSelf notes the user of this process without asking a program: the local file
+// has most users, and the kernel knows the groups. It returns false for one that it
+// does not have.
+func (u *Users) KnowSelf() bool {
+	uid := strconv.Itoa(os.Getuid())
+	l := &lookup{as: u.Edition()}
+	if l.user, l.err = u.machine.passwdFile(uid); l.err == nil && l.user.UID == os.Getuid() {
+		l.user.Groups, l.err = os.Getgroups()
+	}
+	if l.err != nil || l.user.UID != os.Getuid() {
+		return false
+	}
+	l.user.Groups = append(l.user.Groups, l.user.GID)
+	slices.Sort(l.user.Groups)
+	l.user.Groups = slices.Compact(l.user.Groups)
+	u.keep("uid:"+uid, l)
+	return true
+}
+
 // ByName is the user with this name.
 func (u *Users) ByName(ctx context.Context, name string) (User, error) {
 	known := func(l *lookup) (ok bool) {

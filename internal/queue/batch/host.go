@@ -47,6 +47,8 @@ type Host struct {
 	log     *slog.Logger
 	began   time.Time
 	since   int64 // the last event of earlier runs
+	empty   bool  // they left no jobs
+	simDir  string
 	journal *journal
 	trimmed int64
 	board   board
@@ -98,7 +100,9 @@ type Word struct {
 // Ready says that a host can be reached.
 type Ready struct {
 	Place
-	Since int64 // the last event of earlier runs
+	Since  int64  // the last event of earlier runs
+	Empty  bool   // they left no jobs
+	SimDir string // the simulation directory; empty: the GPUs are real
 }
 
 // NewHost makes the directories of an own queue.
@@ -128,7 +132,9 @@ func StartApart(cmd *exec.Cmd) (wait func() error, err error) { return run.Start
 func (h *Host) Place() Place { return h.layout.place() }
 
 // Ready is what the run that started it has to know.
-func (h *Host) Ready() *Ready { return &Ready{Place: h.layout.place(), Since: h.since} }
+func (h *Host) Ready() *Ready {
+	return &Ready{Place: h.layout.place(), Since: h.since, Empty: h.empty, SimDir: h.simDir}
+}
 
 // Hear passes on the signals that stop the jobs. Slurm signals all processes of an
 // allocation, and the run that started this one passes its own on: the two are one
@@ -173,7 +179,7 @@ func (h *Host) Settings(c *engine.Config) {
 
 // Began deals with what earlier runs left.
 func (h *Host) Began(ctx context.Context, m *queue.Machine, found []run.Found) ([]run.Found, error) {
-	h.store, h.log = m.Store, m.Log
+	h.store, h.log, h.simDir, h.empty = m.Store, m.Log, m.SimDir, true
 	if err := h.layout.keepTheirs(); err != nil {
 		return nil, theirProblem(err)
 	}
@@ -205,6 +211,7 @@ func (h *Host) Began(ctx context.Context, m *queue.Machine, found []run.Found) (
 	}
 	return found, h.store.Each(func(j *job.Job) error {
 		h.queue.remember(j)
+		h.empty = false
 		if j.State.Terminal() {
 			h.remember(j)
 		}

@@ -61,7 +61,9 @@ type Link struct {
 type OwnQueue struct {
 	Place
 	Joined bool                    // it ran before this berth did
+	Empty  bool                    // it has no jobs of earlier runs
 	NoGPU  string                  // why it has no GPU; empty: it has
+	SimDir string                  // the simulation directory; empty: the GPUs are real
 	Stop   func()                  // tells it to stop its jobs; again: sooner
 	Leave  func()                  // tells it that this berth follows no more
 	Ended  <-chan struct{}         // closed when its process has ended, if this berth started it

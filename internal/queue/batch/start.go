@@ -293,6 +293,9 @@ func (f *follower) enter(ctx context.Context) error {
 
 // earlier reads the jobs of the file that the queue had before.
 func (f *follower) earlier(ctx context.Context) (had []*job.Job, err error) {
+	if own := f.link.Own; own != nil && own.Empty {
+		return nil, nil
+	}
 	which := api.Select{Batch: f.batch}
 	if f.all() {
 		which = api.Select{} // jobs of older berths name no file
@@ -399,8 +402,8 @@ func (f *follower) greet(ctx context.Context, gpus []api.GPU) {
 	if f.sizes != "" {
 		f.say("model sizes from " + f.sizes)
 	}
-	if status, err := f.link.Client.Status(ctx); err == nil && status.SimDir != "" {
-		f.say("simulation directory: BERTH_SIM_DIR=" + status.SimDir)
+	if own.SimDir != "" {
+		f.say("simulation directory: BERTH_SIM_DIR=" + own.SimDir)
 	}
 	f.sayBound()
 	f.invite()

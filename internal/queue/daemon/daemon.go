@@ -50,8 +50,8 @@ type Options struct {
 	LimitedLast bool
 	// Own makes it the queue of a berth run; nil: a daemon.
 	Own Own
-	// Alone reports whether the run that started an own queue has left.
-	Alone func() bool
+	// Left is closed when the run that started an own queue has left.
+	Left <-chan struct{}
 	// JobsDir has the directories of jobs; empty: jobs in the state directory.
 	JobsDir string
 	// RunDir is the directory that the names of an own queue's jobs files are from.
@@ -99,6 +99,7 @@ type Daemon struct {
 	deleted  deleted  // what is remembered of lines that were deleted
 	wishes   wishes
 	teller   *teller // nil: nobody is told
+	news     news    // for it
 	cluster  atomic.Pointer[cluster.Cluster]
 
 	looks looks
@@ -116,6 +117,7 @@ type Daemon struct {
 	wantUser  chan int      // uids needed to start a job and not looked up recently
 	lastTold  atomic.Int64  // time of the last event, in nanoseconds
 	happened  chan struct{} // there are events to tell users about; nil: nobody is told
+	calm      chan struct{} // an own queue has nothing to do, or one of its callers left
 	untidied  atomic.Int64  // events since old data was last deleted
 	pastText  atomic.Int64  // the text of ended jobs when too much of it was last deleted
 	wrote     chan struct{} // jobs with much text ended

@@ -221,7 +221,9 @@ func (d *Daemon) notOpened(err error) error {
 
 func (d *Daemon) openPeople(ctx context.Context) error {
 	d.users = site.NewUsers(userTTL)
-	d.lookUp(ctx, []int{d.uid})
+	if d.opt.Own == nil || !d.users.KnowSelf() {
+		d.lookUp(ctx, []int{d.uid})
+	}
 	value, err := d.store.Meta(tokensKey)
 	if err != nil {
 		return err

@@ -54,49 +54,43 @@ func (d *Daemon) requestLimits() api.Limits {
 	return api.Limits{SubmitBytes: 4 << 30, Specs: 1 << 20}
 }
 
-const (
-	// drainLook is how often an own queue looks whether it is still needed.
-	drainLook = 10 * time.Millisecond
-	// returnTime is how long it waits for those who lost their connection, while the
-	// run that started it is there.
-	returnTime = 5 * time.Second
-	// aloneTime is how long it waits for one that is about to follow it, when that
-	// run has left.
-	aloneTime = 20 * time.Millisecond
-)
+// returnTime is how long an own queue waits for those who lost their connection, while
+// the run that started it is there.
+const returnTime = 5 * time.Second
 
-// untilDrained ends an own queue whose jobs have ended and which nobody follows.
+// untilDrained ends an own queue whose jobs have ended and which nobody follows. One
+// who is about to follow it then is told that it stops, and starts another.
 func (d *Daemon) untilDrained(ctx context.Context, stop context.CancelCauseFunc) {
-	look := time.NewTicker(drainLook)
-	defer look.Stop()
-	asked := time.Time{} // when the engine was last asked, which costs it a turn
+	left, alone := d.opt.Left, false
+	again := time.NewTimer(returnTime)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
+		case <-left:
+			left, alone = nil, true
+		case <-d.calm:
+		case <-again.C:
+		}
+		if d.server.Active() > 0 {
+			continue // the end of each is heard
 		}
 		last := d.server.LastActivity()
 		if last.Before(d.started) {
 			last = d.started
 		}
-		patience := returnTime
-		if d.opt.Alone() {
-			patience = aloneTime
-		}
-		if d.server.Active() > 0 || time.Since(last) < patience {
-			continue
-		}
-		if told := time.Unix(0, d.lastTold.Load()); told.Before(asked) && time.Since(asked) < time.Second {
+		if wait := returnTime - time.Since(last); wait > 0 && !alone {
+			again.Reset(wait)
 			continue
 		}
 		drained := false
-		asked = time.Now()
-		if err := d.do(ctx, func(t *engine.Turn) { drained = t.Settings().Closed() && d.opt.Alone() || t.Retire() }); err == nil && drained {
+		if err := d.do(ctx, func(t *engine.Turn) { drained = t.Settings().Closed() && alone || t.Retire() }); err == nil && drained {
 			d.log.Info("drained, and nobody follows")
 			d.tellLast()
 			stop(errStopped)
 			return
 		}
+		again.Reset(returnTime)
 	}
 }

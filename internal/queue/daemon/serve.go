@@ -52,10 +52,16 @@ func Serve(ctx context.Context, opt Options) error {
 
 func newDaemon(opt Options) *Daemon {
 	return &Daemon{
-		opt: opt, runs: opt.RunDir, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+		opt: opt, runs: opt.RunDir, uid: os.Getuid(), started: time.Now(), hub: newHub(), happened: make(chan struct{}, 1), calm: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		ended: make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), tests: newTests(), replays: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
 	}
+}
+
+// served hears of every request and stream that has ended.
+func (d *Daemon) served(operation string, status int, took time.Duration, stream bool) {
+	d.metrics.Served(operation, status, took, stream)
+	wake(d.calm)
 }
 
 // errStopped is the cause when a daemon was told to stop.
@@ -67,7 +73,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.http, d.scrapes = d.httpPort(ctx, every), d.metricsPort(every)
 	meter := meter{do: d.do, engine: d.engine, store: store.Path(queue.StoreDir(d.opt.Places.StateDir))}
 	d.server = api.NewServer(api.ServerOptions{
-		Backend: d, Limits: d.requestLimits(), Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.metrics.Served, Page: web.Handler(),
+		Backend: d, Limits: d.requestLimits(), Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.served, Page: web.Handler(),
 		Metrics: func(ctx context.Context) ([]byte, error) {
 			state, err := meter.look(ctx, d.server.Active())
 			if err != nil {
@@ -261,7 +267,9 @@ func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 // parted reports that there is nothing left to wait for.
 func (d *Daemon) parted(t *engine.Turn) bool {
 	if d.opt.Own != nil {
-		d.opt.Own.After(t)
+		if d.opt.Own.After(t); t.Jobs().Size() == 0 && t.Written() {
+			wake(d.calm)
+		}
 	}
 	if err := t.Lost(); err != nil {
 		d.gone = err
@@ -353,10 +361,7 @@ func (d *Daemon) publish(events []job.Event) {
 	d.lastTold.Store(time.Now().UnixNano())
 	d.untidied.Add(int64(len(events)))
 	if d.wordy() {
-		select {
-		case d.wrote <- struct{}{}:
-		default: // it will look anyway
-		}
+		wake(d.wrote)
 	}
 	for _, ev := range events {
 		level := slog.LevelInfo
@@ -374,7 +379,8 @@ func (d *Daemon) publish(events []job.Event) {
 		d.opt.Own.Publish(events)
 	}
 	d.hub.publish(events)
-	d.wakeTeller()
+	d.news.add(events)
+	wake(d.happened)
 }
 
 // wordy reports whether jobs with so much text ended that one user may have too
@@ -383,11 +389,11 @@ func (d *Daemon) wordy() bool {
 	return d.store.PastText()-d.pastText.Load() > d.config().HistoryText/4
 }
 
-// wakeTeller says that there are events.
-func (d *Daemon) wakeTeller() {
+// wake wakes the receiver, if there is one and it was not woken already.
+func wake(c chan<- struct{}) {
 	select {
-	case d.happened <- struct{}{}:
-	default: // nobody is told, or the teller will look anyway
+	case c <- struct{}{}:
+	default:
 	}
 }
 

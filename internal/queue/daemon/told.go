@@ -53,13 +53,15 @@ type letters interface {
 // message leaves, and none is lost.
 type teller struct {
 	store  letters
+	news   *news // nil: all is in the store
 	log    *slog.Logger
 	admin  func() []string                          // targets of the administrators, as configured
 	rules  func(uid int, user string) []notify.Rule // of a user, for jobs without their own
 	lives  func(notify.Awaited) bool                // some of its jobs have not ended
 	gaveUp func(e notify.Entry)                     // its message will not be delivered
 	send   func(ctx context.Context, e notify.Entry) send.Result
-	uid    int // whom administrators' messages are sent as
+	uid    int  // whom administrators' messages are sent as
+	own    bool // an own queue has no administrators, who would want to know of a crash
 	disk   func() (free, total int64, err error)
 	box    *notify.Outbox
 	origin string
@@ -81,7 +83,10 @@ type teller struct {
 // that knows of messages are nobody's.
 func newTeller(t teller, now time.Time) (*teller, error) {
 	t.ending, t.asks = map[notify.Whole]bool{}, make(chan func())
-	t.unwritten, t.sending, t.marks = map[int64]store.Letter{}, map[int64]time.Time{}, map[string]string{runningKey: "yes"}
+	t.unwritten, t.sending, t.marks = map[int64]store.Letter{}, map[int64]time.Time{}, map[string]string{}
+	if !t.own {
+		t.marks[runningKey] = "yes"
+	}
 	stored, last, err := t.store.Outbox()
 	if err != nil {
 		return nil, err
@@ -114,7 +119,7 @@ func newTeller(t teller, now time.Time) (*teller, error) {
 		t.marks[originKey] = t.origin
 	}
 	running, err := t.store.Meta(runningKey)
-	if running == "yes" {
+	if running == "yes" && !t.own {
 		t.alert(now, "berth started again after it ended without being stopped (a crash, a kill or a power cut)")
 	}
 	return &t, err
@@ -195,9 +200,15 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 
 // take makes messages of the next events; more: there may be others.
 func (t *teller) take(now time.Time) (more bool, err error) {
-	events, err := t.store.EventsAfter(t.taken, tellEvents)
-	if err != nil {
-		return false, err
+	var events []job.Event
+	known := false
+	if t.news != nil {
+		events, known = t.news.after(t.taken)
+	}
+	if !known {
+		if events, err = t.store.EventsAfter(t.taken, tellEvents); err != nil {
+			return false, err
+		}
 	}
 	for _, ev := range events {
 		t.tell(ev, now)
@@ -338,7 +349,9 @@ func (t *teller) run(ctx context.Context, woken <-chan struct{}) {
 					t.sent(o.entry, o.result, time.Now())
 				}
 			}
-			t.marks = map[string]string{runningKey: "no"}
+			if !t.own {
+				t.marks = map[string]string{runningKey: "no"}
+			}
 			if err := t.write(); err != nil {
 				t.log.Warn("messages are sent again after the next start", "err", err)
 			}

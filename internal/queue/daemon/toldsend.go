@@ -37,7 +37,7 @@ func (d *Daemon) startTelling(ctx context.Context) {
 	var t *teller
 	if err == nil {
 		t, err = newTeller(teller{
-			store: d.store, log: d.log, uid: admin,
+			store: d.store, news: &d.news, log: d.log, uid: admin, own: d.opt.Own != nil,
 			admin:  func() []string { return d.config().NotifyAdmin },
 			rules:  d.wishes.rules,
 			lives:  func(a notify.Awaited) bool { return d.lives(ctx, a) },
