@@ -40,16 +40,16 @@ func ParkingFor(preempt, parking string) settings.Parking {
 const ParkPart = 0.5
 
 // Parking adds what this machine can do to how its owner wants jobs to be parked.
-func (m *Machine) Parking(p settings.Parking) settings.Parking {
+func (q *Queue) Parking(p settings.Parking) settings.Parking {
 	if p.Cannot == "" {
-		p.Cannot = m.CannotPark
+		p.Cannot = q.CannotPark
 	}
 	if p.MemoryMiB == 0 {
-		p.MemoryMiB = int64(ParkPart * float64(m.ParkHostMiB()))
+		p.MemoryMiB = int64(ParkPart * float64(q.ParkHostMiB()))
 	}
-	p.FreeMiB = func(int64) int64 { return site.FreeMiB(m.Runner.Cgroup()) }
-	if m.SimDir != "" {
-		p.FreeMiB = func(parkedMiB int64) int64 { return m.ParkHostMiB() - parkedMiB }
+	p.FreeMiB = func(int64) int64 { return site.FreeMiB(q.Runner.Cgroup()) }
+	if q.SimDir != "" {
+		p.FreeMiB = func(parkedMiB int64) int64 { return q.ParkHostMiB() - parkedMiB }
 	}
 	return p
 }
@@ -57,12 +57,12 @@ func (m *Machine) Parking(p settings.Parking) settings.Parking {
 // ParkHostMiB is the host memory of which parked jobs may take a part. Simulated
 // cards move none, so they come with a simulated host that has twice as much as
 // they have: it is the same on every machine.
-func (m *Machine) ParkHostMiB() int64 {
-	if m.SimDir == "" {
-		return m.Host().MemMiB
+func (q *Queue) ParkHostMiB() int64 {
+	if q.SimDir == "" {
+		return q.Host().MemMiB
 	}
 	var mib int64
-	for _, d := range m.Devices {
+	for _, d := range q.Devices {
 		mib += 2 * d.TotalMiB
 	}
 	return mib

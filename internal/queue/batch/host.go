@@ -178,7 +178,7 @@ func (h *Host) Settings(c *engine.Config) {
 }
 
 // Began deals with what earlier runs left.
-func (h *Host) Began(ctx context.Context, m *queue.Machine, found []run.Found) ([]run.Found, error) {
+func (h *Host) Began(ctx context.Context, m *queue.Queue, found []run.Found) ([]run.Found, error) {
 	h.store, h.log, h.simDir, h.empty = m.Store, m.Log, m.SimDir, true
 	if err := h.layout.keepTheirs(); err != nil {
 		return nil, theirProblem(err)
@@ -371,7 +371,7 @@ func (h *Host) Close() {
 }
 
 // choose evaluates the first reading of the cards.
-func (h *Host) choose(m *queue.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
+func (h *Host) choose(m *queue.Queue, first gpu.Sample, err error) ([]gpu.Device, error) {
 	switch {
 	case h.opt.Away && h.opt.GPUs == nil && (err != nil || m.NoGPUs):
 		return nil, nil // a login node needs no GPU

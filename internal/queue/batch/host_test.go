@@ -43,7 +43,7 @@ func (h *hosted) begin(t *testing.T) {
 	if h.journal != nil {
 		testkit.Must(t, h.journal.Close())
 	}
-	m := &queue.Machine{Store: h.store, Log: silent(), Samples: series.New(filepath.Join(h.opt.LogDir, "samples"), 0, silent())}
+	m := &queue.Queue{Store: h.store, Log: silent(), Samples: series.New(filepath.Join(h.opt.LogDir, "samples"), 0, silent())}
 	_, err := h.Began(t.Context(), m, nil)
 	testkit.Must(t, err)
 	t.Cleanup(h.Close)

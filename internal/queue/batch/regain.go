@@ -52,7 +52,7 @@ const freshGrace = 10 * time.Second
 
 // startOver stops what an earlier run left running and forgets all its jobs. Logs
 // and journal are moved, not deleted.
-func (h *Host) startOver(ctx context.Context, m *queue.Machine, found []run.Found) error {
+func (h *Host) startOver(ctx context.Context, m *queue.Queue, found []run.Found) error {
 	waiting := map[string]bool{}
 	for _, f := range found {
 		switch f.Kind {

@@ -119,7 +119,7 @@ func TestACardThatIsMissingIsWaitedFor(t *testing.T) {
 	cfg := DefaultConfig(false)
 	at := time.Now()
 	begin := func(now time.Time, there ...int) []int {
-		d, m := &Daemon{}, &queue.Machine{Store: st, Log: slog.New(slog.DiscardHandler)}
+		d, m := &Daemon{}, &queue.Queue{Store: st, Log: slog.New(slog.DiscardHandler)}
 		d.cfg.Store(&cfg)
 		var devices []gpu.Device
 		for _, index := range there {

@@ -18,7 +18,7 @@ import (
 )
 
 // chooseCards evaluates the first reading of the cards.
-func (d *Daemon) chooseCards(m *queue.Machine, first gpu.Sample, unread error) ([]gpu.Device, error) {
+func (d *Daemon) chooseCards(m *queue.Queue, first gpu.Sample, unread error) ([]gpu.Device, error) {
 	switch {
 	case unread != nil:
 		// The driver may answer later, and running jobs need the daemon
@@ -59,7 +59,7 @@ func (d *Daemon) chooseCards(m *queue.Machine, first gpu.Sample, unread error) (
 // doWithout checks whether the daemon can start on a machine without a GPU. With
 // queued jobs that need one it does not: they would be refused, and may have been
 // submitted to simulated GPUs. Running jobs go on.
-func (d *Daemon) doWithout(m *queue.Machine) error {
+func (d *Daemon) doWithout(m *queue.Queue) error {
 	if d.opt.NeedsGPUs {
 		return problem.Newf(problem.Refused, queue.NoCardsHint, "this machine has no GPU")
 	}
@@ -90,7 +90,7 @@ func (d *Daemon) doWithout(m *queue.Machine) error {
 // knownCards are the cards seen since the machine booted, with the numbers they
 // had. late means that the machine had cards recently, so the daemon waits for
 // the driver.
-func (d *Daemon) knownCards(m *queue.Machine) (known []gpu.Device, late bool) {
+func (d *Daemon) knownCards(m *queue.Queue) (known []gpu.Device, late bool) {
 	for _, s := range d.seenCards(m) {
 		if s.Boot == keep.BootID() {
 			known = append(known, s.Device)
@@ -126,7 +126,7 @@ type seenCard struct {
 
 // seenCards are the cards that this machine has had. A simulation has
 // none to remember.
-func (d *Daemon) seenCards(m *queue.Machine) (seen []seenCard) {
+func (d *Daemon) seenCards(m *queue.Queue) (seen []seenCard) {
 	if d.opt.Sim > 0 {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (d *Daemon) seenCards(m *queue.Machine) (seen []seenCard) {
 
 // rememberCards records the cards present and returns those recently present
 // that are missing now.
-func (d *Daemon) rememberCards(m *queue.Machine, there []gpu.Device, now time.Time) (missing []gpu.Device) {
+func (d *Daemon) rememberCards(m *queue.Queue, there []gpu.Device, now time.Time) (missing []gpu.Device) {
 	if d.opt.Sim > 0 {
 		return nil
 	}
@@ -187,7 +187,7 @@ func freeNumber(kept []seenCard, missing gpu.Device) (index int, free bool) {
 	return 0, false
 }
 
-func saveCards(m *queue.Machine, cards []seenCard) {
+func saveCards(m *queue.Queue, cards []seenCard) {
 	value, err := json.Marshal(cards)
 	if err != nil {
 		panic("bug: " + err.Error())

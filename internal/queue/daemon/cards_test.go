@@ -29,7 +29,7 @@ func cardless(t *testing.T, seen ...seenCard) *Daemon {
 		if err != nil {
 			t.Fatal(err)
 		}
-		saveCards(&queue.Machine{Store: st}, seen)
+		saveCards(&queue.Queue{Store: st}, seen)
 		st.Close()
 	}
 	return d
@@ -118,7 +118,7 @@ func TestADaemonDoesWithoutGPUsUnlessJobsNeedThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	m := &queue.Machine{Store: st, Log: slog.New(slog.DiscardHandler), NoGPUs: true}
+	m := &queue.Queue{Store: st, Log: slog.New(slog.DiscardHandler), NoGPUs: true}
 	d := cardless(t)
 	if devices, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) > 0 {
 		t.Errorf("without jobs: %v, %v", devices, err)

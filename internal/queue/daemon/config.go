@@ -102,7 +102,7 @@ const (
 const PolicyFair sched.Policy = "fair"
 
 // parking is how jobs are parked under this configuration, on this machine.
-func (c *Config) parking(m *queue.Machine) settings.Parking {
+func (c *Config) parking(m *queue.Queue) settings.Parking {
 	p := queue.ParkingFor(c.Preempt, c.Parking)
 	host := float64(m.ParkHostMiB())
 	p.MemoryMiB, p.UserMiB = int64(c.ParkMemory.of(host)), int64(c.ParkedMemory.of(host))

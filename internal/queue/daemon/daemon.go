@@ -75,7 +75,7 @@ type Daemon struct {
 	uid     int          // whose daemon it is
 	started time.Time
 
-	machine  *queue.Machine
+	machine  *queue.Queue
 	store    *store.Store // the machine's
 	log      *slog.Logger // likewise
 	found    []run.Found  // supervisors of an earlier daemon

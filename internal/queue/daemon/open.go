@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -193,7 +195,7 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	if err != nil {
 		return d.notOpened(err)
 	}
-	d.machine, d.store, d.log = m, m.Store, m.Log
+	d.takeIn(m)
 	if d.opt.Own != nil {
 		return nil
 	}
@@ -265,32 +267,52 @@ func (d *Daemon) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers s
 }
 
 func (d *Daemon) openEngine(context.Context) error {
-	cfg := d.config()
-	lastSeq, err := d.lastNumber()
+	last, err := d.lastNumber()
 	if err != nil {
 		return err
 	}
-	config := engine.Config{
+	d.machine.Start(d.engineConfig(), last)
+	d.takeIn(d.machine)
+	return nil
+}
+
+// engineConfig is what the engine has to know and to call.
+func (d *Daemon) engineConfig() engine.Config {
+	cfg := d.config()
+	c := engine.Config{
 		Settings: settings.Settings{
-			User: d.userName(d.uid), Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll,
-			Rules: cfg.Rules, Limits: d.limits(cfg), HalfLife: cfg.HalfLife,
-			Tolerance: cfg.Tolerance, Overuse: cfg.overuse(d.opt.Places.Shared),
-			IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, MaxGrace: cfg.Grace,
-			KeepAll: cfg.Preempt == queue.PreemptNever, Parking: cfg.parking(d.machine),
-			LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true, Wanted: d.deleted.wanted,
+			User:        d.userName(d.uid),
+			Cards:       cfg.GPUs,
+			Rest:        true,
+			Poll:        cfg.Poll,
+			Rules:       cfg.Rules,
+			Limits:      d.limits(cfg),
+			HalfLife:    cfg.HalfLife,
+			Tolerance:   cfg.Tolerance,
+			Overuse:     cfg.overuse(d.opt.Places.Shared),
+			IdleAfter:   cfg.IdleReport,
+			IdleCancel:  cfg.IdleCancel,
+			MaxGrace:    cfg.Grace,
+			KeepAll:     cfg.Preempt == queue.PreemptNever,
+			Parking:     cfg.parking(d.machine),
+			LimitedLast: d.opt.LimitedLast,
+			Submissions: true,
+			TellQueued:  true,
+			Wanted:      d.deleted.wanted,
 		},
-		Order: d.order, LogPath: d.logPath,
-		Publish: d.publish, Watch: d.metrics, Away: d.wakeCluster,
+		Order:   d.order,
+		LogPath: d.logPath,
+		Publish: d.publish,
+		Away:    d.wakeCluster,
+		Closed:  d.opt.Own != nil && d.still == nil,
+	}
+	if d.metrics != nil {
+		c.Watch = d.metrics
 	}
 	if d.opt.Own != nil {
-		d.opt.Own.Settings(&config)
-		config.Closed = true
+		d.opt.Own.Settings(&c)
 	}
-	d.engine = d.machine.Engine(config, lastSeq)
-	d.engine.Outside(time.Now(), func(t *engine.Turn) {
-		err = errors.Join(t.Recovery().Pauses(d.store.Meta), t.Recovery().Usage(d.store.Meta), t.Recovery().Health(d.store.Meta), t.Parking().RestorePace(d.store.Meta), t.Groups().Restore(d.store.Metas))
-	})
-	return err
+	return c
 }
 
 // lastNumber is the highest job number so far. A restored backup does not know
@@ -341,39 +363,29 @@ func (d *Daemon) scan(ctx context.Context) error {
 
 // restore takes over the jobs of an earlier daemon.
 func (d *Daemon) restore(ctx context.Context) error {
-	found := d.found
-	var live []*job.Job
-	uids := map[int]bool{}
-	err := d.store.EachLive(func(j *job.Job) error {
-		live = append(live, j)
-		uids[j.UID] = true
-		return nil
-	})
+	live, err := d.machine.TakeOver(d.found)
 	if err != nil {
 		return err
 	}
 	if d.opt.Places.Shared {
+		uids := map[int]bool{}
+		for _, j := range live {
+			uids[j.UID] = true
+		}
 		// Users not found in time are looked up again when they are needed.
 		bounded, cancel := context.WithTimeout(ctx, lookupTime)
-		wanted := make([]int, 0, len(uids))
-		for uid := range uids {
-			wanted = append(wanted, uid)
-		}
+		wanted := slices.Collect(maps.Keys(uids))
 		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
 	}
 	d.heap.queue(len(live))
-	d.engine.Outside(time.Now(), func(t *engine.Turn) {
-		t.Recovery().Recall(d.store.Past)
-		t.Recovery().Restore(live, found)
-		if d.opt.Own != nil {
-			err = d.opt.Own.Restored(t)
-		}
-	})
+	if d.opt.Own != nil {
+		d.engine.Outside(time.Now(), func(t *engine.Turn) { err = d.opt.Own.Restored(t) })
+	}
 	if err != nil {
 		return err
 	}
 	fault.Point("restored")
-	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(found))
+	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(d.found))
 	return nil
 }
 

@@ -22,7 +22,7 @@ type Own interface {
 	Restored(t *engine.Turn) error
 	// Began deals with what earlier runs left, before there is an engine. It returns
 	// the supervisors whose jobs go on.
-	Began(ctx context.Context, m *queue.Machine, found []run.Found) ([]run.Found, error)
+	Began(ctx context.Context, m *queue.Queue, found []run.Found) ([]run.Found, error)
 	// Admit sees the jobs of new lines before they are submitted.
 	Admit(jobs []*job.Job)
 	// Took sees the jobs of all lines of a file once they are. Nothing starts before

@@ -14,7 +14,6 @@ import (
 	"berth/internal/queue"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/launch"
-	"berth/internal/queue/engine/settings"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
@@ -27,9 +26,7 @@ func RunSocket(stateDir string) string { return filepath.Join(stateDir, "berth.s
 // done after it.
 func Read(o Options, name string) (server *api.Server, done func(), err error) {
 	d := still(o)
-	cfg := d.config()
-	d.machine, d.engine, err = queue.OpenToRead(o.Places.StateDir, engine.Config{Settings: settings.Settings{Rules: cfg.Rules, Poll: cfg.Poll, Tolerance: cfg.Tolerance}},
-		launch.Launcher{JobsDir: o.JobsDir, Home: lookup(o.Env, "HOME")})
+	m, err := queue.Read(o.Places.StateDir, launch.Launcher{JobsDir: o.JobsDir, Home: lookup(o.Env, "HOME")}, d.configOf)
 	if err != nil {
 		hint := ""
 		if _, newer := errors.AsType[*store.NewerSchemaError](err); newer || errors.Is(err, store.ErrOlder) {
@@ -37,9 +34,9 @@ func Read(o Options, name string) (server *api.Server, done func(), err error) {
 		}
 		return nil, nil, problem.Newf(problem.Unable, hint, "the jobs of %s cannot be read: %w", name, err)
 	}
-	d.store, d.log = d.machine.Store, d.machine.Log
+	d.takeIn(m)
 	over := problem.Newf(problem.Unable, "the same berth run command continues it", "no berth run is working on %s", name)
-	return api.NewServer(api.ServerOptions{Backend: endedQueue{d, over}, Version: o.Version, Gate: d.gate, Ended: over}), d.machine.Close, nil
+	return api.NewServer(api.ServerOptions{Backend: endedQueue{d, over}, Version: o.Version, Gate: d.gate, Ended: over}), m.Close, nil
 }
 
 // Rehearse answers dry runs for an own queue that no process has, as if it had one.
@@ -49,17 +46,24 @@ func Rehearse(ctx context.Context, o Options, earlier string) (server *api.Serve
 	d := still(o)
 	setup := queue.Setup{}
 	o.Own.Setup(&setup)
-	d.machine, d.engine, err = queue.Rehearse(ctx, setup, func() engine.Config {
-		c := engine.Config{}
-		o.Own.Settings(&c)
-		return c
-	}, earlier)
+	m, err := queue.Rehearse(ctx, setup, earlier, d.configOf)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.store, d.log = d.machine.Store, d.machine.Log
-	d.engine.Outside(time.Now(), func(t *engine.Turn) { err = o.Own.Restored(t) })
-	return api.NewServer(api.ServerOptions{Backend: d, Version: o.Version, Gate: d.gate}), d.machine.Close, err
+	d.takeIn(m)
+	m.Engine.Outside(time.Now(), func(t *engine.Turn) { err = o.Own.Restored(t) })
+	return api.NewServer(api.ServerOptions{Backend: d, Version: o.Version, Gate: d.gate}), m.Close, err
+}
+
+// configOf is the engine's config for a queue that has just been opened.
+func (d *Daemon) configOf(m *queue.Queue) engine.Config {
+	d.takeIn(m)
+	return d.engineConfig()
+}
+
+// takeIn notes what was opened.
+func (d *Daemon) takeIn(m *queue.Queue) {
+	d.machine, d.store, d.log, d.engine = m, m.Store, m.Log, m.Engine
 }
 
 // still is a daemon whose engine has no loop.

@@ -10,11 +10,9 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
-	"time"
 
 	"berth/internal/job"
 	"berth/internal/machine/run"
-	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
 	"berth/internal/slurm/handover"
 )
@@ -114,11 +112,11 @@ func (n *node) takeOver() error {
 
 // endJob stops the job that the wrapper left, unless it has ended.
 func (n *node) endJob() error {
-	found, err := n.machine.Runner.Scan()
+	found, err := n.queue.Runner.Scan()
 	if err != nil {
 		return err
 	}
-	j, err := n.machine.Store.Job(n.order.Job.ID)
+	j, err := n.queue.Store.Job(n.order.Job.ID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return errors.New("it had not started")
@@ -130,9 +128,9 @@ func (n *node) endJob() error {
 	}
 	n.token = j.Keep
 	n.newEngine(j.Seq)
-	n.engine.Outside(time.Now(), func(t *engine.Turn) {
-		t.Recovery().Restore([]*job.Job{j}, found)
-	})
+	if _, err := n.queue.TakeOver(found); err != nil {
+		return err
+	}
 	n.loop(func(ctx context.Context) { go n.halt(ctx) })
 	return n.gaveUp
 }

@@ -46,8 +46,7 @@ type node struct {
 	state   string // its own directory on the node
 	cards   []gpu.Device
 	source  *allotted
-	machine *queue.Machine
-	engine  *engine.Engine
+	queue   *queue.Queue
 
 	began  time.Time // when the start marker was made
 	kills  int       // at the limit of host memory until then
@@ -96,7 +95,7 @@ func (n *node) open(ctx context.Context) error {
 		return fmt.Errorf("open what the job needs in %s: %w", n.state, err)
 	}
 	m.Launcher.Filter, m.Launcher.Driver = false, nil
-	n.machine = m
+	n.queue = m
 	return nil
 }
 
@@ -136,7 +135,7 @@ func (n *node) simulate(setup *queue.Setup) error {
 
 // choose finds the cards that Slurm gave among those that the driver shows. If none
 // is, the job runs without being measured.
-func (n *node) choose(m *queue.Machine, first gpu.Sample, unread error) ([]gpu.Device, error) {
+func (n *node) choose(m *queue.Queue, first gpu.Sample, unread error) ([]gpu.Device, error) {
 	if unread != nil {
 		return nil, problem.Newf(problem.Unable, "", "the GPUs of this node cannot be read: %w", unread)
 	}
@@ -153,16 +152,22 @@ func (n *node) choose(m *queue.Machine, first gpu.Sample, unread error) ([]gpu.D
 func (n *node) newEngine(last int64) {
 	rules := sched.DefaultRules()
 	rules.MarginMiB, rules.SpikeBuffer, rules.MaxBypass, rules.Slice = 0, 0, 0, false
-	n.engine = n.machine.Engine(engine.Config{
-		Settings: settings.Settings{Rules: rules, Poll: poll, User: n.order.Job.User, KeepAll: true},
-		Order:    n.launch, LogPath: func(*job.Job) string { return n.order.Log },
+	n.queue.Start(engine.Config{
+		Settings: settings.Settings{
+			Rules:   rules,
+			Poll:    poll,
+			User:    n.order.Job.User,
+			KeepAll: true,
+		},
+		Order:   n.launch,
+		LogPath: func(*job.Job) string { return n.order.Log },
 		Publish: n.follow,
 	}, last)
 }
 
 // launch is the supervisor's order.
 func (n *node) launch(j *job.Job, card launch.CardOf) (keep.Order, error) {
-	o, err := n.machine.Launcher.Order(j, card)
+	o, err := n.queue.Launcher.Order(j, card)
 	if err == nil && j.Umask >= 0 {
 		o.Mask = strconv.FormatInt(int64(j.Umask), 8)
 	}
@@ -211,18 +216,18 @@ func (n *node) slurmID() string {
 // warm starts the job's supervisor before the job begins: a node that cannot start
 // one must not take the job.
 func (n *node) warm() error {
-	token, err := n.machine.Runner.Lease()
+	token, err := n.queue.Runner.Lease()
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "no supervisor can be started here: %w", err)
 	}
-	n.machine.Runner.Release(token)
+	n.queue.Runner.Release(token)
 	return nil
 }
 
 // close ends the supervisors and removes the wrapper's directory.
 func (n *node) close() {
-	if n.machine != nil {
-		n.machine.Close()
+	if n.queue != nil {
+		n.queue.Close()
 	}
 	if err := os.RemoveAll(n.state); err != nil {
 		n.say(err)

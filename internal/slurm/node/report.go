@@ -46,7 +46,7 @@ func (n *node) report(ctx context.Context) {
 
 // uses is what the job uses now.
 func (n *node) uses(ctx context.Context) (now handover.Now, runs bool) {
-	err := n.engine.Do(ctx, func(t *engine.Turn) {
+	err := n.queue.Engine.Do(ctx, func(t *engine.Turn) {
 		for _, r := range t.Running().List() {
 			j := t.Running().Copy(r.Job)
 			now, runs = handover.Now{At: t.Now, NowMiB: r.CardMiB, PeakMiB: maps.Clone(j.PeakMiB), AvgUtil: j.AvgUtil}, true

@@ -100,7 +100,7 @@ func (n *node) refuse(err error, errs io.Writer) int {
 // can be done for it.
 func (n *node) run(signals <-chan os.Signal) {
 	n.newEngine(0)
-	n.engine.Outside(time.Now(), func(t *engine.Turn) { t.Queue().Submit([]*job.Job{only(&n.order, n.cards)}) })
+	n.queue.Engine.Outside(time.Now(), func(t *engine.Turn) { t.Queue().Submit([]*job.Job{only(&n.order, n.cards)}) })
 	n.loop(func(ctx context.Context) {
 		go n.heed(ctx, signals)
 		go n.report(ctx)
@@ -113,7 +113,7 @@ func (n *node) loop(beside func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	beside(ctx)
-	if err := n.engine.Run(ctx, n.machine.Runner.Events(), n.over); err != nil && n.ended == nil {
+	if err := n.queue.Engine.Run(ctx, n.queue.Runner.Events(), n.over); err != nil && n.ended == nil {
 		n.gaveUp = err
 		n.kill()
 	}
@@ -121,7 +121,7 @@ func (n *node) loop(beside func(ctx context.Context)) {
 
 // askAfter has the engine look again, although nothing happens: a time is over.
 func (n *node) askAfter(ctx context.Context, d time.Duration) {
-	time.AfterFunc(d+10*time.Millisecond, func() { n.engine.Do(ctx, func(*engine.Turn) {}) })
+	time.AfterFunc(d+10*time.Millisecond, func() { n.queue.Engine.Do(ctx, func(*engine.Turn) {}) })
 }
 
 // follow takes in what is on disk now.
@@ -142,7 +142,7 @@ func (n *node) follow(events []job.Event) {
 // begin remembers whose processes are the job's.
 func (n *node) begin(j *job.Job) {
 	n.token = j.Keep
-	identity, _ := n.machine.Runner.Identity(j.Keep)
+	identity, _ := n.queue.Runner.Identity(j.Keep)
 	if n.source != nil {
 		n.source.begin(run.Holder{Key: j.ID, KeepPID: identity.KeepPID, Token: j.Keep, UID: j.UID})
 	}
@@ -181,13 +181,13 @@ const killedWithin = 10 * time.Second
 
 // kill ends a job without its engine.
 func (n *node) kill() {
-	if n.token == "" || n.machine.Runner.Stop(n.token, job.StopCancel, 0) != nil {
+	if n.token == "" || n.queue.Runner.Stop(n.token, job.StopCancel, 0) != nil {
 		return
 	}
 	late := time.After(killedWithin)
 	for {
 		select {
-		case ev := <-n.machine.Runner.Events():
+		case ev := <-n.queue.Runner.Events():
 			if ev.Kind.Final() {
 				return
 			}

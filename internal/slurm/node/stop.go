@@ -64,7 +64,7 @@ func (n *node) heed(ctx context.Context, signals <-chan os.Signal) {
 func (n *node) halt(ctx context.Context) {
 	// Time is needed to kill what is left, and to write the record.
 	grace := min(n.order.Job.Spec.Grace, afterTerm()*3/4)
-	n.engine.Do(ctx, func(t *engine.Turn) { t.Requests().CancelBy(n.order.Job.ID, "Slurm", grace) })
+	n.queue.Engine.Do(ctx, func(t *engine.Turn) { t.Requests().CancelBy(n.order.Job.ID, "Slurm", grace) })
 	n.askAfter(ctx, afterTerm())
 }
 

@@ -3,11 +3,13 @@ package queue
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/launch"
@@ -26,11 +28,15 @@ func simulated(t *testing.T) Setup {
 		StateDir: dir, Hint: "elsewhere", MPSDir: dir, Log: Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: 1 << 20, Level: "info"},
 		Sim: 2, SimVRAMMiB: 1000, Getenv: func(string) string { return "" },
 		Launcher: launch.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
-		Choose:   func(_ *Machine, first gpu.Sample, err error) ([]gpu.Device, error) { return first.Devices, err },
+		Choose:   func(_ *Queue, first gpu.Sample, err error) ([]gpu.Device, error) { return first.Devices, err },
 	}
 }
 
-func TestAMachineIsOpenedAndClosed(t *testing.T) {
+func plain(*Queue) engine.Config {
+	return engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}}
+}
+
+func TestAQueueIsOpenedAndClosed(t *testing.T) {
 	setup := simulated(t)
 	m, err := Open(t.Context(), setup)
 	if err != nil {
@@ -39,8 +45,8 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 	if len(m.Devices) != 2 || m.SimDir != filepath.Join(setup.StateDir, "sim") || m.Launcher.SimDir != m.SimDir || m.Launcher.Filter {
 		t.Errorf("%+v, launcher %+v", m, m.Launcher)
 	}
-	e := m.Engine(engine.Config{Settings: settings.Settings{Rules: sched.DefaultRules()}}, 7)
-	e.Outside(time.Now(), func(turn *engine.Turn) {
+	m.Start(plain(m), 7)
+	m.Engine.Outside(time.Now(), func(turn *engine.Turn) {
 		if len(turn.Cards().Devices()) != 2 {
 			t.Errorf("the engine knows %v", turn.Cards().Devices())
 		}
@@ -48,7 +54,7 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 	_, err = Open(t.Context(), setup)
 	locked, ok := errors.AsType[*store.LockedError](err)
 	if !ok || locked.PID != os.Getpid() || problem.KindOf(err) != "" {
-		t.Errorf("a second machine in the same place: %v", err)
+		t.Errorf("a second queue in the same place: %v", err)
 	}
 	m.Close()
 	again, err := Open(t.Context(), setup)
@@ -68,7 +74,7 @@ func TestWhatFailsLaterLeavesNothingOpen(t *testing.T) {
 		"a log in no place":    {spoil: func(s *Setup) { s.Log.Path = filepath.Join(s.StateDir, "none", "log") }, kind: problem.Unable, hint: "elsewhere"},
 		"too many cards":       {spoil: func(s *Setup) { s.Sim = 1 << 20 }, kind: problem.Unable, hint: NoCardsHint},
 		"the caller's choice": {kind: problem.Refused, hint: "others", spoil: func(s *Setup) {
-			s.Choose = func(*Machine, gpu.Sample, error) ([]gpu.Device, error) {
+			s.Choose = func(*Queue, gpu.Sample, error) ([]gpu.Device, error) {
 				return nil, problem.Newf(problem.Refused, "others", "none of them will do")
 			}
 		}},
@@ -95,7 +101,56 @@ func TestWhatFailsLaterLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-func TestAMachineIsNotOpenedForSomeoneWhoLeft(t *testing.T) {
+// TestAQueueIsReadAndRehearsed: a queue that no process works on is opened for
+// reading and for a dry run, and neither changes it.
+func TestAQueueIsReadAndRehearsed(t *testing.T) {
+	setup := simulated(t)
+	if _, err := Read(setup.StateDir, setup.Launcher, plain); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("reading where no queue is: %v", err)
+	}
+	q, err := Open(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job.Job{ID: "3", Seq: 3, Spec: job.Defaults()}
+	j.Spec.Shell, j.Spec.GPUs = "true", 2
+	j.Submitted(time.Now())
+	if err := q.Store.Commit(store.Tx{Put: []*job.Job{j}}); err != nil {
+		t.Fatal(err)
+	}
+	q.Close()
+
+	rehearsal := simulated(t)
+	for says, open := range map[string]func() (*Queue, error){
+		"read":      func() (*Queue, error) { return Read(setup.StateDir, setup.Launcher, plain) },
+		"rehearsed": func() (*Queue, error) { return Rehearse(t.Context(), rehearsal, setup.StateDir, plain) },
+	} {
+		q, err := open()
+		if err != nil {
+			t.Fatalf("%s: %v", says, err)
+		}
+		q.Engine.Outside(time.Now(), func(turn *engine.Turn) {
+			if turn.Queue().Queued("3") == nil || turn.Queue().NextSeq != 4 {
+				t.Errorf("%s: job 3 is not queued, or is not the last: %d follows", says, turn.Queue().NextSeq)
+			}
+			if trial := turn.Explain().Foresee([]string{"3"})["3"]; trial.Starts != (says == "rehearsed") {
+				t.Errorf("%s: it would %+v", says, trial)
+			}
+		})
+		if err := q.Store.Commit(store.Tx{Put: []*job.Job{j}}); err == nil {
+			t.Errorf("%s: the store takes changes", says)
+		}
+		if _, err := q.Runner.Lease(); err == nil {
+			t.Errorf("%s: a supervisor can be started", says)
+		}
+		q.Close()
+	}
+	if _, err := os.Stat(KeepDir(setup.StateDir)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAQueueIsNotOpenedForSomeoneWhoLeft(t *testing.T) {
 	setup := simulated(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errOver)

@@ -1,6 +1,8 @@
-// Package queue assembles what one queue runs on: its store, its own log, the
-// cards, the supervisors, the ledger and the engine. A daemon and the own queue
-// of a `berth run` both use it; their differences are in Setup.
+// Package queue opens a queue: its store, its own log, the cards, the supervisors,
+// the ledger, the past and the engine. There is no other way to one. A daemon, the
+// own queue of a `berth run` and the berth of one job on a cluster's node are doors
+// to such a queue; their differences are in Setup. Read opens a queue that no process
+// works on, and Rehearse one for a dry run.
 //
 // It decides nothing. What fails to open is returned as a problem, except for
 // the store: the next step there depends on the caller.
@@ -34,7 +36,7 @@ import (
 // firstLook bounds the first reading of the cards.
 const firstLook = 20 * time.Second
 
-// Setup is what differs between machines.
+// Setup is what differs between queues.
 type Setup struct {
 	StateDir string // store, supervisors and simulation directory
 	Hint     string // how to choose another directory
@@ -58,10 +60,10 @@ type Setup struct {
 	// Known are the cards of an earlier start; wait means that some were there
 	// recently, so that a driver that does not answer is late, not missing. Nil:
 	// none.
-	Known func(m *Machine) (known []gpu.Device, wait bool)
+	Known func(q *Queue) (known []gpu.Device, wait bool)
 	// Choose evaluates the first reading of the cards, which may have failed,
 	// and returns those that the queue may use.
-	Choose func(m *Machine, first gpu.Sample, unread error) ([]gpu.Device, error)
+	Choose func(q *Queue, first gpu.Sample, unread error) ([]gpu.Device, error)
 	// Cgroups are the cgroups of jobs and of their supervisors. Nil: the same as
 	// berth's.
 	Cgroups func(ctx context.Context, log *slog.Logger) (jobs, keepers string)
@@ -75,8 +77,9 @@ type Log struct {
 	Level    string
 }
 
-// Machine is everything opened.
-type Machine struct {
+// Queue is everything opened.
+type Queue struct {
+	Engine   *engine.Engine // once it was started
 	Store    *store.Store
 	Log      *slog.Logger
 	Source   gpu.Source
@@ -110,41 +113,45 @@ const spareThreads = 24
 
 // Open opens everything but the engine. The order matters: the store's lock
 // makes this the only berth of the queue before anything else is written, and
-// supervisors are looked for only once the cards are known. If a later step
-// fails, everything opened is closed.
-func Open(ctx context.Context, setup Setup) (*Machine, error) {
-	m := &Machine{setup: setup}
+// supervisors are looked for only once the cards are known.
+func Open(ctx context.Context, setup Setup) (*Queue, error) {
 	keep.ReserveThreads(spareThreads)
-	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger, m.openSamples} {
+	q := &Queue{setup: setup}
+	return q.open(ctx, q.openStore, q.openLog, q.openCards, q.openRunner, q.openLedger, q.openSamples)
+}
+
+// open closes everything opened if a later step fails.
+func (q *Queue) open(ctx context.Context, steps ...func(context.Context) error) (*Queue, error) {
+	for _, step := range steps {
 		err := step(ctx)
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			m.Close()
+			q.Close()
 			return nil, err
 		}
 	}
-	return m, nil
+	return q, nil
 }
 
-func (m *Machine) openStore(context.Context) (err error) {
-	if m.Store, err = store.Open(StoreDir(m.setup.StateDir)); err == nil {
-		m.opened = append(m.opened, m.Store)
+func (q *Queue) openStore(context.Context) (err error) {
+	if q.Store, err = store.Open(StoreDir(q.setup.StateDir)); err == nil {
+		q.opened = append(q.opened, q.Store)
 	}
 	return err
 }
 
-func (m *Machine) openLog(context.Context) (err error) {
+func (q *Queue) openLog(context.Context) (err error) {
 	open := site.OpenLog
-	if m.setup.Log.Private {
+	if q.setup.Log.Private {
 		open = site.OpenPrivateLog
 	}
-	file, err := open(m.setup.Log.Path, m.setup.Log.MaxBytes)
-	if err := m.keep(m.setup.Hint, file, err); err != nil {
+	file, err := open(q.setup.Log.Path, q.setup.Log.MaxBytes)
+	if err := q.keep(q.setup.Hint, file, err); err != nil {
 		return err
 	}
-	if m.Log, err = site.NewLogger(file, m.setup.Log.Level); err != nil {
+	if q.Log, err = site.NewLogger(file, q.setup.Log.Level); err != nil {
 		return problem.Wrap(problem.Invalid, "", err)
 	}
 	return nil
@@ -158,67 +165,67 @@ const NoGPUHint = "-g 0 runs the job without one; --sim 2 tries it on simulated 
 
 // openCards finds the cards and reads them once: nothing can be promised before
 // that.
-func (m *Machine) openCards(ctx context.Context) (err error) {
-	if m.setup.Sim > 0 {
-		if m.SimDir = m.setup.Getenv("BERTH_SIM_DIR"); m.SimDir == "" {
-			m.SimDir = filepath.Join(m.setup.StateDir, "sim")
+func (q *Queue) openCards(ctx context.Context) (err error) {
+	if q.setup.Sim > 0 {
+		if q.SimDir = q.setup.Getenv("BERTH_SIM_DIR"); q.SimDir == "" {
+			q.SimDir = filepath.Join(q.setup.StateDir, "sim")
 		}
 	}
-	m.Source, err = Await(ctx, m.openSource)
-	if err := m.keep(NoCardsHint, m.Source, err); err != nil {
+	q.Source, err = Await(ctx, q.openSource)
+	if err := q.keep(NoCardsHint, q.Source, err); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
-	first, err := Await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, m.Source) })
-	m.read = err == nil
-	m.heard, m.NoGPUs = first.Xids, err == nil && len(first.Devices) == 0 && len(first.Faults) == 0
-	m.Devices, err = m.setup.Choose(m, first, err)
+	first, err := Await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, q.Source) })
+	q.read = err == nil
+	q.heard, q.NoGPUs = first.Xids, err == nil && len(first.Devices) == 0 && len(first.Faults) == 0
+	q.Devices, err = q.setup.Choose(q, first, err)
 	return err
 }
 
 // openSource returns nil on failure, not an interface around nil.
-func (m *Machine) openSource() (gpu.Source, error) {
-	if m.setup.CPUOnly {
+func (q *Queue) openSource() (gpu.Source, error) {
+	if q.setup.CPUOnly {
 		return gpu.None(), nil
 	}
-	if m.setup.Sim > 0 {
-		box, err := gpu.OpenSim(m.SimDir, m.setup.Sim, m.setup.SimVRAMMiB)
+	if q.setup.Sim > 0 {
+		box, err := gpu.OpenSim(q.SimDir, q.setup.Sim, q.setup.SimVRAMMiB)
 		if err != nil {
 			return nil, err
 		}
 		return box, nil
 	}
-	options := gpu.OpenOptions{Log: m.Log, Env: m.setup.Getenv}
-	if m.setup.Known != nil {
-		options.Known, options.Wait = m.setup.Known(m)
+	options := gpu.OpenOptions{Log: q.Log, Env: q.setup.Getenv}
+	if q.setup.Known != nil {
+		options.Known, options.Wait = q.setup.Known(q)
 	}
 	return gpu.Open(options)
 }
 
-func (m *Machine) openRunner(ctx context.Context) (err error) {
-	options := run.Options{KeepDir: KeepDir(m.setup.StateDir), Log: m.Log}
-	if m.setup.Cgroups != nil {
-		options.CgroupParent, options.KeepCgroup = m.setup.Cgroups(ctx, m.Log)
+func (q *Queue) openRunner(ctx context.Context) (err error) {
+	options := run.Options{KeepDir: KeepDir(q.setup.StateDir), Log: q.Log}
+	if q.setup.Cgroups != nil {
+		options.CgroupParent, options.KeepCgroup = q.setup.Cgroups(ctx, q.Log)
 	}
-	m.Runner, err = run.Open(options)
-	if err := m.keep(m.setup.Hint, m.Runner, err); err != nil {
+	q.Runner, err = run.Open(options)
+	if err := q.keep(q.setup.Hint, q.Runner, err); err != nil {
 		return err
 	}
-	l := m.setup.Launcher
-	l.SelfDir, l.SimDir = site.SelfDir(), m.SimDir
+	l := q.setup.Launcher
+	l.SelfDir, l.SimDir = site.SelfDir(), q.SimDir
 	l.Host, _ = os.Hostname() // an empty name is all that is lost
-	l.SlurmBin, l.HasSlurm = m.linkSlurm(), hasSlurm(m.setup.Getenv)
-	l.Filter = m.SimDir == "" && m.Runner.Filters() == nil
-	l.UseMPS(m.setup.MPSDir)
-	l.Driver, m.CannotPark = gpu.Driver(m.SimDir, m.setup.Getenv)
-	if m.CannotPark == "" && m.SimDir == "" && m.read && !m.NoGPUs {
-		m.CannotPark = site.CannotPark(ctx, l.Driver[0])
+	l.SlurmBin, l.HasSlurm = q.linkSlurm(), hasSlurm(q.setup.Getenv)
+	l.Filter = q.SimDir == "" && q.Runner.Filters() == nil
+	l.UseMPS(q.setup.MPSDir)
+	l.Driver, q.CannotPark = gpu.Driver(q.SimDir, q.setup.Getenv)
+	if q.CannotPark == "" && q.SimDir == "" && q.read && !q.NoGPUs {
+		q.CannotPark = site.CannotPark(ctx, l.Driver[0])
 	}
-	if m.CannotPark != "" && !m.NoGPUs {
-		m.Log.Info("jobs cannot be parked", "why", m.CannotPark)
+	if q.CannotPark != "" && !q.NoGPUs {
+		q.Log.Info("jobs cannot be parked", "why", q.CannotPark)
 	}
-	m.Launcher = &l
+	q.Launcher = &l
 	return nil
 }
 
@@ -246,12 +253,12 @@ func hasSlurm(getenv func(string) string) bool {
 
 // linkSlurm makes the directory with these programs. It returns "" if there is
 // none.
-func (m *Machine) linkSlurm() string {
+func (q *Queue) linkSlurm() string {
 	berth, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	dir := filepath.Join(m.setup.StateDir, "slurm")
+	dir := filepath.Join(q.setup.StateDir, "slurm")
 	err = errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)) // whatever the umask
 	for _, name := range slurmNames {
 		link := filepath.Join(dir, name)
@@ -263,7 +270,7 @@ func (m *Machine) linkSlurm() string {
 		err = errors.Join(os.Symlink(berth, fresh), os.Rename(fresh, link))
 	}
 	if err != nil {
-		m.Log.Warn("scripts for Slurm will find no srun", "err", err)
+		q.Log.Warn("scripts for Slurm will find no srun", "err", err)
 		return ""
 	}
 	return dir
@@ -271,58 +278,49 @@ func (m *Machine) linkSlurm() string {
 
 // Name is the name of the queue: the same after a restart, and different for every
 // queue, also for one that was made where another berth's directory was removed.
-func (m *Machine) Name() string {
-	sum := sha256.Sum256([]byte(m.Store.Identity()))
+func (q *Queue) Name() string {
+	sum := sha256.Sum256([]byte(q.Store.Identity()))
 	return hex.EncodeToString(sum[:8])
 }
 
-func (m *Machine) openLedger(context.Context) (err error) {
-	m.ledger, err = gpu.OpenLedger(m.setup.Ledger, m.Name())
-	return m.keep("", m.ledger, err)
+func (q *Queue) openLedger(context.Context) (err error) {
+	q.ledger, err = gpu.OpenLedger(q.setup.Ledger, q.Name())
+	return q.keep("", q.ledger, err)
 }
 
-func (m *Machine) openSamples(context.Context) error {
-	m.Samples = series.Open(samplesDir(m.setup.StateDir), m.setup.KeepSamples, m.Log)
-	m.opened = append(m.opened, m.Samples)
+func (q *Queue) openSamples(context.Context) error {
+	q.Samples = series.Open(samplesDir(q.setup.StateDir), q.setup.KeepSamples, q.Log)
+	q.opened = append(q.opened, q.Samples)
 	return nil
 }
 
-// Engine makes the engine for this machine. cfg has the caller's part; last is
-// the highest number any job ever had.
-func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
-	cfg.Host = m.Host()
-	cfg.Devices, cfg.NoGPUs, cfg.Xids, cfg.Log = m.Devices, m.NoGPUs, m.heard, m.Log
-	cfg.Parking, cfg.Measured, cfg.CPUTimes = m.Parking(cfg.Parking), m.Samples.Record, run.CPUTimes
-	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
-}
-
 // Host is what jobs may use of this machine besides its GPUs.
-func (m *Machine) Host() sched.Host {
+func (q *Queue) Host() sched.Host {
 	cpus, memMiB := site.Host()
-	if within := m.setup.Within.CPUs; within > 0 {
+	if within := q.setup.Within.CPUs; within > 0 {
 		cpus = min(cpus, within)
 	}
-	if within := m.setup.Within.MemMiB; within > 0 {
+	if within := q.setup.Within.MemMiB; within > 0 {
 		memMiB = min(memMiB, within)
 	}
 	return sched.Host{CPUs: cpus, MemMiB: memMiB}
 }
 
 // Close closes everything; running jobs continue.
-func (m *Machine) Close() {
-	for _, c := range slices.Backward(m.opened) {
-		if err := c.Close(); err != nil && m.Log != nil {
-			m.Log.Warn("close", "err", err)
+func (q *Queue) Close() {
+	for _, c := range slices.Backward(q.opened) {
+		if err := c.Close(); err != nil && q.Log != nil {
+			q.Log.Warn("close", "err", err)
 		}
 	}
 }
 
 // keep registers what Close closes, last opened first.
-func (m *Machine) keep(hint string, c io.Closer, err error) error {
+func (q *Queue) keep(hint string, c io.Closer, err error) error {
 	if err != nil {
 		return problem.Wrap(problem.Unable, hint, err)
 	}
-	m.opened = append(m.opened, c)
+	q.opened = append(q.opened, c)
 	return nil
 }
 
