@@ -176,9 +176,6 @@ func parseGrace(written string) (time.Duration, error) {
 	return grace, nil
 }
 
-// listedOneByOne is how many jobs are reported individually.
-const listedOneByOne = 20
-
 // report prints the results, except those that were told while they were waited
 // for. The tasks of an array are one line.
 func (a *action) report(s *session.Session, reply api.ActReply, told map[string]bool) error {
@@ -281,12 +278,4 @@ func actedStatus(acted []api.Acted) error {
 		}
 	}
 	return nil
-}
-
-// notNull turns nil into an empty list, so that JSON says [] and not null.
-func notNull[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -81,22 +80,6 @@ func (o *editOptions) send(ctx context.Context, s *session.Session, word string,
 	sayNotes(s, []api.Submitted{{ID: detail.ID, Notes: detail.Notes}})
 	_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))))
 	return err
-}
-
-// absolute makes paths absolute: an edit, unlike a submission, does not tell the
-// daemon the current directory.
-func absolute(paths ...*api.Text) error {
-	for _, path := range paths {
-		if *path == "" || filepath.IsAbs(string(*path)) || *path == "~" || strings.HasPrefix(string(*path), "~/") {
-			continue
-		}
-		whole, err := filepath.Abs(string(*path))
-		if err != nil {
-			return fmt.Errorf("working directory: %w", err)
-		}
-		*path = api.Text(whole)
-	}
-	return nil
 }
 
 // parse reads the job and its changes. The words after -- are the new command.

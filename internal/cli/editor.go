@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"berth/internal/api"
 	"berth/internal/cli/session"
@@ -176,40 +175,6 @@ func quoted(value string) string {
 		return value
 	}
 	return strconv.Quote(value)
-}
-
-// valuesOf are the settings of a job as a user would write them.
-func valuesOf(d *api.Detail) map[string]string {
-	values := maps.Clone(d.Settings)
-	if values == nil {
-		values = map[string]string{}
-	}
-	set := func(key, value string, given bool) {
-		if given && values[key] == "" {
-			values[key] = value
-		}
-	}
-	set("name", d.Name, d.Name != "job"+d.ID)
-	switch {
-	case len(d.AskedIDs) > 0: // they say how many
-	case d.Share != nil:
-		set("gpus", strconv.FormatFloat(*d.Share, 'f', -1, 64), true)
-	default:
-		set("gpus", strconv.Itoa(d.GPUs), true)
-	}
-	if d.VRAMMiB != nil {
-		set("vram", text.FormatSize(*d.VRAMMiB), true)
-	}
-	set("priority", strconv.Itoa(d.Priority), true)
-	set("timeout", text.FormatDuration(time.Duration(d.TimeLimitS*float64(time.Second))), d.TimeLimitS > 0)
-	if d.NotBefore != nil {
-		set("begin", d.NotBefore.Local().Format("2006-01-02T15:04:05"), true)
-	}
-	set("dir", d.Dir, d.Dir != "")
-	if d.Group != nil {
-		set("group", *d.Group, true)
-	}
-	return values
 }
 
 // editedSpec is one version of the file.

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
@@ -63,41 +61,3 @@ func estimatedFrom(source string, runs int, longer bool) string {
 	}
 	return "without a better source"
 }
-
-// tell draws facts whose values are sentences, which may wrap. A command or a
-// path must not.
-func (f *facts) tell(s session.Screen) error {
-	widest := 0
-	for _, name := range f.names {
-		widest = max(widest, text.Width(name))
-	}
-	for i, name := range f.names {
-		lead := s.Painted(text.Dim, name) + strings.Repeat(" ", widest-text.Width(name))
-		if err := hang(s, lead, widest+text.Gap, text.Plain, f.values[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// hang writes a label and a text, which wraps with a hanging indent on a narrow
-// screen.
-func hang(s session.Screen, name string, indent int, p text.Paint, written string) error {
-	lines := []string{written}
-	if s.Width > indent+minText {
-		lines = text.Wrap(written, s.Width-indent)
-	}
-	for i, line := range lines {
-		lead := name + strings.Repeat(" ", text.Gap)
-		if i > 0 {
-			lead = strings.Repeat(" ", indent)
-		}
-		if _, err := fmt.Fprintf(s.Out, "%s%s\n", lead, s.Painted(p, line)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// minText is the narrowest column in which text is wrapped.
-const minText = 20

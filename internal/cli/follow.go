@@ -7,7 +7,6 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli/session"
 	"berth/internal/job"
-	"berth/internal/text/problem"
 )
 
 // follow is submit -i: it shows the job's output until the job ends, and returns
@@ -54,11 +53,4 @@ func watchToEnd(ctx context.Context, s *session.Session, id string, pty bool) ([
 	}
 	w := waiter{s: s, quiet: true}
 	return w.wait(ctx, []string{id})
-}
-
-// hadNoLog reports that there was no log: the job never started, and its
-// outcome says why.
-func hadNoLog(err error) bool {
-	kind := problem.KindOf(err)
-	return kind == problem.Refused || kind == problem.NotFound
 }

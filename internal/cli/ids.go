@@ -41,3 +41,6 @@ func splitID(id string) (array string, number int64, ok bool) {
 	number, err := strconv.ParseInt(last, 10, 64)
 	return array, number, err == nil
 }
+
+// listedOneByOne is how many jobs are reported individually.
+const listedOneByOne = 20

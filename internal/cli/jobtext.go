@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -208,14 +207,23 @@ func endText(v job.View) string {
 	return written
 }
 
-// largestStatus is the exit status for several jobs.
-func largestStatus(jobs []job.View) error {
-	code := 0
-	for _, v := range jobs {
-		code = max(code, api.ExitStatus(v))
+func because(v job.View) string {
+	if v.Reason == nil || *v.Reason == "" {
+		return ""
 	}
-	if code != 0 {
-		return session.ExitStatus(code)
+	return " (" + *v.Reason + ")"
+}
+
+const emptyQueue = "no jobs"
+
+// countLine counts all selected jobs by state, including those not shown.
+func countLine(counts map[string]int, shown int) string {
+	counted := api.Tasks{Counts: counts}.String()
+	switch {
+	case counted == "":
+		return emptyQueue
+	case shown == 0:
+		return "no jobs to show; in total: " + counted
 	}
-	return nil
+	return counted
 }

@@ -17,3 +17,11 @@ func printJSON(out io.Writer, value any) error {
 	}
 	return w.Flush()
 }
+
+// notNull turns nil into an empty list, so that JSON says [] and not null.
+func notNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

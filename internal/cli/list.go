@@ -288,34 +288,12 @@ func drawList(s session.Screen, list listed, shown []column, chosen bool, now ti
 		}
 	}
 	if more := list.more(); more != "" {
-		fmt.Fprintln(s.Out, fit(s, "… and "+more+" (berth list --limit 0 shows all)"))
+		fmt.Fprintln(s.Out, s.Fit("… and "+more+" (berth list --limit 0 shows all)"))
 	}
 	sum := countLine(list.counts, len(list.rows))
 	if sum == emptyQueue && len(list.rows) > 0 {
 		sum = "no job is queued or running" // those shown have ended
 	}
-	_, err := fmt.Fprintln(s.Out, fit(s, sum))
+	_, err := fmt.Fprintln(s.Out, s.Fit(sum))
 	return err
-}
-
-// fit cuts a line to the screen.
-func fit(s session.Screen, line string) string {
-	if s.Width == 0 {
-		return line
-	}
-	return text.Cut(line, s.Width)
-}
-
-const emptyQueue = "no jobs"
-
-// countLine counts all selected jobs by state, including those not shown.
-func countLine(counts map[string]int, shown int) string {
-	counted := api.Tasks{Counts: counts}.String()
-	switch {
-	case counted == "":
-		return emptyQueue
-	case shown == 0:
-		return "no jobs to show; in total: " + counted
-	}
-	return counted
 }

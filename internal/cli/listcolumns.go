@@ -177,7 +177,7 @@ func chooseColumns(names []string, usual []column) ([]column, error) {
 	for i, name := range names {
 		at := slices.IndexFunc(columns, func(c column) bool { return c.name == strings.ToLower(strings.TrimSpace(name)) })
 		if at < 0 {
-			return nil, problem.Newf(problem.Invalid, nearestHint(name, columnNames()), "--columns: expected %s, found %q", text.Or(columnNames()), name)
+			return nil, problem.Newf(problem.Invalid, text.DidYouMean(name, columnNames()), "--columns: expected %s, found %q", text.Or(columnNames()), name)
 		}
 		chosen[i] = columns[at]
 	}

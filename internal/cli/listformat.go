@@ -58,7 +58,7 @@ func parseFormat(written string) (*template.Template, error) {
 	}
 	if name := unknownField(t.Execute(io.Discard, fields)); name != "" {
 		known := slices.Sorted(maps.Keys(fields))
-		if near := nearestHint(name, known); near != "" {
+		if near := text.DidYouMean(name, known); near != "" {
 			return nil, problem.Newf(problem.Invalid, near, "--format: a job has no field %q; it has %s", name, strings.Join(known, ", "))
 		}
 		return nil, problem.Newf(problem.Invalid, hint, "--format: a job has no field %q; it has %s", name, strings.Join(known, ", "))

@@ -39,7 +39,7 @@ func (o *listOptions) drawQueues(ctx context.Context, s *session.Session, view s
 		if t.Run != nil {
 			heading += filesOf(list.rows)
 		}
-		fmt.Fprintln(view.Out, fit(view, text.Line(heading)))
+		fmt.Fprintln(view.Out, view.Fit(text.Line(heading)))
 		if err := drawList(view, list, o.shown, len(o.columns) > 0, time.Now()); err != nil {
 			return err
 		}

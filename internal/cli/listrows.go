@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +15,6 @@ import (
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
-
-// row is a line of the list: a job, or an array or a jobs file as one of its jobs
-// with their sum.
-type row struct {
-	job.View
-	tasks *api.Tasks
-	file  string // of a jobs file: its path
-}
 
 // listed is what a list shows, and what it does not.
 type listed struct {
@@ -167,48 +158,6 @@ func compareTimes(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// foldRows makes a row of every job, or of every array and jobs file that the page
-// sums up.
-func foldRows(views []job.View, page api.JobPage) []row {
-	rows := make([]row, 0, len(views))
-	files := map[job.Batch]*api.Tasks{}
-	for i := range page.Batches {
-		files[job.Batch{User: page.Batches[i].User, File: page.Batches[i].File}] = &page.Batches[i].Tasks
-	}
-	seen := map[*api.Tasks]bool{}
-	arrays := map[string]*api.Tasks{}
-	for id, tasks := range page.Arrays {
-		arrays[id] = &tasks
-	}
-	for _, v := range views {
-		array, _, _ := strings.Cut(v.ID, "_")
-		r := row{View: v, tasks: arrays[array]}
-		if r.tasks == nil && v.Batch != nil {
-			r.tasks, r.file = files[job.Batch{User: v.User, File: *v.Batch}], *v.Batch
-		}
-		switch {
-		case r.tasks == nil:
-			rows = append(rows, row{View: v})
-			continue
-		case seen[r.tasks]:
-			continue
-		case r.file != "":
-			r.ID, r.Name, r.Command, r.VRAMMiB = "-", filepath.Base(r.file), &r.file, nil
-		case v.Name == "job"+v.ID:
-			r.ID, r.Name = array, "job"+array
-		default:
-			r.ID = array
-		}
-		seen[r.tasks] = true
-		r.GPUIDs, r.Slurm, r.PeakVRAMMiB, r.Reason, r.Held = nil, nil, nil, nil, false
-		if r.tasks.Reason != "" {
-			r.Reason = &r.tasks.Reason
-		}
-		rows = append(rows, r)
-	}
-	return rows
-}
-
 // sortValue is what a row is sorted by. An unknown one comes last either way.
 type sortValue struct {
 	known  bool
@@ -286,7 +235,7 @@ func memoryOf(v *job.View) int64 {
 func (o *listOptions) checkSort() error {
 	for _, key := range o.sort {
 		if word := strings.TrimPrefix(key, "-"); !slices.Contains(sortWords, word) {
-			return problem.Newf(problem.Invalid, nearestHint(word, sortWords), "--sort: expected %s, found %q", text.Or(sortWords), word)
+			return problem.Newf(problem.Invalid, text.DidYouMean(word, sortWords), "--sort: expected %s, found %q", text.Or(sortWords), word)
 		}
 	}
 	return nil

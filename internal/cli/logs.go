@@ -100,13 +100,6 @@ func (o *logsOptions) run(ctx context.Context, s *session.Session, word string) 
 	return err
 }
 
-func because(v job.View) string {
-	if v.Reason == nil || *v.Reason == "" {
-		return ""
-	}
-	return " (" + *v.Reason + ")"
-}
-
 // copyLog shows one attempt's log. The reader survives restarts of the daemon.
 func copyLog(ctx context.Context, s *session.Session, q api.LogQuery, raw bool) (attempt int, err error) {
 	log, err := s.Client.Log(ctx, q)
@@ -173,4 +166,11 @@ func awaitAttempt(ctx context.Context, s *session.Session, id string, attempt in
 			return detail, err
 		}
 	}
+}
+
+// hadNoLog reports that there was no log: the job never started, and its
+// outcome says why.
+func hadNoLog(err error) bool {
+	kind := problem.KindOf(err)
+	return kind == problem.Refused || kind == problem.NotFound
 }

@@ -58,7 +58,7 @@ func (f *selectors) sel(words []string) (api.Select, error) {
 	for i, state := range f.states {
 		f.states[i] = strings.ToLower(state)
 		if !slices.Contains(stateWords, f.states[i]) {
-			return api.Select{}, problem.Newf(problem.Invalid, nearestHint(state, stateWords), "--state: expected %s, found %q", text.Or(stateWords), state)
+			return api.Select{}, problem.Newf(problem.Invalid, text.DidYouMean(state, stateWords), "--state: expected %s, found %q", text.Or(stateWords), state)
 		}
 	}
 	s := api.Select{All: parsed.All, Name: f.name, User: f.user, Group: f.group, Batch: wholePath(f.batch), States: f.states}
@@ -93,13 +93,6 @@ const everyone = "*"
 // needJobs is the complaint about a verb without jobs.
 func needJobs(verb string) error {
 	return problem.Newf(problem.Invalid, fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s train (by name), or berth %[1]s all", verb), "%s: expected at least one job, found none", verb)
-}
-
-func nearestHint(word string, known []string) string {
-	if near := text.Nearest(word, known); near != "" {
-		return fmt.Sprintf("did you mean %s?", near)
-	}
-	return ""
 }
 
 // exactlyOne expects one job.

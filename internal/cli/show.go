@@ -90,34 +90,7 @@ func (o *showOptions) run(ctx context.Context, s *session.Session, id string, no
 	if err := showJob(s.Screen, detail, now); err != nil || !o.plot {
 		return err
 	}
-	return plotSamples(s.Screen, samples, !speaksUTF8(os.Getenv), now)
-}
-
-// facts is a block of labelled values, one per line.
-type facts struct {
-	names, values []string
-}
-
-// add skips an empty value.
-func (f *facts) add(name, value string) {
-	if value != "" {
-		f.names = append(f.names, name)
-		f.values = append(f.values, text.Line(value))
-	}
-}
-
-func (f *facts) draw(s session.Screen) error {
-	widest := 0
-	for _, name := range f.names {
-		widest = max(widest, text.Width(name))
-	}
-	for i, name := range f.names {
-		blanks := strings.Repeat(" ", widest-text.Width(name)+text.Gap)
-		if _, err := fmt.Fprintf(s.Out, "%s%s%s\n", s.Painted(text.Dim, name), blanks, f.values[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return plotSamples(s.Screen, samples, !session.SpeaksUTF8(os.Getenv), now)
 }
 
 func showJob(s session.Screen, d api.Detail, now time.Time) error {
@@ -200,7 +173,7 @@ func showArray(s session.Screen, d api.Detail, now time.Time) error {
 	if failed := d.Tasks.Counts[string(job.Failed)]; failed > 0 {
 		fmt.Fprintf(s.Out, "\n%s\n", s.Painted(text.Bold, someOf("failed", len(d.Tasks.Failed), failed)))
 		for _, v := range d.Tasks.Failed {
-			fmt.Fprintln(s.Out, fit(s, text.Line(endText(v))))
+			fmt.Fprintln(s.Out, s.Fit(text.Line(endText(v))))
 		}
 	}
 	open := 0

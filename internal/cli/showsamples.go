@@ -19,20 +19,6 @@ const (
 	plotAxis    = 8  // columns for its labels
 )
 
-// speaksUTF8 reports whether a terminal can be expected to show more than ASCII.
-func speaksUTF8(getenv func(string) string) bool {
-	if getenv("TERM") == "dumb" {
-		return false
-	}
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if value := getenv(name); value != "" {
-			value = strings.ToLower(value)
-			return strings.Contains(value, "utf-8") || strings.Contains(value, "utf8")
-		}
-	}
-	return false
-}
-
 // plotSamples draws a job's memory over time: the fullest of its GPUs, what it
 // declared, when its attempts began and when it was parked.
 func plotSamples(s session.Screen, samples api.Samples, ascii bool, now time.Time) error {
@@ -57,7 +43,7 @@ func plotSamples(s session.Screen, samples api.Samples, ascii bool, now time.Tim
 	lines := append([]string{"", plotTitle(samples)}, plot.Draw()...)
 	lines = append(lines, plotMarks(samples, from, to, columns), plotTimes(from, to, columns, now), plotLegend(samples, ascii))
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(s.Out, fit(s, line)); err != nil {
+		if _, err := fmt.Fprintln(s.Out, s.Fit(line)); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func TestWhichTerminalsSpeakUTF8(t *testing.T) {
 		{map[string]string{"LC_CTYPE": "de_DE.UTF-8", "LANG": "C"}, true},
 		{map[string]string{"LANG": "en_GB.UTF-8", "TERM": "dumb"}, false},
 	} {
-		if got := speaksUTF8(func(name string) string { return test.env[name] }); got != test.want {
+		if got := session.SpeaksUTF8(func(name string) string { return test.env[name] }); got != test.want {
 			t.Errorf("%v: %v", test.env, got)
 		}
 	}

@@ -186,7 +186,7 @@ func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		p, err := sim.ParsePolicy(name)
 		if err != nil {
-			return nil, &problem.Problem{Kind: problem.Invalid, What: "--policy: " + err.Error(), Hint: nearestHint(name, sim.PolicyNames())}
+			return nil, &problem.Problem{Kind: problem.Invalid, What: "--policy: " + err.Error(), Hint: text.DidYouMean(name, sim.PolicyNames())}
 		}
 		if !slices.ContainsFunc(policies, func(known sim.Policy) bool { return known.Name == p.Name }) {
 			policies = append(policies, p)

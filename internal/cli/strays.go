@@ -26,7 +26,7 @@ func listStrays(ctx context.Context, s *session.Session, asJSON bool) error {
 	if err := s.Draw(strayTable(strays, time.Now())); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.Out, fit(s.Screen, "berth adopt --strays takes them back into the queue"))
+	_, err = fmt.Fprintln(s.Out, s.Fit("berth adopt --strays takes them back into the queue"))
 	return err
 }
 

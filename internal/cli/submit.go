@@ -273,14 +273,6 @@ func (o *submitOptions) request(specs []api.Spec, elsewhere bool) (api.SubmitReq
 	}, nil
 }
 
-func isOn(value api.Text) bool {
-	switch value {
-	case "", "no", "false", "0":
-		return false
-	}
-	return true
-}
-
 // await is --wait: it returns the status of the jobs.
 func (o *submitOptions) await(ctx context.Context, s *session.Session, jobs []api.Submitted) error {
 	ids := make([]string, len(jobs))

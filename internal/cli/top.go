@@ -46,7 +46,7 @@ const (
 )
 
 func runTop(ctx context.Context, s *session.Session, once bool) error {
-	frame := top.Screen{Width: s.Width, Height: s.Height, Colour: s.Colour, ASCII: !speaksUTF8(os.Getenv)}
+	frame := top.Screen{Width: s.Width, Height: s.Height, Colour: s.Colour, ASCII: !session.SpeaksUTF8(os.Getenv)}
 	if frame.Width == 0 {
 		frame.Width = frameColumns
 	}

@@ -3,12 +3,16 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"berth/internal/api"
 	"berth/internal/text"
 )
 
@@ -113,4 +117,62 @@ func nameValues(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		nameValues(below)
 	}
+}
+
+func isOn(value api.Text) bool {
+	switch value {
+	case "", "no", "false", "0":
+		return false
+	}
+	return true
+}
+
+// absolute makes paths absolute: an edit, unlike a submission, does not tell the
+// daemon the current directory.
+func absolute(paths ...*api.Text) error {
+	for _, path := range paths {
+		if *path == "" || filepath.IsAbs(string(*path)) || *path == "~" || strings.HasPrefix(string(*path), "~/") {
+			continue
+		}
+		whole, err := filepath.Abs(string(*path))
+		if err != nil {
+			return fmt.Errorf("working directory: %w", err)
+		}
+		*path = api.Text(whole)
+	}
+	return nil
+}
+
+// valuesOf are the settings of a job as a user would write them.
+func valuesOf(d *api.Detail) map[string]string {
+	values := maps.Clone(d.Settings)
+	if values == nil {
+		values = map[string]string{}
+	}
+	set := func(key, value string, given bool) {
+		if given && values[key] == "" {
+			values[key] = value
+		}
+	}
+	set("name", d.Name, d.Name != "job"+d.ID)
+	switch {
+	case len(d.AskedIDs) > 0: // they say how many
+	case d.Share != nil:
+		set("gpus", strconv.FormatFloat(*d.Share, 'f', -1, 64), true)
+	default:
+		set("gpus", strconv.Itoa(d.GPUs), true)
+	}
+	if d.VRAMMiB != nil {
+		set("vram", text.FormatSize(*d.VRAMMiB), true)
+	}
+	set("priority", strconv.Itoa(d.Priority), true)
+	set("timeout", text.FormatDuration(time.Duration(d.TimeLimitS*float64(time.Second))), d.TimeLimitS > 0)
+	if d.NotBefore != nil {
+		set("begin", d.NotBefore.Local().Format("2006-01-02T15:04:05"), true)
+	}
+	set("dir", d.Dir, d.Dir != "")
+	if d.Group != nil {
+		set("group", *d.Group, true)
+	}
+	return values
 }

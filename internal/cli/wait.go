@@ -226,3 +226,15 @@ func (w *waiter) tell(over []job.View) {
 		}
 	}
 }
+
+// largestStatus is the exit status for several jobs.
+func largestStatus(jobs []job.View) error {
+	code := 0
+	for _, v := range jobs {
+		code = max(code, api.ExitStatus(v))
+	}
+	if code != 0 {
+		return session.ExitStatus(code)
+	}
+	return nil
+}

@@ -1,6 +1,9 @@
 package text
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Nearest is the known word closest to a mistyped one, or "" if none is close
 // enough. It counts two swapped letters, the most common mistake, as one edit.
@@ -46,4 +49,12 @@ func distance(a, b string) int {
 		before, last, now = last, now, before
 	}
 	return last[len(b)]
+}
+
+// DidYouMean is a hint that names the nearest known word, if one is near.
+func DidYouMean(word string, known []string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return ""
 }

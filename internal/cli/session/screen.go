@@ -40,6 +40,14 @@ func (s Screen) Painted(p text.Paint, words string) string {
 	return p.On(words)
 }
 
+// Fit cuts a line to the screen.
+func (s Screen) Fit(line string) string {
+	if s.Width == 0 {
+		return line
+	}
+	return text.Cut(line, s.Width)
+}
+
 // Draw writes a table that fits the screen.
 func (s Screen) Draw(t *text.Table) error {
 	_, err := io.WriteString(s.Out, t.Draw(s.Width, s.Colour))

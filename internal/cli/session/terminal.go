@@ -3,6 +3,7 @@ package session
 import (
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,4 +35,18 @@ func TerminalSize(out io.Writer) (columns, rows int) {
 func StdoutIsTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && IsTerminal(file) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
+}
+
+// SpeaksUTF8 reports whether a terminal can be expected to show more than ASCII.
+func SpeaksUTF8(getenv func(string) string) bool {
+	if getenv("TERM") == "dumb" {
+		return false
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value := getenv(name); value != "" {
+			value = strings.ToLower(value)
+			return strings.Contains(value, "utf-8") || strings.Contains(value, "utf8")
+		}
+	}
+	return false
 }
