@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 )
 
@@ -24,7 +25,7 @@ func TestTheTasksOfAnArrayAreToldInOneLine(t *testing.T) {
 		{api.ActReply{Left: map[string]int{"finished": 2}}, "", "berth: no jobs to hold (left alone: 2 finished)\n", 0},
 	} {
 		var out, errOut bytes.Buffer
-		err := (&action{name: api.ActHold}).report(&session.Session{Screen: session.Screen{Out: &out}, ErrOut: &errOut}, test.reply, nil)
+		err := (&action{name: api.ActHold}).report(&session.Session{Screen: render.Screen{Out: &out}, ErrOut: &errOut}, test.reply, nil)
 		if out.String() != test.out || errOut.String() != test.err || (err != nil) != (test.status != 0) {
 			t.Errorf("said %q, %q, %v; want %+v", out.String(), errOut.String(), err, test)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/keep"
@@ -68,7 +69,7 @@ answers; 2 bad usage; 130 interrupted.`,
 }
 
 // interactive reports whether input and output are terminals.
-func interactive(s *session.Session) bool { return s.Terminal && session.IsTerminal(os.Stdin) }
+func interactive(s *session.Session) bool { return s.Terminal && render.IsTerminal(os.Stdin) }
 
 // sayState reports the state of a job whose terminal is gone. How it ended may be
 // known a little later.
@@ -79,7 +80,7 @@ func sayState(ctx context.Context, s *session.Session, id string) error {
 			return err
 		}
 		if detail.State != job.Running || tries == endedTries {
-			s.Say("%s", endText(detail.View))
+			s.Say("%s", render.EndText(detail.View))
 			return nil
 		}
 		if err := api.Pause(ctx, startedPoll); err != nil {
@@ -129,7 +130,7 @@ func awaitStart(ctx context.Context, s *session.Session, id string) error {
 		if detail.State != job.Queued {
 			return nil
 		}
-		if why := because(detail.View); why != said || said == "" {
+		if why := render.Because(detail.View); why != said || said == "" {
 			said = why
 			s.Say("job %s has not started%s; waiting", id, why)
 			if said == "" {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 
 	"golang.org/x/sys/unix"
 )
@@ -130,6 +130,6 @@ func (r returning) Write(p []byte) (int, error) {
 }
 
 func (t *heldTerminal) size() (rows, cols int) {
-	cols, rows = session.TerminalSize(t.out)
+	cols, rows = render.TerminalSize(t.out)
 	return rows, cols
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -166,7 +167,7 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 	if err != nil {
 		return nil, directive
 	}
-	return completions(foldRows(page.Jobs, page), typed), directive
+	return completions(render.Fold(page.Jobs, page), typed), directive
 }
 
 // completeGroups completes the user's groups.
@@ -180,19 +181,19 @@ func completeGroups(cmd *cobra.Command, _ []string, typed string) (words []strin
 	groups, _ := s.Client.Groups(ctx, api.GroupQuery{}) // without an answer there is nothing to offer
 	for _, g := range groups {
 		if strings.HasPrefix(g.Name, typed) {
-			words = append(words, g.Name+"\t"+groupText(g))
+			words = append(words, g.Name+"\t"+render.GroupText(g))
 		}
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completions are ids with name and state; once a letter was typed, names.
-func completions(rows []row, typed string) (words []string) {
+func completions(rows []render.Row, typed string) (words []string) {
 	byName := strings.Trim(typed, "0123456789_-@~") != ""
 	for _, r := range rows {
 		kind, state := "job", string(r.State)
-		if r.tasks != nil {
-			kind, state = "array", r.tasks.String()
+		if r.Tasks != nil {
+			kind, state = "array", r.Tasks.String()
 		}
 		word, about := r.ID, fmt.Sprintf("%s, %s", text.Line(r.Name), state)
 		if byName {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
@@ -188,7 +189,7 @@ func daemonFinding(daemon api.Status, err error, at session.Target) site.Finding
 			kind = "shared"
 		}
 		f.What = fmt.Sprintf("berth %s (pid %d), %s, up %s, state in %s; %s",
-			daemon.Version, daemon.PID, kind, text.Span(time.Since(daemon.Since)), daemon.StateDir, countLine(daemon.Counts, 1))
+			daemon.Version, daemon.PID, kind, text.Span(time.Since(daemon.Since)), daemon.StateDir, render.CountLine(daemon.Counts, 1))
 		if daemon.Source != "" {
 			f.What += "; GPU source: " + daemon.Source
 		}
@@ -211,7 +212,7 @@ func verdictOf(findings []site.Finding) error {
 	return nil
 }
 
-func drawFindings(s session.Screen, findings []site.Finding) error {
+func drawFindings(s render.Screen, findings []site.Finding) error {
 	colours := map[string]text.Paint{site.OK: text.Green, site.Warn: text.Yellow, site.Fail: text.Red}
 	widest := 0
 	for _, f := range findings {

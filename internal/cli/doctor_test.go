@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -88,7 +89,7 @@ func TestADoctorsReport(t *testing.T) {
 		{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "controllers", Status: site.Warn, What: "none\x1b[2J", Fix: "delegate them"}, {Name: "disk", Status: site.Fail, What: "full", Fix: "make room"},
 	}
 	var out bytes.Buffer
-	err := drawFindings(session.Screen{Out: &out}, findings)
+	err := drawFindings(render.Screen{Out: &out}, findings)
 	want := "ok    kernel       6.18\nwarn  controllers  none\ufffd[2J\n                   fix: delegate them\nfail  disk         full\n                   fix: make room\n1 ok, 1 to improve, 1 failing\n"
 	var code session.ExitStatus
 	if out.String() != want || !errors.As(err, &code) || code != 1 {
@@ -97,10 +98,10 @@ func TestADoctorsReport(t *testing.T) {
 	out.Reset()
 	none := []site.Finding{{Name: "driver", Status: site.Warn, What: "none", Fix: "install it"}, {Name: "nvml", Status: site.OK, What: site.NoCards}, {Name: "memory limits", Status: site.OK, What: site.NoCards}}
 	want = "warn  driver  none\n              fix: install it\nok    the rest  no GPUs: nvml, memory limits\n2 ok, 1 to improve, 0 failing\n"
-	if err := drawFindings(session.Screen{Out: &out}, none); err != nil || out.String() != want {
+	if err := drawFindings(render.Screen{Out: &out}, none); err != nil || out.String() != want {
 		t.Errorf("%v, without cards it says\n%s", err, out.String())
 	}
-	if err := drawFindings(session.Screen{Out: &out}, findings[:2]); err != nil {
+	if err := drawFindings(render.Screen{Out: &out}, findings[:2]); err != nil {
 		t.Errorf("a warning is a failure: %v", err)
 	}
 }

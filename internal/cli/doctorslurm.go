@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -345,7 +346,7 @@ func nodeJSON(n slurm.Node) slurmNode {
 }
 
 // drawNodes prints a table of the nodes.
-func drawNodes(s session.Screen, nodes []slurmNode) error {
+func drawNodes(s render.Screen, nodes []slurmNode) error {
 	if len(nodes) == 0 {
 		return nil
 	}

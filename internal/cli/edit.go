@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -55,7 +56,7 @@ daemon; 2 bad usage; 130 interrupted.`,
 }
 
 func (o *editOptions) run(ctx context.Context, s *session.Session, args []string, dash int) error {
-	if len(args) == 1 && dash < 0 && len(o.pairs()) == 0 && len(o.unset) == 0 && session.IsTerminal(os.Stdin) && session.StdoutIsTerminal(s.Out) {
+	if len(args) == 1 && dash < 0 && len(o.pairs()) == 0 && len(o.unset) == 0 && render.IsTerminal(os.Stdin) && render.StdoutIsTerminal(s.Out) {
 		return o.inEditor(ctx, s, args[0])
 	}
 	change, word, err := o.parse(args, dash)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 )
@@ -28,7 +29,7 @@ func follow(ctx context.Context, s *session.Session, id string, pty bool) error 
 	}
 	for _, v := range over {
 		if v.State != job.Finished {
-			s.Say("%s", endText(v))
+			s.Say("%s", render.EndText(v))
 		}
 	}
 	return largestStatus(over)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -81,7 +82,7 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session.Session, args []
 			text = "no events of GPU " + strconv.Itoa(*q.GPU)
 		}
 		if q.Since != nil {
-			text += " since " + moment(*q.Since, now)
+			text += " since " + render.Moment(*q.Since, now)
 		}
 		_, err := fmt.Fprintln(s.Out, text)
 		return err
@@ -89,13 +90,13 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session.Session, args []
 	return drawCardEvents(s.Screen, events, now)
 }
 
-func drawCardEvents(s session.Screen, events []api.CardEvent, now time.Time) error {
+func drawCardEvents(s render.Screen, events []api.CardEvent, now time.Time) error {
 	t := &text.Table{
 		Columns:     []text.Column{{Title: "TIME"}, {Title: "EVENT"}},
 		Concessions: []text.Concession{{Title: "EVENT", To: 20}},
 	}
 	for _, ev := range events {
-		t.Row(moment(ev.At, now), ev.Text)
+		t.Row(render.Moment(ev.At, now), ev.Text)
 	}
 	return s.Draw(t)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 )
@@ -54,7 +55,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 
 func (o *gpusOptions) run(ctx context.Context, s *session.Session) error {
 	if o.watch && !o.json {
-		return session.Watch(ctx, s, func(view session.Screen) error { return o.draw(ctx, s, view) })
+		return session.Watch(ctx, s, func(view render.Screen) error { return o.draw(ctx, s, view) })
 	}
 	if !o.json {
 		return o.draw(ctx, s, s.Screen)
@@ -84,7 +85,7 @@ func fetchGPUs(ctx context.Context, s *session.Session) ([]api.GPU, error) {
 	return gpus, err
 }
 
-func (o *gpusOptions) draw(ctx context.Context, s *session.Session, view session.Screen) error {
+func (o *gpusOptions) draw(ctx context.Context, s *session.Session, view render.Screen) error {
 	if o.slurm {
 		nodes, err := slurmNodes(ctx)
 		if err != nil {
@@ -104,15 +105,15 @@ func (o *gpusOptions) draw(ctx context.Context, s *session.Session, view session
 }
 
 // drawGPUs draws the GPUs, and with verbose the processes on them.
-func drawGPUs(s session.Screen, gpus []api.GPU, verbose bool, now time.Time) error {
-	if err := s.Draw(gpuTable(gpus, now)); err != nil || !verbose {
+func drawGPUs(s render.Screen, gpus []api.GPU, verbose bool, now time.Time) error {
+	if err := s.Draw(render.GPUTable(gpus, now)); err != nil || !verbose {
 		return err
 	}
 	return drawProcesses(s, gpus)
 }
 
 // drawProcesses lists the processes on each GPU.
-func drawProcesses(s session.Screen, gpus []api.GPU) error {
+func drawProcesses(s render.Screen, gpus []api.GPU) error {
 	t := &text.Table{
 		Columns: []text.Column{
 			{Title: "GPU", Right: true}, {Title: "PID", Right: true}, {Title: "USER"}, {Title: "PROCESS"},
@@ -133,8 +134,8 @@ func drawProcesses(s session.Screen, gpus []api.GPU) error {
 			if p.Graphics {
 				kind = "graphics"
 			}
-			t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: strconv.Itoa(p.PID)}, text.Cell{Text: orDash(p.User)}, text.Cell{Text: orDash(p.Command)},
-				text.Cell{Text: used}, text.Cell{Text: kind}, text.Cell{Text: orDash(p.Job)})
+			t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: strconv.Itoa(p.PID)}, text.Cell{Text: render.OrDash(p.User)}, text.Cell{Text: render.OrDash(p.Command)},
+				text.Cell{Text: used}, text.Cell{Text: kind}, text.Cell{Text: render.OrDash(p.Job)})
 		}
 	}
 	fmt.Fprintln(s.Out)

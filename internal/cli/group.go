@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -170,7 +171,7 @@ func (f *groupFlags) change(ctx context.Context, s *session.Session, names []str
 			s.Say("note: no unfinished job is in group %s%s", g.Name, f.meant(ctx, s, g.Name))
 		}
 		if !f.json {
-			fmt.Fprintf(s.Out, "group %s: %s\n", text.Line(g.Name), text.Line(groupText(g)))
+			fmt.Fprintf(s.Out, "group %s: %s\n", text.Line(g.Name), text.Line(render.GroupText(g)))
 		}
 	}
 	if f.json {
@@ -212,21 +213,6 @@ func groupLimits(words []string) (map[string]int, error) {
 		limits[name] = limit
 	}
 	return limits, nil
-}
-
-// groupText is a group in one line.
-func groupText(g api.Group) string {
-	parts := []string{"no limit"}
-	if g.Limit != nil {
-		parts[0] = fmt.Sprintf("limit %d", *g.Limit)
-	}
-	if g.Paused {
-		parts = append(parts, "paused by "+g.PausedBy)
-	}
-	if g.Running+g.Queued == 0 {
-		return strings.Join(append(parts, "no jobs"), ", ")
-	}
-	return strings.Join(append(parts, fmt.Sprintf("%d running", g.Running), fmt.Sprintf("%d queued", g.Queued)), ", ")
 }
 
 func groupTable(groups []api.Group, users bool) *text.Table {

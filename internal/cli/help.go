@@ -15,7 +15,7 @@ import (
 
 	"berth/docs"
 	"berth/internal/cli/manual"
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -239,8 +239,8 @@ func findSection(page *manual.Page, words string) (string, error) {
 // showPage writes a page, through a pager if a person reads it.
 func showPage(root *cobra.Command, page *manual.Page, out io.Writer) error {
 	style := manual.Style{Columns: helpColumns, Word: topicWords(root)}
-	if session.StdoutIsTerminal(out) {
-		columns, _ := session.TerminalSize(out)
+	if render.StdoutIsTerminal(out) {
+		columns, _ := render.TerminalSize(out)
 		style.Columns, style.Colour = min(columns, pageColumns), os.Getenv("NO_COLOR") == ""
 	}
 	return pageThrough(out, page.Text(style))
@@ -266,7 +266,7 @@ func pageThrough(out io.Writer, content string) error {
 	if !named {
 		command = "less"
 	}
-	if command = strings.TrimSpace(command); command != "" && command != "cat" && session.StdoutIsTerminal(out) {
+	if command = strings.TrimSpace(command); command != "" && command != "cat" && render.StdoutIsTerminal(out) {
 		pager := exec.Command("sh", "-c", command)
 		pager.Stdin, pager.Stdout, pager.Stderr = strings.NewReader(content), out, os.Stderr
 		if os.Getenv("LESS") == "" { // colours shown; no pager for less than a screen

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
@@ -97,7 +98,7 @@ func (o *historyOptions) draw(ctx context.Context, s *session.Session, q api.Que
 	return nil
 }
 
-func historyTable(rows []row, now time.Time) *text.Table {
+func historyTable(rows []render.Row, now time.Time) *text.Table {
 	t := &text.Table{
 		Columns: []text.Column{
 			{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "STATE"}, {Title: "GPUS"}, {Title: "VRAM/DECL", Shy: true},
@@ -112,10 +113,10 @@ func historyTable(rows []row, now time.Time) *text.Table {
 		v := rows[i].View
 		ended := "-"
 		if v.EndedAt != nil {
-			ended = moment(*v.EndedAt, now)
+			ended = render.Moment(*v.EndedAt, now)
 		}
-		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(&rows[i], now), text.Cell{Text: rowGPUs(&rows[i])},
-			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: reasonText(v)}, text.Cell{Text: commandText(v)})
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, render.StateCell(&rows[i], now), text.Cell{Text: render.RowGPUs(&rows[i])},
+			text.Cell{Text: render.VRAMText(v)}, text.Cell{Text: render.TimeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: render.ReasonText(v)}, text.Cell{Text: render.CommandText(v)})
 	}
 	return t
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
@@ -36,7 +37,7 @@ type listOptions struct {
 	format  string
 
 	lately   bool // of those that have ended, only the latest
-	shown    []column
+	shown    []render.Column
 	template *template.Template
 }
 
@@ -123,7 +124,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags.BoolVar(&o.json, "json", false, "print all jobs as a JSON array, in order of submission")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	completeList(cmd, "sort", sortWords)
-	completeList(cmd, "columns", columnNames())
+	completeList(cmd, "columns", render.ColumnNames())
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{formatCSV, "{{.id}} {{.name}} {{.state}}"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -141,11 +142,11 @@ func (o *listOptions) check() (err error) {
 	if err = o.checkSort(); err != nil {
 		return err
 	}
-	usual := columns[:usualColumns]
+	usual := render.Columns[:render.UsualColumns]
 	if o.format == formatCSV {
-		usual = columns
+		usual = render.Columns
 	}
-	if o.shown, err = chooseColumns(o.columns, usual); err != nil {
+	if o.shown, err = render.ChooseColumns(o.columns, usual); err != nil {
 		return err
 	}
 	if o.format != "" && o.format != formatCSV {
@@ -183,7 +184,7 @@ func (o *listOptions) run(ctx context.Context, s *session.Session, args []string
 		}
 		return rawJobs(ctx, s, q)
 	case o.watch:
-		return session.Watch(ctx, s, func(view session.Screen) error { return o.draw(ctx, s, view, q, max(view.Height-around, 1)) })
+		return session.Watch(ctx, s, func(view render.Screen) error { return o.draw(ctx, s, view, q, max(view.Height-around, 1)) })
 	}
 	if o.format == "" {
 		return o.draw(ctx, s, s.Screen, q, o.rows(s.Screen))
@@ -232,7 +233,7 @@ const (
 )
 
 // rows is how many rows to show, 0 for all.
-func (o *listOptions) rows(s session.Screen) int {
+func (o *listOptions) rows(s render.Screen) int {
 	switch {
 	case o.limit >= 0 || !s.Terminal:
 		return max(o.limit, 0)
@@ -269,7 +270,7 @@ func fetchJobs(ctx context.Context, s *session.Session, q api.Query, limit int) 
 	return jobs, page, err
 }
 
-func (o *listOptions) draw(ctx context.Context, s *session.Session, view session.Screen, q api.Query, most int) error {
+func (o *listOptions) draw(ctx context.Context, s *session.Session, view render.Screen, q api.Query, most int) error {
 	if len(s.Queues) > 1 {
 		return o.drawQueues(ctx, s, view, q, most)
 	}
@@ -281,17 +282,17 @@ func (o *listOptions) draw(ctx context.Context, s *session.Session, view session
 }
 
 // drawList draws the table, then says what was left out and counts the states.
-func drawList(s session.Screen, list listed, shown []column, chosen bool, now time.Time) error {
+func drawList(s render.Screen, list listed, shown []render.Column, chosen bool, now time.Time) error {
 	if len(list.rows) > 0 {
-		if err := s.Draw(listTable(list.rows, shown, chosen, now)); err != nil {
+		if err := s.Draw(render.JobTable(list.rows, shown, chosen, now)); err != nil {
 			return err
 		}
 	}
 	if more := list.more(); more != "" {
 		fmt.Fprintln(s.Out, s.Fit("… and "+more+" (berth list --limit 0 shows all)"))
 	}
-	sum := countLine(list.counts, len(list.rows))
-	if sum == emptyQueue && len(list.rows) > 0 {
+	sum := render.CountLine(list.counts, len(list.rows))
+	if sum == render.EmptyQueue && len(list.rows) > 0 {
 		sum = "no job is queued or running" // those shown have ended
 	}
 	_, err := fmt.Fprintln(s.Out, s.Fit(sum))

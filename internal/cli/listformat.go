@@ -13,6 +13,7 @@ import (
 	"text/template"
 	"time"
 
+	"berth/internal/cli/render"
 	"berth/internal/job"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -22,16 +23,16 @@ import (
 const formatCSV = "csv"
 
 // writeCSV writes a line of column names, and a line for each job.
-func writeCSV(out io.Writer, rows []row, shown []column, now time.Time) error {
+func writeCSV(out io.Writer, rows []render.Row, shown []render.Column, now time.Time) error {
 	w := csv.NewWriter(out)
 	line := make([]string, len(shown))
 	for i, c := range shown {
-		line[i] = c.name
+		line[i] = c.Name
 	}
 	err := w.Write(line)
 	for i := range rows {
 		for k, c := range shown {
-			line[k] = csvText(c.value(&rows[i].View, now))
+			line[k] = csvText(c.Value(&rows[i].View, now))
 		}
 		err = errors.Join(err, w.Write(line))
 	}
@@ -84,7 +85,7 @@ func asJSON(value any) (string, error) {
 }
 
 // writeFormat writes a line for each job.
-func writeFormat(out io.Writer, rows []row, t *template.Template) error {
+func writeFormat(out io.Writer, rows []render.Row, t *template.Template) error {
 	for i := range rows {
 		fields, err := fieldsOf(&rows[i].View)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
@@ -17,7 +18,7 @@ import (
 
 // drawQueues draws the list of each queue under a heading. Empty ones are left
 // out, unless all are. A queue that does not answer does not hide the others.
-func (o *listOptions) drawQueues(ctx context.Context, s *session.Session, view session.Screen, q api.Query, most int) error {
+func (o *listOptions) drawQueues(ctx context.Context, s *session.Session, view render.Screen, q api.Query, most int) error {
 	if most > 0 && o.limit < 0 { // a screenful in all
 		most = max(most/len(s.Queues)-around, 1)
 	}
@@ -45,13 +46,13 @@ func (o *listOptions) drawQueues(ctx context.Context, s *session.Session, view s
 		}
 	}
 	if drawn == 0 && failure == nil {
-		fmt.Fprintln(view.Out, emptyQueue)
+		fmt.Fprintln(view.Out, render.EmptyQueue)
 	}
 	return failure
 }
 
 // filesOf names the jobs files of a run's jobs.
-func filesOf(rows []row) string {
+func filesOf(rows []render.Row) string {
 	var files []string
 	for i := range rows {
 		if b := rows[i].Batch; b != nil && filepath.Base(*b) != "-" && !slices.Contains(files, filepath.Base(*b)) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
@@ -18,7 +19,7 @@ import (
 
 // listed is what a list shows, and what it does not.
 type listed struct {
-	rows   []row
+	rows   []render.Row
 	hidden api.Tasks // jobs that match and are not shown
 	counts map[string]int
 }
@@ -52,7 +53,7 @@ func (o *listOptions) fetch(ctx context.Context, s *session.Session, q api.Query
 			l.hidden.Counts[string(views[i].State)]++
 		}
 	}
-	l.rows = foldRows(views, page)
+	l.rows = render.Fold(views, page)
 	o.sortRows(l.rows, time.Now())
 	if o.lately {
 		l.onlyLately(time.Now())
@@ -72,7 +73,7 @@ const (
 // ended.
 func (l *listed) onlyLately(now time.Time) {
 	ended := 0
-	l.rows = slices.DeleteFunc(l.rows, func(r row) bool {
+	l.rows = slices.DeleteFunc(l.rows, func(r render.Row) bool {
 		if !r.State.Terminal() {
 			return false
 		}
@@ -90,11 +91,11 @@ func (l *listed) cut(most int) {
 		l.rows = l.rows[:min(most, len(l.rows))]
 	}
 	for i := range l.rows {
-		if l.rows[i].tasks == nil {
+		if l.rows[i].Tasks == nil {
 			l.hidden.Counts[string(l.rows[i].State)]--
 			continue
 		}
-		for state, n := range l.rows[i].tasks.Counts {
+		for state, n := range l.rows[i].Tasks.Counts {
 			l.hidden.Counts[state] -= n
 		}
 	}
@@ -181,7 +182,7 @@ func (a sortValue) compare(b sortValue, down bool) int {
 var sortWords = []string{"id", "name", "user", "state", "priority", "submitted", "started", "ended", "vram", "time"}
 
 // sortBy is a row's value for a key of --sort.
-func sortBy(key string, r *row, now time.Time) sortValue {
+func sortBy(key string, r *render.Row, now time.Time) sortValue {
 	number := func(n float64) sortValue { return sortValue{known: true, number: n} }
 	at := func(t *time.Time) sortValue {
 		if t == nil {
@@ -215,7 +216,7 @@ func sortBy(key string, r *row, now time.Time) sortValue {
 		mib := memoryOf(&r.View)
 		return sortValue{known: mib > 0, number: float64(mib)}
 	case "time":
-		span, known := spanOf(r.View, now)
+		span, known := render.SpanOf(r.View, now)
 		return sortValue{known: known, number: span.Seconds()}
 	}
 	panic("bug: no key " + key)
@@ -228,7 +229,7 @@ func memoryOf(v *job.View) int64 {
 	if v.VRAMMiB != nil {
 		return *v.VRAMMiB
 	}
-	return peakOf(v)
+	return render.PeakOf(v)
 }
 
 // checkSort checks the keys of --sort: -started is by start, latest first.
@@ -243,10 +244,10 @@ func (o *listOptions) checkSort() error {
 
 // sortRows sorts by the keys of --sort; --reverse turns each of them round, or
 // without any the list.
-func (o *listOptions) sortRows(rows []row, now time.Time) {
+func (o *listOptions) sortRows(rows []render.Row, now time.Time) {
 	switch {
 	case len(o.sort) > 0:
-		slices.SortStableFunc(rows, func(a, b row) int {
+		slices.SortStableFunc(rows, func(a, b render.Row) int {
 			for _, key := range o.sort {
 				word, down := strings.CutPrefix(key, "-")
 				if order := sortBy(word, &a, now).compare(sortBy(word, &b, now), down != o.reverse); order != 0 {

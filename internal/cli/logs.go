@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
@@ -89,7 +90,7 @@ func (o *logsOptions) run(ctx context.Context, s *session.Session, word string) 
 		return problem.Newf(problem.Unable, fmt.Sprintf("berth why %s explains why; berth logs -f %[1]s waits for its output", id), "job %s has not started and has no log yet", id)
 	}
 	if detail.Attempt == 0 {
-		s.Say("job %s has not started%s; waiting for its output", id, because(detail.View))
+		s.Say("job %s has not started%s; waiting for its output", id, render.Because(detail.View))
 	}
 	q := api.LogQuery{ID: id, Attempt: o.attempt, Lines: o.lines, Follow: o.follow}
 	if o.follow && o.attempt == 0 {
@@ -160,7 +161,7 @@ func awaitAttempt(ctx context.Context, s *session.Session, id string, attempt in
 		}
 		if detail.State == job.Queued && !said {
 			said = true
-			s.Say("job %s is queued%s; waiting for attempt %d", id, because(detail.View), attempt)
+			s.Say("job %s is queued%s; waiting for attempt %d", id, render.Because(detail.View), attempt)
 		}
 		if err := api.Pause(ctx, startedPoll); err != nil {
 			return detail, err

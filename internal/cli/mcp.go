@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/api/mcp"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text/problem"
 )
@@ -45,7 +46,7 @@ Exit status: 0 the agent has left; 1 failed; 2 bad usage; 130 interrupted.`,
 	}
 	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 		in, isFile := cmd.InOrStdin().(*os.File)
-		if !isFile || session.IsTerminal(in) {
+		if !isFile || render.IsTerminal(in) {
 			return problem.Newf(problem.Invalid, "put it into the configuration of your agent's program: berth help agents", "berth mcp is started by an agent, not on a terminal")
 		}
 		return mcp.Serve(ctx, in, s.Out, mcp.Options{

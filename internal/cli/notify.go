@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/queue/notify"
 	"berth/internal/text"
@@ -172,9 +173,9 @@ func messageTable(messages []api.NotifyMessage, now time.Time) *text.Table {
 	for _, m := range messages {
 		state := strings.ReplaceAll(m.Stage, "_", " ")
 		if m.Tries > 0 && m.Stage != "given_up" {
-			state += ", next try " + moment(m.Next, now)
+			state += ", next try " + render.Moment(m.Next, now)
 		}
-		t.Add(text.Cell{Text: m.Title}, text.Cell{Text: m.Target}, text.Cell{Text: state}, text.Cell{Text: moment(m.Since, now)}, text.Cell{Text: m.Error})
+		t.Add(text.Cell{Text: m.Title}, text.Cell{Text: m.Target}, text.Cell{Text: state}, text.Cell{Text: render.Moment(m.Since, now)}, text.Cell{Text: m.Error})
 	}
 	return t
 }

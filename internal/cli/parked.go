@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/text"
@@ -45,7 +46,7 @@ type parkedWatch struct {
 func (w *parkedWatch) see(v *job.View) {
 	switch is := v.State == job.Parked; {
 	case is && !w.parked:
-		w.s.Say("job %s is parked%s; its output goes on when it is back", v.ID, because(*v))
+		w.s.Say("job %s is parked%s; its output goes on when it is back", v.ID, render.Because(*v))
 	case w.parked && v.State == job.Running && v.Parking != nil:
 		return // it is coming back
 	case w.parked && v.State == job.Running:

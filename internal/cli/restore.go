@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
 	"berth/internal/text"
@@ -76,7 +76,7 @@ func agree(cmd *cobra.Command, p daemon.RestorePlan, yes bool) error {
 	if yes {
 		return nil
 	}
-	if session.IsTerminal(os.Stdin) {
+	if render.IsTerminal(os.Stdin) {
 		fmt.Fprint(out, "restore? [y/N] ")
 		answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
 		if word := strings.ToLower(strings.TrimSpace(answer)); word == "y" || word == "yes" {

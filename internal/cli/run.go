@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
@@ -234,7 +235,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		f.opt.Inner, f.opt.Signals = true, inAllocation(signals)
 	}
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
-	f.opt.Terminal = session.StdoutIsTerminal(out)
+	f.opt.Terminal = render.StdoutIsTerminal(out)
 	run := batch.Run
 	if f.dryRun {
 		run = batch.DryRun
@@ -246,8 +247,8 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		defer done()
 	}
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
-	f.opt.Width = func() int { columns, _ := session.TerminalSize(out); return columns }
-	f.opt.Height = func() int { _, rows := session.TerminalSize(out); return rows }
+	f.opt.Width = func() int { columns, _ := render.TerminalSize(out); return columns }
+	f.opt.Height = func() int { _, rows := render.TerminalSize(out); return rows }
 	code, err := run(context.Background(), f.opt)
 	if err != nil {
 		return err
@@ -275,7 +276,7 @@ func (f *runFlags) attend(signals chan<- os.Signal) (done func(), err error) {
 	if f.opt.Terminal {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	if f.opt.Terminal && session.IsTerminal(os.Stdin) && !isStdin(f.opt.File) {
+	if f.opt.Terminal && render.IsTerminal(os.Stdin) && !isStdin(f.opt.File) {
 		k := openKeyboard(os.Stdin)
 		f.opt.Keyboard = k.keys
 		return k.Close, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
@@ -90,33 +91,33 @@ func (o *showOptions) run(ctx context.Context, s *session.Session, id string, no
 	if err := showJob(s.Screen, detail, now); err != nil || !o.plot {
 		return err
 	}
-	return plotSamples(s.Screen, samples, !session.SpeaksUTF8(os.Getenv), now)
+	return plotSamples(s.Screen, samples, !render.SpeaksUTF8(os.Getenv), now)
 }
 
-func showJob(s session.Screen, d api.Detail, now time.Time) error {
-	f := &facts{}
-	if err := f.begin(s, "job "+d.ID, d, stateText(d)); err != nil {
+func showJob(s render.Screen, d api.Detail, now time.Time) error {
+	f := &render.Facts{}
+	if err := showTitle(s, "job "+d.ID, d, stateText(d)); err != nil {
 		return err
 	}
 	if d.Reason != nil {
-		f.add("reason", *d.Reason)
+		f.Add("reason", *d.Reason)
 	}
-	f.addSpec(d)
-	f.add("array", d.Array)
-	f.add("expected time", runWords(d.ExpectedRun))
-	f.add("expected VRAM", vramWords(d.ExpectedVRAM))
-	f.add("GPUs", text.Numbers(d.GPUIDs))
+	addSpec(f, d)
+	f.Add("array", d.Array)
+	f.Add("expected time", render.RunWords(d.ExpectedRun))
+	f.Add("expected VRAM", render.VRAMWords(d.ExpectedVRAM))
+	f.Add("GPUs", text.Numbers(d.GPUIDs))
 	if d.Slurm != nil {
-		f.add("Slurm's id", stringOrNone(d.Slurm.ID))
-		f.add("node", d.Slurm.Where())
+		f.Add("Slurm's id", render.StringOrNone(d.Slurm.ID))
+		f.Add("node", d.Slurm.Where())
 	}
-	f.add("peak VRAM", peaksText(d.View))
+	f.Add("peak VRAM", peaksText(d.View))
 	if d.AvgUtil != nil {
-		f.add("utilisation", fmt.Sprintf("%.0f %%", *d.AvgUtil))
+		f.Add("utilisation", fmt.Sprintf("%.0f %%", *d.AvgUtil))
 	}
 	showTimes(f, d, now)
 	showRest(f, d)
-	if err := f.draw(s); err != nil {
+	if err := f.Draw(s); err != nil {
 		return err
 	}
 	return showEvents(s, d.Events, now)
@@ -135,45 +136,45 @@ func snapshotText(s *job.Snapshot) string {
 	return fmt.Sprintf("%s (commit %.12s)", s.Path, s.Commit)
 }
 
-// begin prints the title.
-func (f *facts) begin(s session.Screen, title string, d api.Detail, state string) error {
+// showTitle prints the title.
+func showTitle(s render.Screen, title string, d api.Detail, state string) error {
 	if d.Name != "job"+d.ID {
 		title += " (" + d.Name + ")"
 	}
-	_, err := fmt.Fprintf(s.Out, "%s  %s\n", s.Painted(text.Bold, text.Line(title)), s.Painted(statePaint(d.State), text.Line(state)))
+	_, err := fmt.Fprintf(s.Out, "%s  %s\n", s.Painted(text.Bold, text.Line(title)), s.Painted(render.StatePaint(d.State), text.Line(state)))
 	return err
 }
 
 // addSpec adds what a job is and requests.
-func (f *facts) addSpec(d api.Detail) {
-	f.add("user", d.User)
+func addSpec(f *render.Facts, d api.Detail) {
+	f.Add("user", d.User)
 	if d.Command != nil {
-		f.add("command", *d.Command)
+		f.Add("command", *d.Command)
 	}
-	f.add("directory", d.Dir)
-	f.add("snapshot", snapshotText(d.Snapshot))
-	f.add("requests", requestsText(d))
+	f.Add("directory", d.Dir)
+	f.Add("snapshot", snapshotText(d.Snapshot))
+	f.Add("requests", requestsText(d))
 }
 
 // showArray sums up an array: its tasks by state, what they share, those that
 // failed and those that have not ended.
-func showArray(s session.Screen, d api.Detail, now time.Time) error {
-	f := &facts{}
-	if err := f.begin(s, "array "+d.ID, d, d.Tasks.String()); err != nil {
+func showArray(s render.Screen, d api.Detail, now time.Time) error {
+	f := &render.Facts{}
+	if err := showTitle(s, "array "+d.ID, d, d.Tasks.String()); err != nil {
 		return err
 	}
-	f.add("waits because", d.Tasks.Reason)
-	f.addSpec(d)
-	f.add("GPU time", fmt.Sprintf("%.2f GPU-hours", d.Tasks.GPUHours))
+	f.Add("waits because", d.Tasks.Reason)
+	addSpec(f, d)
+	f.Add("GPU time", fmt.Sprintf("%.2f GPU-hours", d.Tasks.GPUHours))
 	showTimes(f, d, now)
 	showRest(f, d)
-	if err := f.draw(s); err != nil {
+	if err := f.Draw(s); err != nil {
 		return err
 	}
 	if failed := d.Tasks.Counts[string(job.Failed)]; failed > 0 {
 		fmt.Fprintf(s.Out, "\n%s\n", s.Painted(text.Bold, someOf("failed", len(d.Tasks.Failed), failed)))
 		for _, v := range d.Tasks.Failed {
-			fmt.Fprintln(s.Out, s.Fit(text.Line(endText(v))))
+			fmt.Fprintln(s.Out, s.Fit(text.Line(render.EndText(v))))
 		}
 	}
 	open := 0
@@ -188,11 +189,11 @@ func showArray(s session.Screen, d api.Detail, now time.Time) error {
 	if !slices.ContainsFunc(d.Tasks.Unfinished, func(v job.View) bool { return v.Reason != nil && *v.Reason != d.Tasks.Reason }) {
 		columns = columns[:4] // it is above
 	}
-	shown, err := chooseColumns(columns, nil)
+	shown, err := render.ChooseColumns(columns, nil)
 	if err != nil {
 		return err
 	}
-	return s.Draw(listTable(foldRows(d.Tasks.Unfinished, api.JobPage{}), shown, false, now))
+	return s.Draw(render.JobTable(render.Fold(d.Tasks.Unfinished, api.JobPage{}), shown, false, now))
 }
 
 // someOf heads a part of a list: "failed (first 10 of 31)".
@@ -215,8 +216,8 @@ func stateText(d api.Detail) string {
 		written += ", position " + text.Grouped(d.Position)
 	case d.Stopping != "":
 		written += ", stopping (" + plain(stopWords, d.Stopping) + ")"
-	case parkingText(d.View) != "":
-		written += ", " + parkingText(d.View)
+	case render.ParkingText(d.View) != "":
+		written += ", " + render.ParkingText(d.View)
 	}
 	return text.Line(written)
 }
@@ -261,35 +262,35 @@ func compareCards(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-func showTimes(f *facts, d api.Detail, now time.Time) {
+func showTimes(f *render.Facts, d api.Detail, now time.Time) {
 	at := func(name string, t *time.Time) {
 		if t != nil {
-			f.add(name, fmt.Sprintf("%s (%s ago)", moment(*t, now), text.Span(now.Sub(*t))))
+			f.Add(name, fmt.Sprintf("%s (%s ago)", render.Moment(*t, now), text.Span(now.Sub(*t))))
 		}
 	}
 	at("submitted", d.SubmittedAt)
 	if d.NotBefore != nil && d.State == job.Queued {
-		f.add("not before", moment(*d.NotBefore, now))
+		f.Add("not before", render.Moment(*d.NotBefore, now))
 	}
 	at("started", d.StartedAt)
 	at("idle since", d.IdleSince)
 	at("ended", d.EndedAt)
 	if d.StartedAt != nil && d.State != job.Queued {
-		f.add("ran for", timeText(d.View, now))
+		f.Add("ran for", render.TimeText(d.View, now))
 	}
 	at("parked", d.ParkedSince)
 	if d.HostMiB != nil {
-		f.add("saved", text.GiB(*d.HostMiB)+" GiB in the host's memory")
+		f.Add("saved", text.GiB(*d.HostMiB)+" GiB in the host's memory")
 	}
 	if d.ParkRefused != nil {
-		f.add("parking", *d.ParkRefused)
+		f.Add("parking", *d.ParkRefused)
 	}
 	if d.Parkings > 0 && (d.ParkedSince == nil || d.Parkings > 1) {
-		f.add("was parked", fmt.Sprintf("%s, for %s", text.Count(d.Parkings, "time"), text.Span(text.OfSeconds(d.ParkedS))))
+		f.Add("was parked", fmt.Sprintf("%s, for %s", text.Count(d.Parkings, "time"), text.Span(text.OfSeconds(d.ParkedS))))
 	}
 }
 
-func showRest(f *facts, d api.Detail) {
+func showRest(f *render.Facts, d api.Detail) {
 	var after []string
 	for together := range job.Alternatives(d.After) {
 		var words []string
@@ -298,35 +299,35 @@ func showRest(f *facts, d api.Detail) {
 		}
 		after = append(after, strings.Join(words, ", "))
 	}
-	f.add("depends on", strings.Join(after, "; or "))
+	f.Add("depends on", strings.Join(after, "; or "))
 	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 || d.Preemptions > 0 {
-		f.add("attempt", attemptText(d))
+		f.Add("attempt", attemptText(d))
 	}
-	f.add("memory use", plain(verdictWords, d.Verdict))
+	f.Add("memory use", plain(verdictWords, d.Verdict))
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
 		lines := []string{d.Settings[key]}
 		if key == "notify" {
 			lines = strings.Split(d.Settings[key], "\n") // a rule each
 		}
 		for _, line := range lines {
-			f.add(plain(settingWords, key), line)
+			f.Add(plain(settingWords, key), line)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
-		f.add("variable "+name, d.Env[name])
+		f.Add("variable "+name, d.Env[name])
 	}
 	if d.TextDropped {
-		f.add("text", "no longer kept beyond the beginning of the command, so the job cannot be requeued (retention.history_text)")
+		f.Add("text", "no longer kept beyond the beginning of the command, so the job cannot be requeued (retention.history_text)")
 	}
 	if d.Log != nil {
 		written := *d.Log
 		if d.LogDropped > 0 {
 			written += fmt.Sprintf(" (%s bytes removed from its middle, to stay within log_size)", text.Grouped(int(d.LogDropped)))
 		}
-		f.add("log", written)
+		f.Add("log", written)
 	}
 	host, _ := os.Hostname()
-	f.add("errors", jobfile.ErrorFile(d.Settings["setup"], &d.View, host))
+	f.Add("errors", jobfile.ErrorFile(d.Settings["setup"], &d.View, host))
 }
 
 // What show calls keys whose own words say little. Any other key is its own word.
@@ -363,13 +364,13 @@ func attemptText(d api.Detail) string {
 	return fmt.Sprintf("%d (%s)", d.Attempt, strings.Join(whys, ", "))
 }
 
-func showEvents(s session.Screen, events []api.Event, now time.Time) error {
+func showEvents(s render.Screen, events []api.Event, now time.Time) error {
 	if len(events) == 0 {
 		return nil
 	}
 	fmt.Fprintln(s.Out)
 	for _, e := range events {
-		line := moment(e.Time, now) + "  "
+		line := render.Moment(e.Time, now) + "  "
 		switch what := plain(eventWords, string(e.Kind)); {
 		case e.Text == "":
 			line += what

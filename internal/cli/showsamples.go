@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/text"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // plotSamples draws a job's memory over time: the fullest of its GPUs, what it
 // declared, when its attempts began and when it was parked.
-func plotSamples(s session.Screen, samples api.Samples, ascii bool, now time.Time) error {
+func plotSamples(s render.Screen, samples api.Samples, ascii bool, now time.Time) error {
 	from, to := sampled(samples)
 	if from.IsZero() {
 		_, err := fmt.Fprintln(s.Out, "\nno memory was measured, or its samples are no longer kept")
@@ -123,7 +123,7 @@ func plotMarks(samples api.Samples, from, to time.Time, columns int) string {
 
 // plotTimes is the row with the times at both ends.
 func plotTimes(from, to time.Time, columns int, now time.Time) string {
-	left, right := moment(from, now), moment(to, now)
+	left, right := render.Moment(from, now), render.Moment(to, now)
 	if gap := columns - len(left) - len(right); gap > 0 {
 		return strings.Repeat(" ", plotAxis) + left + strings.Repeat(" ", gap) + right
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/text"
 )
 
@@ -36,10 +36,10 @@ func TestAPlotOfAJobsMemory(t *testing.T) {
 	time.Local = time.UTC
 	t.Cleanup(func() { time.Local = was })
 	for name, test := range map[string]struct {
-		screen session.Screen
+		screen render.Screen
 		ascii  bool
 	}{
-		"plot-80": {session.Screen{Width: 80}, false}, "plot-120": {session.Screen{Width: 120}, false}, "plot-pipe-ascii": {session.Screen{}, true},
+		"plot-80": {render.Screen{Width: 80}, false}, "plot-120": {render.Screen{Width: 120}, false}, "plot-pipe-ascii": {render.Screen{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -70,7 +70,7 @@ func TestWhichTerminalsSpeakUTF8(t *testing.T) {
 		{map[string]string{"LC_CTYPE": "de_DE.UTF-8", "LANG": "C"}, true},
 		{map[string]string{"LANG": "en_GB.UTF-8", "TERM": "dumb"}, false},
 	} {
-		if got := session.SpeaksUTF8(func(name string) string { return test.env[name] }); got != test.want {
+		if got := render.SpeaksUTF8(func(name string) string { return test.env[name] }); got != test.want {
 			t.Errorf("%v: %v", test.env, got)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/sched/report"
 	"berth/internal/sched/sim"
@@ -139,7 +140,7 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	noColour, _ := cmd.Flags().GetBool("no-color")
-	s := &session.Session{Screen: session.NewScreen(cmd.OutOrStdout(), noColour, os.Getenv), ErrOut: cmd.ErrOrStderr()}
+	s := &session.Session{Screen: render.NewScreen(cmd.OutOrStdout(), noColour, os.Getenv), ErrOut: cmd.ErrOrStderr()}
 	err = o.run(ctx, s, w, &set)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return session.ExitInterrupted

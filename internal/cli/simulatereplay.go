@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/sched/sim"
 	"berth/internal/text"
 )
@@ -54,7 +54,7 @@ const (
 
 func newProgress(out io.Writer, now func() time.Time) *progress {
 	p := &progress{now: now, shown: now().Add(progressAfter - progressEvery)}
-	if file, ok := out.(*os.File); ok && session.IsTerminal(file) && os.Getenv("TERM") != "dumb" {
+	if file, ok := out.(*os.File); ok && render.IsTerminal(file) && os.Getenv("TERM") != "dumb" {
 		p.out = out
 	}
 	return p

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -56,7 +57,7 @@ asks for, or the machine's daemon is meant; 2 bad usage; 130 interrupted.`,
 				_, err = fmt.Fprintf(s.Out, "the daemon is already running (pid %d), since %s\n", *now.PID, now.Since.Local().Format("2006-01-02 15:04:05"))
 				return err
 			}
-			_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("state in %s; %s", *now.StateDir, countLine(now.Jobs, 1))))
+			_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("state in %s; %s", *now.StateDir, render.CountLine(now.Jobs, 1))))
 			return err
 		}),
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -74,31 +75,31 @@ func (o *statsOptions) run(ctx context.Context, s *session.Session, now time.Tim
 	return drawStats(s.Screen, stats)
 }
 
-func drawStats(s session.Screen, stats api.Stats) error {
+func drawStats(s render.Screen, stats api.Stats) error {
 	fmt.Fprintf(s.Out, "%s to %s, %s\n", stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"), text.CountGrouped(stats.GPUs, "GPU"))
-	f := &facts{}
-	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", text.Grouped(stats.All.Jobs), text.Grouped(stats.All.Finished), text.Grouped(stats.All.Failed), text.Grouped(stats.All.Cancelled)))
-	f.add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
+	f := &render.Facts{}
+	f.Add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", text.Grouped(stats.All.Jobs), text.Grouped(stats.All.Finished), text.Grouped(stats.All.Failed), text.Grouped(stats.All.Cancelled)))
+	f.Add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
 	if stats.CPUHours > 0 {
-		f.add("CPU-hours", fmt.Sprintf("%.1f", stats.CPUHours))
+		f.Add("CPU-hours", fmt.Sprintf("%.1f", stats.CPUHours))
 	}
 	if stats.Util != nil {
 		counted := "of the time"
 		if stats.UtilSince != nil {
 			counted = "since the first submission, " + stats.UtilSince.Local().Format("2006-01-02 15:04")
 		}
-		f.add("GPU allocation", fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted))
+		f.Add("GPU allocation", fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted))
 	}
 	if stats.AvgUtil != nil {
-		f.add("GPU utilisation", fmt.Sprintf("%.0f %% while allocated", *stats.AvgUtil))
+		f.Add("GPU utilisation", fmt.Sprintf("%.0f %% while allocated", *stats.AvgUtil))
 	}
 	if stats.All.WaitP50S != nil {
-		f.add("wait", fmt.Sprintf("p50 %s, p95 %s, max %s", spanS(stats.All.WaitP50S), spanS(stats.All.WaitP95S), spanS(stats.All.WaitMaxS)))
+		f.Add("wait", fmt.Sprintf("p50 %s, p95 %s, max %s", render.SpanOfSeconds(stats.All.WaitP50S), render.SpanOfSeconds(stats.All.WaitP95S), render.SpanOfSeconds(stats.All.WaitMaxS)))
 	}
 	if n := stats.All.Parkings; n > 0 {
-		f.add("parked", fmt.Sprintf("%s, for %s in all", text.CountGrouped(n, "time"), text.Span(text.OfSeconds(stats.All.ParkedS))))
+		f.Add("parked", fmt.Sprintf("%s, for %s in all", text.CountGrouped(n, "time"), text.Span(text.OfSeconds(stats.All.ParkedS))))
 	}
-	if err := f.draw(s); err != nil {
+	if err := f.Draw(s); err != nil {
 		return err
 	}
 	for _, part := range []struct {
@@ -131,8 +132,8 @@ func statsTable(title string, lines []api.StatsLine) *text.Table {
 			util = fmt.Sprintf("%.0f%%", *l.AvgUtil)
 		}
 		t.Add(text.Cell{Text: l.Key}, text.Cell{Text: text.Grouped(l.Jobs)}, text.Cell{Text: text.Grouped(l.Failed)}, text.Cell{Text: text.Grouped(l.Cancelled)},
-			text.Cell{Text: fmt.Sprintf("%.1f", l.GPUHours)}, text.Cell{Text: fmt.Sprintf("%.1f", l.CPUHours)}, text.Cell{Text: spanS(l.WaitP50S)}, text.Cell{Text: spanS(l.WaitP95S)},
-			text.Cell{Text: spanS(l.WaitMaxS)}, text.Cell{Text: spanS(l.RunMeanS)}, text.Cell{Text: util})
+			text.Cell{Text: fmt.Sprintf("%.1f", l.GPUHours)}, text.Cell{Text: fmt.Sprintf("%.1f", l.CPUHours)}, text.Cell{Text: render.SpanOfSeconds(l.WaitP50S)}, text.Cell{Text: render.SpanOfSeconds(l.WaitP95S)},
+			text.Cell{Text: render.SpanOfSeconds(l.WaitMaxS)}, text.Cell{Text: render.SpanOfSeconds(l.RunMeanS)}, text.Cell{Text: util})
 	}
 	return t
 }

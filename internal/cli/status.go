@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/site"
@@ -134,36 +135,36 @@ func (d daemonState) show(s *session.Session, asJSON bool) error {
 	if asJSON {
 		return printJSON(s.Out, d)
 	}
-	f := &facts{}
+	f := &render.Facts{}
 	if !d.Running {
-		f.add("daemon", "not running")
+		f.Add("daemon", "not running")
 	} else {
 		kind := "private"
 		if d.Shared {
 			kind = "shared"
 		}
-		f.add("daemon", fmt.Sprintf("running: berth %s, %s, pid %d", *d.Version, kind, *d.PID))
-		f.add("since", fmt.Sprintf("%s (%s)", d.Since.Local().Format("2006-01-02 15:04:05"), text.Span(time.Since(*d.Since))))
+		f.Add("daemon", fmt.Sprintf("running: berth %s, %s, pid %d", *d.Version, kind, *d.PID))
+		f.Add("since", fmt.Sprintf("%s (%s)", d.Since.Local().Format("2006-01-02 15:04:05"), text.Span(time.Since(*d.Since))))
 	}
 	if d.StateDir != nil {
-		f.add("state", *d.StateDir)
+		f.Add("state", *d.StateDir)
 	}
-	f.add("socket", d.Socket)
-	f.add("jobs", d.jobs())
-	f.add("parking", parkingPace(d.Parking))
+	f.Add("socket", d.Socket)
+	f.Add("jobs", d.jobs())
+	f.Add("parking", parkingPace(d.Parking))
 	if d.Blocked != nil {
-		f.add("blocked", *d.Blocked)
+		f.Add("blocked", *d.Blocked)
 	}
 	if len(d.Warnings) > 0 {
-		f.add("warnings", strings.Join(d.Warnings, "; "))
+		f.Add("warnings", strings.Join(d.Warnings, "; "))
 	}
-	return f.draw(s.Screen)
+	return f.Draw(s.Screen)
 }
 
 // jobs counts the jobs by state. Without a daemon only running ones are known.
 func (d daemonState) jobs() string {
 	if d.Running {
-		return countLine(d.Jobs, 1)
+		return render.CountLine(d.Jobs, 1)
 	}
 	if n := d.Jobs[string(job.Running)]; n > 0 {
 		return goOn(n)

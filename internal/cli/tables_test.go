@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/job"
 	"berth/internal/tests/testkit"
 	"berth/internal/text"
@@ -55,16 +55,16 @@ func someList() listed {
 		Arrays:  map[string]api.Tasks{"40": {Counts: map[string]int{"running": 3, "queued": 4, "failed": 1}, Reason: "array 40 already has 3 tasks running, and runs 3 at a time"}},
 		Batches: []api.BatchSum{{File: file, User: "ann", Tasks: api.Tasks{Counts: map[string]int{"running": 1, "queued": 42, "finished": 57}, Reason: "needs a GPU", DoneAt: &done}}},
 	}
-	list := listed{rows: foldRows(views, page), counts: map[string]int{"running": 5, "queued": 49956, "failed": 2, "cancelled": 1, "finished": 1}}
+	list := listed{rows: render.Fold(views, page), counts: map[string]int{"running": 5, "queued": 49956, "failed": 2, "cancelled": 1, "finished": 1}}
 	list.hidden.Counts = maps.Clone(list.counts)
 	list.cut(0)
 	return list
 }
 
 // someHistory are jobs that have ended, and an array.
-func someHistory() []row {
+func someHistory() []render.Row {
 	views := append(someViews()[4:], job.View{ID: "40_9", Name: "job40_9", User: "ann", State: job.Finished, Outcome: to(job.OK), GPUs: 1, GPUIDs: []int{2}, Command: to("python sweep.py"), StartedAt: ago(30 * time.Minute), EndedAt: ago(25 * time.Minute)})
-	return foldRows(views, api.JobPage{Arrays: map[string]api.Tasks{"40": {Counts: map[string]int{"finished": 8, "failed": 2}}}})
+	return render.Fold(views, api.JobPage{Arrays: map[string]api.Tasks{"40": {Counts: map[string]int{"finished": 8, "failed": 2}}}})
 }
 
 func someArray() api.Detail {
@@ -119,14 +119,16 @@ func someDetail() api.Detail {
 // TestTables draws every table as wide as terminals are, and uncut as into a
 // pipe.
 func TestTables(t *testing.T) {
-	views := map[string]func(s session.Screen) error{
-		"list":    func(s session.Screen) error { return drawList(s, someList(), columns[:usualColumns], false, noon) },
-		"history": func(s session.Screen) error { return s.Draw(historyTable(someHistory(), noon)) },
-		"gpus":    func(s session.Screen) error { return drawGPUs(s, someGPUs(), false, noon) },
-		"gpus-v":  func(s session.Screen) error { return drawGPUs(s, someGPUs(), true, noon) },
-		"stats":   func(s session.Screen) error { return drawStats(s, someStats()) },
-		"show":    func(s session.Screen) error { return showJob(s, someDetail(), noon) },
-		"array":   func(s session.Screen) error { return showArray(s, someArray(), noon) },
+	views := map[string]func(s render.Screen) error{
+		"list": func(s render.Screen) error {
+			return drawList(s, someList(), render.Columns[:render.UsualColumns], false, noon)
+		},
+		"history": func(s render.Screen) error { return s.Draw(historyTable(someHistory(), noon)) },
+		"gpus":    func(s render.Screen) error { return drawGPUs(s, someGPUs(), false, noon) },
+		"gpus-v":  func(s render.Screen) error { return drawGPUs(s, someGPUs(), true, noon) },
+		"stats":   func(s render.Screen) error { return drawStats(s, someStats()) },
+		"show":    func(s render.Screen) error { return showJob(s, someDetail(), noon) },
+		"array":   func(s render.Screen) error { return showArray(s, someArray(), noon) },
 	}
 	for name, draw := range views {
 		for _, size := range []struct {
@@ -136,7 +138,7 @@ func TestTables(t *testing.T) {
 		}{{"80", 80, false}, {"140", 140, false}, {"120", 120, true}, {"200", 200, false}, {"pipe", 0, false}} {
 			t.Run(name+"-"+size.name, func(t *testing.T) {
 				var out bytes.Buffer
-				if err := draw(session.Screen{Out: &out, Width: size.width, Colour: size.colour}); err != nil {
+				if err := draw(render.Screen{Out: &out, Width: size.width, Colour: size.colour}); err != nil {
 					t.Fatal(err)
 				}
 				golden(t, name+"-"+size.name, out.Bytes())
@@ -181,7 +183,7 @@ func TestATableFitsAnyTerminal(t *testing.T) {
 		}
 		var out bytes.Buffer
 		width := rapid.IntRange(60, 250).Draw(r, "width")
-		if err := (session.Screen{Out: &out, Width: width}).Draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil {
+		if err := (render.Screen{Out: &out, Width: width}).Draw(render.JobTable(render.Fold(jobs, api.JobPage{}), render.Columns[:render.UsualColumns], false, noon)); err != nil {
 			r.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -241,7 +243,7 @@ func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
 	jobs := []job.View{{ID: "1", Name: name, User: "ann", State: job.Running, GPUs: 1, Command: to(strings.Repeat("c", 40))}}
 	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 48: strings.Repeat("n", 22) + "…  running"} {
 		var out bytes.Buffer
-		if err := (session.Screen{Out: &out, Width: width}).Draw(listTable(foldRows(jobs, api.JobPage{}), columns[:usualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
+		if err := (render.Screen{Out: &out, Width: width}).Draw(render.JobTable(render.Fold(jobs, api.JobPage{}), render.Columns[:render.UsualColumns], false, noon)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}

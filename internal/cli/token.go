@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -110,13 +111,13 @@ daemon started, and of the address that it came from.`,
 func tokenTable(tokens []api.Token, now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "EXPIRES"}, {Title: "USED"}, {Title: "FROM"}}, Concessions: []text.Concession{{Title: "NAME", To: 8}}}
 	for _, token := range tokens {
-		expires := moment(token.Expires, now)
+		expires := render.Moment(token.Expires, now)
 		if token.Expires.Before(now) {
 			expires = "expired"
 		}
 		used := "-"
 		if token.Used != nil {
-			used = moment(*token.Used, now)
+			used = render.Moment(*token.Used, now)
 		}
 		t.Add(text.Cell{Text: token.ID}, text.Cell{Text: token.Name}, text.Cell{Text: token.User}, text.Cell{Text: expires},
 			text.Cell{Text: used}, text.Cell{Text: cmp.Or(token.UsedFrom, "-")})

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/cli/top"
 	"berth/internal/text/problem"
@@ -46,7 +47,7 @@ const (
 )
 
 func runTop(ctx context.Context, s *session.Session, once bool) error {
-	frame := top.Screen{Width: s.Width, Height: s.Height, Colour: s.Colour, ASCII: !session.SpeaksUTF8(os.Getenv)}
+	frame := top.Screen{Width: s.Width, Height: s.Height, Colour: s.Colour, ASCII: !render.SpeaksUTF8(os.Getenv)}
 	if frame.Width == 0 {
 		frame.Width = frameColumns
 	}
@@ -61,7 +62,7 @@ func runTop(ctx context.Context, s *session.Session, once bool) error {
 		_, err = io.WriteString(s.Out, drawn)
 		return err
 	}
-	if !s.Terminal || !session.IsTerminal(os.Stdin) {
+	if !s.Terminal || !render.IsTerminal(os.Stdin) {
 		return problem.Newf(problem.Invalid, "berth top --once prints one frame", "berth top needs a terminal")
 	}
 	if _, err := s.Client.Jobs(ctx, api.Query{Queue: true, Limit: 1}); err != nil {

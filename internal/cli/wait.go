@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/queue/notify"
@@ -222,7 +223,7 @@ func (w *waiter) tell(over []job.View) {
 		case len(w.told) == listedOneByOne+1:
 			fmt.Fprintln(w.s.Out, "… and more")
 		default:
-			fmt.Fprintln(w.s.Out, text.Line(endText(v)))
+			fmt.Fprintln(w.s.Out, text.Line(render.EndText(v)))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -89,7 +90,7 @@ func eachOf(words []string) (ids []string) {
 	return ids
 }
 
-func (o *whyFlags) tell(s session.Screen, stories []api.Why, now time.Time) error {
+func (o *whyFlags) tell(s render.Screen, stories []api.Why, now time.Time) error {
 	if o.json {
 		if len(stories) == 1 {
 			return printJSON(s.Out, stories[0])
@@ -118,7 +119,7 @@ func (o *whyFlags) tell(s session.Screen, stories []api.Why, now time.Time) erro
 }
 
 // tellLine prints one line, then the notes.
-func tellLine(s session.Screen, why *api.Why) error {
+func tellLine(s render.Screen, why *api.Why) error {
 	if _, err := fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("job %s: %s", why.ID, whyLine(why)))); err != nil {
 		return err
 	}

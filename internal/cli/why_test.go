@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/job"
 	"berth/internal/job/reason"
 	"berth/internal/sched"
@@ -58,7 +58,7 @@ func someStories() []api.Why {
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9]*m`)
 
-func drawWhy(t *testing.T, s session.Screen, verbose bool) []byte {
+func drawWhy(t *testing.T, s render.Screen, verbose bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	s.Out = &out
@@ -68,11 +68,11 @@ func drawWhy(t *testing.T, s session.Screen, verbose bool) []byte {
 	return out.Bytes()
 }
 
-func TestWhyInOneLine(t *testing.T) { golden(t, "why-pipe", drawWhy(t, session.Screen{}, false)) }
+func TestWhyInOneLine(t *testing.T) { golden(t, "why-pipe", drawWhy(t, render.Screen{}, false)) }
 
 func TestTheWholeStory(t *testing.T) {
-	golden(t, "why-v-pipe", drawWhy(t, session.Screen{}, true))
-	at80 := drawWhy(t, session.Screen{Width: 80}, true)
+	golden(t, "why-v-pipe", drawWhy(t, render.Screen{}, true))
+	at80 := drawWhy(t, render.Screen{Width: 80}, true)
 	golden(t, "why-v-80", at80)
 	for line := range strings.Lines(string(at80)) {
 		if strings.HasPrefix(line, "job 22: ") {
@@ -82,7 +82,7 @@ func TestTheWholeStory(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	coloured := drawWhy(t, session.Screen{Width: 80, Colour: true}, true)
+	coloured := drawWhy(t, render.Screen{Width: 80, Colour: true}, true)
 	if got := escapes.ReplaceAllString(string(coloured), ""); got != string(at80) {
 		t.Errorf("colours change the words:\n%s", got)
 	}
@@ -153,16 +153,16 @@ func TestEstimatesNameTheirSource(t *testing.T) {
 		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "command", Runs: 2, Longer: true}, "1m00s to 4m00s, about 2m00s, from 2 earlier runs with the same arguments that took longer"},
 		{api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}, "at most 1h00m, about 30m00s, from its time limit only"},
 	} {
-		if got := runWords(&row.guess); got != row.want {
+		if got := render.RunWords(&row.guess); got != row.want {
 			t.Errorf("%s, want %s", got, row.want)
 		}
 	}
-	if got := vramWords(&api.VRAMGuess{LowMiB: 17200, HighMiB: 18432, Source: "command", Runs: 1}); got != "16.8 to 18.0 GiB on each GPU, from 1 earlier run with the same arguments" {
+	if got := render.VRAMWords(&api.VRAMGuess{LowMiB: 17200, HighMiB: 18432, Source: "command", Runs: 1}); got != "16.8 to 18.0 GiB on each GPU, from 1 earlier run with the same arguments" {
 		t.Error(got)
 	}
 	var out bytes.Buffer
 	d := api.Detail{View: job.View{ID: "1", Name: "job1", State: job.Queued}, ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}, ExpectedVRAM: &api.VRAMGuess{LowMiB: 1024, HighMiB: 2048, Source: "command", Runs: 2}}
-	if err := showJob(session.Screen{Out: &out}, d, noon); err != nil {
+	if err := showJob(render.Screen{Out: &out}, d, noon); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"expected time  at most 1h00m, about 30m00s, from its time limit only\n", "expected VRAM  1.0 to 2.0 GiB on each GPU, from 2 earlier runs with the same arguments\n"} {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/cli/session"
+	"berth/internal/cli/render"
 	"berth/internal/job"
 	"berth/internal/job/reason"
 	"berth/internal/text"
@@ -25,39 +25,39 @@ func whyLine(why *api.Why) string {
 }
 
 // tellStory prints everything known about a waiting job.
-func tellStory(s session.Screen, why *api.Why, now time.Time) error {
-	title := fmt.Sprintf("%s  %s", s.Painted(text.Bold, text.Line("job "+why.ID)), s.Painted(statePaint(job.Queued), positionText(why)))
+func tellStory(s render.Screen, why *api.Why, now time.Time) error {
+	title := fmt.Sprintf("%s  %s", s.Painted(text.Bold, text.Line("job "+why.ID)), s.Painted(render.StatePaint(job.Queued), positionText(why)))
 	if _, err := fmt.Fprintln(s.Out, title); err != nil {
 		return err
 	}
-	f := &facts{}
-	f.add("reason", why.Text)
+	f := &render.Facts{}
+	f.Add("reason", why.Text)
 	if why.PreemptedFor != "" {
-		f.add("preempted", "for job "+why.PreemptedFor)
+		f.Add("preempted", "for job "+why.PreemptedFor)
 	}
-	f.add("needs", why.Needs)
+	f.Add("needs", why.Needs)
 	if !why.Since.IsZero() {
-		f.add("waiting since", fmt.Sprintf("%s (%s)", moment(why.Since, now), text.Span(now.Sub(why.Since))))
+		f.Add("waiting since", fmt.Sprintf("%s (%s)", render.Moment(why.Since, now), text.Span(now.Sub(why.Since))))
 	}
 	if b := why.Behind; b != nil {
 		words := b.String() + ": " + b.Because
 		if b.Kept {
 			words += "; GPUs are reserved for it"
 		}
-		f.add("behind", words)
+		f.Add("behind", words)
 	}
-	f.add("reserved", why.Kept.Words(now))
-	f.add("preempts", victimsText(why.Victims))
-	f.add("room", why.Leaves.Words(now))
-	f.add("parking", why.Unparked())
-	f.add("overtaking", why.Overtaking(now))
-	f.add("starts", why.Forecast().Start())
-	f.add("run time", runWords(why.ExpectedRun))
-	f.add("VRAM", vramWords(why.ExpectedVRAM))
+	f.Add("reserved", why.Kept.Words(now))
+	f.Add("preempts", victimsText(why.Victims))
+	f.Add("room", why.Leaves.Words(now))
+	f.Add("parking", why.Unparked())
+	f.Add("overtaking", why.Overtaking(now))
+	f.Add("starts", why.Forecast().Start())
+	f.Add("run time", render.RunWords(why.ExpectedRun))
+	f.Add("VRAM", render.VRAMWords(why.ExpectedVRAM))
 	for _, note := range why.Notes {
-		f.add("note", note)
+		f.Add("note", note)
 	}
-	if err := f.tell(s); err != nil || len(why.Cards) == 0 {
+	if err := f.Tell(s); err != nil || len(why.Cards) == 0 {
 		return err
 	}
 	return tellCards(s, why.Cards, now)
@@ -83,7 +83,7 @@ func victimsText(jobs []string) string {
 const maxRunsShown = 8
 
 // tellCards says for each GPU what is missing and which jobs are on it.
-func tellCards(s session.Screen, cards []reason.CardStory, now time.Time) error {
+func tellCards(s render.Screen, cards []reason.CardStory, now time.Time) error {
 	fmt.Fprintln(s.Out)
 	widest := 0
 	for _, g := range cards {
@@ -95,18 +95,18 @@ func tellCards(s session.Screen, cards []reason.CardStory, now time.Time) error 
 			colour = text.Green
 		}
 		name := fmt.Sprintf("%-*s", widest, fmt.Sprint("gpu", g.GPU))
-		if err := hang(s, s.Painted(text.Dim, name), widest+text.Gap, colour, text.Line(g.What)); err != nil {
+		if err := render.Hang(s, s.Painted(text.Dim, name), widest+text.Gap, colour, text.Line(g.What)); err != nil {
 			return err
 		}
 		for i, r := range g.Runs {
 			if i == maxRunsShown {
 				more := fmt.Sprintf("and %d more", len(g.Runs)-i)
-				if err := hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, more); err != nil {
+				if err := render.Hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, more); err != nil {
 					return err
 				}
 				break
 			}
-			if err := hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, text.Line(r.Words(now))); err != nil {
+			if err := render.Hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, text.Line(r.Words(now))); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
 	"berth/internal/text"
@@ -66,7 +67,7 @@ func (t Target) hasState() bool { return daemon.HasState(site.Places{StateDir: t
 
 // Session is one use of a verb: the queue it talks to, and where it writes.
 type Session struct {
-	Screen
+	render.Screen
 	ErrOut      io.Writer
 	Target      Target
 	Queues      []Target // those that the verb may mean; the first one is Target
@@ -147,7 +148,7 @@ func OpenSession(cmd *cobra.Command, starts bool) (*Session, error) {
 	if f := cmd.Flag("no-color"); f != nil {
 		noColour = f.Value.String() == "true"
 	}
-	s := &Session{Screen: NewScreen(cmd.OutOrStdout(), noColour, os.Getenv), ErrOut: cmd.ErrOrStderr(), starts: starts}
+	s := &Session{Screen: render.NewScreen(cmd.OutOrStdout(), noColour, os.Getenv), ErrOut: cmd.ErrOrStderr(), starts: starts}
 	ctx := context.Background()
 	run, err := namedRun(ctx, cmd)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"berth/internal/cli/render"
 	"berth/internal/text/problem"
 )
 
@@ -13,7 +14,7 @@ import (
 const watchInterval = time.Second
 
 // Watch redraws a view until it is interrupted.
-func Watch(ctx context.Context, s *Session, draw func(Screen) error) error {
+func Watch(ctx context.Context, s *Session, draw func(render.Screen) error) error {
 	if !s.Terminal {
 		return problem.Newf(problem.Invalid, "leave --watch out, or read /v1/events of the API", "--watch needs a terminal")
 	}
@@ -22,7 +23,7 @@ func Watch(ctx context.Context, s *Session, draw func(Screen) error) error {
 	for {
 		var frame bytes.Buffer
 		view := s.Screen
-		view.Width, view.Height = TerminalSize(s.Out)
+		view.Width, view.Height = render.TerminalSize(s.Out)
 		view.Out = &frame
 		if err := draw(view); err != nil {
 			return err

@@ -1,27 +1,26 @@
-package cli
+package render
 
 import (
 	"fmt"
 	"strings"
 
-	"berth/internal/cli/session"
 	"berth/internal/text"
 )
 
-// facts is a block of labelled values, one per line.
-type facts struct {
+// Facts is a block of labelled values, one per line.
+type Facts struct {
 	names, values []string
 }
 
-// add skips an empty value.
-func (f *facts) add(name, value string) {
+// Add skips an empty value.
+func (f *Facts) Add(name, value string) {
 	if value != "" {
 		f.names = append(f.names, name)
 		f.values = append(f.values, text.Line(value))
 	}
 }
 
-func (f *facts) draw(s session.Screen) error {
+func (f *Facts) Draw(s Screen) error {
 	widest := 0
 	for _, name := range f.names {
 		widest = max(widest, text.Width(name))
@@ -35,25 +34,25 @@ func (f *facts) draw(s session.Screen) error {
 	return nil
 }
 
-// tell draws facts whose values are sentences, which may wrap. A command or a
+// Tell draws facts whose values are sentences, which may wrap. A command or a
 // path must not.
-func (f *facts) tell(s session.Screen) error {
+func (f *Facts) Tell(s Screen) error {
 	widest := 0
 	for _, name := range f.names {
 		widest = max(widest, text.Width(name))
 	}
 	for i, name := range f.names {
 		lead := s.Painted(text.Dim, name) + strings.Repeat(" ", widest-text.Width(name))
-		if err := hang(s, lead, widest+text.Gap, text.Plain, f.values[i]); err != nil {
+		if err := Hang(s, lead, widest+text.Gap, text.Plain, f.values[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hang writes a label and a text, which wraps with a hanging indent on a narrow
+// Hang writes a label and a text, which wraps with a hanging indent on a narrow
 // screen.
-func hang(s session.Screen, name string, indent int, p text.Paint, written string) error {
+func Hang(s Screen, name string, indent int, p text.Paint, written string) error {
 	lines := []string{written}
 	if s.Width > indent+minText {
 		lines = text.Wrap(written, s.Width-indent)

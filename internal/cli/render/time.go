@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"time"
@@ -6,16 +6,16 @@ import (
 	"berth/internal/text"
 )
 
-// spanS is text.Span for seconds that may be unknown.
-func spanS(seconds *float64) string {
+// SpanOfSeconds is text.Span for seconds that may be unknown.
+func SpanOfSeconds(seconds *float64) string {
 	if seconds == nil {
 		return "-"
 	}
 	return text.Span(time.Duration(*seconds * float64(time.Second)))
 }
 
-// moment writes a time of day, or a date and time if it is not today.
-func moment(t, now time.Time) string {
+// Moment writes a time of day, or a date and time if it is not today.
+func Moment(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.Year() == now.Year() && t.YearDay() == now.YearDay() {
 		return t.Format("15:04:05")

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"path/filepath"
@@ -8,18 +8,18 @@ import (
 	"berth/internal/job"
 )
 
-// row is a line of the list: a job, or an array or a jobs file as one of its jobs
+// Row is a line of the list: a job, or an array or a jobs file as one of its jobs
 // with their sum.
-type row struct {
+type Row struct {
 	job.View
-	tasks *api.Tasks
+	Tasks *api.Tasks
 	file  string // of a jobs file: its path
 }
 
-// foldRows makes a row of every job, or of every array and jobs file that the page
+// Fold makes a row of every job, or of every array and jobs file that the page
 // sums up.
-func foldRows(views []job.View, page api.JobPage) []row {
-	rows := make([]row, 0, len(views))
+func Fold(views []job.View, page api.JobPage) []Row {
+	rows := make([]Row, 0, len(views))
 	files := map[job.Batch]*api.Tasks{}
 	for i := range page.Batches {
 		files[job.Batch{User: page.Batches[i].User, File: page.Batches[i].File}] = &page.Batches[i].Tasks
@@ -31,15 +31,15 @@ func foldRows(views []job.View, page api.JobPage) []row {
 	}
 	for _, v := range views {
 		array, _, _ := strings.Cut(v.ID, "_")
-		r := row{View: v, tasks: arrays[array]}
-		if r.tasks == nil && v.Batch != nil {
-			r.tasks, r.file = files[job.Batch{User: v.User, File: *v.Batch}], *v.Batch
+		r := Row{View: v, Tasks: arrays[array]}
+		if r.Tasks == nil && v.Batch != nil {
+			r.Tasks, r.file = files[job.Batch{User: v.User, File: *v.Batch}], *v.Batch
 		}
 		switch {
-		case r.tasks == nil:
-			rows = append(rows, row{View: v})
+		case r.Tasks == nil:
+			rows = append(rows, Row{View: v})
 			continue
-		case seen[r.tasks]:
+		case seen[r.Tasks]:
 			continue
 		case r.file != "":
 			r.ID, r.Name, r.Command, r.VRAMMiB = "-", filepath.Base(r.file), &r.file, nil
@@ -48,10 +48,10 @@ func foldRows(views []job.View, page api.JobPage) []row {
 		default:
 			r.ID = array
 		}
-		seen[r.tasks] = true
+		seen[r.Tasks] = true
 		r.GPUIDs, r.Slurm, r.PeakVRAMMiB, r.Reason, r.Held = nil, nil, nil, nil, false
-		if r.tasks.Reason != "" {
-			r.Reason = &r.tasks.Reason
+		if r.Tasks.Reason != "" {
+			r.Reason = &r.Tasks.Reason
 		}
 		rows = append(rows, r)
 	}

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"berth/internal/text"
 )
 
-// runWords is the estimated run time of a job, and the source of the estimate.
-func runWords(g *api.RunGuess) string {
+// RunWords is the estimated run time of a job, and the source of the estimate.
+func RunWords(g *api.RunGuess) string {
 	if g == nil {
 		return ""
 	}
@@ -19,8 +19,8 @@ func runWords(g *api.RunGuess) string {
 	return fmt.Sprintf("%s, about %s, %s", stretch(text.Span(low), text.Span(high), low > 0), text.Span(mid), estimatedFrom(g.Source, g.Runs, g.Longer))
 }
 
-// vramWords is the estimated peak memory of a job on each GPU.
-func vramWords(g *api.VRAMGuess) string {
+// VRAMWords is the estimated peak memory of a job on each GPU.
+func VRAMWords(g *api.VRAMGuess) string {
 	if g == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"berth/internal/text"
 )
 
-func gpuTable(gpus []api.GPU, now time.Time) *text.Table {
+func GPUTable(gpus []api.GPU, now time.Time) *text.Table {
 	t := &text.Table{
 		Columns: []text.Column{
 			{Title: "GPU", Right: true}, {Title: "NAME"}, {Title: "MEMORY", Right: true}, {Title: "EXTERNAL", Right: true},
@@ -72,7 +72,7 @@ func gpuName(g api.GPU) string {
 	return strings.TrimPrefix(g.Name, "NVIDIA ")
 }
 
-func orDash(text string) string {
+func OrDash(text string) string {
 	if text == "" {
 		return "-"
 	}

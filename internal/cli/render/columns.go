@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"slices"
@@ -11,26 +11,26 @@ import (
 	"berth/internal/text/problem"
 )
 
-// column is a column of the list: as a cell of the table, and as a value in CSV.
-type column struct {
-	name, title string
+// Column is a column of the list: as a cell of the table, and as a value in CSV.
+type Column struct {
+	Name, title string
 	right, shy  bool
-	cell        func(r *row, now time.Time) text.Cell
-	value       func(v *job.View, now time.Time) string
+	cell        func(r *Row, now time.Time) text.Cell
+	Value       func(v *job.View, now time.Time) string
 }
 
-// columns are all columns. The first ones are shown unless --columns chooses
+// Columns are all columns. The first ones are shown unless --columns chooses
 // others.
-var columns = []column{
+var Columns = []Column{
 	plainColumn("id", func(v *job.View) string { return v.ID }),
 	plainColumn("name", func(v *job.View) string { return v.Name }),
 	plainColumn("user", func(v *job.View) string { return v.User }),
-	{name: "state", title: "STATE", cell: stateCell, value: func(v *job.View, _ time.Time) string { return string(v.State) }},
-	{name: "gpus", title: "GPUS", cell: func(r *row, _ time.Time) text.Cell { return text.Cell{Text: rowGPUs(r)} }, value: gpusValue},
-	{name: "vram", title: "VRAM/DECL", shy: true, cell: cellOf(func(v *job.View, _ time.Time) string { return vramText(*v) }), value: func(v *job.View, _ time.Time) string { return numberOrNone(v.VRAMMiB) }},
-	{name: "time", title: "TIME", right: true, cell: cellOf(func(v *job.View, now time.Time) string { return timeText(*v, now) }), value: timeValue},
-	{name: "reason", title: "REASON", shy: true, cell: func(r *row, now time.Time) text.Cell { return text.Cell{Text: rowNote(r, now)} }, value: func(v *job.View, _ time.Time) string { return stringOrNone(v.Reason) }},
-	{name: "command", title: "COMMAND", shy: true, cell: cellOf(func(v *job.View, _ time.Time) string { return commandText(*v) }), value: func(v *job.View, _ time.Time) string { return stringOrNone(v.Command) }},
+	{Name: "state", title: "STATE", cell: StateCell, Value: func(v *job.View, _ time.Time) string { return string(v.State) }},
+	{Name: "gpus", title: "GPUS", cell: func(r *Row, _ time.Time) text.Cell { return text.Cell{Text: RowGPUs(r)} }, Value: gpusValue},
+	{Name: "vram", title: "VRAM/DECL", shy: true, cell: cellOf(func(v *job.View, _ time.Time) string { return VRAMText(*v) }), Value: func(v *job.View, _ time.Time) string { return numberOrNone(v.VRAMMiB) }},
+	{Name: "time", title: "TIME", right: true, cell: cellOf(func(v *job.View, now time.Time) string { return TimeText(*v, now) }), Value: timeValue},
+	{Name: "reason", title: "REASON", shy: true, cell: func(r *Row, now time.Time) text.Cell { return text.Cell{Text: rowNote(r, now)} }, Value: func(v *job.View, _ time.Time) string { return StringOrNone(v.Reason) }},
+	{Name: "command", title: "COMMAND", shy: true, cell: cellOf(func(v *job.View, _ time.Time) string { return CommandText(*v) }), Value: func(v *job.View, _ time.Time) string { return StringOrNone(v.Command) }},
 	plainColumn("priority", func(v *job.View) string { return strconv.Itoa(v.Priority) }),
 	plainColumn("outcome", func(v *job.View) string { return string(valueOr(v.Outcome, "")) }),
 	plainColumn("exit", func(v *job.View) string { return numberOrNone(v.ExitCode) }),
@@ -38,42 +38,42 @@ var columns = []column{
 	timeColumn("submitted", func(v *job.View) *time.Time { return v.SubmittedAt }),
 	timeColumn("started", func(v *job.View) *time.Time { return v.StartedAt }),
 	timeColumn("ended", func(v *job.View) *time.Time { return v.EndedAt }),
-	{name: "gpu-ids", title: "GPU-IDS", cell: cellOf(gpuIDsValue), value: gpuIDsValue},
-	{name: "peak", title: "PEAK", right: true, cell: cellOf(peakText), value: peakValue},
-	{name: "util", title: "UTIL", right: true, cell: cellOf(utilValue), value: utilValue},
-	plainColumn("batch", func(v *job.View) string { return stringOrNone(v.Batch) }),
-	plainColumn("group", func(v *job.View) string { return stringOrNone(v.Group) }),
-	{name: "parked", title: "PARKED", right: true, cell: cellOf(parkedText), value: parkedValue},
+	{Name: "gpu-ids", title: "GPU-IDS", cell: cellOf(gpuIDsValue), Value: gpuIDsValue},
+	{Name: "peak", title: "PEAK", right: true, cell: cellOf(peakText), Value: peakValue},
+	{Name: "util", title: "UTIL", right: true, cell: cellOf(utilValue), Value: utilValue},
+	plainColumn("batch", func(v *job.View) string { return StringOrNone(v.Batch) }),
+	plainColumn("group", func(v *job.View) string { return StringOrNone(v.Group) }),
+	{Name: "parked", title: "PARKED", right: true, cell: cellOf(parkedText), Value: parkedValue},
 	plainColumn("host", func(v *job.View) string { return numberOrNone(v.HostMiB) }),
-	plainColumn("log", func(v *job.View) string { return stringOrNone(v.Log) }),
+	plainColumn("log", func(v *job.View) string { return StringOrNone(v.Log) }),
 }
 
-// usualColumns is how many columns are shown by default.
-const usualColumns = 9
+// UsualColumns is how many columns are shown by default.
+const UsualColumns = 9
 
-func columnNames() []string {
-	names := make([]string, len(columns))
-	for i := range columns {
-		names[i] = columns[i].name
+func ColumnNames() []string {
+	names := make([]string, len(Columns))
+	for i := range Columns {
+		names[i] = Columns[i].Name
 	}
 	return names
 }
 
-func cellOf(written func(*job.View, time.Time) string) func(*row, time.Time) text.Cell {
-	return func(r *row, now time.Time) text.Cell { return text.Cell{Text: written(&r.View, now)} }
+func cellOf(written func(*job.View, time.Time) string) func(*Row, time.Time) text.Cell {
+	return func(r *Row, now time.Time) text.Cell { return text.Cell{Text: written(&r.View, now)} }
 }
 
 // plainColumn is the same in both forms.
-func plainColumn(name string, of func(*job.View) string) column {
+func plainColumn(name string, of func(*job.View) string) Column {
 	value := func(v *job.View, _ time.Time) string { return of(v) }
-	return column{name: name, title: strings.ToUpper(name), cell: cellOf(value), value: value}
+	return Column{Name: name, title: strings.ToUpper(name), cell: cellOf(value), Value: value}
 }
 
 // timeColumn is a time of day for people, and RFC 3339 in CSV.
-func timeColumn(name string, of func(*job.View) *time.Time) column {
+func timeColumn(name string, of func(*job.View) *time.Time) Column {
 	shown := func(v *job.View, now time.Time) string {
 		if t := of(v); t != nil {
-			return moment(*t, now)
+			return Moment(*t, now)
 		}
 		return ""
 	}
@@ -83,7 +83,7 @@ func timeColumn(name string, of func(*job.View) *time.Time) column {
 		}
 		return ""
 	}
-	return column{name: name, title: strings.ToUpper(name), cell: cellOf(shown), value: value}
+	return Column{Name: name, title: strings.ToUpper(name), cell: cellOf(shown), Value: value}
 }
 
 func valueOr[T any](p *T, none T) T {
@@ -93,7 +93,7 @@ func valueOr[T any](p *T, none T) T {
 	return *p
 }
 
-func stringOrNone(s *string) string { return valueOr(s, "") }
+func StringOrNone(s *string) string { return valueOr(s, "") }
 
 func numberOrNone[N int | int64](n *N) string {
 	if n == nil {
@@ -119,7 +119,7 @@ func gpuIDsValue(v *job.View, _ time.Time) string {
 
 // timeValue is in seconds.
 func timeValue(v *job.View, now time.Time) string {
-	span, known := spanOf(*v, now)
+	span, known := SpanOf(*v, now)
 	if !known {
 		return ""
 	}
@@ -151,14 +151,14 @@ func peakText(v *job.View, _ time.Time) string {
 	if len(v.PeakVRAMMiB) == 0 {
 		return ""
 	}
-	return text.GiB(peakOf(v)) + "G"
+	return text.GiB(PeakOf(v)) + "G"
 }
 
 func peakValue(v *job.View, _ time.Time) string {
 	if len(v.PeakVRAMMiB) == 0 {
 		return ""
 	}
-	return strconv.FormatInt(peakOf(v), 10)
+	return strconv.FormatInt(PeakOf(v), 10)
 }
 
 func utilValue(v *job.View, _ time.Time) string {
@@ -168,18 +168,18 @@ func utilValue(v *job.View, _ time.Time) string {
 	return strconv.FormatFloat(*v.AvgUtil, 'f', 0, 64)
 }
 
-// chooseColumns finds the columns that --columns names, or those by default.
-func chooseColumns(names []string, usual []column) ([]column, error) {
+// ChooseColumns finds the columns that --columns names, or those by default.
+func ChooseColumns(names []string, usual []Column) ([]Column, error) {
 	if len(names) == 0 {
 		return usual, nil
 	}
-	chosen := make([]column, len(names))
+	chosen := make([]Column, len(names))
 	for i, name := range names {
-		at := slices.IndexFunc(columns, func(c column) bool { return c.name == strings.ToLower(strings.TrimSpace(name)) })
+		at := slices.IndexFunc(Columns, func(c Column) bool { return c.Name == strings.ToLower(strings.TrimSpace(name)) })
 		if at < 0 {
-			return nil, problem.Newf(problem.Invalid, text.DidYouMean(name, columnNames()), "--columns: expected %s, found %q", text.Or(columnNames()), name)
+			return nil, problem.Newf(problem.Invalid, text.DidYouMean(name, ColumnNames()), "--columns: expected %s, found %q", text.Or(ColumnNames()), name)
 		}
-		chosen[i] = columns[at]
+		chosen[i] = Columns[at]
 	}
 	return chosen, nil
 }
@@ -199,7 +199,7 @@ var (
 	}
 )
 
-func listTable(rows []row, shown []column, chosen bool, now time.Time) *text.Table {
+func JobTable(rows []Row, shown []Column, chosen bool, now time.Time) *text.Table {
 	t := &text.Table{}
 	for _, c := range shown {
 		t.Columns = append(t.Columns, text.Column{Title: c.title, Right: c.right, Shy: c.shy && !chosen})
@@ -209,7 +209,7 @@ func listTable(rows []row, shown []column, chosen bool, now time.Time) *text.Tab
 		give = chosenConcessions
 	}
 	for _, g := range give {
-		if slices.ContainsFunc(shown, func(c column) bool { return c.title == g.Title }) {
+		if slices.ContainsFunc(shown, func(c Column) bool { return c.title == g.Title }) {
 			t.Concessions = append(t.Concessions, g)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"fmt"
@@ -10,38 +10,38 @@ import (
 	"berth/internal/text"
 )
 
-// stateCell is a job's state in its colour, or the states of an array's tasks.
-func stateCell(r *row, _ time.Time) text.Cell {
+// StateCell is a job's state in its colour, or the states of an array's tasks.
+func StateCell(r *Row, _ time.Time) text.Cell {
 	switch {
-	case r.tasks != nil && r.tasks.Counts[string(job.Failed)] > 0:
+	case r.Tasks != nil && r.Tasks.Counts[string(job.Failed)] > 0:
 		return text.Cell{Text: tasksText(r), Paint: text.Red}
-	case r.tasks != nil:
-		return text.Cell{Text: r.tasks.String(), Paint: statePaint(r.State)}
+	case r.Tasks != nil:
+		return text.Cell{Text: r.Tasks.String(), Paint: StatePaint(r.State)}
 	}
 	return jobStateCell(r.View)
 }
 
 // tasksText counts the tasks of an array by state. Of one that is over, the
 // failures are enough.
-func tasksText(r *row) string {
-	failed, all := r.tasks.Counts[string(job.Failed)], 0
-	for _, n := range r.tasks.Counts {
+func tasksText(r *Row) string {
+	failed, all := r.Tasks.Counts[string(job.Failed)], 0
+	for _, n := range r.Tasks.Counts {
 		all += n
 	}
 	if r.State.Terminal() && failed > 0 && failed < all {
 		return fmt.Sprintf("%d of %d failed", failed, all)
 	}
-	return r.tasks.String()
+	return r.Tasks.String()
 }
 
 func jobStateCell(v job.View) text.Cell {
 	if v.State == job.Queued && v.Held {
 		return text.Cell{Text: "held", Paint: text.Yellow}
 	}
-	return text.Cell{Text: string(v.State), Paint: statePaint(v.State)}
+	return text.Cell{Text: string(v.State), Paint: StatePaint(v.State)}
 }
 
-func statePaint(state job.State) text.Paint {
+func StatePaint(state job.State) text.Paint {
 	colours := map[job.State]text.Paint{job.Running: text.Green, job.Queued: text.Yellow, job.Parked: text.Blue, job.Failed: text.Red, job.Finished: text.Dim, job.Cancelled: text.Dim}
 	return colours[state]
 }
@@ -61,8 +61,8 @@ func gpusText(v job.View) string {
 	return "×" + strconv.Itoa(v.GPUs)
 }
 
-// rowGPUs is gpusText; the lines of a file may need different numbers of them.
-func rowGPUs(r *row) string {
+// RowGPUs is gpusText; the lines of a file may need different numbers of them.
+func RowGPUs(r *Row) string {
 	if r.file != "" {
 		return ""
 	}
@@ -70,21 +70,21 @@ func rowGPUs(r *row) string {
 }
 
 // rowNote is noteText, with when all jobs of the row are expected to be done.
-func rowNote(r *row, now time.Time) string {
+func rowNote(r *Row, now time.Time) string {
 	note := noteText(r.View, now)
-	if r.tasks == nil {
+	if r.Tasks == nil {
 		return note
 	}
-	left := r.tasks.Left(now)
+	left := r.Tasks.Left(now)
 	if left != "" && note != "" {
 		left += "; "
 	}
 	return left + note
 }
 
-// vramText is peak and declared memory per GPU.
-func vramText(v job.View) string {
-	highest := peakOf(&v)
+// VRAMText is peak and declared memory per GPU.
+func VRAMText(v job.View) string {
+	highest := PeakOf(&v)
 	switch measured := len(v.PeakVRAMMiB) > 0; {
 	case measured && v.VRAMMiB != nil:
 		return text.GiB(highest) + "/" + text.GiB(*v.VRAMMiB) + "G"
@@ -96,16 +96,16 @@ func vramText(v job.View) string {
 	return ""
 }
 
-// peakOf is the most memory a job used on a GPU; 0: not known.
-func peakOf(v *job.View) (highest int64) {
+// PeakOf is the most memory a job used on a GPU; 0: not known.
+func PeakOf(v *job.View) (highest int64) {
 	for _, mib := range v.PeakVRAMMiB {
 		highest = max(highest, mib)
 	}
 	return highest
 }
 
-// spanOf is how long a job has waited or run.
-func spanOf(v job.View, now time.Time) (span time.Duration, known bool) {
+// SpanOf is how long a job has waited or run.
+func SpanOf(v job.View, now time.Time) (span time.Duration, known bool) {
 	switch {
 	case v.StartedAt != nil && v.EndedAt != nil:
 		return worked(v, *v.EndedAt), true
@@ -117,8 +117,8 @@ func spanOf(v job.View, now time.Time) (span time.Duration, known bool) {
 	return 0, false
 }
 
-func timeText(v job.View, now time.Time) string {
-	span, known := spanOf(v, now)
+func TimeText(v job.View, now time.Time) string {
+	span, known := SpanOf(v, now)
 	if !known {
 		return "-"
 	}
@@ -133,8 +133,8 @@ func worked(v job.View, until time.Time) time.Duration {
 	return until.Sub(*v.StartedAt) - text.OfSeconds(v.ParkedS)
 }
 
-// reasonText is how a job ended, or why it waits.
-func reasonText(v job.View) string {
+// ReasonText is how a job ended, or why it waits.
+func ReasonText(v job.View) string {
 	reason, outcome := "", ""
 	if v.Reason != nil {
 		reason = *v.Reason
@@ -159,22 +159,22 @@ func noteText(v job.View, now time.Time) string {
 		if v.HostMiB != nil {
 			written += ", " + text.GiB(*v.HostMiB) + " GiB on the host"
 		}
-		if reason := reasonText(v); reason != "" {
+		if reason := ReasonText(v); reason != "" {
 			written += ": " + reason
 		}
 		return written
 	}
-	if under := parkingText(v); under != "" && v.Reason == nil {
+	if under := ParkingText(v); under != "" && v.Reason == nil {
 		return under
 	}
 	if v.State == job.Running && v.IdleSince != nil && v.Reason == nil {
 		return "idle " + text.Span(now.Sub(*v.IdleSince))
 	}
-	return reasonText(v)
+	return ReasonText(v)
 }
 
-// parkingText says that a job is being parked or resumed.
-func parkingText(v job.View) string {
+// ParkingText says that a job is being parked or resumed.
+func ParkingText(v job.View) string {
 	switch {
 	case v.Parking == nil || v.State != job.Running:
 		return ""
@@ -184,15 +184,15 @@ func parkingText(v job.View) string {
 	return "coming back"
 }
 
-func commandText(v job.View) string {
+func CommandText(v job.View) string {
 	if v.Command == nil {
 		return "-"
 	}
 	return *v.Command
 }
 
-// endText says how a job ended: "job 17 (train) failed after 4m12s: exit:3".
-func endText(v job.View) string {
+// EndText says how a job ended: "job 17 (train) failed after 4m12s: exit:3".
+func EndText(v job.View) string {
 	written := "job " + v.ID
 	if v.Name != "" && v.Name != "job"+v.ID {
 		written += " (" + v.Name + ")"
@@ -201,27 +201,27 @@ func endText(v job.View) string {
 	if v.StartedAt != nil && v.EndedAt != nil {
 		written += " after " + text.Span(worked(v, *v.EndedAt))
 	}
-	if reason := reasonText(v); reason != "" {
+	if reason := ReasonText(v); reason != "" {
 		written += ": " + reason
 	}
 	return written
 }
 
-func because(v job.View) string {
+func Because(v job.View) string {
 	if v.Reason == nil || *v.Reason == "" {
 		return ""
 	}
 	return " (" + *v.Reason + ")"
 }
 
-const emptyQueue = "no jobs"
+const EmptyQueue = "no jobs"
 
-// countLine counts all selected jobs by state, including those not shown.
-func countLine(counts map[string]int, shown int) string {
+// CountLine counts all selected jobs by state, including those not shown.
+func CountLine(counts map[string]int, shown int) string {
 	counted := api.Tasks{Counts: counts}.String()
 	switch {
 	case counted == "":
-		return emptyQueue
+		return EmptyQueue
 	case shown == 0:
 		return "no jobs to show; in total: " + counted
 	}
