@@ -31,34 +31,44 @@ func cgroupOf(o Order, token string) string {
 // makeCgroup creates the job's cgroup, or reuses the empty one of the last
 // job, and opens it for the fork.
 func makeCgroup(dir string) (fd int, err error) {
+	const flags = syscall.O_RDONLY | syscall.O_DIRECTORY | syscall.O_CLOEXEC
+	var stat syscall.Stat_t
+	if fd, err = syscall.Open(dir, flags, 0); err == nil {
+		if err = syscall.Fstat(fd, &stat); err == nil && stat.Nlink <= 2 {
+			thaw(fd)
+			return fd, nil
+		}
+		// The last job created cgroups in it.
+		syscall.Close(fd)
+		if err = RemoveCgroup(dir); err != nil {
+			return -1, fmt.Errorf("create cgroup: %w", err)
+		}
+	}
 	err = os.Mkdir(dir, 0o755)
-	switch {
-	case os.IsNotExist(err) && !strings.HasSuffix(filepath.Dir(dir), FilteredSuffix):
+	if os.IsNotExist(err) && !strings.HasSuffix(filepath.Dir(dir), FilteredSuffix) {
 		// A later berth removed the empty parent. One with a filter is not
 		// created again, because it would lack the filter.
 		if err = os.Mkdir(filepath.Dir(dir), 0o755); err == nil {
 			err = os.Mkdir(dir, 0o755)
 		}
-	case os.IsExist(err):
-		err = nil
-		// Somebody froze the last job: the next would never come to its program.
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("0"), 0)
-		if info, statErr := os.Stat(dir); statErr == nil && info.Sys().(*syscall.Stat_t).Nlink > 2 {
-			// The last job created cgroups in it.
-			if err = RemoveCgroup(dir); err == nil {
-				err = os.Mkdir(dir, 0o755)
-			}
-		}
 	}
 	if err != nil {
 		return -1, fmt.Errorf("create cgroup: %w", err)
 	}
-	fd, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-	if err != nil {
+	if fd, err = syscall.Open(dir, flags, 0); err != nil {
 		os.Remove(dir)
 		return -1, fmt.Errorf("open cgroup %s: %w", dir, err)
 	}
 	return fd, nil
+}
+
+// thaw is for a cgroup whose last job somebody froze: the next would never come to
+// its program.
+func thaw(cgroup int) {
+	if fd, err := syscall.Openat(cgroup, "cgroup.freeze", syscall.O_WRONLY|syscall.O_CLOEXEC, 0); err == nil {
+		_, _ = syscall.Write(fd, []byte("0"))
+		syscall.Close(fd)
+	}
 }
 
 // CgroupProcesses lists the pids of all processes in the cgroup and below it.

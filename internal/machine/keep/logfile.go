@@ -79,7 +79,11 @@ func (o Order) openLog() (*logFile, error) {
 		return openLog(o.Log)
 	}
 	uid := os.Geteuid()
-	if err := os.MkdirAll(filepath.Dir(o.Log), 0o755); err != nil {
+	err := syscall.Mkdir(filepath.Dir(o.Log), 0o755)
+	if err != nil && err != syscall.EEXIST {
+		err = os.MkdirAll(filepath.Dir(o.Log), 0o755)
+	}
+	if err != nil && err != syscall.EEXIST {
 		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	var stat syscall.Stat_t
@@ -101,11 +105,14 @@ func (o Order) openLog() (*logFile, error) {
 // as that user. It refuses paths that another user may have prepared: a link,
 // a second name of another file, a file of another user.
 func openOwnLog(path string, uid int) (*logFile, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("create log directory: %w", err)
-	}
 	const flags = logFlags | syscall.O_NOFOLLOW
 	fd, err := syscall.Open(path, flags|syscall.O_CREAT|syscall.O_EXCL, logMode)
+	if errors.Is(err, syscall.ENOENT) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, fmt.Errorf("create log directory: %w", err)
+		}
+		fd, err = syscall.Open(path, flags|syscall.O_CREAT|syscall.O_EXCL, logMode)
+	}
 	made := err == nil
 	if errors.Is(err, syscall.EEXIST) {
 		fd, err = syscall.Open(path, flags, 0)

@@ -58,7 +58,7 @@ func StartTicks(pid int) (uint64, error) {
 
 // ReadProcess reads one entry of the process table.
 func ReadProcess(pid int) (Process, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	stat, err := readStat("/proc/" + strconv.Itoa(pid))
 	if err != nil {
 		return Process{}, err
 	}
@@ -70,11 +70,27 @@ func ReadProcess(pid int) (Process, error) {
 	return p, err
 }
 
+// readStat reads the stat of a process or a thread without what os.File does for
+// every file: each start reads one, and a look at the process table thousands.
+func readStat(dir string) ([]byte, error) {
+	fd, err := syscall.Open(dir+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir + "/stat", Err: err}
+	}
+	defer syscall.Close(fd)
+	var stat [1024]byte // 51 numbers and a name of 64 bytes at most
+	n, err := syscall.Read(fd, stat[:])
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: dir + "/stat", Err: err}
+	}
+	return stat[:n:n], nil
+}
+
 // deadThreads counts the threads other than the first of which only the entry
 // is left.
 func deadThreads(pid int) (dead int) {
 	for _, thread := range threads(pid) {
-		stat, err := os.ReadFile(thread + "/stat")
+		stat, err := readStat(thread)
 		if err != nil {
 			continue
 		}
@@ -89,7 +105,7 @@ func deadThreads(pid int) (dead int) {
 // continued. One that is gone counts as halted.
 func (p Process) Halted() bool {
 	for _, thread := range threads(p.PID) {
-		stat, err := os.ReadFile(thread + "/stat")
+		stat, err := readStat(thread)
 		if err != nil {
 			continue
 		}

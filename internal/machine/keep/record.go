@@ -136,12 +136,21 @@ func writeBlock(file *os.File, r Record) error {
 	return nil
 }
 
-// writeSynced is writeBlock, and returns when the record is on disk.
+// writeSynced is writeBlock, and returns when the record is on disk. Nothing else
+// happens in the supervisor meanwhile, so Go's runtime need not find another thread
+// for it.
 func writeSynced(file *os.File, r Record) error {
 	if err := writeBlock(file, r); err != nil {
 		return err
 	}
-	return os.NewSyscallError("fdatasync", syscall.Fdatasync(int(file.Fd())))
+	errno := syscall.EINTR
+	for errno == syscall.EINTR {
+		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, file.Fd(), 0, 0)
+	}
+	if errno != 0 {
+		return os.NewSyscallError("fdatasync", errno)
+	}
+	return nil
 }
 
 // Prepare fills a new record file, so that every later write finds its space

@@ -23,13 +23,14 @@ const (
 	// alike.
 	originKey = "notify.origin"
 
-	tellEvents  = 1000             // events read at a time
-	tellBehind  = 500              // events without a message that a restart may read again
-	tellAgain   = 5 * time.Second  // between tries to write
-	tellIdle    = time.Minute      // the longest pause: the disk is looked at
-	tellSending = 8                // messages on their way at a time, without slow ones
-	tellOfUser  = 2                // of all of them one user's
-	tellLimit   = 45 * time.Second // of one delivery, which has a shorter limit of its own
+	tellEvents   = 1000                   // events read at a time
+	tellBehind   = 500                    // events without a message that a restart may read again
+	tellAgain    = 5 * time.Second        // between tries to write
+	tellTogether = 200 * time.Millisecond // between two readings of events
+	tellIdle     = time.Minute            // the longest pause: the disk is looked at
+	tellSending  = 8                      // messages on their way at a time, without slow ones
+	tellOfUser   = 2                      // of all of them one user's
+	tellLimit    = 45 * time.Second       // of one delivery, which has a shorter limit of its own
 
 	lowDiskShare = 20      // a disk with less than 1/20 free
 	lowDiskBytes = 5 << 30 // and less than this is nearly full
@@ -325,7 +326,8 @@ func (t *teller) run(ctx context.Context, woken <-chan struct{}) {
 	}
 	results := make(chan outcome, tellSending)
 	for {
-		ready, again := t.step(time.Now())
+		stepped := time.Now()
+		ready, again := t.step(stepped)
 		for _, e := range ready {
 			go func() {
 				bounded, cancel := context.WithTimeout(ctx, tellLimit)
@@ -336,6 +338,13 @@ func (t *teller) run(ctx context.Context, woken <-chan struct{}) {
 		timer := time.NewTimer(time.Until(again))
 		select {
 		case <-woken:
+			// Messages gather for seconds, so the events of short jobs are read together.
+			select {
+			case <-time.After(time.Until(stepped.Add(tellTogether))):
+			case ask := <-t.asks:
+				ask()
+			case <-ctx.Done():
+			}
 		case ask := <-t.asks:
 			ask()
 		case <-timer.C:

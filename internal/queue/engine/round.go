@@ -80,18 +80,19 @@ func (r *round) step() error {
 		return err
 	}
 	fault.Point("committed")
-	// 4. Act: acknowledge, send stops, publish, and start what was placed. An
+	// 4. Act: acknowledge, send stops, start what was placed, and publish. An
 	// adopted stray may have ended: that is acknowledged in the next round.
 	r.depart(victims)
 	r.attempts.Act()
 	r.admit(r.changes.Settle())
-	r.publish(r.changes.Take(tx.Events))
+	events := r.changes.Take(tx.Events)
+	r.launch(starts) // first: the jobs run while the rest is told
+	r.publish(events)
 	r.changes.Answer(nil)
 	if len(starts) == 0 && r.cards.Bookings.Behind {
 		r.cards.Publish(r.changes.Now, r.attempts.Holdings.Bookings(nil))
 	}
 	r.cards.Bookings.Behind = false
-	r.launch(starts)
 	if r.remote.HasChanges() && r.cfg.Away != nil {
 		r.cfg.Away()
 	}
