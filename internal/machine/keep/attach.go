@@ -72,28 +72,22 @@ func (t *terminal) obey(a *attacher, frame Frame) {
 // refuse says why there is nothing to attach to.
 func (c *conn) refuse(why string) {
 	defer c.close()
-	c.send(Frame{FrameEnded, []Field{{"why", why}}})
+	c.send(Message(FrameEnded, "why", why))
 }
 
 // AttachFrame is the first frame of a connection to a job's terminal. A zero
 // size leaves the terminal's unchanged.
-func AttachFrame(rows, cols int) Frame { return windowFrame(FrameAttach, rows, cols) }
+func AttachFrame(rows, cols int) Frame { return Message(FrameAttach, "rows", rows, "cols", cols) }
 
 // AttachTo is AttachFrame for one attempt of one job. Supervisors hold one job
 // after another: a client that comes late must not get the next job's
 // terminal.
 func AttachTo(job string, attempt int) Frame {
-	f := AttachFrame(0, 0)
-	f.Fields = append(f.Fields, Field{"job", job}, Field{"attempt", strconv.Itoa(attempt)})
-	return f
+	return Message(FrameAttach, "rows", 0, "cols", 0, "job", job, "attempt", attempt)
 }
 
 // ResizeFrame reports a new size of the window.
-func ResizeFrame(rows, cols int) Frame { return windowFrame(FrameResize, rows, cols) }
-
-func windowFrame(kind FrameKind, rows, cols int) Frame {
-	return Frame{kind, []Field{{"rows", strconv.Itoa(rows)}, {"cols", strconv.Itoa(cols)}}}
-}
+func ResizeFrame(rows, cols int) Frame { return Message(FrameResize, "rows", rows, "cols", cols) }
 
 // InputFrame is typed input.
 func InputFrame(data []byte) Frame { return Frame{FrameInput, []Field{{"data", string(data)}}} }

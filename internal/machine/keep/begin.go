@@ -39,7 +39,7 @@ func begin() int {
 	if err == nil {
 		err = b.become(o, frame.all(stageJoin))
 	}
-	b.say(Frame{stageFailed, []Field{{"why", err.Error()}}}, -1)
+	b.say(Message(stageFailed, "why", err), -1)
 	return 1
 }
 
@@ -188,11 +188,7 @@ func (b *beginning) arrange(o Order, log *logFile) error {
 		theirs = log.fd
 	}
 	syscall.SetNonblock(theirs, false)
-	b.say(Frame{stageReady, []Field{
-		{"log_from", strconv.FormatInt(log.from, 10)},
-		{"log_regular", strconv.FormatBool(log.regular)},
-		{"note", b.note},
-	}}, theirs)
+	b.say(Message(stageReady, "log_from", log.from, "log_regular", log.regular, "note", b.note), theirs)
 	if !o.Pty {
 		for fd := 1; fd <= 2; fd++ {
 			if err := syscall.Dup3(log.fd, fd, 0); err != nil {

@@ -2,8 +2,6 @@ package keep
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -19,7 +17,10 @@ import (
 //	sum=1a2b3c4d
 //
 // padded with zeros. The sum covers everything before its own line.
-const blockHeader = "berth-keep 1\n"
+const (
+	blockHeader = "berth-keep 1\n"
+	sumLine     = "sum=%08x\n"
+)
 
 // The room for the strings of a record, quoted. A path that does not fit is
 // omitted, since half a path names something else; a message is truncated.
@@ -29,72 +30,72 @@ const (
 	maxShortQuoted = 120
 )
 
-// visit passes every field with its key, in the order of a block. Writing and
-// reading are two visitors of this one list. It allocates nothing: a
-// supervisor writes several blocks for each of its jobs.
-func (r *Record) visit(v visitor) {
-	v.text("state", (*string)(&r.State), maxShortQuoted, cut)
-	v.uint("seq", &r.Seq)
-	v.text("token", &r.Token, maxShortQuoted, cut)
-	v.text("job", &r.Job, maxShortQuoted, cut)
-	v.int("attempt", &r.Attempt)
-	v.int("protocol", &r.Protocol)
-	v.text("boot_id", &r.BootID, maxShortQuoted, cut)
-	v.int("keep_pid", &r.KeepPID)
-	v.uint("keep_start_ticks", &r.KeepStart)
-	v.int("pid", &r.PID)
-	v.uint("pid_start_ticks", &r.PIDStart)
-	v.int("session", &r.Session)
-	v.int("uid", &r.UID)
-	v.text("cgroup", &r.Cgroup, maxPathQuoted, leaveOut)
-	v.text("log", &r.Log, maxPathQuoted, leaveOut)
-	v.int64("log_from", &r.LogFrom)
-	v.bool("pty", &r.Pty)
-	v.time("started_at", &r.StartedAt)
-	v.time("ended_at", &r.EndedAt)
-	v.millis("elapsed_ms", &r.Elapsed)
-	v.int("exit_code", &r.ExitCode)
-	v.int("signal", &r.Signal)
-	v.bool("core", &r.Core)
-	v.text("stop", &r.Stop, maxShortQuoted, cut)
-	v.text("launch", &r.Launch, maxTextQuoted, cut)
-	v.bool("scarce", &r.Scarce)
-	v.bool("setup_failed", &r.SetupFailed)
-	v.int("stragglers", &r.Stragglers)
-	v.bool("oom", &r.OOM)
-	v.bool("memory_killed", &r.MemoryKilled)
-	v.int64("peak_mem_kib", &r.PeakMemKiB)
-	v.int64("log_dropped", &r.LogDropped)
-	v.int64("max_rss_kib", &r.MaxRSSKiB)
-	v.millis("user_ms", &r.User)
-	v.millis("sys_ms", &r.Sys)
-	v.int("parkings", &r.Parkings)
-	v.millis("parked_ms", &r.Parked)
-	v.text("note", &r.Note, maxTextQuoted, cut)
-}
-
-// visitor writes fields to a block or reads them from one.
-type visitor interface {
-	text(key string, p *string, limit int, fit func(string, int) string)
-	uint(key string, p *uint64)
-	int(key string, p *int)
-	int64(key string, p *int64)
-	bool(key string, p *bool)
-	time(key string, p *time.Time)
-	millis(key string, p *time.Duration)
+// visit passes every field with its key, in the order of a block.
+func (r *Record) visit(c *codec) {
+	c.text("state", (*string)(&r.State))
+	c.uint("seq", &r.Seq)
+	c.text("token", &r.Token)
+	c.text("job", &r.Job)
+	c.int("attempt", &r.Attempt)
+	c.int("protocol", &r.Protocol)
+	c.text("boot_id", &r.BootID)
+	c.int("keep_pid", &r.KeepPID)
+	c.uint("keep_start_ticks", &r.KeepStart)
+	c.int("pid", &r.PID)
+	c.uint("pid_start_ticks", &r.PIDStart)
+	c.int("session", &r.Session)
+	c.int("uid", &r.UID)
+	c.text("cgroup", &r.Cgroup)
+	c.text("log", &r.Log)
+	c.int64("log_from", &r.LogFrom)
+	c.bool("pty", &r.Pty)
+	c.time("started_at", &r.StartedAt)
+	c.time("ended_at", &r.EndedAt)
+	c.span("elapsed_ms", &r.Elapsed, time.Millisecond)
+	c.int("exit_code", &r.ExitCode)
+	c.int("signal", &r.Signal)
+	c.bool("core", &r.Core)
+	c.text("stop", &r.Stop)
+	c.text("launch", &r.Launch)
+	c.bool("scarce", &r.Scarce)
+	c.bool("setup_failed", &r.SetupFailed)
+	c.int("stragglers", &r.Stragglers)
+	c.bool("oom", &r.OOM)
+	c.bool("memory_killed", &r.MemoryKilled)
+	c.int64("peak_mem_kib", &r.PeakMemKiB)
+	c.int64("log_dropped", &r.LogDropped)
+	c.int64("max_rss_kib", &r.MaxRSSKiB)
+	c.span("user_ms", &r.User, time.Millisecond)
+	c.span("sys_ms", &r.Sys, time.Millisecond)
+	c.int("parkings", &r.Parkings)
+	c.span("parked_ms", &r.Parked, time.Millisecond)
+	c.text("note", &r.Note)
 }
 
 // Encode renders the record as one block of BlockSize bytes.
 func (r Record) Encode() []byte {
-	w := &blockWriter{block: append(make([]byte, 0, BlockSize), blockHeader...)}
-	r.visit(w)
-	sum := crc32.ChecksumIEEE(w.block)
-	w.block = hex.AppendEncode(append(w.block, "sum="...), binary.BigEndian.AppendUint32(nil, sum))
-	w.block = append(w.block, '\n')
-	if len(w.block) > BlockSize {
+	for _, path := range []*string{&r.Cgroup, &r.Log} {
+		if !fits(*path, maxPathQuoted) {
+			*path = ""
+		}
+	}
+	for _, text := range []*string{&r.Launch, &r.Note} {
+		*text = cut(*text, maxTextQuoted)
+	}
+	for _, word := range []*string{(*string)(&r.State), &r.Token, &r.Job, &r.BootID, &r.Stop} {
+		*word = cut(*word, maxShortQuoted)
+	}
+	c := codec{fields: make([]Field, 0, 64), quoted: true}
+	r.visit(&c)
+	block := append(make([]byte, 0, BlockSize), blockHeader...)
+	for _, f := range c.fields {
+		block = append(append(append(append(block, f.Key...), '='), f.Value...), '\n')
+	}
+	block = fmt.Appendf(block, sumLine, crc32.ChecksumIEEE(block))
+	if len(block) > BlockSize {
 		panic("bug: a record does not fit its block")
 	}
-	return w.block[:BlockSize]
+	return block[:BlockSize]
 }
 
 // DecodeRecord reads a block. It skips unknown keys: a later supervisor may
@@ -115,7 +116,7 @@ func DecodeRecord(block []byte) (Record, error) {
 		return Record{}, fmt.Errorf("%w: no header or sum", errDamaged)
 	}
 	body, sum := text[:at+1], text[at+1:]
-	if want := fmt.Sprintf("sum=%08x\n", crc32.ChecksumIEEE(body)); string(sum) != want {
+	if want := fmt.Appendf(nil, sumLine, crc32.ChecksumIEEE(body)); !bytes.Equal(sum, want) {
 		return Record{}, fmt.Errorf("%w: wrong sum", errDamaged)
 	}
 	return decodeLines(string(body[len(blockHeader):]))
@@ -123,16 +124,16 @@ func DecodeRecord(block []byte) (Record, error) {
 
 func decodeLines(body string) (Record, error) {
 	var r Record
-	values := make(blockReader)
+	c := codec{fields: make([]Field, 0, 64), reading: true, quoted: true}
 	for line := range strings.Lines(body) {
 		key, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		if !found {
 			return Record{}, fmt.Errorf("%w: line without a key", errDamaged)
 		}
-		values[key] = value
+		c.put(key, value)
 	}
-	if err := r.read(values); err != nil {
-		return Record{}, fmt.Errorf("%w: %w", errDamaged, err)
+	if r.visit(&c); c.err != nil {
+		return Record{}, fmt.Errorf("%w: %w", errDamaged, c.err)
 	}
 	switch r.State {
 	case Idle, Started, Ended:
@@ -141,17 +142,14 @@ func decodeLines(body string) (Record, error) {
 	return Record{}, fmt.Errorf("%w: state %q", errDamaged, r.State)
 }
 
-// cut truncates a text until it fits; leaveOut omits one that does not fit.
-func cut(s string, limit int) string {
-	for len(strconv.Quote(s)) > limit {
-		s = s[:len(s)-1-len(s)/16]
-	}
-	return s
-}
+// fits reports whether a text is within the limit when quoted. Quoting makes at
+// most four bytes of one.
+func fits(s string, limit int) bool { return 4*len(s)+2 <= limit || len(strconv.Quote(s)) <= limit }
 
-func leaveOut(s string, limit int) string {
-	if len(strconv.Quote(s)) > limit {
-		return ""
+// cut truncates a text until it fits.
+func cut(s string, limit int) string {
+	for !fits(s, limit) {
+		s = s[:len(s)-1-len(s)/16]
 	}
 	return s
 }

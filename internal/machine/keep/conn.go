@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -149,19 +148,11 @@ func trusted(fd int) bool {
 // hello is the greeting: the supervisor and its job.
 func (k *keeper) hello() Frame {
 	r := k.record
-	return Frame{FrameHello, []Field{
-		{"protocol", strconv.Itoa(Protocol)},
-		{"token", k.token},
-		{"pid", strconv.Itoa(r.KeepPID)},
-		{"start_ticks", strconv.FormatUint(r.KeepStart, 10)},
-		{"boot_id", r.BootID},
-		{"state", string(r.State)},
-		{"job", r.Job},
-		{"attempt", strconv.Itoa(r.Attempt)},
-	}}
+	return Message(FrameHello, "protocol", Protocol, "token", k.token, "pid", r.KeepPID, "start_ticks", r.KeepStart,
+		"boot_id", r.BootID, "state", r.State, "job", r.Job, "attempt", r.Attempt)
 }
 
 // recordFrame carries the whole record.
-func recordFrame(kind FrameKind, r Record) Frame {
-	return Frame{kind, []Field{{"record", string(r.Encode())}}}
+func (k *keeper) recordFrame(kind FrameKind) Frame {
+	return Frame{kind, []Field{{"record", string(k.encoded())}}}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
 // Credential is the user a job runs as. Only a supervisor that is root can
@@ -67,48 +66,43 @@ func (o Order) checkFiles() error {
 	return nil
 }
 
-// fields is the credential as an order carries it; nil has none.
-func (c *Credential) fields() []Field {
-	if c == nil {
-		return nil
+// passCredential passes the credential of an order, which has a complete user or
+// none.
+func passCredential(c *codec, to **Credential) {
+	if c.reading && (c.has("uid") || c.has("gid")) {
+		*to = &Credential{}
 	}
-	fields := []Field{
-		{"uid", strconv.Itoa(c.UID)}, {"gid", strconv.Itoa(c.GID)},
-		{"umask", strconv.Itoa(c.Umask)}, {"home", c.Home},
+	o := *to
+	if o == nil {
+		return
 	}
-	for _, gid := range c.Groups {
-		fields = append(fields, Field{"group", strconv.Itoa(gid)})
+	c.strict = true
+	c.int("uid", &o.UID)
+	c.int("gid", &o.GID)
+	c.int("umask", &o.Umask)
+	c.strict = false
+	c.text("home", &o.Home)
+	groups, limits := make([]string, len(o.Groups)), make([]string, len(o.Rlimits))
+	for i, gid := range o.Groups {
+		groups[i] = strconv.Itoa(gid)
 	}
-	for _, l := range c.Rlimits {
-		fields = append(fields, Field{"rlimit", fmt.Sprintf("%d %d %d", l.Resource, l.Soft, l.Hard)})
+	for i, l := range o.Rlimits {
+		limits[i] = fmt.Sprintf("%d %d %d", l.Resource, l.Soft, l.Hard)
 	}
-	return fields
-}
-
-// credentialOf reads them back. An order has a complete user or none.
-func credentialOf(f Frame) (*Credential, error) {
-	if f.Get("uid") == "" && f.Get("gid") == "" {
-		return nil, nil
+	c.texts("group", &groups)
+	c.texts("rlimit", &limits)
+	if !c.reading {
+		return
 	}
-	c := &Credential{Home: strings.Clone(f.Get("home"))}
-	var err error
-	number := func(text string) int {
-		n, parseErr := strconv.Atoi(text)
-		if parseErr != nil && err == nil {
-			err = fmt.Errorf("%w: credential: %w", ErrFrame, parseErr)
-		}
-		return n
+	for _, text := range groups {
+		gid, err := strconv.Atoi(text)
+		c.fail("group", err)
+		o.Groups = append(o.Groups, gid)
 	}
-	c.UID, c.GID, c.Umask = number(f.Get("uid")), number(f.Get("gid")), number(f.Get("umask"))
-	for _, gid := range f.all("group") {
-		c.Groups = append(c.Groups, number(gid))
-	}
-	for _, text := range f.all("rlimit") {
+	for _, text := range limits {
 		var l Rlimit
-		if _, scanErr := fmt.Sscanf(text, "%d %d %d", &l.Resource, &l.Soft, &l.Hard); scanErr != nil {
-			return nil, fmt.Errorf("%w: rlimit %q", ErrFrame, text)
-		}
-		c.Rlimits = append(c.Rlimits, l)
+		_, err := fmt.Sscanf(text, "%d %d %d", &l.Resource, &l.Soft, &l.Hard)
+		c.fail("rlimit", err)
+		o.Rlimits = append(o.Rlimits, l)
 	}
-	return c, err
 }

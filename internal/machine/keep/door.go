@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -34,7 +33,9 @@ const HelperProgram = "/proc/self/fd/4"
 
 // OpenFrame asks a door to open a file as a user; nil: as itself.
 func OpenFrame(c *Credential, path string) Frame {
-	return Frame{FrameOpen, append([]Field{{"path", path}}, c.fields()...)}
+	fields := codec{fields: []Field{{"path", path}}}
+	passCredential(&fields, &c)
+	return Frame{FrameOpen, fields.fields}
 }
 
 // door is the process. It ends when its caller closes the other end of the socket.
@@ -67,19 +68,22 @@ func openFor(f Frame) int {
 	// of root's starts it, and the user may have no process left.
 	runtime.LockOSThread()
 	b := beginning{socket: fdStage}
-	c, err := credentialOf(f)
+	c := codec{fields: f.Fields, reading: true}
+	var user *Credential
+	passCredential(&c, &user)
+	err := c.err
 	if err == nil {
-		err = b.shed(c, oneThread)
+		err = b.shed(user, oneThread)
 	}
 	if err != nil {
-		b.say(Frame{FrameOpened, []Field{{"why", err.Error()}}}, -1)
+		b.say(Message(FrameOpened, "why", err), -1)
 		return 1
 	}
 	fd, err := openRegular(f.Get("path"))
 	if err != nil {
 		number := syscall.EIO
 		errors.As(err, &number)
-		b.say(Frame{FrameOpened, []Field{{"errno", strconv.Itoa(int(number))}}}, -1)
+		b.say(Message(FrameOpened, "errno", int(number)), -1)
 		return 1
 	}
 	b.say(Frame{Kind: FrameOpened}, fd)

@@ -76,6 +76,15 @@ type Frame struct {
 // Field is one named value.
 type Field struct{ Key, Value string }
 
+// Message is a frame of keys and values in turn.
+func Message(kind FrameKind, pairs ...any) Frame {
+	f := Frame{Kind: kind}
+	for i := 0; i < len(pairs); i += 2 {
+		f.Fields = append(f.Fields, Field{pairs[i].(string), fmt.Sprint(pairs[i+1])})
+	}
+	return f
+}
+
 // ErrFrame is a malformed frame.
 var ErrFrame = errors.New("malformed frame")
 

@@ -88,7 +88,7 @@ func (k *keeper) start(o Order) {
 	if o.Credential != nil {
 		k.record.UID = o.Credential.UID
 	}
-	if err := writeSynced(k.file, k.record); err != nil {
+	if err := k.writeSynced(); err != nil {
 		k.record.Scarce = true
 		k.end("the supervisor's record could not be written: " + err.Error())
 		return
@@ -124,7 +124,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	if s.log != nil {
 		k.record.LogFrom = s.log.from
 	}
-	k.write()
+	k.rewrite()
 	k.held = &held{
 		order: o, pid: s.pid, cgroup: s.cgroup, limits: s.limits, setup: s.setup, pty: s.pty, mps: mps,
 		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool), beginning: s.stage != nil,
@@ -154,7 +154,7 @@ func (k *keeper) began(r report) {
 		h.launch = r.err.Error()
 	} else {
 		k.record.LogFrom = r.log.from
-		k.write()
+		k.rewrite()
 		k.running(r.log)
 	}
 	if h.alone {
@@ -172,7 +172,7 @@ func (k *keeper) running(log *logFile) {
 	if h.order.LogMaxBytes+h.order.LogFreeBytes > 0 && log.regular {
 		h.cap = newLogCap(log, h.order.LogMaxBytes, h.order.LogFreeBytes)
 	}
-	k.tell(recordFrame(FrameStarted, k.record))
+	k.tell(k.recordFrame(FrameStarted))
 }
 
 // visited attaches a connection to the job's terminal.
@@ -184,10 +184,10 @@ func (k *keeper) visited(v visit) {
 	k.held.pty.attach(v.conn, v.first)
 }
 
-// write puts the record on disk. A failure is only noted: the job already
+// rewrite puts the record on disk. A failure is only noted: the job already
 // runs.
-func (k *keeper) write() {
-	if err := writeBlock(k.file, k.record); err != nil {
+func (k *keeper) rewrite() {
+	if err := k.write(); err != nil {
 		k.remark(err.Error())
 	}
 }
@@ -262,7 +262,7 @@ func (k *keeper) end(launch string) {
 	k.save()
 	fault("after end")
 	k.tidyUp()
-	k.tell(recordFrame(FrameEnded, *r))
+	k.tell(k.recordFrame(FrameEnded))
 }
 
 // tidyUp releases what the job had. Its cgroup serves the next job, unless it
@@ -310,7 +310,7 @@ func (k *keeper) acknowledged() {
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
 		StartedAt: k.record.StartedAt, // for a berth whose store is from before this job
 	}
-	if err := writeBlock(k.file, k.record); err != nil {
+	if err := k.write(); err != nil {
 		k.useless = true
 	}
 }

@@ -51,6 +51,8 @@ type keeper struct {
 	token  string
 	file   *os.File
 	record Record // the content of the record file
+	block  []byte // its last encoding, and of what
+	of     Record
 
 	conn *conn // the current berth
 	next *conn // a newer one, greeted once the old one's frames are read
@@ -96,7 +98,7 @@ func newKeeper(token string) (*keeper, error) {
 	nice, oomScoreAdj := ownPriority()
 	k.privileged = nice < 0 || oomScoreAdj < 0
 	k.record = Record{State: Idle, Protocol: Protocol, Token: token, BootID: BootID(), KeepPID: os.Getpid(), KeepStart: start}
-	if err := writeBlock(k.file, k.record); err != nil {
+	if err := k.write(); err != nil {
 		return nil, err
 	}
 	if err := listen(k.conns, k.visits); err != nil {
@@ -186,7 +188,7 @@ func (k *keeper) greet(c *conn) {
 		c.send(k.parkedFrame("", 0))
 	}
 	if k.unsaved.is() {
-		c.send(recordFrame(FrameEnded, k.record))
+		c.send(k.recordFrame(FrameEnded))
 	}
 }
 

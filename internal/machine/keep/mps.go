@@ -3,7 +3,6 @@ package keep
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -53,38 +52,20 @@ func (m *MPS) check() error {
 	return nil
 }
 
-// fields is the server as an order carries it; nil has none.
-func (m *MPS) fields() []Field {
+// passMPS passes the server of an order, if it has one.
+func passMPS(c *codec, to **MPS) {
+	if c.reading && c.has("mps_control") {
+		*to = &MPS{}
+	}
+	m := *to
 	if m == nil {
-		return nil
+		return
 	}
-	fields := []Field{
-		{"mps_control", m.Control}, {"mps_dir", m.Dir},
-		{"mps_limit_mib", strconv.FormatInt(m.LimitMiB, 10)}, {"mps_threads", strconv.Itoa(m.Threads)},
-	}
-	for _, card := range m.Cards {
-		fields = append(fields, Field{"mps_card", card})
-	}
-	return fields
-}
-
-// mpsOf reads them back.
-func mpsOf(f Frame) (*MPS, error) {
-	if f.Get("mps_control") == "" {
-		return nil, nil
-	}
-	m := &MPS{Control: strings.Clone(f.Get("mps_control")), Dir: strings.Clone(f.Get("mps_dir"))}
-	for _, card := range f.all("mps_card") {
-		m.Cards = append(m.Cards, strings.Clone(card))
-	}
-	limit, err := strconv.ParseInt(f.Get("mps_limit_mib"), 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: mps_limit_mib: %w", ErrFrame, err)
-	}
-	threads, err := strconv.Atoi(f.Get("mps_threads"))
-	if err != nil {
-		return nil, fmt.Errorf("%w: mps_threads: %w", ErrFrame, err)
-	}
-	m.LimitMiB, m.Threads = limit, threads
-	return m, nil
+	c.text("mps_control", &m.Control)
+	c.text("mps_dir", &m.Dir)
+	c.strict = true
+	c.int64("mps_limit_mib", &m.LimitMiB)
+	c.int("mps_threads", &m.Threads)
+	c.strict = false
+	c.kept("mps_card", &m.Cards)
 }

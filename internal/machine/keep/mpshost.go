@@ -37,7 +37,7 @@ func host() int {
 	debug.SetGCPercent(25)
 	b := beginning{socket: fdStage}
 	if err := hostFrom(&b); err != nil {
-		b.say(Frame{stageFailed, []Field{{"why", err.Error()}}}, -1)
+		b.say(Message(stageFailed, "why", err), -1)
 		return 1
 	}
 	return 0
@@ -54,11 +54,11 @@ func hostFrom(b *beginning) error {
 	until, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	h.until = until
-	if h.MPS, err = mpsOf(frame); err != nil || h.MPS == nil {
+	c := codec{fields: frame.Fields, reading: true}
+	passMPS(&c, &h.MPS)
+	passCredential(&c, &h.user)
+	if c.err != nil || h.MPS == nil {
 		return fmt.Errorf("%w: the order has no MPS server", ErrFrame)
-	}
-	if h.user, err = credentialOf(frame); err != nil {
-		return err
 	}
 	const prSetChildSubreaper = 36
 	if _, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {

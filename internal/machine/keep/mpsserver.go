@@ -71,11 +71,10 @@ func (k *keeper) openMPS(o Order) {
 
 // startHost starts the host and gives it its order.
 func startHost(o Order, token string) (*mpsServer, error) {
-	fields := o.MPS.fields()
-	if c := o.Credential; c != nil {
-		fields = append(fields, c.fields()...)
-	}
-	order, err := Frame{Kind: FrameGoCarefully, Fields: fields}.Encode()
+	var c codec
+	passMPS(&c, &o.MPS)
+	passCredential(&c, &o.Credential)
+	order, err := Frame{FrameGoCarefully, c.fields}.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +178,7 @@ func (k *keeper) hostSaid(said hostSaid) {
 		// The job continues, or fails by itself.
 		m.close()
 		k.remark("its MPS server ended while it ran")
-		k.write()
+		k.rewrite()
 	}
 }
 

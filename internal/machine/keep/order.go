@@ -182,111 +182,61 @@ func notInID(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
 }
 
+// visit passes the fields of an order. An older supervisor skips those it does not
+// know.
+func (o *Order) visit(c *codec) {
+	c.text("job", &o.Job)
+	c.int("attempt", &o.Attempt)
+	c.texts("arg", &o.Argv)
+	c.texts("env", &o.Env)
+	c.kept("driver", &o.Driver)
+	c.text("dir", &o.Dir)
+	c.text("code", &o.Code)
+	c.text("log", &o.Log)
+	c.bool("log_alone", &o.LogAlone)
+	c.bool("log_kept", &o.LogKept)
+	c.bool("leave_rest", &o.LeaveRest)
+	c.bool("setup", &o.Setup)
+	c.text("cgroup_parent", &o.CgroupParent)
+	c.text("note", &o.Note)
+	c.span("limit_ns", &o.Limit, 1)
+	c.span("grace_ns", &o.Grace, 1)
+	c.span("warn_before_ns", &o.WarnBefore, 1)
+	c.int("warn_signal", &o.WarnSignal)
+	c.int64("log_free_bytes", &o.LogFreeBytes)
+	c.bool("pty", &o.Pty)
+	c.text("mask", &o.Mask)
+	c.int64("log_max_bytes", &o.LogMaxBytes)
+	c.int("cpus", &o.CPUs)
+	c.int64("mem_mib", &o.MemMiB)
+	c.text("memory_parent", &o.MemoryParent)
+	c.text("cpu_parent", &o.CPUParent)
+	c.text("affinity", &o.Affinity)
+	c.bool("helper", &o.Helper)
+	c.int("pids", &o.Pids)
+	c.text("pids_parent", &o.PidsParent)
+	passMPS(c, &o.MPS)
+	passCredential(c, &o.Credential)
+}
+
 // Frame renders the order.
 func (o Order) Frame() Frame {
-	f := Frame{Kind: FrameGo}
+	kind := FrameGo
 	if o.Careful() {
-		f.Kind = FrameGoCarefully
+		kind = FrameGoCarefully
 	}
-	add := func(key, value string) { f.Fields = append(f.Fields, Field{key, value}) }
-	add("job", o.Job)
-	add("attempt", strconv.Itoa(o.Attempt))
-	for _, word := range o.Argv {
-		add("arg", word)
-	}
-	for _, entry := range o.Env {
-		add("env", entry)
-	}
-	for _, word := range o.Driver {
-		add("driver", word)
-	}
-	add("dir", o.Dir)
-	if o.Code != "" {
-		add("code", o.Code)
-	}
-	add("log", o.Log)
-	if o.LogAlone {
-		add("log_alone", "true")
-	}
-	if o.LogKept {
-		add("log_kept", "true")
-	}
-	if o.LeaveRest {
-		add("leave_rest", "true")
-	}
-	add("setup", strconv.FormatBool(o.Setup))
-	add("cgroup_parent", o.CgroupParent)
-	add("note", o.Note)
-	add("limit_ns", strconv.FormatInt(int64(o.Limit), 10))
-	add("grace_ns", strconv.FormatInt(int64(o.Grace), 10))
-	add("warn_before_ns", strconv.FormatInt(int64(o.WarnBefore), 10))
-	add("warn_signal", strconv.Itoa(o.WarnSignal))
-	add("log_free_bytes", strconv.FormatInt(o.LogFreeBytes, 10))
-	if !o.Careful() {
-		return f
-	}
-	add("pty", strconv.FormatBool(o.Pty))
-	add("mask", o.Mask)
-	add("log_max_bytes", strconv.FormatInt(o.LogMaxBytes, 10))
-	add("cpus", strconv.Itoa(o.CPUs))
-	add("mem_mib", strconv.FormatInt(o.MemMiB, 10))
-	add("memory_parent", o.MemoryParent)
-	add("cpu_parent", o.CPUParent)
-	add("affinity", o.Affinity)
-	if o.Helper {
-		add("helper", "true")
-		add("pids", strconv.Itoa(o.Pids))
-		add("pids_parent", o.PidsParent)
-	}
-	f.Fields = append(f.Fields, o.MPS.fields()...)
-	f.Fields = append(f.Fields, o.Credential.fields()...)
-	return f
+	c := codec{fields: make([]Field, 0, len(o.Argv)+len(o.Env)+40)}
+	o.visit(&c)
+	return Frame{kind, c.fields}
 }
 
-func cloneAll(words []string) []string {
-	for i := range words {
-		words[i] = strings.Clone(words[i])
+// orderOf reads the order back. Words and environment share the frame's memory,
+// because they do not outlast the start.
+func orderOf(f Frame) (o Order, err error) {
+	c := codec{fields: f.Fields, reading: true}
+	if o.visit(&c); c.err != nil {
+		return Order{}, fmt.Errorf("%w: %w", ErrFrame, c.err)
 	}
-	return words
-}
-
-// orderOf reads the order back.
-func orderOf(f Frame) (Order, error) {
-	// Values that outlast the start are copied, so that the rest can be freed.
-	own := func(key string) string { return strings.Clone(f.Get(key)) }
-	o := Order{
-		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Driver: cloneAll(f.all("driver")), Dir: own("dir"), Code: own("code"), Log: own("log"),
-		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", LeaveRest: f.Get("leave_rest") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
-		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
-		Affinity: own("affinity"), Helper: f.Get("helper") == "true", PidsParent: own("pids_parent"),
-	}
-	var err error
-	if o.Credential, err = credentialOf(f); err != nil {
-		return Order{}, err
-	}
-	if o.MPS, err = mpsOf(f); err != nil {
-		return Order{}, err
-	}
-	number := func(key string) int64 {
-		text := f.Get(key)
-		if text == "" {
-			return 0
-		}
-		n, parseErr := strconv.ParseInt(text, 10, 64)
-		if parseErr != nil {
-			err = fmt.Errorf("%w: %s: %w", ErrFrame, key, parseErr)
-		}
-		return n
-	}
-	o.Attempt = int(number("attempt"))
-	o.Limit = time.Duration(number("limit_ns"))
-	o.Grace = max(0, time.Duration(number("grace_ns")))
-	o.WarnBefore = time.Duration(number("warn_before_ns"))
-	o.WarnSignal = int(number("warn_signal"))
-	o.LogFreeBytes = number("log_free_bytes")
-	o.LogMaxBytes, o.MemMiB, o.CPUs, o.Pids = number("log_max_bytes"), number("mem_mib"), int(number("cpus")), int(number("pids"))
-	if err != nil {
-		return Order{}, err
-	}
+	o.Grace = max(0, o.Grace)
 	return o, o.Check()
 }

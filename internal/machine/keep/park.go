@@ -99,7 +99,7 @@ func (k *keeper) moved(news manoeuvreNews) {
 		h.ending.request(now, StopBroken, 0)
 		k.remark("it could not be resumed: " + why)
 	}
-	k.write()
+	k.rewrite()
 	k.tell(k.parkedFrame(why, r.took))
 }
 
@@ -113,30 +113,32 @@ type ParkNews struct {
 }
 
 func (k *keeper) parkedFrame(why string, took time.Duration) Frame {
-	parked, busy, saved := false, false, int64(0)
+	n := ParkNews{Why: why, Took: took}
 	if h := k.held; h != nil {
-		parked, busy = h.park.parked, h.park.busy != nil
-		if parked {
-			saved = h.park.saved
+		n.Parked, n.Busy = h.park.parked, h.park.busy != nil
+		if n.Parked {
+			n.MiB = h.park.saved >> 20
 		}
 	}
-	return Frame{FrameParked, []Field{
-		{"job", k.record.Job}, {"attempt", strconv.Itoa(k.record.Attempt)},
-		{"parked", strconv.FormatBool(parked)}, {"busy", strconv.FormatBool(busy)},
-		{"why", why}, {"took_us", strconv.FormatInt(took.Microseconds(), 10)},
-		{"mib", strconv.FormatInt(saved>>20, 10)},
-	}}
+	var c codec
+	n.visit(&c, &k.record.Job, &k.record.Attempt)
+	return Frame{FrameParked, c.fields}
+}
+
+func (n *ParkNews) visit(c *codec, job *string, attempt *int) {
+	c.text("job", job)
+	c.int("attempt", attempt)
+	c.bool("parked", &n.Parked)
+	c.bool("busy", &n.Busy)
+	c.text("why", &n.Why)
+	c.span("took_us", &n.Took, time.Microsecond)
+	c.int64("mib", &n.MiB)
 }
 
 // ParkNewsOf reads it back, with the job and the attempt it is about.
 func ParkNewsOf(f Frame) (n ParkNews, job string, attempt int) {
-	micros, _ := strconv.ParseInt(f.Get("took_us"), 10, 64)
-	attempt, _ = strconv.Atoi(f.Get("attempt"))
-	mib, _ := strconv.ParseInt(f.Get("mib"), 10, 64)
-	return ParkNews{
-		Parked: f.Get("parked") == "true", Busy: f.Get("busy") == "true", Why: f.Get("why"),
-		Took: time.Duration(micros) * time.Microsecond, MiB: mib,
-	}, f.Get("job"), attempt
+	n.visit(&codec{fields: f.Fields, reading: true}, &job, &attempt)
+	return n, job, attempt
 }
 
 // Room is memory of one card.

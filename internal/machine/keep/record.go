@@ -123,29 +123,37 @@ func pick(blocks []byte) (current Record, ok bool, err error) {
 	return Record{}, false, doingErr
 }
 
-// writeBlock writes a record to its block: ended ones to the second, all
-// others to the first.
-func writeBlock(file *os.File, r Record) error {
+// encoded is the record as a block. What is written is often sent as well.
+func (k *keeper) encoded() []byte {
+	if k.block == nil || k.of != k.record {
+		k.block, k.of = k.record.Encode(), k.record
+	}
+	return k.block
+}
+
+// write writes the record to its block: ended ones to the second, all others to
+// the first.
+func (k *keeper) write() error {
 	offset := int64(0)
-	if r.State == Ended {
+	if k.record.State == Ended {
 		offset = BlockSize
 	}
-	if _, err := file.WriteAt(r.Encode(), offset); err != nil {
+	if _, err := k.file.WriteAt(k.encoded(), offset); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
 }
 
-// writeSynced is writeBlock, and returns when the record is on disk. Nothing else
+// writeSynced is write, and returns when the record is on disk. Nothing else
 // happens in the supervisor meanwhile, so Go's runtime need not find another thread
 // for it.
-func writeSynced(file *os.File, r Record) error {
-	if err := writeBlock(file, r); err != nil {
+func (k *keeper) writeSynced() error {
+	if err := k.write(); err != nil {
 		return err
 	}
 	errno := syscall.EINTR
 	for errno == syscall.EINTR {
-		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, file.Fd(), 0, 0)
+		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, k.file.Fd(), 0, 0)
 	}
 	if errno != 0 {
 		return os.NewSyscallError("fdatasync", errno)

@@ -158,10 +158,8 @@ func Worst(living []Process) Stuck {
 }
 
 func (s Stuck) frame(r Record) Frame {
-	return Frame{FrameStuck, []Field{
-		{"job", r.Job}, {"attempt", strconv.Itoa(r.Attempt)},
-		{"pid", strconv.Itoa(s.PID)}, {"process_state", string(rune(s.State))}, {"others", strconv.Itoa(s.Others)},
-	}}
+	return Message(FrameStuck, "job", r.Job, "attempt", r.Attempt,
+		"pid", s.PID, "process_state", string(rune(s.State)), "others", s.Others)
 }
 
 // StuckOf reads it back, with the job and the attempt it is about.

@@ -37,7 +37,7 @@ func (k *keeper) save() {
 	}
 	err := failing("end")
 	if err == nil {
-		err = writeSynced(k.file, k.record)
+		err = k.writeSynced()
 	}
 	if err == nil || time.Since(u.since) >= saveBudget {
 		u.end()

@@ -128,36 +128,19 @@ func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 }
 
 func stopFrame(job string, attempt int, why string, grace time.Duration) []byte {
-	return encode(keep.Frame{Kind: keep.FrameStop, Fields: []keep.Field{
-		{Key: "job", Value: job},
-		{Key: "attempt", Value: strconv.Itoa(attempt)},
-		{Key: "why", Value: why},
-		{Key: "grace_ms", Value: strconv.FormatInt(grace.Milliseconds(), 10)},
-	}})
+	return encode(keep.Message(keep.FrameStop, "job", job, "attempt", attempt, "why", why, "grace_ms", grace.Milliseconds()))
 }
 
 func warnFrame(job string, attempt int, stamp string) []byte {
-	return encode(keep.Frame{Kind: keep.FrameWarn, Fields: []keep.Field{
-		{Key: "job", Value: job},
-		{Key: "attempt", Value: strconv.Itoa(attempt)},
-		{Key: "stamp", Value: stamp},
-	}})
+	return encode(keep.Message(keep.FrameWarn, "job", job, "attempt", attempt, "stamp", stamp))
 }
 
 func parkFrame(job string, attempt int, patience time.Duration, hostMiB int64) []byte {
-	return encode(keep.Frame{Kind: keep.FramePark, Fields: []keep.Field{
-		{Key: "job", Value: job},
-		{Key: "attempt", Value: strconv.Itoa(attempt)},
-		{Key: "patience_ms", Value: strconv.FormatInt(patience.Milliseconds(), 10)},
-		{Key: "host_mib", Value: strconv.FormatInt(hostMiB, 10)},
-	}})
+	return encode(keep.Message(keep.FramePark, "job", job, "attempt", attempt, "patience_ms", patience.Milliseconds(), "host_mib", hostMiB))
 }
 
 func resumeFrame(job string, attempt int, hold []keep.Room) []byte {
-	f := keep.Frame{Kind: keep.FrameResume, Fields: []keep.Field{
-		{Key: "job", Value: job},
-		{Key: "attempt", Value: strconv.Itoa(attempt)},
-	}}
+	f := keep.Message(keep.FrameResume, "job", job, "attempt", attempt)
 	for _, room := range hold {
 		f.Fields = append(f.Fields, keep.Field{Key: "hold", Value: room.String()})
 	}
@@ -165,10 +148,7 @@ func resumeFrame(job string, attempt int, hold []keep.Room) []byte {
 }
 
 func ackFrame(job string, attempt int) []byte {
-	return encode(keep.Frame{Kind: keep.FrameAck, Fields: []keep.Field{
-		{Key: "job", Value: job},
-		{Key: "attempt", Value: strconv.Itoa(attempt)},
-	}})
+	return encode(keep.Message(keep.FrameAck, "job", job, "attempt", attempt))
 }
 
 func encode(f keep.Frame) []byte {
