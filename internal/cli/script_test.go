@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,11 +29,7 @@ func TestMain(m *testing.M) {
 	if how := os.Getenv(fakeServeVariable); how != "" {
 		os.Exit(fakeServe(how))
 	}
-	flag.Parse()
-	// Stories mostly wait for processes, so more of them than cores may run.
-	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
-		_ = flag.Set("test.parallel", "4")
-	}
+	testkit.Parallel(6)
 	os.Exit(buildAndRun(m))
 }
 

@@ -9,6 +9,7 @@ import (
 // TestTheDriverProgramEndsWithItsSupervisor: the kernel closes its input, which
 // nobody else holds open, the program itself least of all.
 func TestTheDriverProgramEndsWithItsSupervisor(t *testing.T) {
+	t.Parallel()
 	d, err := startDriver([]string{"/bin/cat"})
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ func (s *story) until(from, to int) {
 }
 
 func TestHowAJobIsEnded(t *testing.T) {
+	t.Parallel()
 	const second = time.Second
 	rows := []struct {
 		name string
@@ -130,6 +131,7 @@ func TestHowAJobIsEnded(t *testing.T) {
 // Whatever is asked in whatever order, a job that is being ended gets TERM
 // once, KILL never before it, and KILL again and again in the end.
 func TestAnEndingAlwaysComes(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		length := rapid.Custom(func(t *rapid.T) time.Duration {
 			return time.Duration(rapid.IntRange(0, 20).Draw(t, "s")) * time.Second
@@ -170,6 +172,7 @@ func TestAnEndingAlwaysComes(t *testing.T) {
 }
 
 func TestALookThatTakesLongDoesNotFollowTheLast(t *testing.T) {
+	t.Parallel()
 	s := newStory(Order{})
 	s.request(s.at(0), "cancel", 0)
 	if s.due(s.at(0)) != term {
@@ -192,6 +195,7 @@ func TestALookThatTakesLongDoesNotFollowTheLast(t *testing.T) {
 }
 
 func TestTheGraceCountsFromTheMomentAllAreTold(t *testing.T) {
+	t.Parallel()
 	s := newStory(Order{})
 	s.request(s.at(0), "cancel", 2*time.Second)
 	if s.due(s.at(1)) != term { // late: the supervisor had no turn before

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAFrameReadsBackAsItWasSent(t *testing.T) {
+	t.Parallel()
 	text := rapid.StringOfN(rapid.Rune(), 0, 40, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		want := Frame{Kind: FrameKind(rapid.Byte().Draw(t, "kind"))}
@@ -39,6 +40,7 @@ func TestAFrameReadsBackAsItWasSent(t *testing.T) {
 }
 
 func TestFramesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	huge := Frame{Kind: FrameGo, Fields: []Field{{"env", strings.Repeat("x", MaxFrame)}}}
 	if _, err := huge.Encode(); !errors.Is(err, ErrFrame) {
 		t.Errorf("a frame above the bound: %v", err)
@@ -64,6 +66,7 @@ func TestFramesThatAreRefused(t *testing.T) {
 }
 
 func TestAnOrderArrivesAsItWasGiven(t *testing.T) {
+	t.Parallel()
 	want := Order{
 		Job: "17_2", Attempt: 3, Argv: []string{"python", "", "a b"}, Env: []string{"A=1", "B="}, Dir: "/d", Log: "/l",
 		Setup: true, CgroupParent: "/c", Limit: time.Hour, Grace: 1500 * time.Millisecond, WarnBefore: time.Minute, WarnSignal: 10,
@@ -101,6 +104,7 @@ func TestAnOrderArrivesAsItWasGiven(t *testing.T) {
 // Whatever an earlier supervisor would leave out makes the order one that it
 // does not know.
 func TestWhatMakesAnOrderCareful(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Order){
 		"a credential": func(o *Order) { o.Credential = &Credential{UID: 1} },
 		"a terminal":   func(o *Order) { o.Pty = true },
@@ -119,6 +123,7 @@ func TestWhatMakesAnOrderCareful(t *testing.T) {
 }
 
 func TestOrdersThatAreRefused(t *testing.T) {
+	t.Parallel()
 	good := Order{Job: "7", Argv: []string{"true"}}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ func fakeCgroup(t *testing.T, files map[string]string) string {
 }
 
 func TestLimitsAreWrittenToTheJobsOwnCgroup(t *testing.T) {
+	t.Parallel()
 	dir := fakeCgroup(t, map[string]string{
 		"memory.max": "", "memory.swap.max": "", "memory.oom.group": "", "cpu.max": "",
 		"memory.events": "low 0\nhigh 2\nmax 9\noom 1\noom_kill 1\noom_group_kill 1\n", "memory.peak": "4194304\n",
@@ -44,6 +45,7 @@ func TestLimitsAreWrittenToTheJobsOwnCgroup(t *testing.T) {
 }
 
 func TestWhatIsNotThereIsNoted(t *testing.T) {
+	t.Parallel()
 	l := enforce(Order{CPUs: 2, MemMiB: 4}, "token", fakeCgroup(t, map[string]string{"cpu.max": ""}))
 	if l.own == "" || l.memory != "" || !strings.HasPrefix(l.note, "memory limit of 4 MiB not enforced") || strings.Contains(l.note, "CPUs") {
 		t.Errorf("got %+v", l)

@@ -15,6 +15,7 @@ import (
 // Whatever is appended in whatever pieces: the log never takes up more than it
 // may after a look, and its beginning and its newest part are as written.
 func TestACutLogKeepsItsBeginningAndItsEnd(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		path := filepath.Join(dir, "log")
@@ -55,6 +56,7 @@ func TestACutLogKeepsItsBeginningAndItsEnd(t *testing.T) {
 // A job may write its log through a descriptor of its own, make it sparse, and
 // reserve room in it and behind it.
 func TestALogTakesNoMoreRoomWhateverItsJobDoesToIt(t *testing.T) {
+	t.Parallel()
 	const most = 1 << 20
 	for name, attack := range map[string]func(fd int) error{
 		"reserve room behind its end": func(fd int) error { return syscall.Fallocate(fd, 1, 0, 16<<20) },
@@ -100,6 +102,7 @@ func TestALogTakesNoMoreRoomWhateverItsJobDoesToIt(t *testing.T) {
 }
 
 func TestALogThatCannotBeCutIsNoted(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o644)
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -118,6 +121,7 @@ func TestALogThatCannotBeCutIsNoted(t *testing.T) {
 // TestAGrowingLogIsCutWhileTheDiskIsNearlyFull: it says so, and keeps its beginning
 // and its end; a log that does not grow is left alone.
 func TestAGrowingLogIsCutWhileTheDiskIsNearlyFull(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("berth-test", dir, "tmpfs", 0, "size=8m"); err != nil {
 		t.Skipf("a small disk: %v", err)

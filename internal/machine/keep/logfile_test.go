@@ -9,6 +9,7 @@ import (
 
 // TestAnOldLogIsSetAsideAndKept: each in a name of its own, whatever is there.
 func TestAnOldLogIsSetAsideAndKept(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.Mkdir(path+".old.2", 0o755); err != nil {
 		t.Fatal(err)
@@ -40,6 +41,7 @@ func TestAnOldLogIsSetAsideAndKept(t *testing.T) {
 // TestAKeptLogIsNotFollowedAnywhere: neither the log nor its directory may lead to
 // another file.
 func TestAKeptLogIsNotFollowedAnywhere(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(jobs, victim string) error{
 		"a link in place of the log": func(jobs, victim string) error {
 			return errors.Join(os.Mkdir(filepath.Join(jobs, "1"), 0o755), os.Symlink(victim, filepath.Join(jobs, "1", "1.log")))

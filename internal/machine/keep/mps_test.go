@@ -8,6 +8,7 @@ import (
 )
 
 func TestOrdersForAnMPSServerThatAreRefused(t *testing.T) {
+	t.Parallel()
 	good := func() *MPS {
 		return &MPS{Control: "/bin/control", Dir: "/run/m/t.1", Cards: []string{"GPU-a"}, LimitMiB: 1, Threads: 100}
 	}
@@ -35,6 +36,7 @@ func TestOrdersForAnMPSServerThatAreRefused(t *testing.T) {
 }
 
 func TestListsOfCPUs(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		list string
 		in   []int
@@ -60,6 +62,7 @@ func TestListsOfCPUs(t *testing.T) {
 }
 
 func TestAmountsAsTheControlDaemonPrintsThem(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		answer  string
 		wantMiB int64
@@ -79,6 +82,7 @@ func TestAmountsAsTheControlDaemonPrintsThem(t *testing.T) {
 
 // Only directories of servers are swept, and only those that nobody holds.
 func TestWhatHostsLeftIsSwept(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	for _, name := range []string{"dead.1", "alive.1", "keep"} {
 		os.MkdirAll(filepath.Join(parent, name, "pipe"), 0o755)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestOutOfMemoryTexts(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		text string
 		want bool

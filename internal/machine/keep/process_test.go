@@ -25,6 +25,7 @@ func TestTheProcessTableKnowsUs(t *testing.T) {
 }
 
 func TestACommandNameCannotForgeFields(t *testing.T) {
+	t.Parallel()
 	p, err := parseStat([]byte("42 (a) R 1 (x) ) S 7 8 9 0 -1 0 0 0 0 0 5 6 70 800 20 0 1 0 12345 0 0\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +41,7 @@ func TestACommandNameCannotForgeFields(t *testing.T) {
 }
 
 func TestASignalReachesTheProcessItIsMeantFor(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command("sleep", "100")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -69,6 +71,7 @@ func TestASignalReachesTheProcessItIsMeantFor(t *testing.T) {
 }
 
 func TestSignalsHaveNames(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= lastSignal; n++ {
 		if got, ok := SignalNumber(SignalName(n)); !ok || got != n {
 			t.Errorf("%d is %q, which is %d", n, SignalName(n), got)

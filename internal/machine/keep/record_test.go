@@ -26,6 +26,7 @@ func fullRecord() Record {
 }
 
 func TestARecordReadsBackAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	for _, want := range []Record{fullRecord(), {State: Idle}, {State: Started, ExitCode: -1}} {
 		got, err := DecodeRecord(want.Encode())
 		if err != nil {
@@ -40,6 +41,7 @@ func TestARecordReadsBackAsItWasWritten(t *testing.T) {
 // Every field is somewhere near its bound, so that a new one that makes the
 // block too small is noticed here.
 func TestTheLongestRecordFitsItsBlock(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("\x01", 5000)
 	r := Record{
 		State: Ended, Seq: 1<<64 - 1, Token: long, Job: long, Attempt: -1 << 62, BootID: long,
@@ -67,6 +69,7 @@ func TestTheLongestRecordFitsItsBlock(t *testing.T) {
 }
 
 func TestWhichBlockHolds(t *testing.T) {
+	t.Parallel()
 	block := func(state State, seq uint64, job string) []byte {
 		return Record{State: state, Seq: seq, Job: job}.Encode()
 	}
@@ -106,6 +109,7 @@ func TestWhichBlockHolds(t *testing.T) {
 }
 
 func TestAShortRecordFileIsDamaged(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "record")
 	if err := os.WriteFile(path, Record{State: Idle}.Encode(), 0o600); err != nil {
 		t.Fatal(err)
@@ -117,6 +121,7 @@ func TestAShortRecordFileIsDamaged(t *testing.T) {
 
 // One changed bit anywhere is noticed: a status is never guessed.
 func TestAnyFlippedBitIsNoticed(t *testing.T) {
+	t.Parallel()
 	whole := fullRecord().Encode()
 	rapid.Check(t, func(t *rapid.T) {
 		block := bytes.Clone(whole)

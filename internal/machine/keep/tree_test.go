@@ -3,6 +3,7 @@ package keep
 import "testing"
 
 func TestWhenATreeStandsStill(t *testing.T) {
+	t.Parallel()
 	process := func(pid, parent int, state byte) Process {
 		return Process{PID: pid, Parent: parent, State: state, Threads: 1}
 	}

@@ -221,6 +221,7 @@ func TestHalfADirectoryBesideAJob(t *testing.T) {
 // A supervisor that was too slow to greet reads its order just when the next
 // berth gives it up. Either that order never runs, or its job is kept.
 func TestASupervisorThatStartsAsItIsGivenUp(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, err := b.Lease()
 	if err != nil {
@@ -285,6 +286,7 @@ func (b *bench) rewrite(token string, change func([]byte)) {
 }
 
 func TestWhatARecordSaysAfterTheMachineWentDown(t *testing.T) {
+	t.Parallel()
 	before := keep.Record{Token: "t", Job: "7", Attempt: 2, BootID: "another boot", PID: os.Getppid(), Session: 1}
 	here := before
 	here.BootID, here.PID, here.Session = keep.BootID(), 0, 0
@@ -335,6 +337,7 @@ func TestWhatARecordSaysAfterTheMachineWentDown(t *testing.T) {
 }
 
 func TestHalfADirectoryProvesNothing(t *testing.T) {
+	t.Parallel()
 	for _, files := range []string{"", "lock", "sock lock"} {
 		b := newBench(t)
 		dir := filepath.Join(b.dir, "half")
@@ -418,6 +421,7 @@ func halt(t *testing.T, p keep.Process) {
 // A berth's last words count, even if the next berth is there already when
 // they are read.
 func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, err := b.Lease()
 	if err != nil {

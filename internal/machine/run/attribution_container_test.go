@@ -21,6 +21,7 @@ import (
 )
 
 func TestWhichContainerAProcessIsIn(t *testing.T) {
+	t.Parallel()
 	id, other := strings.Repeat("0123456789abcdef", 4), strings.Repeat("fedcba9876543210", 4)
 	rows := []struct{ name, text, want string }{
 		{"docker with systemd", "0::/system.slice/docker-" + id + ".scope\n", id},
@@ -114,6 +115,7 @@ func calm(t *testing.T, a *Attribution) {
 func containerID(digit string) string { return strings.Repeat(digit, idLength) }
 
 func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
+	t.Parallel()
 	const token = "feed"
 	rows := []struct {
 		name   string
@@ -177,6 +179,7 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 // Users make cgroups below their own part of the hierarchy, and could call one
 // like another's container.
 func TestACgroupThatAUserNamedIsNoContainerOfDockers(t *testing.T) {
+	t.Parallel()
 	id := containerID("e")
 	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:1"}}}).answers()
 	f := newFakeProc(t)
@@ -196,6 +199,7 @@ func TestACgroupThatAUserNamedIsNoContainerOfDockers(t *testing.T) {
 }
 
 func TestADockerThatHangsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	f := newFakeProc(t)
 	docker := newDockerFake(t, nil)
 	const many = 3 * maxAsking
@@ -238,6 +242,7 @@ func TestADockerThatHangsHoldsNothingUp(t *testing.T) {
 }
 
 func TestWithoutDockerAContainerIsExternalAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 100, Parent: 1, Session: 100}, "0::/docker/"+containerID("a")+"\n")
 	file := filepath.Join(t.TempDir(), "file")
@@ -286,6 +291,7 @@ func inContainer(t *testing.T, name string, monitor ...string) keep.Process {
 }
 
 func TestARealProcessInADockersCgroup(t *testing.T) {
+	t.Parallel()
 	id := containerID("d")
 	p := inContainer(t, "docker-"+id+".scope")
 	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:1"}}}).answers()
@@ -302,6 +308,7 @@ func TestARealProcessInADockersCgroup(t *testing.T) {
 }
 
 func TestAContainersMonitorHasItsJobsToken(t *testing.T) {
+	t.Parallel()
 	p := inContainer(t, "libpod-"+containerID("b")+".scope", "BERTH_TOKEN=feed:1:1")
 	a := NewAttribution()
 	a.containers = newContainers("/no/such/docker.sock", time.Now)

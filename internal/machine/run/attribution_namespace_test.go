@@ -56,6 +56,7 @@ func (f *fakeProc) add(p keep.Process, cgroup string, open ...string) {
 }
 
 func TestANumberOfAnotherNamespaceIsBelievedOfAProcessOnTheDriver(t *testing.T) {
+	t.Parallel()
 	f := newFakeProc(t)
 	const v1 = "4:memory:/user\n1:name=systemd:/\n" // no version 2 here
 	const session, elsewhere = 50, 60
@@ -102,6 +103,7 @@ func TestANumberOfAnotherNamespaceIsBelievedOfAProcessOnTheDriver(t *testing.T) 
 }
 
 func TestWhichNamespaceBerthIsIn(t *testing.T) {
+	t.Parallel()
 	for name, inside := range map[string]bool{hostNamespace: false, "pid:[4026532448]": true, "": true} {
 		dir := t.TempDir()
 		if err := os.MkdirAll(filepath.Join(dir, "self", "ns"), 0o755); err != nil {
@@ -119,6 +121,7 @@ func TestWhichNamespaceBerthIsIn(t *testing.T) {
 }
 
 func TestAnExternalProcessIsLookedAtAgainAfterAMoment(t *testing.T) {
+	t.Parallel()
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 11, Parent: 1, Session: 60}, "0::/x\n")
 	a := newAttribution(f.world())

@@ -16,6 +16,7 @@ import (
 )
 
 func TestWhoseAProcessIs(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -68,6 +69,7 @@ func TestWhoseAProcessIs(t *testing.T) {
 }
 
 func TestExternalAndDeadProcesses(t *testing.T) {
+	t.Parallel()
 	a := NewAttribution()
 	a.Set([]Holder{{Key: "1", KeepPID: 1 << 30, Session: 1 << 30, Token: "t"}, {Key: "empty"}})
 	cmd := exec.Command("sleep", "1000")
@@ -90,6 +92,7 @@ func TestExternalAndDeadProcesses(t *testing.T) {
 }
 
 func TestTheDeadAreTheirJobsUntilTheyAreBuried(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", `sleep 0.1 & echo $! > zombie; exec sleep 1000`))
 	b.next(Started)
@@ -164,6 +167,7 @@ func BenchmarkAnExternalProcess(b *testing.B) {
 
 // The token is in the supervisor's command line, for all to see.
 func TestATokenInAnotherUsersEnvironmentProvesNothing(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can read what others write into their environment")
 	}

@@ -46,6 +46,7 @@ func (b *bench) change(token string, f func(*supervisor)) {
 }
 
 func TestAStoppedSupervisorIsReportedUntilItAnswers(t *testing.T) {
+	t.Parallel()
 	for name, protocol := range map[string]int{"one that can be pinged": keep.Protocol, "one of an earlier version": keep.ProtocolPing - 1} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -71,6 +72,7 @@ func TestAStoppedSupervisorIsReportedUntilItAnswers(t *testing.T) {
 
 // An answer that is late by less than the bound does no harm.
 func TestASlowSupervisorIsNotReported(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, keeper := b.silence("sleep 1000")
 	b.feel()
@@ -85,6 +87,7 @@ func TestASlowSupervisorIsNotReported(t *testing.T) {
 }
 
 func TestAStoppedSupervisorIsContinuedToEndItsJob(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, _ := b.silence("trap 'exit 7' TERM; echo $$ > ready; while :; do sleep 0.1; done")
 	b.pidFrom("ready")
@@ -99,6 +102,7 @@ func TestAStoppedSupervisorIsContinuedToEndItsJob(t *testing.T) {
 
 // A supervisor that a debugger holds cannot be continued.
 func TestASupervisorThatDoesNotEndItsJobIsKilledWithIt(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", "echo $$ > main; exec sleep 1000"))
 	b.next(Started)

@@ -59,6 +59,7 @@ func TestACgroupServesOneJobAfterAnotherAndGoesWithItsSupervisor(t *testing.T) {
 // Since Linux 6.14 whatever is forked into a cgroup that was ever killed whole
 // dies at once.
 func TestAJobAfterAKilledOneLives(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -80,6 +81,7 @@ func TestAJobAfterAKilledOneLives(t *testing.T) {
 }
 
 func TestAJobRunsWithoutACgroupWhereNoneCanBeMade(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, func(o *Options) { o.CgroupParent = "/proc/no/such/place" })
 	r := b.finish(b.order("1", "exit 4"))
 	if r.ExitCode != 4 || r.Cgroup != "" || r.Note == "" {
@@ -88,6 +90,7 @@ func TestAJobRunsWithoutACgroupWhereNoneCanBeMade(t *testing.T) {
 }
 
 func TestCgroupsOfDeadBerthsAreSwept(t *testing.T) {
+	t.Parallel()
 	own := ownCgroup()
 	stale := filepath.Join(own, "berth-1-1", "7.1.x")
 	if own == "" || os.MkdirAll(stale, 0o755) != nil {
@@ -104,6 +107,7 @@ func TestCgroupsOfDeadBerthsAreSwept(t *testing.T) {
 }
 
 func TestAPlaceHandsOnWhatItsSubtreeControlSays(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]bool{"cpu memory pids\n": true, "memory cpu": true, "cpu pids": false, "memory": false, "": false} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(text), 0o644); err != nil {
@@ -119,6 +123,7 @@ func TestAPlaceHandsOnWhatItsSubtreeControlSays(t *testing.T) {
 }
 
 func TestWhoMayUseTheTopOfTheHierarchy(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		name    string
 		euid    int

@@ -96,6 +96,7 @@ func TestWhatAnEarlierBerthsDeadSupervisorLeftIsEnded(t *testing.T) {
 
 // A number that another session has by now proves nothing.
 func TestWhichSessionIsTheJobs(t *testing.T) {
+	t.Parallel()
 	record := keep.Record{Session: 100, PIDStart: 5000}
 	leader := keep.Process{PID: 100, Session: 100, Start: 5000}
 	member := keep.Process{PID: 101, Session: 100, Start: 5001}
@@ -129,6 +130,7 @@ func TestWhichSessionIsTheJobs(t *testing.T) {
 // A bystander in its own session must survive a hunt, and so must the
 // supervisors and jobs beside it.
 func TestAHuntSparesEverybodyElse(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	victim := b.start(b.order("1", "sleep 1000"))
 	b.next(Started)
@@ -159,6 +161,7 @@ func TestAHuntSparesEverybodyElse(t *testing.T) {
 }
 
 func TestASupervisorThatDiesBeforeGoRanNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, err := b.Lease()
 	if err != nil {
@@ -194,6 +197,7 @@ func TestASupervisorThatDiesBeforeGoRanNothing(t *testing.T) {
 }
 
 func TestAnIdleSupervisorThatDiesIsForgotten(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, _ := b.Lease()
 	p := b.keepOf(token)
@@ -208,6 +212,7 @@ func TestAnIdleSupervisorThatDiesIsForgotten(t *testing.T) {
 
 // A broken connection does not mean that the supervisor is dead.
 func TestABrokenConnectionIsMended(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; exit 9"))
 	b.next(Started)
@@ -224,6 +229,7 @@ func TestABrokenConnectionIsMended(t *testing.T) {
 
 // The supervisor dies at each step of a job's life.
 func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		step string
 		want EventKind
@@ -273,6 +279,7 @@ func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
 // A supervisor that cannot write how its job ended tells it to every berth that
 // comes, and leaves once it is on disk.
 func TestAnEndThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	work := t.TempDir()
 	broken := filepath.Join(work, "broken")
 	shell(t, "touch "+broken)
@@ -327,6 +334,7 @@ func withToken(token string) (left []keep.Process) {
 
 // What is asked of a supervisor while its connection is broken is asked again.
 func TestAStopIsNotLostWithItsConnection(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", "echo $$ > main; sleep 1000"))
 	b.next(Started)

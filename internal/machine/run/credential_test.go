@@ -227,6 +227,7 @@ func TestPrioritiesOfJobsThatStayTheirSupervisors(t *testing.T) {
 // Each step of the drop is left out in turn. What is proved afterwards does not
 // hold then, and nothing runs.
 func TestADropThatFailsRunsNothing(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"setgroups", "setresgid", "setresuid", "clear capabilities"} {
 		t.Run(step, func(t *testing.T) {
 			b := newLab(t, func(o *Options) {
@@ -250,6 +251,7 @@ func TestADropThatFailsRunsNothing(t *testing.T) {
 
 // A supervisor that is not root's can make nobody somebody else.
 func TestOnlyRootCanDrop(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	os.Chmod(filepath.Dir(filepath.Dir(b.dir)), 0o711)
 	b = newLab(t, func(o *Options) {
@@ -287,6 +289,7 @@ func TestInheritedCapabilitiesAreDropped(t *testing.T) {
 }
 
 func TestAJobOfRootsOwnMayHaveACredentialToo(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	o := b.ordered("1", "id -u; id -G; umask")
 	*o.Credential = keep.Credential{Groups: []int{0, 7}, Umask: 0o022}
@@ -318,6 +321,7 @@ func TestASetUpOfAnotherUser(t *testing.T) {
 
 // A stop reaches a job that has not got as far as its command.
 func TestAStopWhileAJobBegins(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	for round := range 20 {
 		id := strconv.Itoa(round)
@@ -333,6 +337,7 @@ func TestAStopWhileAJobBegins(t *testing.T) {
 // An order waits until the supervisor has said what it knows, and a stop must
 // not come before it.
 func TestAStopWhileASupervisorIsBorn(t *testing.T) {
+	t.Parallel()
 	b := newLab(t, func(o *Options) {
 		o.KeepCommand = []string{"sh", "-c", `sleep 0.2; exec "$0" "$@"`, keepProgram}
 	})
@@ -365,6 +370,7 @@ func (b *bench) last(kind EventKind) Event {
 // The record names the process before it is given the order, so a supervisor
 // that dies between the two has started nothing.
 func TestASupervisorThatDiesBeforeTheStageHasItsOrder(t *testing.T) {
+	t.Parallel()
 	b := newLab(t, func(o *Options) {
 		o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=after fork", faultyKeep}
 	})
@@ -377,6 +383,7 @@ func TestASupervisorThatDiesBeforeTheStageHasItsOrder(t *testing.T) {
 }
 
 func TestAKilledSupervisorsJobOfAnotherUserIsHunted(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newLab(t, host.option)

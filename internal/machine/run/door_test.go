@@ -113,6 +113,7 @@ func TestAHelperIsLimitedAsAtLogin(t *testing.T) {
 
 // TestAHelperThatTakesTooMuchIsEnded: memory and processes.
 func TestAHelperThatTakesTooMuchIsEnded(t *testing.T) {
+	t.Parallel()
 	enforces(t, func(f Facts) string { return f.Memory })
 	enforces(t, func(f Facts) string { return f.Pids })
 	b := newLab(t, withCgroup)
@@ -125,6 +126,7 @@ func TestAHelperThatTakesTooMuchIsEnded(t *testing.T) {
 }
 
 func TestNothingOutlivesAHelper(t *testing.T) {
+	t.Parallel()
 	const leave = `setsid sleep %[1]s & (setsid sh -c "sleep %[1]s & sleep %[1]s" &) ; (trap '' TERM HUP; sleep %[1]s) &
 		while [ $(pgrep -cf "sleep %[1]s") -lt 4 ]; do sleep 0.01; done; echo there >&2; %[2]s`
 	for _, host := range cgroupHosts(t) {
@@ -188,6 +190,7 @@ func TestTheOrphansOfAHelperLeaveNothing(t *testing.T) {
 }
 
 func TestAHelperOpensNoGPU(t *testing.T) {
+	t.Parallel()
 	needFilter(t)
 	b := newLab(t, withCgroup)
 	try := tryAll(cards(t))
@@ -199,6 +202,7 @@ func TestAHelperOpensNoGPU(t *testing.T) {
 }
 
 func TestAHelperIsBounded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -220,6 +224,7 @@ func TestAHelperIsBounded(t *testing.T) {
 // TestAHelperStartsWhateverDescriptorsAreInUse: os/exec moves some in the new
 // process.
 func TestAHelperStartsWhateverDescriptorsAreInUse(t *testing.T) {
+	t.Parallel()
 	var filled []*os.File
 	fill := func(n int) {
 		for range n {
@@ -249,6 +254,7 @@ func TestAHelperStartsWhateverDescriptorsAreInUse(t *testing.T) {
 }
 
 func TestAHelperThatIsConnectedTo(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	mark := fmt.Sprintf("78%d", time.Now().UnixNano()%1e8)
 	conn, err := b.Connect(Helper{As: other(), Args: []string{"__test-echo", mark}})
@@ -268,6 +274,7 @@ func TestAHelperThatIsConnectedTo(t *testing.T) {
 
 // TestAHelperThatCannotBecomeItsUserDoesNotRun: not as root, and not at all.
 func TestAHelperThatCannotBecomeItsUserDoesNotRun(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
@@ -283,6 +290,7 @@ func TestAHelperThatCannotBecomeItsUserDoesNotRun(t *testing.T) {
 }
 
 func TestAFileIsOpenedWithTheRightsOfAUser(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	open, shut := filepath.Join(b.work, "open"), filepath.Join(b.work, "shut")
 	for path, mode := range map[string]os.FileMode{open: 0o644, shut: 0o600} {

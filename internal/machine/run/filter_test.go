@@ -69,6 +69,7 @@ func needFilter(t *testing.T) (parent string) {
 }
 
 func TestWhatAFilterLetsThrough(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(needFilter(t), "filtered")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -132,6 +133,7 @@ func inCgroup(t *testing.T, dir, line string) string {
 }
 
 func TestWhereTheDriversCapabilitiesAre(t *testing.T) {
+	t.Parallel()
 	const text = `Character devices:
   1 mem
 195 nvidia

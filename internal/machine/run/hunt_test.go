@@ -11,6 +11,7 @@ import (
 // Anybody can see a supervisor's token. A job is over all the same, and nobody's
 // processes end for it but its own user's.
 func TestALostJobIsOverWhateverOthersPutIntoTheirEnvironment(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	token := b.start(b.ordered("1", "env -i BERTH_TOKEN=$BERTH_TOKEN setsid sleep 1000 & echo $! > own; sleep 1000"))
 	started := b.next(Started).Record

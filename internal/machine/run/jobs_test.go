@@ -17,6 +17,7 @@ import (
 )
 
 func TestHowACommandEndsIsWrittenDown(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	rows := []struct {
 		name, line   string
@@ -47,6 +48,7 @@ func TestHowACommandEndsIsWrittenDown(t *testing.T) {
 }
 
 func TestWhyACommandDidNotStart(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	file := filepath.Join(b.work, "file")
 	os.WriteFile(file, []byte("no program"), 0o600)
@@ -148,6 +150,7 @@ func TestAJobInheritsNothingElse(t *testing.T) {
 }
 
 func TestALogIsAppendedToAndComplete(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	os.MkdirAll(filepath.Dir(b.log("big")), 0o755)
 	os.WriteFile(b.log("big"), []byte("CUDA out of memory, said another attempt\n"), 0o644)
@@ -165,6 +168,7 @@ func TestALogIsAppendedToAndComplete(t *testing.T) {
 }
 
 func TestOutOfMemoryIsRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("oom", "echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1"))
 	b.next(Started)
@@ -181,6 +185,7 @@ func TestOutOfMemoryIsRead(t *testing.T) {
 }
 
 func TestALargeEnvironmentArrives(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	o := b.order("large", "")
 	o.Argv = []string{"env", "-0"}
@@ -194,6 +199,7 @@ func TestALargeEnvironmentArrives(t *testing.T) {
 }
 
 func TestAPathMayBeLong(t *testing.T) {
+	t.Parallel()
 	b := &bench{t: t, work: t.TempDir(), dir: filepath.Join(t.TempDir(), strings.Repeat("long/", 60), "keep")}
 	b.open()
 	token := b.start(b.order("1", "sleep 1000"))
@@ -209,6 +215,7 @@ func TestAPathMayBeLong(t *testing.T) {
 }
 
 func TestAScriptWithoutAFirstLineIsAShells(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	script := filepath.Join(b.work, "script")
 	os.WriteFile(script, []byte("echo \"$1\"; exit 4\n"), 0o755)
@@ -220,6 +227,7 @@ func TestAScriptWithoutAFirstLineIsAShells(t *testing.T) {
 }
 
 func TestWhatTheTreeUsedIsCounted(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	r := b.finish(b.order("busy", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"))
 	if r.User+r.Sys < 10*time.Millisecond || r.MaxRSSKiB < 100 {
@@ -228,6 +236,7 @@ func TestWhatTheTreeUsedIsCounted(t *testing.T) {
 }
 
 func TestOneSupervisorHoldsManyJobsInTurn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	first := ""
 	for i := range 200 {
@@ -253,6 +262,7 @@ func TestOneSupervisorHoldsManyJobsInTurn(t *testing.T) {
 }
 
 func TestThePoolIsBounded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, func(o *Options) { o.MaxIdle = 2 })
 	var tokens []string
 	for range 5 {
@@ -272,6 +282,7 @@ func TestThePoolIsBounded(t *testing.T) {
 }
 
 func TestOrdersThatCannotBeGiven(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, err := b.Lease()
 	if err != nil {
@@ -315,6 +326,7 @@ func TestBerthItselfIsASupervisorWhereTheSmallProgramIsMissing(t *testing.T) {
 }
 
 func TestASupervisorThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, func(o *Options) { o.KeepCommand = []string{"/no/such/berth-keep"} })
 	if _, err := b.Lease(); err == nil {
 		t.Error("leased")

@@ -99,6 +99,7 @@ func TestAJobIsHeldToItsCPUs(t *testing.T) {
 }
 
 func TestLimitsOfAnotherUsersJob(t *testing.T) {
+	t.Parallel()
 	enforces(t, func(f Facts) string { return f.Memory })
 	b := newLab(t, withCgroups)
 	o := b.ordered("1", "head -c 300M /dev/zero | tail > /dev/null; exit $?")
@@ -109,6 +110,7 @@ func TestLimitsOfAnotherUsersJob(t *testing.T) {
 }
 
 func TestALimitThatCannotBeEnforcedIsNoted(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	o := b.order("1", "exit 4")
 	o.MemMiB, o.CPUs = 64, 2
@@ -119,6 +121,7 @@ func TestALimitThatCannotBeEnforcedIsNoted(t *testing.T) {
 }
 
 func TestWhatThisHostGives(t *testing.T) {
+	t.Parallel()
 	f := CgroupFacts()
 	t.Logf("%+v", f)
 	if (f.Memory == "" || f.CPU == "" || f.Path == "" || !f.Kill || !f.Freeze) && len(f.Why) == 0 {
@@ -140,6 +143,7 @@ func TestWhatThisHostGives(t *testing.T) {
 }
 
 func TestAPlaceThatIsGivenIsMade(t *testing.T) {
+	t.Parallel()
 	own := detectCgroup()
 	if own == "" {
 		t.Skip("no cgroups here")
@@ -164,6 +168,7 @@ func TestAPlaceThatIsGivenIsMade(t *testing.T) {
 }
 
 func TestALogIsKeptToItsSize(t *testing.T) {
+	t.Parallel()
 	const most = 256 << 10
 	for name, change := range map[string]func(*keep.Order){
 		"written by the job":        func(*keep.Order) {},
@@ -215,6 +220,7 @@ func TestALogIsKeptToItsSize(t *testing.T) {
 // A supervisor of the first protocol, as a test plays it, would run such an
 // order as root. It never gets one, and berth itself takes its place.
 func TestAnEarlierSupervisorIsNotGivenWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	b := newLab(t, func(o *Options) { o.KeepCommand = []string{os.Args[0], "__oldkeep"} })
 	o := b.ordered("1", "id -u")
 	token := b.start(o)
@@ -246,6 +252,7 @@ func oldKeep() {
 
 // Records of the first protocol do not say whether a card ran out of memory.
 func TestAnEarlierRecordIsJudgedByItsLog(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	os.WriteFile(path, []byte("CUDA out of memory\n"), 0o644)
 	record := keep.Record{Log: path, ExitCode: 1, EndedAt: time.Now()}

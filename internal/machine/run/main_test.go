@@ -64,6 +64,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	testkit.Parallel(6)
 	code := m.Run()
 	os.RemoveAll(dir)
 	if code == 0 {

@@ -11,6 +11,7 @@ import (
 
 // A machine may hold hundreds of jobs; their supervisors must not be noticed.
 func TestASupervisorIsSmall(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	var tokens []string
 	for i := range 10 {

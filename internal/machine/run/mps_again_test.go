@@ -14,6 +14,7 @@ import (
 
 // A berth that goes and one that comes change nothing for a job and its server.
 func TestAnMPSServerOutlivesItsBerth(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	b.start(m.on(b.order("1", "while [ ! -e go ]; do sleep 0.05; done; cat $CUDA_MPS_PIPE_DIRECTORY/limit0")))
 	b.next(Started)
@@ -86,6 +87,7 @@ func TestABerthGoesWhileAnMPSServerStarts(t *testing.T) {
 }
 
 func TestAUserCannotEndTheControlDaemonOfRoots(t *testing.T) {
+	t.Parallel()
 	b, m := newLab(t), newMPS(t, "")
 	b.start(m.on(b.ordered("1", `while [ ! -e go ]; do sleep 0.05; done; kill -9 $(cat `+m.control+`.control) || echo no; rm -rf $CUDA_MPS_PIPE_DIRECTORY/* && echo removed; mkdir $CUDA_MPS_PIPE_DIRECTORY/x && echo made; kill -0 $PPID || echo no`)))
 	b.next(Started)
@@ -102,6 +104,7 @@ func TestAUserCannotEndTheControlDaemonOfRoots(t *testing.T) {
 // A host that is killed takes its control daemon along, and what that leaves is
 // neither the job's nor there for long.
 func TestAHostThatIsKilled(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	b.start(m.on(b.order("1", "while [ ! -e go ]; do sleep 0.05; done")))
 	b.next(Started)

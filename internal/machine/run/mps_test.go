@@ -176,6 +176,7 @@ func TestAnMPSServerThatCannotBeHadIsALaunchFailure(t *testing.T) {
 }
 
 func TestACommandThatIsMissingEndsItsMPSServer(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	o := m.on(b.order("1", ""))
 	o.Argv = []string{"no-such-command"}
@@ -207,6 +208,7 @@ func TestAJobIsCancelledWhileItsMPSServerStarts(t *testing.T) {
 }
 
 func TestAnMPSServerThatIsNeverReady(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "never")
 	b.start(m.on(b.order("1", "echo it ran")))
 	if r := b.next(Ended).Record; !strings.Contains(r.Launch, "not ready after 10s: Cannot find MPS control daemon process") {
@@ -218,6 +220,7 @@ func TestAnMPSServerThatIsNeverReady(t *testing.T) {
 // The server is not one of the job's processes: it lives as long as the last of
 // them, is neither warned nor counted, and what it used is its own.
 func TestAnMPSServerLivesAsLongAsTheLastProcessOfItsJob(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	o := m.on(b.order("1", `(trap 'exit 0' TERM; echo up; while [ ! -e go ]; do sleep 0.05; done; echo late >> late) & exit 0`))
 	b.start(o)
@@ -240,6 +243,7 @@ func TestAnMPSServerLivesAsLongAsTheLastProcessOfItsJob(t *testing.T) {
 }
 
 func TestAStoppedJobLeavesNoMPSServer(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	token := b.start(m.on(b.order("1", "trap '' TERM; echo $$ > main; sleep 1000 & wait; sleep 1000")))
 	b.next(Started)
@@ -254,6 +258,7 @@ func TestAStoppedJobLeavesNoMPSServer(t *testing.T) {
 }
 
 func TestAnMPSServerThatEndsEarlyIsNoted(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	b.start(m.on(b.order("1", "while [ ! -e go ]; do sleep 0.05; done")))
 	b.next(Started)
@@ -269,6 +274,7 @@ func TestAnMPSServerThatEndsEarlyIsNoted(t *testing.T) {
 }
 
 func TestAnMPSServerDoesNotOutliveItsSupervisor(t *testing.T) {
+	t.Parallel()
 	b, m := newBench(t), newMPS(t, "stubborn")
 	b.start(m.on(b.order("1", "sleep 1000")))
 	keeper, err := keep.ReadProcess(b.next(Started).Record.KeepPID)
@@ -290,6 +296,7 @@ func TestAnMPSServerDoesNotOutliveItsSupervisor(t *testing.T) {
 }
 
 func TestAnMPSServerOfRootsServesItsUserAndNobodyElse(t *testing.T) {
+	t.Parallel()
 	b, m := newLab(t), newMPS(t, "")
 	token := b.start(m.on(b.ordered("1", showMPS+`; while [ ! -e go ]; do sleep 0.05; done`)))
 	started := b.next(Started).Record

@@ -122,6 +122,7 @@ func (b *bench) moves() {
 }
 
 func TestAJobIsParkedAndResumed(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -157,6 +158,7 @@ func TestAJobIsParkedAndResumed(t *testing.T) {
 }
 
 func TestAJobThatCannotBeParkedGoesOn(t *testing.T) {
+	t.Parallel()
 	for fault, why := range map[string]string{
 		"lock refuse": "lock: not supported (801)", "checkpoint refuse": "checkpoint: not supported (801)",
 		"checkpoint die once": "the program that calls the driver ended", "lock hang once": "no reply to lock",
@@ -182,6 +184,7 @@ func TestAJobThatCannotBeParkedGoesOn(t *testing.T) {
 // TestAJobThatWasNotTouchedIsNotHarmed: whatever is wrong with the program that
 // calls the driver, a job that it has not locked goes on.
 func TestAJobThatWasNotTouchedIsNotHarmed(t *testing.T) {
+	t.Parallel()
 	t.Run("the program is missing", func(t *testing.T) {
 		b := newBench(t)
 		token, _, _, _ := b.working(func(o *keep.Order) { o.Driver = []string{filepath.Join(b.work, "missing")} })
@@ -230,6 +233,7 @@ func TestAJobThatWasNotTouchedIsNotHarmed(t *testing.T) {
 // TestAProgramThatCannotStartForAMomentIsTriedAgain: it is replaced just while a
 // job is locked.
 func TestAProgramThatCannotStartForAMomentIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	program := filepath.Join(b.work, "program")
 	token, dir, main, child := b.working(func(o *keep.Order) {
@@ -259,6 +263,7 @@ func TestAProgramThatCannotStartForAMomentIsTriedAgain(t *testing.T) {
 }
 
 func TestAParkedJobEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -275,6 +280,7 @@ func TestAParkedJobEndsAtOnce(t *testing.T) {
 }
 
 func TestRoomThatIsMissingLeavesAJobParked(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, dir, main, child := b.working()
 	b.Park(token, time.Second, 0)
@@ -318,6 +324,7 @@ func TestAParkedJobsLimitStandsStill(t *testing.T) {
 }
 
 func TestAJobThatIsStoppedWhileItIsParkedGetsItsTERM(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token, dir, _, _ := b.working(func(o *keep.Order) { o.Argv[2] = "trap 'exit 3' TERM; " + o.Argv[2] })
 	os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("hang once"), 0o600)
@@ -338,6 +345,7 @@ func TestAJobThatIsStoppedWhileItIsParkedGetsItsTERM(t *testing.T) {
 // TestASupervisorKilledWhileItParksLeavesNothing: a job whose supervisor dies is
 // lost, and nothing of it stays locked, frozen or alive.
 func TestASupervisorKilledWhileItParksLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		for _, step := range []string{"park locked", "park saved", "park done", "resume thawed", "resume restored", "resume done"} {
 			t.Run(host.name+"/"+step, func(t *testing.T) {
@@ -375,6 +383,7 @@ func driversOf(dir string) (pids []int) {
 // TestALaterBerthFindsAParkedJob: it stays parked without any berth, and comes
 // back under another.
 func TestALaterBerthFindsAParkedJob(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)

@@ -129,6 +129,7 @@ func TestAJobOnATerminal(t *testing.T) {
 // A terminal's buffer is small. What a job writes just before its end is in the
 // log all the same, also what a child of it writes after.
 func TestATerminalsOutputIsComplete(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for round := range 5 {
 		o := b.onTerminal("1", "trap '' HUP; stty -opost; head -c 1000000 /dev/zero | tr '\\0' x; (sleep 0.1; printf late) & printf end")
@@ -143,6 +144,7 @@ func TestATerminalsOutputIsComplete(t *testing.T) {
 
 // The supervisor learns of the end and of the last words at the same time.
 func TestATerminalsLastWordsAreReadBeforeTheEndIsTold(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; echo CUDA out of memory; exit 1"))
 	b.next(Started)
@@ -158,6 +160,7 @@ func TestATerminalsLastWordsAreReadBeforeTheEndIsTold(t *testing.T) {
 
 // A job may close its terminal and open it again.
 func TestATerminalThatIsClosedForAWhile(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	r := b.finish(b.onTerminal("1", "echo one; exec < /dev/null > /dev/null 2>&1; sleep 0.2; echo two > /dev/tty"))
 	if got := b.logText("1"); r.ExitCode != 0 || got != "one\r\ntwo\r\n" {
@@ -168,6 +171,7 @@ func TestATerminalThatIsClosedForAWhile(t *testing.T) {
 const echoes = `stty -echo; trap 'stty size; echo resized' WINCH; echo ready; while :; do read -r line || continue; [ "$line" = quit ] && exit 5; echo "got $line"; done`
 
 func TestAttaching(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", echoes))
 	b.next(Started)
@@ -217,6 +221,7 @@ func TestAttaching(t *testing.T) {
 }
 
 func TestATerminalIsOneJobs(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", echoes))
 	b.next(Started)
@@ -242,6 +247,7 @@ func TestATerminalIsOneJobs(t *testing.T) {
 }
 
 func TestSomebodyWhoDoesNotReadIsLetGo(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", "stty -opost; read -r go; head -c 20000000 /dev/zero; echo done"))
 	b.next(Started)
@@ -261,6 +267,7 @@ func TestSomebodyWhoDoesNotReadIsLetGo(t *testing.T) {
 }
 
 func TestATerminalOutlivesABerth(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", echoes))
 	b.next(Started)
@@ -284,6 +291,7 @@ func TestATerminalOutlivesABerth(t *testing.T) {
 }
 
 func TestATerminalOfAKilledSupervisorIsLost(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", "trap '' HUP; echo $$ > main; sleep 1000; sleep 1000"))
 	b.next(Started)
@@ -294,6 +302,7 @@ func TestATerminalOfAKilledSupervisorIsLost(t *testing.T) {
 }
 
 func TestATerminalsJobCanBeStopped(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", "trap 'echo saved; exit 0' TERM; echo $$ > main; while :; do sleep 0.1; done"))
 	b.next(Started)
@@ -306,6 +315,7 @@ func TestATerminalsJobCanBeStopped(t *testing.T) {
 
 // A berth of the first protocol says nothing until it is greeted.
 func TestASilentConnectionIsABerths(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", "sleep 1000"))
 	b.next(Started)

@@ -79,6 +79,7 @@ func TestOrphansAreReapedAndNobodyElse(t *testing.T) {
 // TestAStatusWaitsForItsReader: a child of berth's own that ended long ago is not
 // reaped either.
 func TestAStatusWaitsForItsReader(t *testing.T) {
+	t.Parallel()
 	plain, apart := exec.Command("/bin/sh", "-c", "exit 7"), exec.Command("/bin/sh", "-c", "exit 8")
 	testkit.Must(t, plain.Start())
 	wait, err := StartApart(apart)

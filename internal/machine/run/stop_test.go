@@ -20,6 +20,7 @@ import (
 const escaped = `setsid sh -c '(trap "" TERM; sleep 1000 & echo $! > escaped; wait) &' `
 
 func TestAStopEndsTheWholeTree(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -43,6 +44,7 @@ func TestAStopEndsTheWholeTree(t *testing.T) {
 }
 
 func TestAJobThatIgnoresTermIsKilledAfterItsGrace(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", `trap "" TERM; echo $$ > main; while :; do sleep 0.1; done`))
 	b.next(Started)
@@ -59,6 +61,7 @@ func TestAJobThatIgnoresTermIsKilledAfterItsGrace(t *testing.T) {
 }
 
 func TestASecondStopHurriesAndTheFirstReasonStays(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", `trap "" TERM; echo $$ > main; while :; do sleep 0.1; done`))
 	b.next(Started)
@@ -77,6 +80,7 @@ func TestASecondStopHurriesAndTheFirstReasonStays(t *testing.T) {
 }
 
 func TestAStoppedProcessHearsTerm(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", `trap 'echo saved; exit 0' TERM; echo $$ > main; kill -STOP $$; while :; do sleep 0.1; done`))
 	b.next(Started)
@@ -92,6 +96,7 @@ func TestAStoppedProcessHearsTerm(t *testing.T) {
 }
 
 func TestATimeLimitIsAlwaysATimeout(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	o := b.order("1", `trap 'echo saved; exit 0' TERM; while :; do sleep 0.1; done`)
 	o.Limit = 4 * time.Second // its trap is set by then
@@ -106,6 +111,7 @@ func TestATimeLimitIsAlwaysATimeout(t *testing.T) {
 
 // A job whose command ended before its limit did not reach it, whatever it left behind.
 func TestATimeLimitDoesNotChangeAStatus(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	o := b.order("1", "sleep 1000 & exit 7")
 	o.Limit, o.Grace = 4*time.Second, testkit.Patience
@@ -116,6 +122,7 @@ func TestATimeLimitDoesNotChangeAStatus(t *testing.T) {
 
 // The shell in front handles no USR1 and would die of it.
 func TestAWarningReachesThoseThatHandleIt(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	o := b.order("1", `sh -c 'trap "echo warned; exit 5" USR1; echo ready; while :; do sleep 0.05; done'; exit $?`)
 	o.Limit, o.WarnBefore, o.WarnSignal = 34*time.Second, 30*time.Second, 10
@@ -126,6 +133,7 @@ func TestAWarningReachesThoseThatHandleIt(t *testing.T) {
 }
 
 func TestStragglers(t *testing.T) {
+	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name+": one that finishes by itself is waited for", func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -155,6 +163,7 @@ func TestStragglers(t *testing.T) {
 // A job that has ended cannot be cancelled any more, also where the supervisor
 // learns of both at once.
 func TestACancelDoesNotChangeAStatusThatWasSeen(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for round := range 10 {
 		id := strconv.Itoa(round)
@@ -198,6 +207,7 @@ func TestInheritedSignalsDoNotReachTheJob(t *testing.T) {
 
 // What comes to a supervisor in the night does not end it.
 func TestASupervisorIgnoresPoliteSignals(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.order("1", "while [ ! -e enough ]; do sleep 0.01; done; exit 7"))
 	b.next(Started)
@@ -219,6 +229,7 @@ func TestASupervisorIgnoresPoliteSignals(t *testing.T) {
 // A job may be forking at the very moment it is told to end. Nothing of it may
 // sleep through the grace.
 func TestATermReachesWhatIsBeingForked(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	rounds := 40
 	if testing.Short() {
@@ -254,6 +265,7 @@ func canBlock(t *testing.T, more ...string) {
 // it starts has to be stopped as well. This one waits there until it reads a line,
 // which on a busy machine can come too late to be told from blocking for good.
 func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
+	t.Parallel()
 	canBlock(t)
 	b := newBench(t)
 	const grace = 8 * time.Second // an eighth of it, to be let out
@@ -300,6 +312,7 @@ func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 
 // What blocks TERM for good gets no less of its grace for it.
 func TestATermWaitsForWhoeverTakesItLater(t *testing.T) {
+	t.Parallel()
 	canBlock(t, "perl")
 	b := newBench(t)
 	token := b.start(b.order("1", `exec env --block-signal=TERM perl -e '
@@ -315,6 +328,7 @@ func TestATermWaitsForWhoeverTakesItLater(t *testing.T) {
 }
 
 func TestAWarningIsSentOnceForEachStamp(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	o := b.order("1", `trap "echo warned >> heard" USR1; trap "cat heard > told; exit 0" TERM; echo $$ > main; while :; do sleep 0.02; done`)
 	o.WarnSignal = 10

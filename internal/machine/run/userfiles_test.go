@@ -14,6 +14,7 @@ import (
 
 // What root could do and the user could not does not happen.
 func TestWhatAUserMayNotDoFailsTheLaunch(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	path := func(name string) string { return filepath.Join(b.work, name) }
 	os.Mkdir(path("roots"), 0o700)
@@ -75,6 +76,7 @@ func TestWhatAUserMayNotDoFailsTheLaunch(t *testing.T) {
 }
 
 func TestWhatAUserMayDo(t *testing.T) {
+	t.Parallel()
 	b := newLab(t)
 	path := func(name string) string { return filepath.Join(b.work, name) }
 	own := func(name string) {

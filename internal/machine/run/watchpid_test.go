@@ -37,6 +37,7 @@ func bystander(t *testing.T, argv ...string) (*exec.Cmd, job.Process) {
 func noPidfd(int) (int, error) { return 0, unix.ENOSYS }
 
 func TestAWatchEndsWithItsProcessAndNotBefore(t *testing.T) {
+	t.Parallel()
 	for name, open := range map[string]func(int) (int, error){
 		"through a descriptor of the process":        openPidfd,
 		"by looking, where the kernel has none":      noPidfd,
@@ -68,6 +69,7 @@ func TestAWatchEndsWithItsProcessAndNotBefore(t *testing.T) {
 }
 
 func TestAWatchOfAnotherProcessWithTheSameNumberIsOverAtOnce(t *testing.T) {
+	t.Parallel()
 	_, p := bystander(t, "sleep", "600")
 	p.Start++
 	for name, open := range map[string]func(int) (int, error){"descriptor": openPidfd, "looking": noPidfd} {
@@ -81,6 +83,7 @@ func TestAWatchOfAnotherProcessWithTheSameNumberIsOverAtOnce(t *testing.T) {
 }
 
 func TestTheWatchersOwnProgram(t *testing.T) {
+	t.Parallel()
 	command, p := bystander(t, "true")
 	_ = command.Wait()
 	var out, errOut bytes.Buffer
@@ -130,6 +133,7 @@ func waitZombie(t *testing.T, pid int) {
 }
 
 func TestALongCommandLineIsCut(t *testing.T) {
+	t.Parallel()
 	_, p := bystander(t, "sh", "-c", "kill -STOP $$", strings.Repeat("x", 10_000))
 	s, err := ReadExternal(p.PID)
 	if err != nil {
@@ -141,6 +145,7 @@ func TestALongCommandLineIsCut(t *testing.T) {
 }
 
 func TestAThreadOfTheKernelIsKnownAsSuch(t *testing.T) {
+	t.Parallel()
 	if _, err := keep.ReadProcess(kernelThreads); err != nil {
 		t.Skip("the kernel's threads are not to be seen here")
 	}

@@ -13,6 +13,7 @@ import (
 )
 
 func TestACommandWithoutSetupIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
 	rows := []struct {
 		spec job.Spec
 		want []string
@@ -106,6 +107,7 @@ func TestSetups(t *testing.T) {
 }
 
 func TestWhereCondaIsFound(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	base := filepath.Join(b.work, "else where")
 	fakeConda(t, base)

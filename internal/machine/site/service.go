@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +31,9 @@ var manager struct {
 	once     sync.Once
 	notify   string
 	watchdog time.Duration
-	fds      int
 	names    []string // of the fds
+	fds      int
+	taken    atomic.Bool // the fds
 }
 
 func readManager() {
@@ -156,7 +158,9 @@ const (
 func ActivationListeners() (api, page []net.Listener, err error) {
 	readManager()
 	count, names := manager.fds, manager.names
-	manager.fds = 0
+	if manager.taken.Swap(true) {
+		count = 0
+	}
 	if count < 0 || count > maxActivationFDs {
 		return nil, nil, fmt.Errorf("expected at most %d sockets from the service manager, found %d", maxActivationFDs, count)
 	}

@@ -13,6 +13,7 @@ import (
 )
 
 func TestWhatSlurmAllocated(t *testing.T) {
+	t.Parallel()
 	const inside = "SLURM_JOB_ID=120 SLURMD_NODENAME=n1 "
 	for env, want := range map[string]sched.Host{
 		inside + "SLURM_CPUS_ON_NODE=4 SLURM_MEM_PER_NODE=2000":                    {CPUs: 4, MemMiB: 2000},
@@ -35,6 +36,7 @@ func TestWhatSlurmAllocated(t *testing.T) {
 
 // TestWhoWasStoppedWithBerth: by a TERM that Slurm sends to all processes.
 func TestWhoWasStoppedWithBerth(t *testing.T) {
+	t.Parallel()
 	var h halt
 	if h.stopped(time.Now(), true) {
 		t.Error("no signal came")
@@ -59,6 +61,7 @@ func TestWhoWasStoppedWithBerth(t *testing.T) {
 
 // TestAQueueOfAnotherMachineIsNotStartedAgain.
 func TestAQueueOfAnotherMachineIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	here, err := os.Hostname()
 	testkit.Must(t, err)

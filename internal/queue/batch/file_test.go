@@ -84,6 +84,7 @@ func (p *poller) want(polls ...string) {
 }
 
 func TestAWatchedFile(t *testing.T) {
+	t.Parallel()
 	// seeds: G26 G35
 	const malformed = "a\n[vram=lots] b\n"
 	tests := []struct {
@@ -212,6 +213,7 @@ func (p *poller) move(from, to string) {
 }
 
 func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
 	fresh := func(text string) *watcher {
 		w := &watcher{path: filepath.Join(t.TempDir(), "jobs.txt"), defaults: job.Defaults()}
 		testkit.Write(t, w.path, text)
@@ -269,6 +271,7 @@ func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 }
 
 func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "huge")
 	testkit.Write(t, path, "")
 	if err := os.Truncate(path, maxFileBytes+1); err != nil {
@@ -287,6 +290,7 @@ func mkfifo(t *testing.T, path string) {
 }
 
 func TestAPipeIsReadOnce(t *testing.T) {
+	t.Parallel()
 	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults()}
 	mkfifo(t, w.path)
 	go func() {
@@ -310,6 +314,7 @@ func TestAPipeIsReadOnce(t *testing.T) {
 }
 
 func TestAPipeThatNobodyWritesCanBeInterrupted(t *testing.T) {
+	t.Parallel()
 	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults()}
 	mkfifo(t, w.path)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -324,6 +329,7 @@ func TestAPipeThatNobodyWritesCanBeInterrupted(t *testing.T) {
 }
 
 func TestWhatIsNeitherAFileNorAPipeIsRefused(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", path)
 	if err != nil {

@@ -114,6 +114,7 @@ func event(kind job.EventKind, j *job.Job) api.Event {
 }
 
 func TestWhatIsHeardIsToldAndCounted(t *testing.T) {
+	t.Parallel()
 	f, out := following(t, "a\n")
 	testkit.Must(t, f.enter(t.Context()))
 	said(f, out)
@@ -140,6 +141,7 @@ func TestWhatIsHeardIsToldAndCounted(t *testing.T) {
 // TestWhoseJobsAreFollowed: all of the queue that the run has started, and in another
 // only those of the file.
 func TestWhoseJobsAreFollowed(t *testing.T) {
+	t.Parallel()
 	for batch, mine := range map[string]bool{"": false, "/w/other.txt": false, "/w/jobs.txt": true} {
 		for own, all := range map[*OwnQueue]bool{nil: false, {Joined: true}: false, {}: true} {
 			f, _ := following(t, "a\n")
@@ -155,6 +157,7 @@ func TestWhoseJobsAreFollowed(t *testing.T) {
 }
 
 func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
+	t.Parallel()
 	var heard [2]string
 	for i, live := range []bool{false, true} {
 		f, out := following(t, "a\n")
@@ -175,6 +178,7 @@ func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
 // TestWhenARunIsOver: with its jobs, or when it was left. With --watch it waits for
 // new lines, and once it was told to stop, for the end of its own queue.
 func TestWhenARunIsOver(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		running, watch bool
 		stop           stop
@@ -206,6 +210,7 @@ func TestWhenARunIsOver(t *testing.T) {
 
 // TestANoteOnALineIsSaidOnce: again only if the line is changed.
 func TestANoteOnALineIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	f, _ := following(t, "")
 	for _, step := range []struct {
 		file string

@@ -23,6 +23,7 @@ var theirSamples = []string{"gpusched-0.3.0.jsonl", "gpusched-0.4.0.jsonl"}
 //
 // seeds: G2 G3 G5 G6 G35 G60
 func TestWhatGpuschedRefusesIsRefusedInItsWords(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string]string{
 		"true":                       "",
 		"# [bogus=1] true":           "",
@@ -83,6 +84,7 @@ func toldBy(t *testing.T, text string) map[string]string {
 }
 
 func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
+	t.Parallel()
 	// seeds: G27 G28 R4
 	wanted := map[string]string{
 		"echo same >> ran#1":                                                      "finished ok",
@@ -114,6 +116,7 @@ func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
 }
 
 func TestAJournalOfGpuschedCutShortAnywhereLosesNoEnd(t *testing.T) {
+	t.Parallel()
 	for _, sample := range theirSamples {
 		lines := strings.SplitAfter(testkit.Read(t, filepath.Join("testdata", sample)), "\n")
 		for n := range lines {
@@ -147,6 +150,7 @@ func endWritten(lines []string, command string) bool {
 }
 
 func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
+	t.Parallel()
 	// seeds: G41
 	for _, sample := range theirSamples {
 		text := testkit.Read(t, filepath.Join("testdata", sample))
@@ -160,6 +164,7 @@ func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
 }
 
 func TestAJobThatGpuschedLeftRunningIsNotStartedTwice(t *testing.T) {
+	t.Parallel()
 	// seeds: G55
 	for _, their := range readTheirs([]byte(testkit.Read(t, "testdata/gpusched-0.4.0.jsonl"))) {
 		if stays := their.command == "echo stays >> ran; exec sleep 40"; their.left(func(group int) bool { return group == 1490 }) != stays {
@@ -190,6 +195,7 @@ func TestAJobThatGpuschedLeftRunningIsNotStartedTwice(t *testing.T) {
 }
 
 func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
+	t.Parallel()
 	// seeds: G55
 	leader := exec.Command("cat")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -235,6 +241,7 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 }
 
 func TestGpuschedsJournalIsMovedAsideOnceAndKept(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := layout{logDir: dir, state: dir}
 	text := testkit.Read(t, "testdata/gpusched-0.3.0.jsonl") + `{"key": "torn`
@@ -271,6 +278,7 @@ func TestGpuschedsJournalIsMovedAsideOnceAndKept(t *testing.T) {
 }
 
 func TestWhatGpuschedDidIsTakenOverOnce(t *testing.T) {
+	t.Parallel()
 	// seeds: G36
 	h := newHost(t)
 	testkit.Write(t, filepath.Join(h.opt.LogDir, "journal.gpusched.jsonl"), testkit.Read(t, "testdata/gpusched-0.3.0.jsonl"))

@@ -40,6 +40,7 @@ func start(t *testing.T, c *exec.Cmd) (end func()) {
 
 // TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog: 0.3.0 writes no starts.
 func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
+	t.Parallel()
 	// seeds: G55
 	h := newHost(t)
 	testkit.Write(t, filepath.Join(h.opt.LogDir, "journal.gpusched.jsonl"), `{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
@@ -71,6 +72,7 @@ func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
 }
 
 func TestAGpuschedThatStillRunsHereIsNotRunBeside(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := layout{logDir: filepath.Join(dir, "gpusched_logs"), state: dir}
 	if err := os.Mkdir(l.logDir, 0o755); err != nil {
@@ -95,6 +97,7 @@ func TestAGpuschedThatStillRunsHereIsNotRunBeside(t *testing.T) {
 }
 
 func TestTheCommandLineOfGpuschedIsKnown(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string]string{
 		"/venv/bin/python /venv/bin/gpusched jobs.txt":      "gpusched_logs",
 		"python3.12 -u /bin/gpusched a.txt --log-dir out":   "out",

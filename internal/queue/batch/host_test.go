@@ -64,6 +64,7 @@ func (h *hosted) engine(t *testing.T) *engine.Engine {
 }
 
 func TestHowTheCardsStoodOutlivesARun(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	e := h.engine(t)
 	e.Outside(at0, func(t *engine.Turn) { t.Health().Set(0, gpu.HealthQuarantined, "ann", "it smells") })
@@ -83,6 +84,7 @@ func TestHowTheCardsStoodOutlivesARun(t *testing.T) {
 
 // TestTheLimitsOfGroupsAreThoseOfTheRun, and not of an earlier one.
 func TestTheLimitsOfGroupsAreThoseOfTheRun(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	for _, limits := range []map[string]int{{"a": 1, "b": 2}, {"b": 3}, nil} {
 		h.opt.GroupLimits = limits
@@ -99,6 +101,7 @@ func TestTheLimitsOfGroupsAreThoseOfTheRun(t *testing.T) {
 }
 
 func TestPublishKeepsTheJournalAndCounts(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.queue.take([]string{"1"})
 	j := started("1", "a", 0)
@@ -114,6 +117,7 @@ func TestPublishKeepsTheJournalAndCounts(t *testing.T) {
 }
 
 func TestAJournalThatFellBehindIsMendedBeforeItGoesOn(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	var tx store.Tx
 	for range 3 {
@@ -128,6 +132,7 @@ func TestAJournalThatFellBehindIsMendedBeforeItGoesOn(t *testing.T) {
 }
 
 func TestWhatIsOverIsRememberedUpToABound(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	for i := range 1000 {
 		h.Publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started(fmt.Sprint(i), "x"), job.OK, 0)}})
@@ -138,6 +143,7 @@ func TestWhatIsOverIsRememberedUpToABound(t *testing.T) {
 }
 
 func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.opt.Poll = time.Hour
 	e, j := h.engine(t), &job.Job{Spec: spec("a")}

@@ -11,6 +11,7 @@ import (
 )
 
 func TestChooseCards(t *testing.T) {
+	t.Parallel()
 	sample := gpu.Sample{Devices: []gpu.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 3, UUID: "GPU-d"}}}
 	parted := gpu.Sample{Devices: []gpu.Device{{Index: 0, UUID: "GPU-a"},
 		{Index: 200, UUID: "MIG-b", Part: &gpu.Part{Of: 1}}, {Index: 201, UUID: "MIG-c", Part: &gpu.Part{Of: 1}}}}

@@ -60,6 +60,7 @@ func (m *model) expected() (counts tally, begun, status int) {
 // TestAQueueCountsTheJobsOfItsFile, whatever happens to them and in whichever order it
 // hears of it.
 func TestAQueueCountsTheJobsOfItsFile(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{jobList: newJobList(), jobs: map[string]*job.Job{}, before: map[string]bool{}, begun: map[string]bool{}}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -134,6 +135,7 @@ func TestAQueueCountsTheJobsOfItsFile(t *testing.T) {
 // TestAnotherAttemptIsNotAnotherLine of the file that has begun. A job of an earlier
 // run that runs again is one of this run.
 func TestAnotherAttemptIsNotAnotherLine(t *testing.T) {
+	t.Parallel()
 	q, j := newJobList(), ended(started("1", "a"), "exit:3", 0)
 	q.remember(j)
 	q.take([]string{"1", "2"})
@@ -152,6 +154,7 @@ func TestAnotherAttemptIsNotAnotherLine(t *testing.T) {
 }
 
 func TestTallyReadsAsASentence(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		tally tally
 		want  string

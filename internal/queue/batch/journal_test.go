@@ -68,6 +68,7 @@ func openTestJournal(t *testing.T, path string) *journal {
 }
 
 func TestJournalAppendsWhatIsNew(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
 	w := openTestJournal(t, path)
 	events := eventsUpTo(5)
@@ -83,6 +84,7 @@ func TestJournalAppendsWhatIsNew(t *testing.T) {
 }
 
 func TestJournalAfterACrash(t *testing.T) {
+	t.Parallel()
 	whole := `{"seq":1,"time":"2026-03-14T15:09:26Z","event":"started"}` + "\n" + `{"seq":7,"time":"2026-03-14T15:09:26Z","event":"ended"}` + "\n"
 	tests := []struct {
 		name string
@@ -120,6 +122,7 @@ func TestJournalAfterACrash(t *testing.T) {
 }
 
 func TestJournalFindsItsEndInALongFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
 	line := `{"seq":%d,"time":"2026-03-14T15:09:26Z","event":"warning","text":"` + strings.Repeat("x", 1<<20) + `"}` + "\n"
 	var text strings.Builder
@@ -133,6 +136,7 @@ func TestJournalFindsItsEndInALongFile(t *testing.T) {
 }
 
 func TestJournalFindsARecordThatIsLongerThanTheRest(t *testing.T) {
+	t.Parallel()
 	longest := strings.Repeat("\x01", 2<<20) // six bytes each as JSON
 	tests := []struct {
 		name string
@@ -165,6 +169,7 @@ func TestJournalFindsARecordThatIsLongerThanTheRest(t *testing.T) {
 }
 
 func TestAFileThatIsNoJournalIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
 	testkit.Write(t, path, "")
 	if err := os.Truncate(path, maxTailBytes+1); err != nil {
@@ -179,6 +184,7 @@ func TestAFileThatIsNoJournalIsLeftAlone(t *testing.T) {
 }
 
 func TestJournalCatchesUp(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
 	w := openTestJournal(t, path)
 	source := &archive{events: eventsUpTo(2500)}
@@ -201,6 +207,7 @@ func TestJournalCatchesUp(t *testing.T) {
 }
 
 func TestJournalIsBehindAfterAFailedWrite(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
 	w := openTestJournal(t, path)
 	source := &archive{events: eventsUpTo(5)}
@@ -227,6 +234,7 @@ func TestJournalIsBehindAfterAFailedWrite(t *testing.T) {
 }
 
 func TestRecordIsTheContract(t *testing.T) {
+	t.Parallel()
 	j := ended(started("17", "python train.py", 0, 1), "exit:3", 12*time.Second)
 	j.Spec.GPUs, j.User, j.VRAMMiB, j.ExitCode = 2, "ann", 18432, number(3)
 	j.PeakMiB, j.AvgUtil, j.SubmittedAt = map[int]int64{0: 17910, 1: 17904}, number(96.0), at0

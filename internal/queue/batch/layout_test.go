@@ -17,6 +17,7 @@ func isNetwork(answer bool) func(string) (bool, error) {
 }
 
 func TestLayoutOnALocalDisk(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "logs")
 	l, err := openLayout(dir, "/nowhere", isNetwork(false))
 	if err != nil {
@@ -34,6 +35,7 @@ func TestLayoutOnALocalDisk(t *testing.T) {
 }
 
 func TestLayoutOnANetworkFileSystem(t *testing.T) {
+	t.Parallel()
 	dir, home := filepath.Join(t.TempDir(), "logs"), filepath.Join(t.TempDir(), "state")
 	l, err := openLayout(dir, home, isNetwork(true))
 	if err != nil {
@@ -65,6 +67,7 @@ func TestLayoutOnANetworkFileSystem(t *testing.T) {
 }
 
 func TestLayoutThatCannotBe(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, "file"), "")
 	if _, err := openLayout(filepath.Join(dir, "file", "logs"), dir, isNetwork(false)); err == nil {
@@ -77,6 +80,7 @@ func TestLayoutThatCannotBe(t *testing.T) {
 }
 
 func TestADirectoryThatLiesTooDeepIsRefusedBeforeItIsMade(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	deep := func(length int) string {
 		dir := base
@@ -109,6 +113,7 @@ func TestADirectoryThatLiesTooDeepIsRefusedBeforeItIsMade(t *testing.T) {
 }
 
 func TestStateHome(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		env  map[string]string
@@ -129,6 +134,7 @@ func TestStateHome(t *testing.T) {
 }
 
 func TestSetAside(t *testing.T) {
+	t.Parallel()
 	fresh := func(t *testing.T) layout {
 		l, err := openLayout(filepath.Join(t.TempDir(), "logs"), "", isNetwork(false))
 		if err != nil {
@@ -176,6 +182,7 @@ func TestSetAside(t *testing.T) {
 }
 
 func TestTheQueueOfALogDirectoryIsFound(t *testing.T) {
+	t.Parallel()
 	queue := func(logs, home string, remote bool) layout {
 		l, err := openLayout(logs, home, isNetwork(remote))
 		testkit.Must(t, err)

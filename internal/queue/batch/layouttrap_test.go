@@ -13,6 +13,7 @@ import (
 // TestALogDirectoryThatOthersPreparedIsRefused: whatever another user may have
 // left there is neither followed nor used.
 func TestALogDirectoryThatOthersPreparedIsRefused(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("giving files to others needs root")
 	}

@@ -83,6 +83,7 @@ func story() []job.Event {
 }
 
 func TestLines(t *testing.T) {
+	t.Parallel()
 	// The job that could not be launched has no log.
 	exists := func(path string) bool { return path != "/run/berth_logs/jobs/12/1.log" }
 	silent := func(string) []string { return nil }
@@ -113,6 +114,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestTheTailOfALog(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "1.log")
 	for _, test := range []struct{ log, want string }{
 		{"", ""},

@@ -79,6 +79,7 @@ func anyJob(t *rapid.T) *job.Job {
 
 // TestAJobIsWhatItsViewTells: a client that knows only the view says the same of it.
 func TestAJobIsWhatItsViewTells(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		j := anyJob(rt)
 		v := j.View()
@@ -124,6 +125,7 @@ func asLine(v any) string {
 
 // TestAnEventIsToldAsInTheQueuesOwnProcess, in berth's words and in gpusched's.
 func TestAnEventIsToldAsInTheQueuesOwnProcess(t *testing.T) {
+	t.Parallel()
 	for _, theirs := range []bool{false, true} {
 		near := narrator{tolerance: 0.1, verbose: true, exists: isThere, tail: tailOfLog}
 		far := near

@@ -16,6 +16,7 @@ var at0 = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 
 func TestMain(m *testing.M) {
 	time.Local = time.UTC // what people are shown is local time
+	testkit.Parallel(6)
 	os.Exit(m.Run())
 }
 

@@ -14,6 +14,7 @@ import (
 )
 
 func TestALivePipe(t *testing.T) {
+	t.Parallel()
 	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults(), live: true}
 	mkfifo(t, w.path)
 	first, err := w.read(context.Background(), time.Hour, nil)

@@ -47,6 +47,7 @@ func (tm *terminal) Write(p []byte) (int, error) {
 }
 
 func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tm := &terminal{}
 		s := &screen{out: tm, live: true, width: func() int { return 60 }, height: func() int { return 24 }}
@@ -73,6 +74,7 @@ func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
 }
 
 func TestTheLiveBlockLeavesNothingBehindOnASmallTerminal(t *testing.T) {
+	t.Parallel()
 	for _, rows := range []int{1, 2, 3, 5, 10} {
 		tm := &terminal{rows: rows}
 		s := &screen{out: tm, live: true, width: func() int { return 60 }, height: func() int { return rows }}
@@ -94,6 +96,7 @@ func TestTheLiveBlockLeavesNothingBehindOnASmallTerminal(t *testing.T) {
 }
 
 func TestWithoutATerminalThereIsNoBlock(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	s := &screen{out: &out}
 	snap := busy()
@@ -106,6 +109,7 @@ func TestWithoutATerminalThereIsNoBlock(t *testing.T) {
 }
 
 func TestATerminalThatIsGoneIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	tm := &terminal{broken: errors.New("input/output error")}
 	s := &screen{out: tm}
 	s.print("into the void")
@@ -148,6 +152,7 @@ func (r *slowReader) Read(p []byte) (int, error) {
 }
 
 func TestASlowReaderMissesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
 		s := &screen{out: to, patience: linePatience}
@@ -172,6 +177,7 @@ func TestASlowReaderMissesNothing(t *testing.T) {
 }
 
 func TestAStalledReaderStopsNothingAndIsToldWhatItMissed(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		length int
@@ -224,6 +230,7 @@ func TestAStalledReaderStopsNothingAndIsToldWhatItMissed(t *testing.T) {
 }
 
 func TestTheEndComesAfterWhatIsMissingEvenWhenThereIsNoRoom(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
 		s := &screen{out: to}
@@ -242,6 +249,7 @@ func TestTheEndComesAfterWhatIsMissingEvenWhenThereIsNoRoom(t *testing.T) {
 }
 
 func TestTheEndDoesNotWaitForAReaderThatStalled(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		pause time.Duration // between two reads; 0: it never reads

@@ -42,6 +42,7 @@ func signalled(t *testing.T, opt Options, sig os.Signal, waits func()) (status i
 }
 
 func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
+	t.Parallel()
 	opening := make(chan struct{}, 1)
 	tests := []struct {
 		name string
@@ -97,6 +98,7 @@ func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
 
 // TestATerminalThatClosesLeavesTheJobsToTheQueue, also while it is being opened.
 func TestATerminalThatClosesLeavesTheJobsToTheQueue(t *testing.T) {
+	t.Parallel()
 	for _, early := range []bool{true, false} {
 		file := filepath.Join(t.TempDir(), "jobs.txt")
 		testkit.Write(t, file, "true\n")
@@ -116,6 +118,7 @@ func TestATerminalThatClosesLeavesTheJobsToTheQueue(t *testing.T) {
 }
 
 func TestWhatAnEarlierRunLeft(t *testing.T) {
+	t.Parallel()
 	const file = "a\nb\nc\nd\n"
 	tests := []struct {
 		name   string
@@ -175,6 +178,7 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 }
 
 func TestOldFailuresAreNamedUpToABound(t *testing.T) {
+	t.Parallel()
 	var text strings.Builder
 	outcomes := make([]job.Outcome, 50)
 	for i := range outcomes {

@@ -10,6 +10,7 @@ import (
 // TestWhatIsAskedBeforeJobsAreStopped: about long work, parked or not, and about all
 // in a daemon's queue.
 func TestWhatIsAskedBeforeJobsAreStopped(t *testing.T) {
+	t.Parallel()
 	now := at0.Add(3 * time.Hour)
 	long := started("1", "x", 0)
 	long.StartedAt = at0

@@ -24,6 +24,7 @@ func wantHours(t *testing.T, a *account, at time.Duration, used, idle float64) {
 }
 
 func TestCardTimeIsCountedOncePerCard(t *testing.T) {
+	t.Parallel()
 	a := newAccount(at0, 2)
 	one, two := started("1", "x", 0), started("2", "x", 0)
 	happen(a, 0, job.EventStarted, one)
@@ -38,6 +39,7 @@ func TestCardTimeIsCountedOncePerCard(t *testing.T) {
 }
 
 func TestAParkedJobTakesNoCardTime(t *testing.T) {
+	t.Parallel()
 	a := newAccount(at0, 1)
 	j := started("1", "x", 0)
 	happen(a, 0, job.EventStarted, j)
@@ -52,6 +54,7 @@ func TestAParkedJobTakesNoCardTime(t *testing.T) {
 }
 
 func TestAJobThatEndedBeforeTakesNothingFromOneThatRuns(t *testing.T) {
+	t.Parallel()
 	a := newAccount(at0, 1)
 	happen(a, 0, job.EventAdopted, started("1", "x", 0))
 	happen(a, 0, job.EventEnded, ended(started("2", "x", 0), job.OK, time.Second))
@@ -59,6 +62,7 @@ func TestAJobThatEndedBeforeTakesNothingFromOneThatRuns(t *testing.T) {
 }
 
 func TestAJobThatNeverRanTakesNoCardTime(t *testing.T) {
+	t.Parallel()
 	a := newAccount(at0, 1)
 	happen(a, 0, job.EventStarted, started("1", "x", 0))
 	happen(a, time.Minute, job.EventEnded, ended(&job.Job{ID: "2", Spec: spec("x")}, job.Infeasible, 0))
@@ -77,6 +81,7 @@ func measured(id string, declared, peak int64, outcome job.Outcome, d time.Durat
 }
 
 func TestSummary(t *testing.T) {
+	t.Parallel()
 	a := newAccount(at0, 2)
 	for i, j := range []*job.Job{
 		measured("1", 10000, 9800, job.OK, time.Hour),           // right
@@ -103,6 +108,7 @@ func TestSummary(t *testing.T) {
 }
 
 func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
+	t.Parallel()
 	f, _ := following(t, "a\nb\nc\n", job.OK, "exit:3", job.WasCancelled)
 	testkit.Must(t, f.enter(t.Context()))
 	head := newAccount(at0, 0).lines(at0.Add(time.Second), f.queue.counts, nil)[0]
@@ -112,6 +118,7 @@ func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
 }
 
 func TestAdviceIsBoundedToWhatMatters(t *testing.T) {
+	t.Parallel()
 	a := newAccount(at0, 1)
 	for i := range 30 {
 		happen(a, 0, job.EventEnded, measured(fmt.Sprint(i), 20000, 5000, job.OK, time.Duration(i)*time.Hour))
@@ -128,6 +135,7 @@ func TestAdviceIsBoundedToWhatMatters(t *testing.T) {
 }
 
 func TestAQuietRunSaysLittle(t *testing.T) {
+	t.Parallel()
 	lines := newAccount(at0, 0).lines(at0.Add(time.Second), tally{}, nil)
 	if len(lines) != 1 || lines[0] != "0 jobs in 1.0s: 0 ok" {
 		t.Errorf("%q", lines)

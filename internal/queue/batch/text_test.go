@@ -10,6 +10,7 @@ import (
 )
 
 func TestVerdict(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name     string
 		declared int64
@@ -35,6 +36,7 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestEncodedLinesCannotDriveATerminal(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		written := rapid.String().Draw(rt, "text") + rapid.StringOf(rapid.RuneFrom([]rune("\x1b\x7f\u009b\u202e\n🚀é"))).Draw(rt, "more")
 		line, err := encodeLine(record{Time: at0, Event: job.EventWarning, Text: written})

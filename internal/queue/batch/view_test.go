@@ -51,12 +51,14 @@ func busy() snapshot {
 }
 
 func TestBoard(t *testing.T) {
+	t.Parallel()
 	golden(t, "board", string(renderBoard(busy())))
 	blind := snapshot{at: at0, file: "jobs.txt", paused: "the GPUs cannot be read: \x1b[2Jno answer"}
 	golden(t, "board-blind", string(renderBoard(blind)))
 }
 
 func TestBoardIsWrittenWholeAndOnlyWhenItChanged(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir() + "/status.txt"
 	b := &board{path: path, render: renderBoard}
 	s := busy()
@@ -85,6 +87,7 @@ func TestBoardIsWrittenWholeAndOnlyWhenItChanged(t *testing.T) {
 var escapes = regexp.MustCompile(`\x1b\[[0-9]*m`)
 
 func TestView(t *testing.T) {
+	t.Parallel()
 	for _, width := range []int{40, 80, 120} {
 		plainLines := renderView(busy(), width, 24, false)
 		coloured := renderView(busy(), width, 24, true)
@@ -102,6 +105,7 @@ func TestView(t *testing.T) {
 }
 
 func TestViewIsBounded(t *testing.T) {
+	t.Parallel()
 	s := snapshot{at: at0, paused: "berth is stopping"}
 	for i := range 100 {
 		s.running = append(s.running, running.Job{Job: started(fmt.Sprint(i), "x", 0)})
@@ -120,6 +124,7 @@ func TestViewIsBounded(t *testing.T) {
 }
 
 func TestTheViewFitsItsTerminal(t *testing.T) {
+	t.Parallel()
 	crowd := busy()
 	crowd.paused = "berth is stopping"
 	for len(crowd.running) < 100 {
@@ -154,6 +159,7 @@ func TestTheViewFitsItsTerminal(t *testing.T) {
 }
 
 func TestBar(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name     string
 		now      int64
@@ -176,6 +182,7 @@ func TestBar(t *testing.T) {
 }
 
 func TestLinesAreColouredByWhatHappened(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	failed := &job.Job{ID: "1", State: job.Failed, Outcome: job.Exited(1)}
 	tests := []struct {

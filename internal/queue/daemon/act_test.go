@@ -16,6 +16,7 @@ import (
 )
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, _ := l.gate("gate")
 	running := l.one(sh(line, "gpus", "0"))
@@ -42,6 +43,7 @@ func TestCancel(t *testing.T) {
 // TestWhatHasEndedIsLeftAlone: of an array, a range, a pattern or all jobs only
 // those are meant that there is something to do for.
 func TestWhatHasEndedIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	_, open := l.gate("gate")
 	array := cutArray(l.one(sh("[ $BERTH_ARRAY_INDEX = 0 ] || while [ ! -e gate ]; do sleep 0.02; done", "gpus", "0", "array", "0-1", "name", "sx1")))
@@ -82,6 +84,7 @@ func cutArray(id string) string {
 }
 
 func TestGraceIsTheCallers(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	stubborn := l.one(sh("trap '' TERM; echo deaf; while :; do sleep 0.05; done", "gpus", "0", "grace", "1h"))
 	l.until("it hears nothing any more", func() bool { return l.log(stubborn) == "deaf\n" })
@@ -95,6 +98,7 @@ func TestGraceIsTheCallers(t *testing.T) {
 }
 
 func TestHoldAndRelease(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	running := l.one(sh(line, "gpus", "2"))
@@ -119,6 +123,7 @@ func TestHoldAndRelease(t *testing.T) {
 }
 
 func TestRequeue(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	count := filepath.Join(l.dir(), "runs")
 	line, open := l.gate("gate")
@@ -158,6 +163,7 @@ func (l *lab) exists(path string) bool {
 }
 
 func TestWhatFailedRunsAgain(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	flag := filepath.Join(l.dir(), "mended")
 	var bad []string
@@ -186,6 +192,7 @@ func TestWhatFailedRunsAgain(t *testing.T) {
 }
 
 func TestSelections(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	held := sh("true", "hold", "yes")
 	l.submit(held, held, held, held, sh("true", "hold", "yes", "array", "0-4"), sh("x", "begin", "now+1h", "name", "later"), held)
@@ -248,6 +255,7 @@ func TestSelections(t *testing.T) {
 
 // TestANameMeansItsUnfinishedJobsOrElseTheNewest for every verb but list.
 func TestANameMeansItsUnfinishedJobsOrElseTheNewest(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	run := func(name string, more ...string) string {
 		return l.one(sh("true", append([]string{"gpus", "0", "name", name}, more...)...))
@@ -344,6 +352,7 @@ func TestManyAtOnceKeepTheLoopResponsive(t *testing.T) {
 }
 
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, func(o *Options) { o.Sim = 4 })
 	id := l.one(sh("true", "hold", "yes", "gpus", "2", "vram", "8G", "env.A", "1"))
 	rows := []struct {
@@ -407,6 +416,7 @@ func TestEdit(t *testing.T) {
 // TestRequeueWithChanges: only jobs that have ended are changed, and a change that
 // is refused leaves the job as it was.
 func TestRequeueWithChanges(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "0"))
@@ -451,6 +461,7 @@ func TestRequeueWithChanges(t *testing.T) {
 // TestRequeueWithoutWhatItDependsOn: it would be cancelled again at once. With the
 // job that failed, it can run.
 func TestRequeueWithoutWhatItDependsOn(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	flag := filepath.Join(l.dir(), "mended")
 	bad := l.one(sh("test -e "+flag, "gpus", "0"))
@@ -478,6 +489,7 @@ func editOf(pairs ...string) api.Spec {
 }
 
 func TestWhatCannotBeEdited(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, _ := l.gate("gate")
 	running := l.one(sh(line, "gpus", "0"))
@@ -514,6 +526,7 @@ func TestWhatCannotBeEdited(t *testing.T) {
 }
 
 func TestAnEditedPriorityMovesAJob(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2"))
@@ -533,6 +546,7 @@ func TestAnEditedPriorityMovesAJob(t *testing.T) {
 }
 
 func TestARequestThatIsGivenUpChangesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	id := l.one(sh("true", "hold", "yes"))
 	ctx, cancel := context.WithCancel(l.ctx)

@@ -59,6 +59,7 @@ func (l *lab) uses(pid int, mib map[int]int64) {
 }
 
 func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	pid := l.sleeps(nil)
 	d, err := l.Adopt(l.ctx, api.AdoptRequest{PID: pid, GPUs: []int{1}, VRAM: "2G", Name: "mine"})
@@ -93,6 +94,7 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 }
 
 func TestTwoWhoAdoptTheSameProcessAtOnceGetOneJob(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	pid := l.sleeps(nil)
 	answers := make(chan error, 8)
@@ -116,6 +118,7 @@ func TestTwoWhoAdoptTheSameProcessAtOnceGetOneJob(t *testing.T) {
 }
 
 func TestWhoseProcessMayBeAdopted(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	pid := l.sleeps(&ann)
@@ -145,6 +148,7 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 }
 
 func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	page, err := l.Jobs(l.ctx, api.Query{Idle: true, Over: true})
 	if err != nil || len(page.Jobs) != 0 || page.Total != 0 {
@@ -160,6 +164,7 @@ func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
 // What a process has is in use anyway. What it does not have is what others wait
 // for.
 func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
 	bob, root := l.as("nobody"), l.as("root")
 	for _, c := range []struct {
@@ -222,6 +227,7 @@ func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
 }
 
 func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
@@ -254,6 +260,7 @@ func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 }
 
 func TestWhatIsAJobsAlreadyIsNotHeldTwice(t *testing.T) {
+	t.Parallel()
 	occupants := map[int][]gpu.Process{0: {{PID: 10, UsedMiB: 100}, {PID: 11, UsedMiB: 200}}, 1: {{PID: 11, UsedMiB: 300}}}
 	left := unowned(occupants, func(pid int) (string, bool) {
 		if pid == 11 {

@@ -38,6 +38,7 @@ func (l *lab) rows(q api.Query) (rows []string, page api.JobPage) {
 // TestTheQueueIsListedInOrder: running, then as they come up, then what is behind
 // a gate, then what ended, the latest first; an array is one row.
 func TestTheQueueIsListedInOrder(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	gone := l.submit(sh("true", "hold", "yes"), sh("true", "hold", "yes"))
@@ -101,6 +102,7 @@ func TestTheQueueIsListedInOrder(t *testing.T) {
 // TestALongQueueIsFollowedOnlySoFar: behind that, jobs are chosen by submission,
 // and each once.
 func TestALongQueueIsFollowedOnlySoFar(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	l.untilState(l.one(sh(line, "gpus", "2")), job.Running)
@@ -124,6 +126,7 @@ func TestALongQueueIsFollowedOnlySoFar(t *testing.T) {
 
 // TestALongHistoryOfOneArrayIsOneRow: ended jobs behind it are found.
 func TestALongHistoryOfOneArrayIsOneRow(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	now := time.Now()
 	ended := func(id string, seq int64, at time.Time) *job.Job {
@@ -142,6 +145,7 @@ func TestALongHistoryOfOneArrayIsOneRow(t *testing.T) {
 
 // TestAnArrayIsSummedUp by show and why.
 func TestAnArrayIsSummedUp(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	array := l.one(sh("test $BERTH_ARRAY_INDEX != 1 || exit 3; "+line, "gpus", "1", "array", "1-5%2", "name", "sweep"))
@@ -186,6 +190,7 @@ func TestAnArrayIsSummedUp(t *testing.T) {
 // TestTheTimeForWhichATaskWasParkedDoesNotCount: neither as GPU time nor towards
 // its expected end.
 func TestTheTimeForWhichATaskWasParkedDoesNotCount(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	now := time.Now()
 	// It ran for an hour, was parked for two, and came back half an hour ago.

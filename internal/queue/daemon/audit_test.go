@@ -51,6 +51,7 @@ func entriesOf(t *testing.T, path string) []entry {
 }
 
 func TestAuditKeepsWhoDidWhat(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	want := []entry{
@@ -73,6 +74,7 @@ func TestAuditKeepsWhoDidWhat(t *testing.T) {
 }
 
 func TestAuditLinesAreBounded(t *testing.T) {
+	t.Parallel()
 	a := openAuditIn(t, t.TempDir())
 	many := make([]string, 5000)
 	for i := range many {
@@ -92,6 +94,7 @@ func TestAuditLinesAreBounded(t *testing.T) {
 }
 
 func TestAuditTakesManyAtOnceAndRotates(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a := openAuditIn(t, dir)
 	a.limit = 4096
@@ -122,6 +125,7 @@ func TestAuditTakesManyAtOnceAndRotates(t *testing.T) {
 }
 
 func TestAuditLosesNoOldFileWhenItCannotRotate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a := openAuditIn(t, dir)
 	a.limit = 300
@@ -172,6 +176,7 @@ func mustGlob(t *testing.T, pattern string) []string {
 }
 
 func TestAuditEndsALineThatACrashCutOff(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.jsonl")
 	if err := os.WriteFile(path, []byte(`{"uid":1}`+"\n"+`{"uid":2,"us`), 0o644); err != nil {
@@ -193,6 +198,7 @@ func TestAuditEndsALineThatACrashCutOff(t *testing.T) {
 }
 
 func TestAuditFollowsNoLink(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "audit.jsonl")); err != nil {
 		t.Fatal(err)
@@ -205,6 +211,7 @@ func TestAuditFollowsNoLink(t *testing.T) {
 
 // TestAuditOnAFullDisk gives the audit a disk of its own.
 func TestAuditOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root: a disk that can be filled")
 	}

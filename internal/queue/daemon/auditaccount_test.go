@@ -28,6 +28,7 @@ func inShort(entries []entry) []string {
 }
 
 func TestAuditTellsARepeatedRefusalOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := openAuditIn(t, dir)
@@ -74,6 +75,7 @@ func TestAuditTellsARepeatedRefusalOnce(t *testing.T) {
 // what is not, as fast as can be. Others lose nothing, every request is counted,
 // and the user writes no more than allowed.
 func TestAuditOfOneUserIsBounded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := openAuditIn(t, dir)
@@ -123,6 +125,7 @@ func TestAuditOfOneUserIsBounded(t *testing.T) {
 
 // TestAuditRecognisesSoManyRefusals: what is remembered of a window is bounded.
 func TestAuditRecognisesSoManyRefusals(t *testing.T) {
+	t.Parallel()
 	a := openAuditIn(t, t.TempDir())
 	for i := range 3 * maxRepeats {
 		a.record(entry{UID: 1, Action: "cancel", Result: fmt.Sprintf("there is no job %d", i)})

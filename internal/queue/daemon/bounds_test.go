@@ -16,6 +16,7 @@ import (
 )
 
 func TestUsersMayNotPassEverybodyByPriority(t *testing.T) {
+	t.Parallel()
 	cfg := DefaultConfig(true)
 	for _, row := range []struct {
 		admin    bool
@@ -33,6 +34,7 @@ func TestUsersMayNotPassEverybodyByPriority(t *testing.T) {
 }
 
 func TestAJobThatSomeoneSitsAtKeepsItsLimit(t *testing.T) {
+	t.Parallel()
 	cfg := DefaultConfig(true)
 	cfg.InteractiveTime = time.Hour
 	for _, row := range []struct {
@@ -61,6 +63,7 @@ func TestAJobThatSomeoneSitsAtKeepsItsLimit(t *testing.T) {
 //
 // seeds: M1 M18
 func TestNoJobHasMoreThanTheTimeOfAll(t *testing.T) {
+	t.Parallel()
 	cfg := DefaultConfig(true)
 	for _, row := range []struct{ all, asked, want time.Duration }{
 		{0, 0, 0}, {0, time.Hour, time.Hour}, {time.Minute, 0, time.Minute}, {time.Minute, time.Second, time.Second}, {time.Minute, time.Hour, time.Minute},
@@ -80,6 +83,7 @@ func TestNoJobHasMoreThanTheTimeOfAll(t *testing.T) {
 // TestJobsOfOneRequestWaitForOneAnother: a name stands for an earlier job of
 // the same request, an array's for all its tasks.
 func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	ids := l.submit(
 		sh("exit 3", "gpus", "0", "name", "prep"),
@@ -111,6 +115,7 @@ func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {
 // TestACardThatIsMissingIsWaitedFor: what was there yesterday is still the
 // machine's, what was there last week is not.
 func TestACardThatIsMissingIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	st, err := store.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestWhatIsRememberedOfACardIsAsOldAsItsLastReading(t *testing.T) {
+	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	read, lost, never := gpu.Unknown(0, "GPU-a", "Card"), gpu.Unknown(1, "GPU-b", "Card"), gpu.Unknown(2, "GPU-c", "Card")
 	before := []seenCard{

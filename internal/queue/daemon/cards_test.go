@@ -113,6 +113,7 @@ func TestADaemonWaitsForADriverThatIsLate(t *testing.T) {
 }
 
 func TestADaemonDoesWithoutGPUsUnlessJobsNeedThem(t *testing.T) {
+	t.Parallel()
 	st, err := store.Open(queue.StoreDir(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestWhatDoctorSaysAboutTheStore(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		health store.Health
 		err    error
@@ -36,6 +37,7 @@ func TestWhatDoctorSaysAboutTheStore(t *testing.T) {
 
 // TestTheStoreOfARunningDaemonIsChecked, and one that is not there.
 func TestTheStoreOfARunningDaemonIsChecked(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.end(l.one(sh("true", "gpus", "0")))
 	if f := CheckStore(l.ctx, l.opt.Places); f.Name != "store" || f.Status != site.OK || !strings.HasPrefix(f.What, "no damage found in ") {

@@ -16,6 +16,7 @@ import (
 
 // TestAJobRunsItsSnapshot: every attempt of it, and no other code if it is gone.
 func TestAJobRunsItsSnapshot(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	made := job.Snapshot{Tree: filepath.Join(l.dir(), "tree"), ID: "ab12", Path: filepath.Join(l.dir(), "copy"), Commit: "c0ffee", Dirty: true}
 	testkit.Must(t, errors.Join(os.Mkdir(made.Tree, 0o755), os.Mkdir(made.Path, 0o755)))
@@ -53,6 +54,7 @@ func TestAJobRunsItsSnapshot(t *testing.T) {
 }
 
 func TestBadSnapshotsAreRefused(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	good := job.Snapshot{Tree: "/tree", ID: "ab", Path: "/copy"}
 	with := func(change func(*job.Snapshot)) []job.Snapshot {
@@ -90,6 +92,7 @@ func TestBadSnapshotsAreRefused(t *testing.T) {
 // TestAMissingSnapshotIsNoted: of a client that does not make them, where the
 // config asks for them.
 func TestAMissingSnapshotIsNoted(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Snapshot = true }))
 	if status, err := l.Status(l.ctx); err != nil || !status.Snapshot {
 		t.Errorf("clients are not told: %+v %v", status, err)
@@ -105,6 +108,7 @@ func TestAMissingSnapshotIsNoted(t *testing.T) {
 
 // TestOtherCodeIsOtherWork: --dedup refuses the same command with the same code.
 func TestOtherCodeIsOtherWork(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	submit := func(id string) error {
 		_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "dedup", "yes", "snapshot", "/tree")}, Dir: "/",

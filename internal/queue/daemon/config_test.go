@@ -23,6 +23,7 @@ import (
 )
 
 func TestConfigSaysWhatPeopleType(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		sentence string
 		file     string
@@ -112,6 +113,7 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 
 // TestAMistakeInATargetKeepsItsSecret: the log and config check show it.
 func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
+	t.Parallel()
 	for file, says := range map[string]string{
 		`admin = ["mailto:a@b.c", "slak:https://h/s3cret"]`: "did you mean slack?",
 		`admin = ["webhook:h/s3cret"]`:                      "expected a URL",
@@ -135,6 +137,7 @@ func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
 }
 
 func TestMistakesAboutACluster(t *testing.T) {
+	t.Parallel()
 	for file, says := range map[string]string{
 		`engine = "moon"`:                     `engine: expected "local" or "slurm", found "moon"`,
 		`engin = "slurm"`:                     "did you mean engine, above the first section?",
@@ -162,6 +165,7 @@ func TestMistakesAboutACluster(t *testing.T) {
 }
 
 func TestConfigMistakesAreAllNamed(t *testing.T) {
+	t.Parallel()
 	file, err := os.ReadFile("testdata/config_mistakes.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -183,6 +187,7 @@ func TestConfigMistakesAreAllNamed(t *testing.T) {
 }
 
 func TestConfigThatIsNoTOMLNamesTheLine(t *testing.T) {
+	t.Parallel()
 	_, err := parseConfig("config.toml", []byte("[scheduling]\npolicy = fifo\n"), DefaultConfig(false))
 	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:2: ") {
 		t.Errorf("got %v", err)
@@ -194,6 +199,7 @@ func TestConfigThatIsNoTOMLNamesTheLine(t *testing.T) {
 }
 
 func TestAFileOfNothingButMistakesIsAnsweredSoon(t *testing.T) {
+	t.Parallel()
 	var file strings.Builder
 	for i := range 20_000 {
 		fmt.Fprintf(&file, "[limits.users.u%d]\ngpuz = %d\n", i, i)
@@ -205,6 +211,7 @@ func TestAFileOfNothingButMistakesIsAnsweredSoon(t *testing.T) {
 }
 
 func TestListenStaysOnThisMachineWithoutTLS(t *testing.T) {
+	t.Parallel()
 	for listen, want := range map[string][2]bool{ // without TLS, with it
 		"127.0.0.1:7878":   {true, true},
 		"127.8.0.1:0":      {true, true},
@@ -233,6 +240,7 @@ func TestListenStaysOnThisMachineWithoutTLS(t *testing.T) {
 }
 
 func TestMetricsStayOnThisMachine(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ listen, metrics, want string }{
 		{"", "127.0.0.1:9778", ""},
 		{"", "localhost:0", ""},
@@ -254,6 +262,7 @@ func TestMetricsStayOnThisMachine(t *testing.T) {
 }
 
 func TestAProxyNeedsAPathAndAName(t *testing.T) {
+	t.Parallel()
 	hosts := []string{"gpu1.example.org"}
 	for _, c := range []struct {
 		cfg  Config
@@ -273,6 +282,7 @@ func TestAProxyNeedsAPathAndAName(t *testing.T) {
 }
 
 func TestTLSNeedsBothFiles(t *testing.T) {
+	t.Parallel()
 	for _, c := range []Config{{TLSCert: "/a"}, {TLSKey: "/a"}} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v was taken", c)
@@ -281,6 +291,7 @@ func TestTLSNeedsBothFiles(t *testing.T) {
 }
 
 func TestEveryPartOfTheConfigIsSeenToChange(t *testing.T) {
+	t.Parallel()
 	fields := reflect.TypeFor[Config]()
 	for i := range fields.NumField() {
 		old, changed := DefaultConfig(true), DefaultConfig(true)
@@ -339,6 +350,7 @@ func expectOneChange(t *testing.T, part string, changed, old Config) {
 }
 
 func TestWhatARunningDaemonCannotTakeUpIsNamed(t *testing.T) {
+	t.Parallel()
 	old, changed := DefaultConfig(true), DefaultConfig(true)
 	changed.GPUs, changed.Listen, changed.History = []int{0}, "127.0.0.1:1", time.Hour
 	live, restart := changed.Changed(old)
@@ -351,6 +363,7 @@ func TestWhatARunningDaemonCannotTakeUpIsNamed(t *testing.T) {
 }
 
 func TestQueuedJobsOfAUser(t *testing.T) {
+	t.Parallel()
 	c := Config{QueuedJobs: 5, QueuedJobsOf: map[string]int{"ann": 9, "bob": 0}}
 	for user, want := range map[string]int{"ann": 9, "bob": 0, "eve": 5} {
 		if got := c.queuedJobsFor(user); got != want {
@@ -369,6 +382,7 @@ func writeConfig(t *testing.T, text string) string {
 }
 
 func TestAConfigThatIsMissing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "none", "config.toml")
 	got, err := LoadConfig(path, false, false)
 	if diff := cmp.Diff(DefaultConfig(false), got); err != nil || diff != "" {
@@ -383,6 +397,7 @@ func TestAConfigThatIsMissing(t *testing.T) {
 }
 
 func TestASharedDaemonBelievesOnlyTrustedFiles(t *testing.T) {
+	t.Parallel()
 	path := writeConfig(t, "[scheduling]\npolicy = \"fifo\"\n")
 	asked := ""
 	_, err := loadConfig(path, true, false, func(p string) error { asked = p; return fmt.Errorf("%s belongs to eve", p) })
@@ -407,6 +422,7 @@ func TestASharedDaemonBelievesOnlyTrustedFiles(t *testing.T) {
 }
 
 func TestWhatIsNoConfigFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if _, err := LoadConfig(dir, false, true); err == nil {
 		t.Error("a directory was read")
@@ -421,6 +437,7 @@ func TestWhatIsNoConfigFile(t *testing.T) {
 }
 
 func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
+	t.Parallel()
 	example, err := os.ReadFile("../../../packaging/config.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -454,6 +471,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 }
 
 func TestThePageHasEveryKey(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../../docs/reference/config.md")
 	if err != nil {
 		t.Fatal(err)
@@ -513,6 +531,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
+	t.Parallel()
 	_, err := parseConfig("config.toml", []byte("[scheduling]\nmax_bypass = \"-1h\"\n"), DefaultConfig(true))
 	if err == nil || !strings.Contains(err.Error(), `at least 1s, or 0: no limit (also "never")`) {
 		t.Error(err)
@@ -520,6 +539,7 @@ func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
 }
 
 func TestFairIsNotUnfair(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"[scheduling]\npolicy = \"fair\"\nfair_share = false\n", "[scheduling]\nfair_share = false\npolicy = \"fair\"\n"} {
 		_, err := parseConfig("config.toml", []byte(text), DefaultConfig(true))
 		if err == nil || !strings.Contains(err.Error(), `scheduling.fair_share: expected true with policy = "fair", found false`) {
@@ -534,6 +554,7 @@ func TestFairIsNotUnfair(t *testing.T) {
 }
 
 func TestLimitsByDefault(t *testing.T) {
+	t.Parallel()
 	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {
 		if got := DefaultConfig(true).Limits.on(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
 			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
@@ -568,6 +589,7 @@ func TestLimitsByDefault(t *testing.T) {
 }
 
 func TestTheMostHostMemoryOfOneJob(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Memory = Portion{Amount: 512} }))
 	_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "mem", "1G")}})
 	if err == nil || !strings.Contains(err.Error(), "mem: expected at most 512 MiB, found 1024 MiB") {

@@ -9,6 +9,7 @@ import (
 // TestEndJobs: told to stop, such a daemon ends what runs and then itself, and
 // the next one runs it again.
 func TestEndJobs(t *testing.T) {
+	t.Parallel()
 	ready := 0
 	l := newLab(t, func(o *Options) { o.EndJobs, o.Ready = true, func() { ready++ } })
 	first := l.submit(sh("exec sleep 600"), sh("exec sleep 600"), sh("exec sleep 600"))

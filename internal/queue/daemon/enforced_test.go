@@ -10,6 +10,7 @@ import (
 )
 
 func TestTheDaemonSaysWhatItEnforces(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	status, err := l.Status(l.ctx)
 	if err != nil {

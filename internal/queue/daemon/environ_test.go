@@ -66,6 +66,7 @@ func TestAJobsEnvironment(t *testing.T) {
 }
 
 func TestAnEnvironmentIsStoredOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for range 3 {
 		l.submit(sh("true", "hold", "yes"), sh("true", "hold", "yes"))
@@ -86,6 +87,7 @@ func TestAnEnvironmentIsStoredOnce(t *testing.T) {
 }
 
 func TestWhereAJobRuns(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	sub := filepath.Join(l.dir(), "sub")
 	if err := os.Mkdir(sub, 0o755); err != nil {
@@ -118,6 +120,7 @@ func TestWhereAJobRuns(t *testing.T) {
 }
 
 func TestSetUps(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if err := os.MkdirAll(filepath.Join(l.dir(), "venv/bin"), 0o755); err != nil {
 		t.Fatal(err)
@@ -138,6 +141,7 @@ func TestSetUps(t *testing.T) {
 }
 
 func TestOutputPatterns(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	user := l.d.userName(os.Getuid())
 	for pattern, want := range map[string]string{
@@ -163,6 +167,7 @@ func TestOutputPatterns(t *testing.T) {
 }
 
 func TestInteractiveTime(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.InteractiveTime = 90e9 }))
 	ann := api.Caller{UID: os.Getuid(), Name: "ann"} // who may not lift limits
 	request := api.SubmitRequest{Interactive: true, Jobs: []api.Spec{
@@ -187,6 +192,7 @@ func TestInteractiveTime(t *testing.T) {
 }
 
 func TestTheUmaskIsTheCallers(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for _, mask := range []int{0o077, 0o002, 0o027} {
 		out := filepath.Join(l.dir(), fmt.Sprintf("made-%o", mask))

@@ -51,6 +51,7 @@ func (h *hearing) has(kind job.EventKind, id string) bool {
 }
 
 func TestEventsTellWhatHappens(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	h := l.hear(api.EventQuery{Since: -1})
 	l.until("it is heard", func() bool { return l.d.hub.count() > 0 })
@@ -74,6 +75,7 @@ func TestEventsTellWhatHappens(t *testing.T) {
 // TestEventsAreReplayedWithoutGapOrRepeat: streams that begin anywhere, while
 // things go on, tell each numbered event after that once and in order.
 func TestEventsAreReplayedWithoutGapOrRepeat(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	const jobs = 40
 	var streams []*hearing
@@ -110,6 +112,7 @@ func TestEventsAreReplayedWithoutGapOrRepeat(t *testing.T) {
 }
 
 func TestAStreamGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	h := l.hear(api.EventQuery{Since: 0})
 	first := l.one(sh("true", "gpus", "0"))
@@ -127,6 +130,7 @@ func TestAStreamGoesOnAfterARestart(t *testing.T) {
 }
 
 func TestANumberOfTheFutureHidesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	h := l.hear(api.EventQuery{Since: 1 << 40})
 	l.until("it is heard", func() bool { return l.d.hub.count() > 0 })
@@ -135,6 +139,7 @@ func TestANumberOfTheFutureHidesNothing(t *testing.T) {
 }
 
 func TestEventsAreFiltered(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	array := l.one(sh("true", "gpus", "0", "array", "0-2", "hold", "yes"))
 	other := l.one(sh("true", "gpus", "0", "hold", "yes"))
@@ -162,6 +167,7 @@ func TestEventsAreFiltered(t *testing.T) {
 }
 
 func TestEventsOfCards(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	h := l.hear(api.EventQuery{Since: -1, GPUs: true})
 	l.until("the cards are told", func() bool { return h.has(job.EventGPUs, "") })
@@ -183,6 +189,7 @@ func TestEventsOfCards(t *testing.T) {
 // TestASlowListenerIsLetGoAndHoldsNobodyUp: it stops reading; the daemon goes
 // on, and it finds everything when it comes back.
 func TestASlowListenerIsLetGoAndHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	block, blocked := make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(l.ctx)

@@ -32,6 +32,7 @@ func (l *lab) fault(text string) {
 // TestCardsAreShownThroughADriverThatHangs: at once, as they were last read,
 // marked as such and with the reason; and as they are once it answers again.
 func TestCardsAreShownThroughADriverThatHangs(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if card := l.cards()[0]; card.Stale || card.StaleReason != "" {
 		t.Fatalf("%+v", card)
@@ -53,6 +54,7 @@ func TestCardsAreShownThroughADriverThatHangs(t *testing.T) {
 }
 
 func TestCardsThatCannotBeReadSayWhy(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.fault("unreadable")
 	l.until("the cards are marked", func() bool { return l.cards()[0].Stale })
@@ -75,6 +77,7 @@ func (f *fakeEyes) ReadAt() (time.Time, error) { return f.at, f.trouble }
 func (f *fakeEyes) FailedAt() time.Time        { return f.failed }
 
 func TestALookIsWaitedForUntilItComesInOrFails(t *testing.T) {
+	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	after := func(d time.Duration) time.Time { return noon.Add(d) }
 	var l looks
@@ -161,6 +164,7 @@ func TestHiddenProcessesHaveNamesOnlyForTheirOwnersAndAdministrators(t *testing.
 }
 
 func TestHiddenProcesses(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, mounts string
 		want         bool
@@ -181,6 +185,7 @@ func TestHiddenProcesses(t *testing.T) {
 // TestACardIsQuarantinedAndCleared by an administrator only, and it is written
 // down who did it.
 func TestACardIsQuarantinedAndCleared(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	eve := api.Caller{UID: 4711, Name: "eve"}
 	_, err := l.d.SetHealth(l.ctx, eve, 1, api.HealthRequest{Health: api.HealthQuarantined})
@@ -223,6 +228,7 @@ func wantAudit(t *testing.T, l *lab, actions ...string) {
 }
 
 func TestTheHistoryOfTheCards(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.cards()
 	for _, index := range []int{1, 0} {
@@ -274,6 +280,7 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 }
 
 func TestAQuarantineOfWhatIsQuarantinedAlreadyIsToldOfOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.fault("xid 1 79")
 	l.until("the card is out of service", func() bool { return l.cards()[1].Health == "quarantined" })
@@ -288,6 +295,7 @@ func TestAQuarantineOfWhatIsQuarantinedAlreadyIsToldOfOnce(t *testing.T) {
 }
 
 func TestACardThatIsInPartsIsNamedByThem(t *testing.T) {
+	t.Parallel()
 	there := []gpu.Device{{Index: 0}, {Index: 200, Part: &gpu.Part{Of: 1}}, {Index: 201, Part: &gpu.Part{Of: 1}}}
 	wantProblem(t, noCard(1, there), problem.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "name the parts")
 	wantProblem(t, noCard(2, there), problem.NotFound, "this machine has no GPU 2", "berth gpus")
@@ -321,6 +329,7 @@ func (h *holder) Released() time.Time {
 }
 
 func TestTheDriverIsLetGoOf(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	reply, err := l.ReleaseGPUs(l.ctx, api.ReleaseRequest{})
 	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to release") {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTheLongestGracePeriod(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Grace = 5 * time.Second }))
 	if got := l.job(l.one(sh("true", "hold", "yes"))).Settings["grace"]; got != "5s" {
 		t.Errorf("a job that asks for nothing gets %q", got)
@@ -37,6 +38,7 @@ func TestTheLongestGracePeriod(t *testing.T) {
 // TestAJobOfOldMayBeEdited: a maximum that was lowered since does not keep its
 // user from changing something else.
 func TestAJobOfOldMayBeEdited(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	id := l.one(sh("true", "hold", "yes", "grace", "1h"))
 	with(func(c *Config) { c.Grace = time.Minute })(&l.opt)

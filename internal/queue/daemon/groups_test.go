@@ -11,6 +11,7 @@ import (
 // TestNobodyChangesAnothersGroups: a paused group keeps its user's jobs from
 // starting, so only its user and administrators may pause it.
 func TestNobodyChangesAnothersGroups(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	yes, no := true, false

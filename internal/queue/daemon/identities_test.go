@@ -10,6 +10,7 @@ import (
 // TestWhichLineAStoredJobIs: what a line executes and its file decide, not what it
 // needs. An older berth stored no file, and its keys left the block out.
 func TestWhichLineAStoredJobIs(t *testing.T) {
+	t.Parallel()
 	line := func(text string) *jobfile.Line {
 		file, err := jobfile.Parse("f", []byte(text), job.Defaults())
 		if err != nil {

@@ -22,6 +22,7 @@ func ownerOf(t *testing.T, path string) (uid int, mode os.FileMode) {
 // TestAJobsLogIsItsUsersAndItsDirectoryIsRoots: also where an earlier version
 // gave the directory to the user, and where another user had the number.
 func TestAJobsLogIsItsUsersAndItsDirectoryIsRoots(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("giving logs to users needs root")
 	}

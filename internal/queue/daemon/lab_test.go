@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(lockedEnv) != "" {
 		os.Exit(m.Run()) // a child that needs no daemon
 	}
+	testkit.Parallel(6)
 	os.Exit(runTests(m))
 }
 

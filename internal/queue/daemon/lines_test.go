@@ -59,6 +59,7 @@ func (l *lab) became(r api.SubmitRequest) string {
 }
 
 func TestTheLinesOfAFile(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	first := sh("true", "gpus", "0", "name", "first")
 	held := func(pairs ...string) api.Spec {
@@ -140,6 +141,7 @@ func (l *lab) busy() (open func()) {
 // TestTheOrderOfLines: queued lines start in the order of the file, wherever new ones
 // are, after a restart too, and jobs of others keep their places.
 func TestTheOrderOfLines(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	defer l.busy()()
 	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
@@ -177,6 +179,7 @@ func TestTheOrderOfLines(t *testing.T) {
 // TestAnyEditOfAFile: whatever is done to it, its lines wait as they are now and in
 // their order, but for those that were cancelled, and none is two jobs.
 func TestAnyEditOfAFile(t *testing.T) {
+	t.Parallel()
 	l := runLab(t)
 	defer l.busy()()
 	type row struct {
@@ -248,6 +251,7 @@ func TestAnyEditOfAFile(t *testing.T) {
 
 // TestAppendedLinesMoveNothing: nor does a job that was sent to the end of the queue.
 func TestAppendedLinesMoveNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	defer l.busy()()
 	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
@@ -285,6 +289,7 @@ func (l *lab) ranks() map[string]int64 {
 
 // TestALineMarkedCancel never starts, or is stopped, and what waits for it is told.
 func TestALineMarkedCancel(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	gate, open := l.gate("go")
 	defer open()
@@ -326,6 +331,7 @@ func TestALineMarkedCancel(t *testing.T) {
 // TestRunAgainTogether: lines that run again wait for one another and for new ones,
 // whatever their order and number.
 func TestRunAgainTogether(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	specs := []api.Spec{sh("true # first", "gpus", "0", "after", "last")}
 	for range actJobs {
@@ -350,6 +356,7 @@ func TestRunAgainTogether(t *testing.T) {
 // TestADeletedLineIsNotRunAgain: its job runs to its end, and is not tried again
 // unless the line comes back.
 func TestADeletedLineIsNotRunAgain(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	gate, open := l.gate("go")
 	line := func(name string) api.Spec {
@@ -374,6 +381,7 @@ func TestADeletedLineIsNotRunAgain(t *testing.T) {
 
 // TestAJobThatCameBackWithoutALineIsWithdrawn, though it ran.
 func TestAJobThatCameBackWithoutALineIsWithdrawn(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.became(l.sent("", sh("false", "gpus", "0", "retries", "1", "retry_on", "fail"), sh("true", "gpus", "0")))
 	l.until("it waits for its second attempt", func() bool { j := l.job("1"); return j.State == job.Queued && j.Attempt == 1 })
@@ -385,6 +393,7 @@ func TestAJobThatCameBackWithoutALineIsWithdrawn(t *testing.T) {
 // TestLinesThatCanNeverRun are accepted and end, if that is asked for. A limit of the
 // user is another matter.
 func TestLinesThatCanNeverRun(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Limits.Default.GPUs = Portion{Amount: 1}; c.MaxPriority = 5 }))
 	lenient := func(pairs ...string) api.SubmitRequest {
 		r := l.sent("", sh("true # much", pairs...), sh("true", "gpus", "0", "begin", "now+1h"))
@@ -408,6 +417,7 @@ func TestLinesThatCanNeverRun(t *testing.T) {
 // TestStoredJobsOfARun: those that an older berth stored without a file are lines,
 // jobs of other files only if that is asked for, and a run begins without theirs.
 func TestStoredJobsOfARun(t *testing.T) {
+	t.Parallel()
 	l := runLab(t)
 	first, wait := sh("true", "gpus", "0", "env.SEED", "1"), sh("true # waits", "gpus", "0", "begin", "now+1h")
 	l.became(l.sent("", first, wait))
@@ -456,6 +466,7 @@ func TestStoredJobsOfARun(t *testing.T) {
 // TestNumbersComeBack: in the queue of a run, with a line that was deleted before it
 // started, in another process too. After a fresh start they do not.
 func TestNumbersComeBack(t *testing.T) {
+	t.Parallel()
 	l := runLab(t)
 	defer l.busy()()
 	line := func(name string) api.Spec { return sh("true # "+name, "name", name) }
@@ -495,6 +506,7 @@ func TestNumbersComeBack(t *testing.T) {
 
 // TestTheNewestRequestsEnvironment is that of the jobs that wait.
 func TestTheNewestRequestsEnvironment(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	gate, open := l.gate("go")
 	specs := []api.Spec{
@@ -531,6 +543,7 @@ func TestTheNewestRequestsEnvironment(t *testing.T) {
 // TestWhichLinesGetWhichCode: waiting ones that of the first request of a run, and
 // that of their submission otherwise.
 func TestWhichLinesGetWhichCode(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	send := func(id, tree string, first bool) {
 		r := l.sent("", sh("true", "gpus", "0", "begin", "now+1h", "snapshot", tree))
@@ -552,6 +565,7 @@ func TestWhichLinesGetWhichCode(t *testing.T) {
 
 // TestNotesOnLines: also on those that the queue has.
 func TestNotesOnLines(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for range 2 {
 		reply, err := l.Submit(l.ctx, l.sent("", sh("true", "timeout", "5", "begin", "now+1h")))
@@ -564,6 +578,7 @@ func TestNotesOnLines(t *testing.T) {
 // TestAnUnchangedFileCostsNothing: no turn of the engine changes anything, and nothing
 // is written.
 func TestAnUnchangedFileCostsNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	const many = 10_000
 	specs := make([]api.Spec, many)
@@ -605,6 +620,7 @@ func TestAnUnchangedFileCostsNothing(t *testing.T) {
 
 // TestAFileSentTwiceAtOnce: two clients that send the same file make one set of jobs.
 func TestAFileSentTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	var specs []api.Spec
 	for range 20 {
@@ -627,6 +643,7 @@ func TestAFileSentTwiceAtOnce(t *testing.T) {
 // TestKnownLinesKeepTheLimits: what a line changes to, or runs again, is held against
 // the limits and the machine before anything changes.
 func TestKnownLinesKeepTheLimits(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.MaxQueue = 2 }))
 	waits := func(pairs ...string) api.Spec { return sh("echo", append(pairs, "begin", "now+1h")...) }
 	l.became(l.sent("", waits("gpus", "0"), sh("true", "gpus", "0")))
@@ -640,6 +657,7 @@ func TestKnownLinesKeepTheLimits(t *testing.T) {
 }
 
 func TestFilesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	one := sh("true", "gpus", "0")
 	change := func(f func(*api.SubmitRequest)) api.SubmitRequest {

@@ -41,6 +41,7 @@ func (l *lab) pages(q api.Query, between func()) (ids []string, last api.JobPage
 // end and come: each job that was there from the first page to the last is
 // shown, and none twice.
 func TestPagesAreWhole(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for seed := range uint64(12) {
 		if t.Failed() {
@@ -96,6 +97,7 @@ func checkPages(l *lab, seed uint64) {
 }
 
 func TestTheOrderOfLists(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	ids := l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 6)...)
 	for _, id := range []string{"4", "1", "3"} {
@@ -136,6 +138,7 @@ func TestTheOrderOfLists(t *testing.T) {
 }
 
 func TestSinceIsWhatEndedAfter(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 4)...)
 	l.act(api.ActCancel, "1")
@@ -154,6 +157,7 @@ func TestSinceIsWhatEndedAfter(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Limits.Default.Jobs = 3 }))
 	line, _ := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "1", "ids", "0"))
@@ -216,6 +220,7 @@ func (l *lab) wantReasons(want map[string]string) {
 }
 
 func TestPositions(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, _ := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2"))
@@ -236,6 +241,7 @@ func TestPositions(t *testing.T) {
 // TestAJobIsNeverOutOfSight: asked for by id, range or array while it starts
 // and ends, it is there every time.
 func TestAJobIsNeverOutOfSight(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	array := l.one(sh("true", "gpus", "0", "array", "0-30"))
 	forms := []api.Select{{Words: []string{array + "_7"}}, {Words: []string{array + "_7-7"}}, {Words: []string{array}, Name: "job" + array + "_7"}}
@@ -259,6 +265,7 @@ func TestAJobIsNeverOutOfSight(t *testing.T) {
 // TestAnEndThatIsNotOnDiskYetIsSeen: between the loop's knowledge and the
 // store's, a job is found in every way it can be asked for.
 func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	array := l.one(sh("true", "hold", "yes", "array", "0-1"))
 	id := array + "_1"
@@ -289,6 +296,7 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 // TestThePageTellsTheOrder in which jobs come up, once, on its last page; what
 // is held has no place in it.
 func TestThePageTellsTheOrder(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, _ := l.gate("gate")
 	l.untilState(l.one(sh(line, "ids", "0")), job.Running)
@@ -309,6 +317,7 @@ func TestThePageTellsTheOrder(t *testing.T) {
 // TestJobsThatEndWhileTheyAreListedAreInOrder: behind those that have not, the
 // latest first.
 func TestJobsThatEndWhileTheyAreListedAreInOrder(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	found := func(id string, state job.State, ago time.Duration) job.Job {
 		j := job.Job{ID: id, State: state}

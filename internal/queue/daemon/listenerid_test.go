@@ -12,6 +12,7 @@ import (
 // TestAnInheritedSocketKeepsItsID, and another socket at the same address has
 // another one: somebody else may have listened there in between.
 func TestAnInheritedSocketKeepsItsID(t *testing.T) {
+	t.Parallel()
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	address, was := first.Addr().String(), listenerID(first, false)

@@ -47,6 +47,7 @@ func punch(t *testing.T, file *os.File, from, to int64) {
 }
 
 func TestWhatWasTakenOutOfALogIsMarked(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	id := l.one(sh("true", "gpus", "0"))
 	l.finished(id)
@@ -84,6 +85,7 @@ func TestWhatWasTakenOutOfALogIsMarked(t *testing.T) {
 // TestALogIsCutWhileItIsRead: whatever is cut away under a reader, it reads no
 // byte that the job did not write, and knows where the others stood.
 func TestALogIsCutWhileItIsRead(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	id := l.one(sh(line, "gpus", "0"))
@@ -150,6 +152,7 @@ func wantPlaces(t *testing.T, text string, end int64, width int) {
 
 // TestACutLogIsToldOf: with a limit on logs, from the job to the caller.
 func TestACutLogIsToldOf(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.MaxLog = 1 << 20 }))
 	id := l.one(sh("seq 400000; printf end", "gpus", "0"))
 	got := l.finished(id)

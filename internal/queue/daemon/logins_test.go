@@ -16,6 +16,7 @@ func isForbidden(err error) bool {
 }
 
 func TestALoginOpensOneSessionAndNotAnExpiredOne(t *testing.T) {
+	t.Parallel()
 	l := &logins{}
 	secret, expires, err := l.create("ann", 1000, false, tokenTime)
 	testkit.Must(t, err)
@@ -36,6 +37,7 @@ func TestALoginOpensOneSessionAndNotAnExpiredOne(t *testing.T) {
 }
 
 func TestManyLoginsOfOneUserPushOutOnlyTheirOwn(t *testing.T) {
+	t.Parallel()
 	l := &logins{}
 	bobs, _, err := l.create("bob", 1001, false, tokenTime)
 	testkit.Must(t, err)
@@ -69,6 +71,7 @@ func sessionAt(t *testing.T, of *tokens, parent tokenEntry, listener string) (ap
 var annsLogin = tokenEntry{User: "ann", UID: 1000}
 
 func TestASessionEndsWithItsTokenAndNotAfterIt(t *testing.T) {
+	t.Parallel()
 	disk := &tokenStore{}
 	all := disk.open(t)
 	token := createToken(t, all, "ann", 1000, day)
@@ -109,6 +112,7 @@ func TestASessionEndsWithItsTokenAndNotAfterIt(t *testing.T) {
 
 // TestSessionsEndWithTheirListener, also on a full disk, and tokens do not.
 func TestSessionsEndWithTheirListener(t *testing.T) {
+	t.Parallel()
 	disk := &tokenStore{}
 	all := disk.open(t)
 	token := createToken(t, all, "ann", 1000, day)
@@ -142,6 +146,7 @@ func TestSessionsEndWithTheirListener(t *testing.T) {
 }
 
 func TestRevokingAllEndsOnesOwn(t *testing.T) {
+	t.Parallel()
 	all := (&tokenStore{}).open(t)
 	anns, bobs := createToken(t, all, "ann", 1000, day), createToken(t, all, "bob", 1001, day)
 	_, proves := sessionAt(t, all, annsLogin, "here")
@@ -160,6 +165,7 @@ func TestRevokingAllEndsOnesOwn(t *testing.T) {
 }
 
 func TestANewSessionPushesOutTheOldestAndNoToken(t *testing.T) {
+	t.Parallel()
 	all := (&tokenStore{}).open(t)
 	token := createToken(t, all, "ann", 1000, day)
 	var proofs []func(*tokens, string) bool

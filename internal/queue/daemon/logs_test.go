@@ -36,6 +36,7 @@ func (l *lab) read(q api.LogQuery) (string, error) {
 // TestALogOfAnotherQueueIsNotShown, though it has the job's name and whoever
 // follows the job is there before it begins. What never ran says why.
 func TestALogOfAnotherQueueIsNotShown(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	dir := t.TempDir()
 	for n := range 20 {
@@ -64,6 +65,7 @@ func TestALogOfAnotherQueueIsNotShown(t *testing.T) {
 // TestALogThatCannotBeReadNowIsNotRefused: who follows a job through a restart
 // of the daemon would give up.
 func TestALogThatCannotBeReadNowIsNotRefused(t *testing.T) {
+	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	for _, row := range []struct {
@@ -79,6 +81,7 @@ func TestALogThatCannotBeReadNowIsNotRefused(t *testing.T) {
 }
 
 func TestPartsOfALog(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	id := l.one(sh("seq 1 9; printf ten", "gpus", "0"))
 	whole := "1\n2\n3\n4\n5\n6\n7\n8\n9\nten"
@@ -112,6 +115,7 @@ func TestPartsOfALog(t *testing.T) {
 }
 
 func TestLogsThatAreNotThere(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	queued := l.one(sh("true", "hold", "yes"))
 	_, err := l.read(api.LogQuery{ID: queued})
@@ -133,6 +137,7 @@ func TestLogsThatAreNotThere(t *testing.T) {
 }
 
 func TestAttemptsKeepTheirLogs(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for _, output := range []string{"", filepath.Join(l.dir(), "out.%j")} {
 		spec := sh("echo attempt $BERTH_ATTEMPT; exit 1", "gpus", "0", "retries", "1", "retry_on", "fail")
@@ -157,6 +162,7 @@ func TestAttemptsKeepTheirLogs(t *testing.T) {
 // TestAFollowedLogIsWhole: from before the start to the last byte before the
 // exit, for many readers of many jobs.
 func TestAFollowedLogIsWhole(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	type reading struct {
 		text string
@@ -193,6 +199,7 @@ func TestAFollowedLogIsWhole(t *testing.T) {
 
 // TestAFollowerOutlivesTheDaemon: the client goes on where it was.
 func TestAFollowerOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	id := l.one(sh("echo before; "+line+"; echo after", "gpus", "0"))
@@ -221,6 +228,7 @@ func TestAFollowerOutlivesTheDaemon(t *testing.T) {
 
 // TestTailOffset holds the search for the last lines to a simple one.
 func TestTailOffset(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", tailBlock-1)
 	for _, text := range []string{"", "\n", "a", "a\n", "a\nb", "a\nb\n", "\n\n\n", "a\n\nb\n", long + "\nend\n", long + "\n" + long + "\n", long + long + "\nb\nc"} {
 		path := filepath.Join(t.TempDir(), "log")
@@ -247,6 +255,7 @@ func TestTailOffset(t *testing.T) {
 }
 
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	plain := l.one(sh("sleep 60", "gpus", "0"))
 	l.untilState(plain, job.Running)

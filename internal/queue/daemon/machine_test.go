@@ -32,6 +32,7 @@ func (l *lab) cards() []api.GPU {
 }
 
 func TestCards(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	cards := l.cards()
 	if len(cards) != 2 || cards[1].Index != 1 || cards[0].TotalMiB != 24576 || cards[0].UUID == "" || cards[0].Health != "ok" || cards[0].Paused || cards[0].Stale {
@@ -58,6 +59,7 @@ func TestCards(t *testing.T) {
 }
 
 func TestAPausedCardTakesNothingNewAndStaysPaused(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	runs := l.one(sh(line, "ids", "0"))
@@ -114,6 +116,7 @@ func (l *lab) ownLog() string {
 }
 
 func TestReload(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	share := func() string { return l.one(sh(line, "gpus", "0.1")) }
@@ -143,6 +146,7 @@ func TestReload(t *testing.T) {
 }
 
 func TestABrokenConfigStopsAStart(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.stop()
 	l.write(l.opt.Places.Config, "[limits]\nrunning_jops = 2\n")
@@ -155,6 +159,7 @@ func idle(after time.Duration) func(*Options) {
 }
 
 func TestAnIdleDaemonEnds(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, idle(time.Second))
 	begun := time.Now()
 	l.Client.Close()
@@ -198,6 +203,7 @@ func TestADaemonWithSomethingToDoStays(t *testing.T) {
 // TestADaemonThatLeavesTakesNothing: a job that is accepted by a daemon on its
 // way out would wait for the next one.
 func TestADaemonThatLeavesTakesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	testkit.Eventually(t, "it leaves", func() (leaves bool) { // once it has nothing to write any more
 		testkit.Must(t, l.d.do(l.ctx, func(turn *engine.Turn) { leaves = turn.Retire() }))
@@ -207,6 +213,7 @@ func TestADaemonThatLeavesTakesNothing(t *testing.T) {
 }
 
 func TestASecondDaemonRefuses(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	err := Serve(l.ctx, l.opt)
 	wantProblem(t, err, problem.Refused, "another berth daemon", "--state-dir")
@@ -220,6 +227,7 @@ func TestASecondDaemonRefuses(t *testing.T) {
 }
 
 func TestBackupAndRestoreOfARunningDaemon(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	runs := l.one(sh(line, "gpus", "0"))
@@ -265,6 +273,7 @@ func TestBackupAndRestoreOfARunningDaemon(t *testing.T) {
 // TestNothingIsLostInARestart: what ran goes on and its end is known, what
 // waited still waits in its place, and what was settled stays so.
 func TestNothingIsLostInARestart(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	runs := l.one(sh(line+"; exit 7", "gpus", "2"))
@@ -300,6 +309,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestTokensOpenTheDoorByTCP(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
 	token, err := l.NewToken(l.ctx, api.TokenRequest{Name: "laptop"})
 	if err != nil {
@@ -331,6 +341,7 @@ func TestTokensOpenTheDoorByTCP(t *testing.T) {
 }
 
 func TestAStoppedDaemonSaysSo(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	d := l.d
 	l.stop()
@@ -350,6 +361,7 @@ func TestAStoppedDaemonSaysSo(t *testing.T) {
 // TestATakenPortDoesNotEndTheDaemon: it serves its socket and says what is
 // wrong.
 func TestATakenPortDoesNotEndTheDaemon(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -371,6 +383,7 @@ func TestATakenPortDoesNotEndTheDaemon(t *testing.T) {
 // TestTheHintNamesWhatHappenedToTheDisk: a change that cannot be saved is answered
 // with what helps.
 func TestTheHintNamesWhatHappenedToTheDisk(t *testing.T) {
+	t.Parallel()
 	for cause, want := range map[error]string{
 		store.ErrFull:               "free some disk space",
 		store.ErrUnwritable:         "dmesg",

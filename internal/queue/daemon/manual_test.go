@@ -15,6 +15,7 @@ import (
 // TestTheManualsFirstRequest submits what docs/reference/api.md shows: its second job
 // waits for its first, whatever the caller submitted before.
 func TestTheManualsFirstRequest(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../../docs/reference/api.md")
 	if err != nil {
 		t.Fatal(err)

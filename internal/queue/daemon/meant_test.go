@@ -13,6 +13,7 @@ import (
 )
 
 func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	running := l.one(sh(line, "gpus", "0", "name", "train"))
@@ -52,6 +53,7 @@ func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
 // TestANameMeansWhatIsOverToo: and a state what is in it, but "all" only what
 // is not over.
 func TestANameMeansWhatIsOverToo(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	failed := l.one(sh("exit 3", "gpus", "0", "name", "sweep"))
@@ -106,6 +108,7 @@ func TestANameMeansWhatIsOverToo(t *testing.T) {
 // TestCountsAgreeWithWhatIsListed: a job that ends while it is listed stands in
 // the table as it is counted below.
 func TestCountsAgreeWithWhatIsListed(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.d.slice = 7 // so that much happens while it is listed
 	specs := make([]api.Spec, 60)

@@ -53,6 +53,7 @@ func lacks(text string, lines ...string) (missing []string) {
 }
 
 func TestMetricsShowTheQueueAndTheCards(t *testing.T) {
+	t.Parallel()
 	l, address := scraped(t)
 	user := l.d.userName(l.d.uid)
 	line, open := l.gate("open")
@@ -96,6 +97,7 @@ func TestMetricsShowTheQueueAndTheCards(t *testing.T) {
 // TestAScrapeWakesNoDriver: at rest the daemon reads its cards every five seconds,
 // however often it is scraped.
 func TestAScrapeWakesNoDriver(t *testing.T) {
+	t.Parallel()
 	_, address := scraped(t)
 	read := regexp.MustCompile(`(?m)^berth_gpus_read_timestamp_seconds .*$`)
 	testkit.Eventually(t, "the cards were read", func() bool { return read.MatchString(scrape(t, address)) })
@@ -112,6 +114,7 @@ func TestAScrapeWakesNoDriver(t *testing.T) {
 // TestAPortForMetricsThatIsTakenIsTriedAgain: the daemon works without it, and
 // says so.
 func TestAPortForMetricsThatIsTakenIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	_, taken := scraped(t)
 	l := newLab(t, with(func(c *Config) { c.MetricsListen = taken }))
 	s, err := l.Status(l.ctx)

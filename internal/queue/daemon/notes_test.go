@@ -14,6 +14,7 @@ import (
 )
 
 func TestNotesOn(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		spec job.Spec
 		want []string
@@ -48,6 +49,7 @@ func TestNotesOn(t *testing.T) {
 }
 
 func TestNotesOnAmountsThatWereMeantOtherwise(t *testing.T) {
+	t.Parallel()
 	array := &jobfile.Array{}
 	for name, row := range map[string]struct {
 		asked jobfile.Asked
@@ -75,6 +77,7 @@ func TestNotesOnAmountsThatWereMeantOtherwise(t *testing.T) {
 
 // TestNotesAreOnTheirJobs: each job has its own, tried or submitted.
 func TestNotesAreOnTheirJobs(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "signal", "USR1@60")}}
 	for _, request.DryRun = range []bool{true, false} {
@@ -93,6 +96,7 @@ func TestNotesAreOnTheirJobs(t *testing.T) {
 // TestWordsTheKernelTakes: as long as possible a job runs, and longer it is
 // refused when it is submitted, not when it starts.
 func TestWordsTheKernelTakes(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	text := func(n int) string { return strings.Repeat("x", n) }
 	variable := sh(`echo ${#LONG}`, "gpus", "0")
@@ -116,6 +120,7 @@ func TestWordsTheKernelTakes(t *testing.T) {
 
 // TestAnEditHasNotes: as a submission has, and on the limits that it meets.
 func TestAnEditHasNotes(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.JobTime = time.Hour }))
 	id := l.submit(sh("true", "hold", "yes"))[0]
 	detail, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Timeout: "2h", GPUs: "1.5"}})

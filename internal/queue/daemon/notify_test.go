@@ -25,6 +25,7 @@ func read(path string) string {
 // TestAJobIsTold from its submission to the command that is run, by its own rules
 // and by those of its user.
 func TestAJobIsTold(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	told := filepath.Join(t.TempDir(), "told")
 	own, ours := `exec:echo "own $BERTH_NOTIFY_BODY" >>`+told, `exec:echo "ours $BERTH_NOTIFY_BODY" >>`+told
@@ -50,6 +51,7 @@ func TestAJobIsTold(t *testing.T) {
 }
 
 func TestRulesAreSetAndListed(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	bad := func(words string, rules ...string) {
 		t.Helper()
@@ -86,6 +88,7 @@ func TestRulesAreSetAndListed(t *testing.T) {
 
 // TestATestSaysWhatCameOfIt, and a wait that is over is told.
 func TestATestSaysWhatCameOfIt(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	var mu sync.Mutex
 	var heard []string
@@ -131,6 +134,7 @@ func TestATestSaysWhatCameOfIt(t *testing.T) {
 // TestWhatWasGivenUpIsListed, and is an event of the job that does not say where
 // the message went.
 func TestWhatWasGivenUpIsListed(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	hook := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(hook.Close)
@@ -154,6 +158,7 @@ func TestWhatWasGivenUpIsListed(t *testing.T) {
 // TestUsersHaveTheirOwnRules, which nobody else sees or inherits; no message is
 // sent as root.
 func TestUsersHaveTheirOwnRules(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	set := func(p person, rule string) {
@@ -196,6 +201,7 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 }
 
 func TestAPasswordIsReadOnlyFromAFileOfItsOwn(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)

@@ -21,6 +21,7 @@ import (
 // the machine trusts gets neither the login nor the letter, and the password is
 // nowhere else.
 func TestAPasswordIsNotGivenToAnImpostor(t *testing.T) {
+	t.Parallel()
 	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
 	certified.StartTLS()
 	t.Cleanup(certified.Close)

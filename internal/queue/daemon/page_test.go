@@ -79,6 +79,7 @@ var plainly = api.LoginRequest{PlainHTTP: true}
 // TestABrowserLogsIn on a private daemon that listens nowhere until it is asked,
 // and is logged out when the daemon gives up its port.
 func TestABrowserLogsIn(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if s, err := l.Client.Status(t.Context()); err != nil || s.HTTP != "" {
 		t.Fatalf("it listens at %q, %v", s.HTTP, err)
@@ -138,6 +139,7 @@ func TestABrowserLogsIn(t *testing.T) {
 }
 
 func TestATokenOpensASessionThatLogsOutAlone(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
 	ann := l.as("daemon")
 	token, err := l.d.NewToken(t.Context(), ann.Caller, api.TokenRequest{Name: "laptop", TTLS: 3600})
@@ -176,6 +178,7 @@ func (l *lab) browser() *browser {
 // TestAdministratorsLogInOverTLSOnly: at a plain port, a page of somebody else
 // could act with their permissions.
 func TestAdministratorsLogInOverTLSOnly(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name                          string
 		shared, trusted, plain, admin bool
@@ -204,6 +207,7 @@ func TestAdministratorsLogInOverTLSOnly(t *testing.T) {
 // TestAnAdministratorGetsNoSessionAtAPlainPort: not by a login, not by a token,
 // and a user's session ends when the user becomes one.
 func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
 	_, err := l.Client.NewLogin(t.Context(), plainly)
 	wantProblem(t, err, problem.Forbidden, "only over TLS")
@@ -233,6 +237,7 @@ func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 // TestWhereASessionWasOpened: the audit log and the list of tokens know the way
 // and the address.
 func TestWhereASessionWasOpened(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
 	user := l.as("daemon")
 	b := l.browser()
@@ -287,6 +292,7 @@ func TestWhereASessionWasOpened(t *testing.T) {
 
 // TestStreamsEndWithTheirSession: whoever had it sees nothing more.
 func TestStreamsEndWithTheirSession(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	var ways []*browser
 	for range 2 {
@@ -323,6 +329,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 }
 
 func TestASharedDaemonOpensNoPortByItself(t *testing.T) {
+	t.Parallel()
 	d := &Daemon{opt: Options{}, http: &port{}}
 	d.opt.Places.Shared = true
 	_, err := d.NewLogin(t.Context(), api.Caller{UID: 1000, Name: "ann"}, api.LoginRequest{})
@@ -332,6 +339,7 @@ func TestASharedDaemonOpensNoPortByItself(t *testing.T) {
 }
 
 func TestThePageIsWhereABrowserFindsIt(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		address string
 		cfg     Config

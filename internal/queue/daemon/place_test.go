@@ -11,6 +11,7 @@ import (
 
 // TestThePlaceOfAJob: what a job asks for comes before the config.
 func TestThePlaceOfAJob(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		sentence string
 		engine   job.Place
@@ -59,6 +60,7 @@ func TestThePlaceOfAJob(t *testing.T) {
 
 // TestAnEditKeepsThePlace: the config may have changed since the job was submitted.
 func TestAnEditKeepsThePlace(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Engine = job.ToSlurm }))
 	id := l.one(sh("true", "hold", "yes", "to", "local"))
 	for _, row := range []struct {

@@ -16,6 +16,7 @@ import (
 )
 
 func TestALoopbackPortHasTwoAddresses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		address   string
 		encrypted bool
@@ -45,6 +46,7 @@ func hasIPv6(t *testing.T) {
 }
 
 func TestAPortIsOursOnBothAddressesOrNot(t *testing.T) {
+	t.Parallel()
 	hasIPv6(t)
 	all, err := listenAll(loopbacks("127.0.0.1:0", false))
 	testkit.Must(t, err)
@@ -71,6 +73,7 @@ func TestAPortIsOursOnBothAddressesOrNot(t *testing.T) {
 // TestAStopFreesThePageAndARestartDoesNot: to a browser, the daemon after a stop
 // is another server.
 func TestAStopFreesThePageAndARestartDoesNot(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	address, err := l.d.http.openPage()
 	testkit.Must(t, err)
@@ -113,6 +116,7 @@ func (l *lab) cookies() (list []uint64) {
 }
 
 func TestADaemonWithoutAPortStartsNoProcess(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if hold, err := site.KeepPort(l.opt.Places.StateDir); hold != nil || err != nil {
 		t.Errorf("%v, %v", hold, err)
@@ -121,6 +125,7 @@ func TestADaemonWithoutAPortStartsNoProcess(t *testing.T) {
 
 // TestAPortThatIsNotWantedAnyMoreIsFree, though it was held.
 func TestAPortThatIsNotWantedAnyMoreIsFree(t *testing.T) {
+	t.Parallel()
 	address := "127.0.0.1:0"
 	l := newLab(t, with(func(c *Config) { c.Listen = address }))
 	s, err := l.Status(l.ctx)
@@ -142,6 +147,7 @@ func TestAPortThatIsNotWantedAnyMoreIsFree(t *testing.T) {
 // TestATakenPortLogsEveryBrowserOut, and administrators are told whose process
 // has it. When it is free, the daemon takes it again.
 func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
+	t.Parallel()
 	told := filepath.Join(t.TempDir(), "told")
 	address := "127.0.0.1:0"
 	l := newLab(t, with(func(c *Config) {
@@ -202,6 +208,7 @@ func (l *lab) openSession() {
 // TestAPlainPortOfASharedDaemonIsWarnedAbout, because users of the machine could
 // take it.
 func TestAPlainPortOfASharedDaemonIsWarnedAbout(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		cfg    Config
 		shared bool

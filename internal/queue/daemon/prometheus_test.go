@@ -94,6 +94,7 @@ func (p *prometheus) series(expr string) (int, error) {
 // TestPrometheusUnderstandsTheBoardAndTheRules: a real one scrapes a daemon, every
 // expression of the board has a value, and every rule is evaluated.
 func TestPrometheusUnderstandsTheBoardAndTheRules(t *testing.T) {
+	t.Parallel()
 	l, address := scraped(t)
 	p := startPrometheus(t, address)
 	line, open := l.gate("open")

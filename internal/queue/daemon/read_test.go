@@ -14,6 +14,7 @@ import (
 // TestAnEndedQueueIsRead: it answers as far as its store knows, and refuses what needs
 // a process or would change it.
 func TestAnEndedQueueIsRead(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	ended, waits := l.one(sh("echo hello", "gpus", "0")), l.one(sh("true", "gpus", "0", "begin", "now+1h"))
 	l.finished(ended)

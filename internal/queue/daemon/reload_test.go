@@ -13,6 +13,7 @@ import (
 )
 
 func TestOnlyAnAdministratorReloads(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	bob, root := l.as("nobody"), l.as("root")
 	text := "[limits]\ngpus = 1"
@@ -41,6 +42,7 @@ func TestOnlyAnAdministratorReloads(t *testing.T) {
 // TestAUserWhoDoesNotExistIsSaidSo: at the start, and whenever a config is read
 // again or tried. It is no mistake.
 func TestAUserWhoDoesNotExistIsSaidSo(t *testing.T) {
+	t.Parallel()
 	var said bytes.Buffer
 	l := newLab(t, with(func(c *Config) {
 		c.Limits.Users = map[string]UserLimit{"nosuchuser": {Jobs: 1}, "root": {Jobs: 1}}
@@ -59,6 +61,7 @@ func TestAUserWhoDoesNotExistIsSaidSo(t *testing.T) {
 
 // TestAGPUThatDoesNotExistIsSaidSo: at the start, in the status and so by doctor.
 func TestAGPUThatDoesNotExistIsSaidSo(t *testing.T) {
+	t.Parallel()
 	var said bytes.Buffer
 	l := newLab(t, with(func(c *Config) { c.GPUs = []int{1, 9} }), func(o *Options) { o.Out = &said })
 	want := "scheduling.gpus names GPU 9, which does not exist; this machine has 0, 1"

@@ -45,6 +45,7 @@ func figure(r api.Replay, name string) []float64 {
 }
 
 func TestAReplaySaysWhatAnotherPolicyWouldHaveDone(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	l.hadRun("daemon", 3)
 	bob := l.as("nobody")
@@ -73,6 +74,7 @@ func TestAReplaySaysWhatAnotherPolicyWouldHaveDone(t *testing.T) {
 }
 
 func TestAReplayHasBounds(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.hadRun("ann", 40)
 	c := api.Caller{UID: 1, Name: "ann"}

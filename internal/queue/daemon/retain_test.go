@@ -133,6 +133,7 @@ func (a *archive) inBin() []string {
 }
 
 func TestRetainForgetsWhatIsOld(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 2, 100*day, "A=old")
 	a.put(3, 3, 40*day, "A=kept")
@@ -161,6 +162,7 @@ func TestRetainForgetsWhatIsOld(t *testing.T) {
 }
 
 func TestRetainKeepsNoMoreJobsThanItMay(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 1300, time.Hour, "")
 	a.put(1301, 1301, 0, "")
@@ -176,6 +178,7 @@ func TestRetainKeepsNoMoreJobsThanItMay(t *testing.T) {
 }
 
 func TestRetainWithoutAnAge(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 3, 3000*day, "")
 	a.logs("1", "2", "3")
@@ -187,6 +190,7 @@ func TestRetainWithoutAnAge(t *testing.T) {
 }
 
 func TestRetainTouchesOnlyDirectoriesOfJobs(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 30, 100*day, "")
 	a.put(31, 31, 0, "")
@@ -203,6 +207,7 @@ func TestRetainTouchesOnlyDirectoriesOfJobs(t *testing.T) {
 }
 
 func TestRetainGoesOnWhereACrashLeftOff(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 2, 100*day, "")
 	a.logs("1", "2")
@@ -227,6 +232,7 @@ func TestRetainGoesOnWhereACrashLeftOff(t *testing.T) {
 }
 
 func TestRetainWithoutADirectoryOfJobs(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	if err := os.Remove(a.jobs); err != nil {
 		t.Fatal(err)
@@ -243,6 +249,7 @@ type fullStore struct{ *store.Store }
 func (fullStore) Forget(store.Keep) (int, error) { return 0, store.ErrFull }
 
 func TestRetainMakesRoomOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 1, 40*day, "")
 	a.logs("1")
@@ -257,6 +264,7 @@ func TestRetainMakesRoomOnAFullDisk(t *testing.T) {
 // TestRetainTakesNothingForAnothersFlood: a user who fills the history loses only
 // their own jobs, those that never ran first, and nobody else's logs or events.
 func TestRetainTakesNothingForAnothersFlood(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.putOf("ann", 1, 1, 3, 2*day, "")         // logs kept
 	a.putOf("ann", 1, 4, 4, 40*day, "")        // log too old, the job within ann's share
@@ -305,6 +313,7 @@ func TestRetainTakesNothingForAnothersFlood(t *testing.T) {
 }
 
 func TestRetainBetweenTimesIsForAFlood(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.putOf("ann", 1, 1, 2, 100*day, "")
 	a.putOf("cat", 0, 3, 9, 100*day, "")
@@ -331,6 +340,7 @@ func TestRetainBetweenTimesIsForAFlood(t *testing.T) {
 }
 
 func TestRetainTellsWhatItCannotRemove(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.put(1, 2, 100*day, "")
 	a.logs("1", "2")

@@ -46,6 +46,7 @@ func expectEmpty(t *testing.T, jobs string) {
 }
 
 func TestWhatLinksPointToStays(t *testing.T) {
+	t.Parallel()
 	jobs, b := binIn(t)
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "dir", "secret")
@@ -113,6 +114,7 @@ func TestATreeOfAnyDepthTakesThreeOpenFiles(t *testing.T) {
 }
 
 func TestWhatSomebodyElseRemovedFirstIsRemoved(t *testing.T) {
+	t.Parallel()
 	_, b := binIn(t)
 	testkit.Must(t, unlink(b.dir, "gone"), b.move(b.dir, "gone", "17"))
 	b.waiting = []string{"gone"}
@@ -120,6 +122,7 @@ func TestWhatSomebodyElseRemovedFirstIsRemoved(t *testing.T) {
 }
 
 func TestABroadTreeGoes(t *testing.T) {
+	t.Parallel()
 	jobs, b := binIn(t)
 	for i := range 60 {
 		dir := filepath.Join(jobs, "17", fmt.Sprint(i%7), fmt.Sprint(i))
@@ -137,6 +140,7 @@ func TestABroadTreeGoes(t *testing.T) {
 }
 
 func TestOneEmptyingIsBounded(t *testing.T) {
+	t.Parallel()
 	jobs, b := binIn(t)
 	tree := filepath.Join(jobs, "17")
 	testkit.Must(t, os.Mkdir(tree, 0o700))
@@ -156,6 +160,7 @@ func TestOneEmptyingIsBounded(t *testing.T) {
 // TestASwapDuringRemoval has the owner put links to the outside in the place
 // of directories, as fast as possible, while they are removed.
 func TestASwapDuringRemoval(t *testing.T) {
+	t.Parallel()
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "a", "b")
 	testkit.Must(t, os.MkdirAll(secret, 0o755))
@@ -205,6 +210,7 @@ func TestASwapDuringRemoval(t *testing.T) {
 }
 
 func TestWhatIsMountedInATreeStays(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root: a mount")
 	}

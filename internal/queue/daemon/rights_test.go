@@ -44,7 +44,7 @@ func rightsRequests(t *testing.T) []rightsRequest {
 			}
 		}
 	}
-	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, "../api/testdata/openapi.json")), &described))
+	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, "../../api/testdata/openapi.json")), &described))
 	bodies := map[string]string{ // where the example does not do
 		"/v1/jobs":      `{"jobs":[{"command":"true","gpus":"0"}],"dir":"/"}`,
 		"/v1/jobs/act":  `{"action":"hold","select":{"ids":["1"]}}`,
@@ -172,6 +172,7 @@ func rightsOf(t *testing.T, caller string) []answer {
 // daemon may do to testdata/rights.txt: for each route the status of the reply to every
 // caller, and the problems of those who have an identity.
 func TestEveryRouteHasTheRightsWrittenDown(t *testing.T) {
+	t.Parallel()
 	answers := map[string][]answer{}
 	for _, caller := range rightsCallers {
 		t.Run(caller, func(t *testing.T) { answers[caller] = rightsOf(t, caller) })

@@ -36,6 +36,7 @@ func folded(t *testing.T, page api.JobPage, err error) (rows []string) {
 
 // TestTheLinesOfAFileAreOneRow: unless they are all there is to list, and few.
 func TestTheLinesOfAFileAreOneRow(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	file := func(n int) api.SubmitRequest {
@@ -99,6 +100,7 @@ func TestTheLinesOfAFileAreOneRow(t *testing.T) {
 // TestTheLinesOfOthersAreListedOneByOne: which file they are in is hidden with their
 // commands.
 func TestTheLinesOfOthersAreListedOneByOne(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob := l.as("daemon"), l.as("nobody")
 	hidden := sh("true", "hold", "yes")
@@ -125,6 +127,7 @@ func TestTheLinesOfOthersAreListedOneByOne(t *testing.T) {
 
 // TestWhenAFileIsExpectedToBeDone: only if that is known of all its lines.
 func TestWhenAFileIsExpectedToBeDone(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for _, seconds := range []string{"0.1", "0.2", "0.1"} {
 		l.finished(l.one(sh("sleep "+seconds, "gpus", "2")))

@@ -33,6 +33,7 @@ func highestMiB(s api.Samples) (mib int64, points int) {
 }
 
 func TestAJobsSamplesAreItsOwnersAndAGPUsEverybodys(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	id := ann.submit(sh("true", "gpus", "0"))[0]
@@ -65,6 +66,7 @@ func TestAJobsSamplesAreItsOwnersAndAGPUsEverybodys(t *testing.T) {
 }
 
 func TestSamplesAreBoundedAndKeepTheirPeak(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	id := l.one(sh("true", "gpus", "0"))
 	j := l.end(id)
@@ -102,6 +104,7 @@ func TestSamplesAreBoundedAndKeepTheirPeak(t *testing.T) {
 }
 
 func TestParkedStretchesLastUntilTheJobIsMeasuredAgain(t *testing.T) {
+	t.Parallel()
 	point := func(s int) series.Point { return series.Point{At: noon.Add(time.Duration(s) * time.Second)} }
 	ran, parked := series.Track{Kind: series.Job}, series.Track{Kind: series.Parked}
 	for _, test := range []struct {
@@ -130,6 +133,7 @@ func TestParkedStretchesLastUntilTheJobIsMeasuredAgain(t *testing.T) {
 }
 
 func TestForgottenJobsTakeTheirSamplesAlong(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	gone, kept := l.one(sh("true", "gpus", "0")), l.one(sh("true", "gpus", "0"))
 	user := l.end(gone).User

@@ -75,6 +75,7 @@ func (p person) act(action string, sel api.Select) string {
 }
 
 func TestJobsRunAsWhoSubmittedThem(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	for _, name := range []string{"daemon", "nobody", "root"} {
 		p := l.as(name)
@@ -98,6 +99,7 @@ func TestJobsRunAsWhoSubmittedThem(t *testing.T) {
 // TestWhatIsNotYoursIsNotShown looks for a user's secrets in all that another
 // can read.
 func TestWhatIsNotYoursIsNotShown(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	const secret = "hunter2"
@@ -195,6 +197,7 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 }
 
 func TestNobodyTouchesOthersJobs(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	hers := ann.submit(sh("true", "hold", "yes"), sh("true", "hold", "yes"))
@@ -232,6 +235,7 @@ func TestNobodyTouchesOthersJobs(t *testing.T) {
 // TestARefusalSaysWhoMay: it tells an administrator, who may do much with another's
 // job, what only its owner may.
 func TestARefusalSaysWhoMay(t *testing.T) {
+	t.Parallel()
 	j := &job.Job{ID: "1", User: "ann", UID: 1}
 	for caller, want := range map[api.Caller]string{
 		{UID: 2}:              "its owner and administrators may do this",
@@ -244,6 +248,7 @@ func TestARefusalSaysWhoMay(t *testing.T) {
 }
 
 func TestAfterAndDedupAreOnesOwn(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t)
 	ann, bob := l.as("daemon"), l.as("nobody")
 	first := ann.submit(sh("true", "hold", "yes", "dedup", "yes"))[0]
@@ -258,6 +263,7 @@ func TestAfterAndDedupAreOnesOwn(t *testing.T) {
 }
 
 func TestLimitsOfUsers(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) {
 		c.QueuedJobs, c.QueuedJobsOf = 3, map[string]int{"nobody": 1}
 		c.Limits.Default.Jobs = 2
@@ -288,6 +294,7 @@ func TestLimitsOfUsers(t *testing.T) {
 // TestLimitsOnTheHost: one user's jobs leave CPUs and memory to others, also if they
 // never end.
 func TestLimitsOnTheHost(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) {
 		c.Limits.Default.CPUs, c.Limits.Default.Memory = Portion{Amount: 1}, Portion{Amount: 100}
 		c.Limits.Users = map[string]UserLimit{"nobody": {Memory: Portion{Amount: 50}}}
@@ -325,6 +332,7 @@ func TestLimitsOnTheHost(t *testing.T) {
 //
 // seeds: M23
 func TestUsersShare(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, func(o *Options) { o.Sim = 1 })
 	ann, bob := l.as("daemon"), l.as("nobody")
 	line, open := l.gate("gate")
@@ -421,6 +429,7 @@ func TestAPrivateDaemonIsPrivate(t *testing.T) {
 // TestADirectoryServiceThatDoesNotAnswerLetsNobodyIn: of a shared daemon; who
 // owns a private one is the kernel's word.
 func TestADirectoryServiceThatDoesNotAnswerLetsNobodyIn(t *testing.T) {
+	t.Parallel()
 	for _, shared := range []bool{true, false} {
 		t.Run(fmt.Sprint("shared: ", shared), func(t *testing.T) {
 			l := newLab(t, func(o *Options) { o.Places.Shared = shared && os.Getuid() == 0 })

@@ -19,6 +19,7 @@ import (
 // TestALongListLetsOthersInBetween: a list with reasons is made a slice at a time,
 // and between two slices another user's request has its turn.
 func TestALongListLetsOthersInBetween(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.d.slice = 1 // some two hundred turns
 	line, open := l.gate("gate")
@@ -78,6 +79,7 @@ func sameReason(a, b job.View) bool {
 // others of the same user wait for it, another user's job is accepted and runs,
 // and that user's long read comes next.
 func TestASlowReadHoldsUpNobodysJobs(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.d.gate = newGate(2)
 	line, open := l.gate("gate")
@@ -136,6 +138,7 @@ func (l *lab) remember(n int) {
 // TestASumLetsOthersPass: while the history is summed up, another user's long work
 // is done in between.
 func TestASumLetsOthersPass(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.d.gate = newGate(2)
 	l.d.gate.Slice = 0
@@ -166,6 +169,7 @@ func TestASumLetsOthersPass(t *testing.T) {
 // progress and wait, another user's list, wait and job are answered without a
 // turn, and that user's long read after one slice of the others.
 func TestLongReadsHoldUpNobodysReads(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.d.gate = newGate(2)
 	l.d.gate.Slice = 0

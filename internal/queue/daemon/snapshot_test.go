@@ -11,6 +11,7 @@ import (
 )
 
 func TestASnapshotHasWhatIsDecidedOnAndNobodysCommands(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	runs := l.one(sh(line, "ids", "0", "vram", "8G"))
@@ -40,6 +41,7 @@ func TestASnapshotHasWhatIsDecidedOnAndNobodysCommands(t *testing.T) {
 
 // TestASnapshotDecidesAsTheDaemonWould takes both in the same moment.
 func TestASnapshotDecidesAsTheDaemonWould(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	runs := l.one(sh(line, "gpus", "2"))

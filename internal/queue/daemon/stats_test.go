@@ -51,6 +51,7 @@ func hoursBy(lines []api.StatsLine) map[string]float64 {
 var closely = cmpopts.EquateApprox(0, 1e-6)
 
 func TestGPUHoursAreWhatWasHeldInTheWindow(t *testing.T) {
+	t.Parallel()
 	hours := func(n float64) time.Time { return noon.Add(time.Duration(n * float64(time.Hour))) }
 	for _, c := range []struct {
 		sentence string
@@ -92,6 +93,7 @@ func TestGPUHoursAreWhatWasHeldInTheWindow(t *testing.T) {
 // TestCPUHoursAreWhatWasAskedFor: they count beside GPU-hours, and for jobs without a
 // GPU.
 func TestCPUHoursAreWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
 	cpus := func(user string, gpus []int, cpus int) func(*job.Job) {
 		return func(j *job.Job) { j.User, j.Grant.GPUs, j.Spec.CPUs = user, gpus, cpus }
 	}
@@ -129,6 +131,7 @@ func TestCPUHoursAreWhatWasAskedFor(t *testing.T) {
 }
 
 func TestDaysAreThoseOfThePlace(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		place    string
 		from, to string
@@ -158,6 +161,7 @@ func TestDaysAreThoseOfThePlace(t *testing.T) {
 }
 
 func TestEveryDayEnds(t *testing.T) {
+	t.Parallel()
 	places := []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "America/Havana", "Asia/Beirut", "Africa/Cairo", "Pacific/Apia", "America/Asuncion", "Australia/Lord_Howe"}
 	for _, name := range places {
 		place, err := time.LoadLocation(name)
@@ -182,6 +186,7 @@ func TestEveryDayEnds(t *testing.T) {
 }
 
 func TestUtilisationCountsACardOnce(t *testing.T) {
+	t.Parallel()
 	four := noon.Add(4 * time.Hour)
 	half := func(j *job.Job) { j.Grant.Share = 0.5 }
 	for _, c := range []struct {
@@ -229,6 +234,7 @@ func TestUtilisationCountsACardOnce(t *testing.T) {
 
 // TestUtilisationIsWhatASweepFinds holds the cells against a plain sweep.
 func TestUtilisationIsWhatASweepFinds(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		since, until := noon, noon.Add(cardCells*time.Second) // a cell is a second
 		given := newCardTime(since, until)
@@ -253,6 +259,7 @@ func TestUtilisationIsWhatASweepFinds(t *testing.T) {
 }
 
 func TestWaitsRunsAndMeasuredUse(t *testing.T) {
+	t.Parallel()
 	util := func(percent float64) *float64 { return &percent }
 	jobs := []*job.Job{
 		ran(noon, noon.Add(3*time.Hour), func(j *job.Job) { j.AvgUtil = util(90) }),
@@ -286,6 +293,7 @@ func TestWaitsRunsAndMeasuredUse(t *testing.T) {
 }
 
 func TestStatsOfOneUser(t *testing.T) {
+	t.Parallel()
 	s := newStatsSum(noon.Add(-day), noon.Add(day), 2, "bob", time.UTC)
 	s.add(ran(noon.Add(-2*time.Hour), noon, nil))
 	s.add(ran(noon, noon.Add(time.Hour), func(j *job.Job) { j.User = "bob" }))
@@ -300,6 +308,7 @@ func TestStatsOfOneUser(t *testing.T) {
 }
 
 func TestAWindowOfAllTimeIsBounded(t *testing.T) {
+	t.Parallel()
 	s := newStatsSum(time.Time{}, noon, 1, "", time.UTC)
 	s.add(ran(time.Unix(0, 0), noon.Add(-time.Hour), nil))
 	if got := s.result(); len(got.Days) > 3661 || got.Since.IsZero() {
@@ -308,6 +317,7 @@ func TestAWindowOfAllTimeIsBounded(t *testing.T) {
 }
 
 func TestPercentilesAreExactUpToABoundAndNearBeyond(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 19, 20, 1000, maxWaits - 1, maxWaits, 5 * maxWaits} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			var line statsLine
@@ -339,6 +349,7 @@ func TestPercentilesAreExactUpToABoundAndNearBeyond(t *testing.T) {
 
 // TestStatsAddUp: whatever the jobs, users and days each make up all.
 func TestStatsAddUp(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var jobs []*job.Job
 		for range rapid.IntRange(0, 20).Draw(t, "jobs") {

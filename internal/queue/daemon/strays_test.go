@@ -18,6 +18,7 @@ func agrees(RestorePlan) error { return nil }
 // TestAnEmptyStoreBesideRunningJobs: it is refused; if it is accepted, the jobs
 // are left alone, keep their GPUs, and can be taken back.
 func TestAnEmptyStoreBesideRunningJobs(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	id := l.one(sh(line+"; echo went on; exit 4", "gpus", "1", "env.A", "b"))
@@ -71,6 +72,7 @@ func TestAnEmptyStoreBesideRunningJobs(t *testing.T) {
 // TestAnEmptyStoreWhereJobsWere: it is refused although nothing runs, whichever
 // trace the jobs left, until somebody accepts it.
 func TestAnEmptyStoreWhereJobsWere(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		lose func(t *testing.T, dir string)
@@ -113,6 +115,7 @@ func TestAnEmptyStoreWhereJobsWere(t *testing.T) {
 
 // TestAQueueThatNeverHadAJob starts again and again, whatever else was done.
 func TestAQueueThatNeverHadAJob(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	if _, err := l.PauseGPU(l.ctx, 0, true); err != nil {
 		t.Fatal(err)
@@ -128,6 +131,7 @@ func TestAQueueThatNeverHadAJob(t *testing.T) {
 // TestAnOlderStoreBesideRunningJobs: a job that the backup has queued runs now,
 // and one that it does not know.
 func TestAnOlderStoreBesideRunningJobs(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	known := l.one(sh("echo ran >> once; "+line+"; exit 5", "gpus", "0", "hold", "yes", "dir", l.dir()))

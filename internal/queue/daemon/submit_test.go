@@ -20,6 +20,7 @@ import (
 
 // TestEveryKeyReachesTheJob: each key of a request is in the job's spec.
 func TestEveryKeyReachesTheJob(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, func(o *Options) { o.Sim = 4 })
 	first := l.one(sh("true", "hold", "yes"))
 	rows := []struct {
@@ -95,6 +96,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 }
 
 func TestAJobAsSubmitted(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	before := time.Now()
 	id := l.one(sh("true", "hold", "yes"))
@@ -115,6 +117,7 @@ func TestAJobAsSubmitted(t *testing.T) {
 }
 
 func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) {
 		c.MaxArray, c.MaxSpecs, c.MaxEnviron, c.MaxQueue = 10, 5, 1000, 20
 	}))
@@ -175,6 +178,7 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 // TestWhatIsTakenNowDecidesNothingForever: infeasible is measured against the
 // empty machine.
 func TestWhatIsTakenNowDecidesNothingForever(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2"))
@@ -188,6 +192,7 @@ func TestWhatIsTakenNowDecidesNothingForever(t *testing.T) {
 }
 
 func TestArrays(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	script := `echo "$BERTH_ARRAY_INDEX in $BERTH_JOB_ID"; printf x >>` + filepath.Join(l.dir(), "at.$BERTH_ARRAY_INDEX")
 	reply, err := l.Submit(l.ctx, api.SubmitRequest{
@@ -216,6 +221,7 @@ func TestArrays(t *testing.T) {
 }
 
 func TestAnArraysLimitIsKept(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	id := l.one(sh(line, "gpus", "0", "array", "0-5%2"))
@@ -246,6 +252,7 @@ func (l *lab) count(state job.State) int {
 }
 
 func TestAfter(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	well := l.one(sh("true", "gpus", "0"))
 	badly := l.one(sh("false", "gpus", "0"))
@@ -289,6 +296,7 @@ func TestAfter(t *testing.T) {
 
 // TestAfterAStartATaskOrANamesake: what only the daemon can turn into ids.
 func TestAfterAStartATaskOrANamesake(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	array := l.one(sh(line, "gpus", "0.1", "array", "1-3"))
@@ -334,6 +342,7 @@ func TestAfterAStartATaskOrANamesake(t *testing.T) {
 }
 
 func TestBeginIsNotBefore(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	begin := time.Now().Add(4500 * time.Millisecond) // time enough to submit it
 	soon := l.one(sh("true", "begin", begin.Format("2006-01-02T15:04:05")))
@@ -348,6 +357,7 @@ func TestBeginIsNotBefore(t *testing.T) {
 }
 
 func TestManySpecsAreAllOrNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	specs := slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 500)
 	specs[499] = sh("true", "gpus", "3")
@@ -362,6 +372,7 @@ func TestManySpecsAreAllOrNothing(t *testing.T) {
 }
 
 func TestADryRunChangesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, _ := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "1"))
@@ -408,6 +419,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 }
 
 func TestDedup(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	same := func(pairs ...string) api.SubmitRequest {
 		return api.SubmitRequest{Jobs: []api.Spec{sh("exit $(cat code)", append(pairs, "gpus", "0", "dedup", "yes")...)}, Dir: l.dir()}
@@ -451,6 +463,7 @@ func TestDedup(t *testing.T) {
 }
 
 func TestDedupSeesWhatIsEditedAndRequeued(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.one(sh("x", "hold", "yes", "dedup", "yes"))
 	failed := l.one(sh("false", "gpus", "0"))
@@ -473,6 +486,7 @@ func TestDedupSeesWhatIsEditedAndRequeued(t *testing.T) {
 }
 
 func TestOneOfManyTwinsAtOnceIsTaken(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	var taken sync.Map
 	var group sync.WaitGroup
@@ -493,6 +507,7 @@ func TestOneOfManyTwinsAtOnceIsTaken(t *testing.T) {
 }
 
 func TestLimitsOfTheQueue(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.MaxQueue = 10 }))
 	ids := l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 8)...)
 	l.refused(api.SubmitRequest{Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, problem.TooMuch, "8", "3", "10")

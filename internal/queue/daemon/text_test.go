@@ -30,6 +30,7 @@ func wordy(kib, n int) api.Spec {
 
 // TestTurnsAreBoundedByJobsAndBytes.
 func TestTurnsAreBoundedByJobsAndBytes(t *testing.T) {
+	t.Parallel()
 	var found []job.Job
 	for i := range 2000 {
 		j := job.Job{Seq: int64(i)}
@@ -60,6 +61,7 @@ func TestTurnsAreBoundedByJobsAndBytes(t *testing.T) {
 // TestAnActOnLargeJobsLetsOthersInBetween: it takes a turn for each job of 700
 // KiB, and another user's requests see it half done.
 func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	const jobs = 12
 	var specs []api.Spec
@@ -99,6 +101,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 // TestTextOfUnfinishedJobsIsBounded: their own, and the environments that were
 // captured with them.
 func TestTextOfUnfinishedJobsIsBounded(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.MaxText = 1 << 20 }))
 	submit := func(environ []string, specs ...api.Spec) api.SubmitRequest {
 		return api.SubmitRequest{Jobs: specs, Dir: "/tmp", Environ: environ}
@@ -135,6 +138,7 @@ func TestTextOfUnfinishedJobsIsBounded(t *testing.T) {
 // TestTheHistoryIsBoundedInBytes: what is too much loses its text soon, and says
 // so.
 func TestTheHistoryIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.HistoryText = 1 << 20 }))
 	first := l.one(wordy(400, 0))
 	for n := 1; n < 8; n++ {
@@ -157,6 +161,7 @@ func TestTheHistoryIsBoundedInBytes(t *testing.T) {
 
 // TestRetainDropsTextOfOneUser, and leaves other users' alone.
 func TestRetainDropsTextOfOneUser(t *testing.T) {
+	t.Parallel()
 	a := newArchive(t)
 	a.putOf("ann", 1, 1, 2, time.Hour, strings.Repeat("A=1\x00", 5000))
 	a.putOf("bob", 1, 3, 4, time.Hour, strings.Repeat("B=1\x00", 20_000))

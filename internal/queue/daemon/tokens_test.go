@@ -52,6 +52,7 @@ func createToken(t testing.TB, of *tokens, user string, uid int, ttl time.Durati
 }
 
 func TestATokenOpensTheDoorUntilItRunsOut(t *testing.T) {
+	t.Parallel()
 	disk := &tokenStore{}
 	token := createToken(t, disk.open(t), "ann", 1000, 0)
 	if want := tokenTime.Add(30 * day); !token.Expires.Equal(want) {
@@ -74,6 +75,7 @@ func TestATokenOpensTheDoorUntilItRunsOut(t *testing.T) {
 }
 
 func TestOtherSecretsOpenNothing(t *testing.T) {
+	t.Parallel()
 	of := (&tokenStore{}).open(t)
 	token := createToken(t, of, "ann", 1000, time.Hour)
 	secret := token.Secret
@@ -88,6 +90,7 @@ func TestOtherSecretsOpenNothing(t *testing.T) {
 }
 
 func TestTokensAreTheirOwners(t *testing.T) {
+	t.Parallel()
 	disk := &tokenStore{}
 	of := disk.open(t)
 	ann, bob := createToken(t, of, "ann", 1000, time.Hour), createToken(t, of, "bob", 1001, 2*time.Hour)
@@ -128,6 +131,7 @@ func TestTokensAreTheirOwners(t *testing.T) {
 }
 
 func TestTokensAreBounded(t *testing.T) {
+	t.Parallel()
 	of := (&tokenStore{}).open(t)
 	for range tokensPerUser {
 		createToken(t, of, "ann", 1000, time.Hour)
@@ -157,6 +161,7 @@ func TestTokensAreBounded(t *testing.T) {
 }
 
 func TestTokensThatMakeNoSense(t *testing.T) {
+	t.Parallel()
 	of := (&tokenStore{}).open(t)
 	for _, c := range []struct {
 		name string
@@ -172,6 +177,7 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 }
 
 func TestTokensOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := &tokenStore{}
 	of := disk.open(t)
 	token := createToken(t, of, "ann", 1000, time.Hour)
@@ -195,6 +201,7 @@ func TestTokensOnAFullDisk(t *testing.T) {
 }
 
 func TestManyUseTokensAtOnce(t *testing.T) {
+	t.Parallel()
 	of := (&tokenStore{}).open(t)
 	var wait sync.WaitGroup
 	for uid := range 8 {
@@ -224,6 +231,7 @@ func TestManyUseTokensAtOnce(t *testing.T) {
 // TestTokensAreWhatWasMadeAndNotRevoked holds them against a plain list, with
 // restarts and a disk that is full at times.
 func TestTokensAreWhatWasMadeAndNotRevoked(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		disk := &tokenStore{}
 		of := disk.open(t)
@@ -267,6 +275,7 @@ func TestTokensAreWhatWasMadeAndNotRevoked(t *testing.T) {
 // TestAnotherFieldOfATokenIsAnotherFormat: an older berth drops a field that it
 // does not know when it writes the list back.
 func TestAnotherFieldOfATokenIsAnotherFormat(t *testing.T) {
+	t.Parallel()
 	var fields []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[tokenEntry]()) {
 		if f.IsExported() {
@@ -283,6 +292,7 @@ func TestAnotherFieldOfATokenIsAnotherFormat(t *testing.T) {
 // TestWhatEndsWithAToken: a revoked token ends what it opened at once, and no other
 // token's; one that expires does so by itself.
 func TestWhatEndsWithAToken(t *testing.T) {
+	t.Parallel()
 	disk := &tokenStore{}
 	all := disk.open(t)
 	begin := func(ttl time.Duration) (string, context.Context) {

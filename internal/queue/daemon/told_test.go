@@ -113,6 +113,7 @@ func wantSaid(t *testing.T, said []string, parts ...string) {
 }
 
 func TestAdministratorsAreToldOfABadGPU(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.later(time.Minute, true)
 	p.commit(card("gpu3 is quarantined: Xid 79", "", true), card("gpu2 was paused by ann", "ann", true), card("gpu3 is healthy again", "", false),
@@ -126,6 +127,7 @@ func TestAdministratorsAreToldOfABadGPU(t *testing.T) {
 }
 
 func TestEventsFromBeforeAreNotTold(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.commit(card("gpu3 is quarantined", "", true))
 	p.killed()
@@ -134,6 +136,7 @@ func TestEventsFromBeforeAreNotTold(t *testing.T) {
 
 // TestAKillLosesNoMessage at any step between the event and its delivery.
 func TestAKillLosesNoMessage(t *testing.T) {
+	t.Parallel()
 	const crash = "ended without being stopped"
 	t.Run("before the event was read", func(t *testing.T) {
 		p := newPost(t)
@@ -178,6 +181,7 @@ type full struct{ letters }
 func (full) Commit(store.Tx) error { return store.ErrFull }
 
 func TestNothingIsSentThatIsNotOnDisk(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.later(time.Second, true)
 	p.commit(card("gpu3 is quarantined", "", true))
@@ -193,6 +197,7 @@ func TestNothingIsSentThatIsNotOnDisk(t *testing.T) {
 }
 
 func TestADiskThatFillsUpIsToldOnce(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	wantSaid(t, p.later(time.Hour, true))
 	p.free = 1 << 30
@@ -208,6 +213,7 @@ func TestADiskThatFillsUpIsToldOnce(t *testing.T) {
 }
 
 func TestAStopIsNotACrash(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -217,6 +223,7 @@ func TestAStopIsNotACrash(t *testing.T) {
 }
 
 func TestABrokenAnswerIsAFailure(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.later(time.Second, true)
 	p.commit(card("gpu3 is quarantined", "", true))
@@ -233,6 +240,7 @@ func TestABrokenAnswerIsAFailure(t *testing.T) {
 }
 
 func TestADamagedMessageHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.later(time.Second, true)
 	p.commit(card("gpu3 is quarantined", "", true))
@@ -248,6 +256,7 @@ func TestADamagedMessageHoldsUpNoOther(t *testing.T) {
 
 // TestADaemonTellsOfACrash with the real process that sends.
 func TestADaemonTellsOfACrash(t *testing.T) {
+	t.Parallel()
 	told := filepath.Join(t.TempDir(), "told")
 	l := newLab(t, with(func(c *Config) { c.NotifyAdmin = []string{"exec:echo \"$BERTH_NOTIFY_BODY\" >> " + told} }))
 	l.stop()

@@ -32,6 +32,7 @@ func happened(kind job.EventKind, id string, outcome job.Outcome, text string, r
 }
 
 func TestWhichEventsAreTold(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		event *job.Event
@@ -78,6 +79,7 @@ func TestWhichEventsAreTold(t *testing.T) {
 // TestAnArrayIsToldOnce: its ends are one message once the last task is over,
 // through a kill in the middle; a failure is told soon.
 func TestAnArrayIsToldOnce(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.alive = map[notify.Whole]bool{{Array: "17"}: true}
 	p.later(time.Minute, true)
@@ -114,6 +116,7 @@ func TestAnArrayIsToldOnce(t *testing.T) {
 }
 
 func TestGivingUpIsReported(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.later(time.Minute, true)
 	p.commit(happened(job.EventEnded, "17", job.OK, "", "end:exec:a"))
@@ -126,6 +129,7 @@ func TestGivingUpIsReported(t *testing.T) {
 // TestTooManyMessagesAreNotDroppedInSilence: beyond the bound the oldest goes, and
 // that is an event like giving up.
 func TestTooManyMessagesAreNotDroppedInSilence(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	var log strings.Builder
 	p.log = slog.New(slog.NewTextHandler(&log, nil))

@@ -48,6 +48,7 @@ func ends(r api.WaitReply) (states []job.State) {
 }
 
 func TestWait(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	slow := l.one(sh(line, "gpus", "0"))
@@ -91,6 +92,7 @@ func TestWait(t *testing.T) {
 }
 
 func TestWaitFollowsARequeue(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	a, b := l.one(sh("true", "gpus", "0")), l.one(sh("true", "hold", "yes"))
 	l.finished(a)
@@ -110,6 +112,7 @@ func TestWaitFollowsARequeue(t *testing.T) {
 }
 
 func TestAWaitEndsWithTheDaemon(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	held := l.one(sh("true", "hold", "yes"))
 	answer := l.waits(api.WaitRequest{Select: api.Select{Words: []string{held}}})
@@ -123,6 +126,7 @@ func TestAWaitEndsWithTheDaemon(t *testing.T) {
 // TestManyWaitForMany: each waiter hears of the end of its own job, whatever
 // else happens.
 func TestManyWaitForMany(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	var answers []<-chan api.WaitReply
 	ids := l.submit(slices.Repeat([]api.Spec{sh("true", "gpus", "0", "hold", "yes")}, 30)...)
@@ -139,6 +143,7 @@ func TestManyWaitForMany(t *testing.T) {
 
 // TestHub: who falls behind is let go, and nobody else.
 func TestHub(t *testing.T) {
+	t.Parallel()
 	h := newHub()
 	slow, quick := h.listen(), h.listen()
 	mine := h.listenTo(1, func(id string) bool { return id == "7" })

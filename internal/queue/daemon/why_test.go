@@ -15,6 +15,7 @@ import (
 // TestWhyTellsTheStory of jobs on a real engine: who holds the cards, who goes
 // first, what is expected and what that rests on.
 func TestWhyTellsTheStory(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2", "timeout", "1h"))
@@ -69,6 +70,7 @@ func TestWhyTellsTheStory(t *testing.T) {
 // TestOneStoryAtATime: of a long queue a story takes a while, and whoever asks
 // for many does not stand in front of everybody else.
 func TestOneStoryAtATime(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	l.d.gate = fair.NewGate(1, 1) // as on a machine with two cores
 	line, open := l.gate("gate")
@@ -106,6 +108,7 @@ func (l *lab) why(id string) api.Why {
 // TestWhatIsGuessedOfACommandIsItsOwners: when a job starts is everybody's
 // business; what its command did before is not.
 func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
+	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
 	ann, bob := l.as("daemon"), l.as("nobody")
 	line, _ := l.gate("gate")
@@ -130,6 +133,7 @@ func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
 // TestRunsWithOtherArgumentsAreAGuess: short trials say little about the long run
 // that follows them, which may take until its time limit.
 func TestRunsWithOtherArgumentsAreAGuess(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	for _, seconds := range []string{"0.1", "0.2", "0.1"} {
 		l.finished(l.one(sh("sleep "+seconds, "gpus", "2")))

@@ -34,6 +34,7 @@ func fillUp(t *testing.T, dir string) (free func()) {
 // TestAFullDiskHasRoomForFacts: endings are recorded, new jobs and ordinary
 // changes are not, and all is as before once there is room.
 func TestAFullDiskHasRoomForFacts(t *testing.T) {
+	t.Parallel()
 	dir, _ := mountTmpfs(t, "size=8m")
 	s := opened(t, filepath.Join(dir, "store"))
 	var jobs []*job.Job

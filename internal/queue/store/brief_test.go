@@ -9,6 +9,7 @@ import (
 )
 
 func TestAnEventCarriesNoMoreThanItHasTo(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("ä", 400_000)
 	for name, spec := range map[string]job.Spec{
 		"a command": {Shell: long}, "words": {Argv: []string{"x", long}}, "a variable": {Env: []job.EnvVar{{Key: "A", Value: long}}},

@@ -23,6 +23,7 @@ func read(t *testing.T, path string) []byte {
 }
 
 func TestCheckFindsDamage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if _, err := Check(t.Context(), dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a store: %v", err)

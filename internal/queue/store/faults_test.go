@@ -53,6 +53,7 @@ func commitUntilKilled(dir string) {
 }
 
 func TestKillingTheProcessLosesNoAcknowledgedCommit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cycles := 30
 	if testing.Short() {
@@ -131,6 +132,7 @@ func TestASecondProcessIsRefusedWithThePIDOfTheFirst(t *testing.T) {
 }
 
 func TestAStoreOfALaterBerthIsRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openIn(t, dir)
 	if _, err := s.conn.ExecContext(t.Context(), "PRAGMA user_version = 99"); err != nil {
@@ -171,6 +173,7 @@ func asVersionZero(t *testing.T, dir string) {
 }
 
 func TestAnOlderStoreIsMigratedAndKeptBesideItself(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	asVersionZero(t, dir)
 	s := openIn(t, dir)
@@ -196,6 +199,7 @@ func TestAnOlderStoreIsMigratedAndKeptBesideItself(t *testing.T) {
 // TestAStoreOfTheLastFormatIsTakenOver, and the berth that wrote it has nothing
 // more to do with it.
 func TestAStoreOfTheLastFormatIsTakenOver(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	last := migrations()[:len(migrations())-1]
 	s := openIn(t, dir)
@@ -215,6 +219,7 @@ func TestAStoreOfTheLastFormatIsTakenOver(t *testing.T) {
 }
 
 func TestAMigrationThatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {
@@ -250,6 +255,7 @@ func TestAMigrationThatFailsChangesNothing(t *testing.T) {
 }
 
 func TestDamageIsFoundAtOpen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {
@@ -303,6 +309,7 @@ func mountTmpfs(t *testing.T, options string) (dir string, remount func(flags ui
 }
 
 func TestAFullDiskIsSaidAndPassesWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
 	mount, remount := mountTmpfs(t, "size=2m")
 	s := openIn(t, filepath.Join(mount, "store"))
 	kept := int64(0)
@@ -338,6 +345,7 @@ func TestAFullDiskIsSaidAndPassesWhenThereIsRoom(t *testing.T) {
 }
 
 func TestAStoreOpensOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	mount, _ := mountTmpfs(t, "size=2m")
 	dir := filepath.Join(mount, "store")
 	s, err := Open(dir)
@@ -359,6 +367,7 @@ func TestAStoreOpensOnAFullDisk(t *testing.T) {
 }
 
 func TestAReadOnlyDirectoryIsRefusedInWords(t *testing.T) {
+	t.Parallel()
 	mount, remount := mountTmpfs(t, "size=4m")
 	remount(unix.MS_RDONLY, "")
 	_, err := Open(filepath.Join(mount, "store"))

@@ -112,6 +112,7 @@ func (f *Filter) wants(j *job.Job) bool {
 // TestFindIsAFilterOverTheJobs: pages of any filter, put together, are exactly
 // the jobs that match, each once and in order; counting and walking agree.
 func TestFindIsAFilterOverTheJobs(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := s.Wipe(); err != nil {
@@ -190,6 +191,7 @@ func checkCounts(t *rapid.T, s *Store, f Filter, want []string) {
 }
 
 func TestFindTakesAsManyIDsAsAPersonCanName(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	fill(t, s, 1, 200, job.Finished)
 	var f Filter
@@ -207,6 +209,7 @@ func TestFindTakesAsManyIDsAsAPersonCanName(t *testing.T) {
 }
 
 func TestAJobIsFoundByItsIDWithoutLookingAtTheOthers(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	where, args := (&Filter{IDs: []string{"7", "17_3"}}).where()
 	rows, err := s.reader.Query("EXPLAIN QUERY PLAN SELECT seq FROM jobs WHERE "+where, args...)
@@ -227,6 +230,7 @@ func TestAJobIsFoundByItsIDWithoutLookingAtTheOthers(t *testing.T) {
 }
 
 func TestLastOf(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	var jobs []*job.Job
 	for seq, id := range []string{"1", "2", "3_0", "3_1", "5", "6"} {
@@ -247,6 +251,7 @@ func TestLastOf(t *testing.T) {
 }
 
 func TestSnapshotsThatJobsOfAUserReferTo(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	jobs := []*job.Job{queued(1), queued(2), queued(3), queued(4), queued(5)}
 	for i, j := range jobs {
@@ -263,6 +268,7 @@ func TestSnapshotsThatJobsOfAUserReferTo(t *testing.T) {
 
 // TestSweepBlobsKeepsWhatAJobNames: of any mix of jobs and environments.
 func TestSweepBlobsKeepsWhatAJobNames(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := s.Wipe(); err != nil {
@@ -306,6 +312,7 @@ func TestSweepBlobsKeepsWhatAJobNames(t *testing.T) {
 
 // TestASweepKeepsWhatAJobNamesMeanwhile: a known job may get another environment.
 func TestASweepKeepsWhatAJobNamesMeanwhile(t *testing.T) {
+	t.Parallel()
 	s, j := openIn(t, t.TempDir()), queued(1)
 	blob := map[string][]byte{BlobName([]byte("A=1")): []byte("A=1")}
 	commit(t, s, Tx{Put: []*job.Job{j}, Blobs: blob})
@@ -321,6 +328,7 @@ func TestASweepKeepsWhatAJobNamesMeanwhile(t *testing.T) {
 }
 
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	s, err := Open(dir)
 	if err != nil {
@@ -381,6 +389,7 @@ func TestBackupAndRestore(t *testing.T) {
 }
 
 func TestABadBackupChangesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {
@@ -410,6 +419,7 @@ func TestABadBackupChangesNothing(t *testing.T) {
 // TestLookupsDoNotWaitForLongReads: whoever lists everything, several at a
 // time, keeps nobody from asking for one job.
 func TestLookupsDoNotWaitForLongReads(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	fill(t, s, 1, 3, job.Queued)
 	asked := make(chan error, 1)
@@ -436,6 +446,7 @@ func TestLookupsDoNotWaitForLongReads(t *testing.T) {
 // TestEventsOfOneJob: those of others are passed over, also where an id begins
 // as another does, and of many the last are told.
 func TestEventsOfOneJob(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	put := func(second int, kind job.EventKind, j *job.Job) {
@@ -475,6 +486,7 @@ func TestEventsOfOneJob(t *testing.T) {
 // once more for each job that it concerns. Those of a store that had no more than
 // their text are found as well.
 func TestEventsOfCards(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"told by this berth": false, "told by one before": true} {
 		t.Run(name, func(t *testing.T) { testEventsOfCards(t, old) })
 	}

@@ -38,6 +38,7 @@ func slowShares(have map[string]int, total int) map[string]int {
 }
 
 func TestSharesTakeFromTheUserWithTheMost(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		have := rapid.MapOfN(rapid.StringMatching("[a-h]"), rapid.IntRange(0, 12), 0, 8).Draw(rt, "have")
 		total := rapid.IntRange(-1, 60).Draw(rt, "total")
@@ -98,6 +99,7 @@ func slowForget(jobs []*job.Job, keep Keep) map[string]bool {
 // those they wait for stay, nobody loses to others what they have within an equal
 // share, and a log that is kept does not go for another user's jobs.
 func TestForgetFollowsItsRule(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := s.Wipe(); err != nil {
@@ -136,6 +138,7 @@ func TestForgetFollowsItsRule(t *testing.T) {
 var everything = Keep{Since: time.Unix(2_000_000_000, 0)}
 
 func TestForgottenNumbersAreNotGivenOutAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {
@@ -157,6 +160,7 @@ func TestForgottenNumbersAreNotGivenOutAgain(t *testing.T) {
 // job comes that depends on an old one, another is requeued, and a third has been
 // requeued and is over again.
 func TestWhatHappensMeanwhileIsNotForgotten(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	jobs := fill(t, s, 1, 9, job.Finished)
 	list, through, err := s.forgettable(everything)
@@ -176,6 +180,7 @@ func TestWhatHappensMeanwhileIsNotForgotten(t *testing.T) {
 // TestKeepEventsTakesFromTheUserWithTheMost compares which events are left with
 // the rule done slowly.
 func TestKeepEventsTakesFromTheUserWithTheMost(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := s.Wipe(); err != nil {

@@ -15,6 +15,7 @@ import (
 // know when it writes the job back, unless the number tells it to leave the store
 // alone. The fields of each format are in a file of their own.
 func TestAnotherFieldIsAnotherFormat(t *testing.T) {
+	t.Parallel()
 	format := len(migrations())
 	fields := fieldsOf(reflect.TypeFor[snapshot](), "")
 	slices.Sort(fields)

@@ -30,6 +30,7 @@ func holdLock(t *testing.T, dir string, pid int) *os.File {
 }
 
 func TestALockThatADeadProcessLeftToItsChildIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
@@ -57,6 +58,7 @@ func TestALockThatADeadProcessLeftToItsChildIsWaitedFor(t *testing.T) {
 }
 
 func TestALockOfALivingProcessIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		holdLock(t, dir, os.Getppid())
@@ -73,6 +75,7 @@ func TestALockOfALivingProcessIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestALockThatIsNeverGivenUpIsRefusedInTheEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		holdLock(t, dir, 0)

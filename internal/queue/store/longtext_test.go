@@ -53,6 +53,7 @@ func mustRead(t *testing.T, s *Store, want *job.Job) {
 // TestAChangeOfStateDoesNotWriteTheTextAgain: it writes a few pages, however long
 // the job's text is, also as the first change after the store was opened.
 func TestAChangeOfStateDoesNotWriteTheTextAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {
@@ -89,6 +90,7 @@ func TestAChangeOfStateDoesNotWriteTheTextAgain(t *testing.T) {
 }
 
 func TestLongTextSurvives(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("näh \u2028", 2000)
 	for name, change := range map[string]func(*job.Spec){
 		"a shell line":   func(s *job.Spec) { s.Shell = long },
@@ -118,6 +120,7 @@ func TestLongTextSurvives(t *testing.T) {
 // TestTextIsKeptOnce: the tasks of an array share it, and an edit leaves nothing
 // behind.
 func TestTextIsKeptOnce(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	text := fat(1).Spec.Argv
 	var tasks []*job.Job
@@ -159,6 +162,7 @@ func TestTextIsKeptOnce(t *testing.T) {
 // TestTextOfACommitThatFailedIsWrittenByTheNext: what was undone is not taken for
 // written.
 func TestTextOfACommitThatFailedIsWrittenByTheNext(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	j, twin := fat(1), queued(2)
 	twin.ID = "1"
@@ -177,6 +181,7 @@ func TestTextOfACommitThatFailedIsWrittenByTheNext(t *testing.T) {
 
 // TestAnOlderStoreHasItsTextInRows, where it stays until the job changes.
 func TestAnOlderStoreHasItsTextInRows(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openIn(t, dir)
 	j := fat(1)
@@ -199,6 +204,7 @@ func TestAnOlderStoreHasItsTextInRows(t *testing.T) {
 }
 
 func TestAMissingTextIsDamage(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	commit(t, s, Tx{Put: []*job.Job{fat(1)}})
 	if _, err := s.conn.ExecContext(t.Context(), "DELETE FROM blobs"); err != nil {
@@ -211,6 +217,7 @@ func TestAMissingTextIsDamage(t *testing.T) {
 
 // TestTheLogStaysSmallUnderLongTexts: its bytes count, not only its rows.
 func TestTheLogStaysSmallUnderLongTexts(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	for seq := int64(1); seq <= 60; seq++ {
 		commit(t, s, Tx{Put: []*job.Job{fat(seq)}})
@@ -223,6 +230,7 @@ func TestTheLogStaysSmallUnderLongTexts(t *testing.T) {
 // TestTextIsWrittenAheadOfTheJobs: their commit is small, and text of jobs that are
 // not committed is deleted.
 func TestTextIsWrittenAheadOfTheJobs(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	jobs := []*job.Job{fat(1), fat(2), queued(3), fat(4)}
 	refused := fat(5)

@@ -38,6 +38,7 @@ func wantOutbox(t *testing.T, s *Store, last, event int64, want ...Letter) {
 }
 
 func TestTheOutboxIsThereAfterReopening(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(dir)
 	if err != nil {
@@ -58,6 +59,7 @@ func TestTheOutboxIsThereAfterReopening(t *testing.T) {
 // TestAMessageAndTheEventsReadAreOneCommit: if one is not written, neither is the
 // other, so that no message is lost or made twice.
 func TestAMessageAndTheEventsReadAreOneCommit(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	commit(t, s, Tx{Outbox: []Letter{letter(1, `{}`)}, Taken: taken(3)})
 	if _, err := s.conn.ExecContext(t.Context(), "CREATE TRIGGER no BEFORE INSERT ON meta BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
@@ -72,6 +74,7 @@ func TestAMessageAndTheEventsReadAreOneCommit(t *testing.T) {
 // TestEventsWaitForTheOutbox: an event that no message was made of yet is not
 // deleted, however many there are.
 func TestEventsWaitForTheOutbox(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	var events []*job.Event
 	for i := range 100 {

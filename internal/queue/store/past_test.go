@@ -9,6 +9,7 @@ import (
 )
 
 func TestPastIsTheNewestThatRan(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	at := time.Unix(1_700_000_000, 0)
 	var jobs []*job.Job

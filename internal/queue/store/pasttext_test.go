@@ -15,6 +15,7 @@ import (
 // TestDropTextTakesFromJobsThatNeverRanFirst, then from the oldest, and only from
 // users who have too much.
 func TestDropTextTakesFromJobsThatNeverRanFirst(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	environ := []byte(strings.Repeat("E", 200_000))
 	var tx Tx
@@ -70,6 +71,7 @@ func TestDropTextTakesFromJobsThatNeverRanFirst(t *testing.T) {
 // TestDropTextLeavesJobsThatChangedMeanwhile: a job that was queued again keeps
 // its text.
 func TestDropTextLeavesJobsThatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	j := fat(1)
 	j.State, j.Outcome, j.EndedAt = job.Failed, job.WasCancelled, time.Unix(1_700_000_000, 0)
@@ -92,6 +94,7 @@ func TestDropTextLeavesJobsThatChangedMeanwhile(t *testing.T) {
 // TestExcessKeepsWithinTheBound: what stays fits, and nothing is dropped that
 // would have fitted beside what comes after it.
 func TestExcessKeepsWithinTheBound(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"", "a", "b", "c", "d", "live"}
 		sizes := map[string]int64{}

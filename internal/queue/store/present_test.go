@@ -18,6 +18,7 @@ func opened(t *testing.T, dir string) *Store {
 }
 
 func TestAStoreNoticesThatItsDirectoryIsGone(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "store")
 	s := opened(t, dir)
 	if err := s.Present(); err != nil {
@@ -42,6 +43,7 @@ func TestAStoreNoticesThatItsDirectoryIsGone(t *testing.T) {
 }
 
 func TestAStoreThatWasMovedAwayAndBackIsPresent(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state", "store")
 	s := opened(t, dir)
 	if err := os.Rename(dir, dir+"-away"); err != nil {
@@ -59,6 +61,7 @@ func TestAStoreThatWasMovedAwayAndBackIsPresent(t *testing.T) {
 }
 
 func TestARemovedLockIsTakenAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := opened(t, dir)
 	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {

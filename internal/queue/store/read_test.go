@@ -10,6 +10,7 @@ import (
 )
 
 func TestAStoreIsReadBesideItsOwner(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if _, err := OpenToRead(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a store that does not exist: %v", err)
@@ -45,6 +46,7 @@ func TestAStoreIsReadBesideItsOwner(t *testing.T) {
 }
 
 func TestAStoreOfAnotherFormatIsNotRead(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := Open(dir)
 	if err != nil {

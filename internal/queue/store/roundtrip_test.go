@@ -104,6 +104,7 @@ func change(t *rapid.T, j *job.Job) {
 // TestEveryFieldSurvives commits jobs and their later selves, and reads them
 // back by every road there is.
 func TestEveryFieldSurvives(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	seq := int64(0)
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,6 +144,7 @@ func TestEveryFieldSurvives(t *testing.T) {
 }
 
 func TestEachReadsInTheOrderOfSubmission(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	states := []job.State{job.Queued, job.Finished, job.Running, job.Failed, job.Parked, job.Cancelled}
 	var want []string

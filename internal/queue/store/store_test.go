@@ -44,6 +44,7 @@ func ids(t testing.TB, s *Store) []string {
 }
 
 func TestSQLiteIsNewEnough(t *testing.T) {
+	t.Parallel()
 	// Before 3.51.3 two connections that wrote and checkpointed at once could
 	// damage a file in WAL mode.
 	s := openIn(t, t.TempDir())
@@ -61,6 +62,7 @@ func TestSQLiteIsNewEnough(t *testing.T) {
 }
 
 func TestTheConnectionsAreSetUpToLoseNothing(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	for _, row := range []struct{ pragma, want string }{
 		{"journal_mode", "wal"}, {"synchronous", "2"}, {"foreign_keys", "1"}, {"busy_timeout", "5000"}, {"wal_autocheckpoint", "0"},
@@ -77,6 +79,7 @@ func TestTheConnectionsAreSetUpToLoseNothing(t *testing.T) {
 }
 
 func TestACommitIsThereAfterReopening(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not yet", "a b?c=d&%20#e")
 	s, err := Open(dir)
 	if err != nil {
@@ -111,6 +114,7 @@ func TestACommitIsThereAfterReopening(t *testing.T) {
 }
 
 func TestAFailingCommitLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		sentence string
 		bad      func() *job.Job
@@ -151,6 +155,7 @@ func TestAFailingCommitLeavesNothing(t *testing.T) {
 }
 
 func TestEventsAreNumberedInTheOrderOfCommits(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	var all []*job.Event
 	for round := range 20 {
@@ -192,6 +197,7 @@ func TestEventsAreNumberedInTheOrderOfCommits(t *testing.T) {
 }
 
 func TestNumbersAreNeverGivenOutTwice(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	check := func(sentence string, s *Store, wantSeq, wantEvent int64) {
 		t.Helper()
@@ -258,6 +264,7 @@ func TestNumbersAreNeverGivenOutTwice(t *testing.T) {
 }
 
 func TestTheLastOfOneJobInACommitCounts(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	first, second := queued(1), queued(1)
 	second.State, second.Detail = job.Running, "later"
@@ -276,6 +283,7 @@ func TestTheLastOfOneJobInACommitCounts(t *testing.T) {
 }
 
 func TestPeaksOfTheSameCommand(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	measured := func(seq int64, command string, outcome job.Outcome, peaks map[int]int64) *job.Job {
 		j := queued(seq)
@@ -310,6 +318,7 @@ func TestPeaksOfTheSameCommand(t *testing.T) {
 }
 
 func TestReadsGoOnBesideCommits(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	fill(t, s, 1, 1000, job.Queued)
 	seen := 0
@@ -349,6 +358,7 @@ func TestReadsGoOnBesideCommits(t *testing.T) {
 }
 
 func TestQueriesUseTheirIndexes(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	batch, args := (&Filter{Batch: "/jobs.txt", User: "ann"}).in(span{through: 1000})
 	for _, row := range []struct {
@@ -380,6 +390,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 }
 
 func TestTheLogIsFoldedInBeforeItGrowsLarge(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	logBytes := func() int64 {
 		t.Helper()
@@ -405,6 +416,7 @@ func TestTheLogIsFoldedInBeforeItGrowsLarge(t *testing.T) {
 }
 
 func TestMakeDirMakesParentsAndRefusesAFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a", "b")
 	for range 2 { // the second time it is there
@@ -427,6 +439,7 @@ func TestMakeDirMakesParentsAndRefusesAFile(t *testing.T) {
 }
 
 func TestMetasAreFoundByTheirBeginning(t *testing.T) {
+	t.Parallel()
 	s := openIn(t, t.TempDir())
 	commit(t, s, Tx{Meta: map[string]string{"groups/ann": "1", "groups/bob": "2", "groups": "3", "Groups/cay": "4", "other%": "5"}})
 	for prefix, want := range map[string]map[string]string{

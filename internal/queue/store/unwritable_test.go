@@ -21,6 +21,7 @@ func (s *Store) readOnly(t *testing.T, on string) {
 // TestADiskThatTakesNoWrites: the commit is refused, reading goes on, and the
 // same commit succeeds once the disk takes writes again.
 func TestADiskThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openIn(t, dir)
 	commit(t, s, Tx{Put: []*job.Job{queued(1)}, Events: []*job.Event{{Kind: job.EventQueued, Job: queued(1)}}})
@@ -50,6 +51,7 @@ func TestADiskThatTakesNoWrites(t *testing.T) {
 // TestClosedWhileTheDiskTakesNoWrites: the log stays, because a disk that failed
 // once may wrongly say that folding it into the file succeeded.
 func TestClosedWhileTheDiskTakesNoWrites(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := openIn(t, dir)
 	commit(t, s, Tx{Put: []*job.Job{queued(1)}})

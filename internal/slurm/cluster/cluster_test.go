@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -392,8 +391,7 @@ func TestAnArraysLimitIsSlurms(t *testing.T) {
 var programs string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // the tests with a real Slurm wait more than they work
+	testkit.Parallel(6)
 	os.Exit(testkit.RunWith(m, func(dir string) { programs = dir }, "cmd/berth", "cmd/berth-keep"))
 }
 

@@ -230,7 +230,7 @@ var httpAttacks = []attack{
 				conn, err := net.Dial("tcp", c.scrapes)
 				testkit.Must(t, err)
 				fmt.Fprintf(conn, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", request, more)
-				said, _ := replies(conn, testkit.Patience)
+				said, _ := replies(conn, time.Minute)
 				conn.Close()
 				if len(said) == 0 || said[0].status != http.StatusOK || len(said) > 1 && said[1].status < 400 {
 					t.Errorf("%s behind a scrape: %+v", request, said)
@@ -252,7 +252,7 @@ var httpAttacks = []attack{
 			testkit.Must(t, err)
 			testkit.Must(t, conn.SetDeadline(time.Now().Add(testkit.Patience)))
 			n, _ := fmt.Fprintf(conn, "GET /v1/status HTTP/1.1\r\nHost: berth\r\n%s\r\n", header)
-			said, closed := replies(conn, testkit.Patience)
+			said, closed := replies(conn, time.Minute)
 			conn.Close()
 			if !closed || len(said) > 0 && said[0].status < 400 {
 				t.Errorf("%s: %d bytes taken, closed %v: %+v", name, n, closed, said)

@@ -1,7 +1,6 @@
 package siege
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,9 +25,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == deedWord {
 		os.Exit(deed(os.Args[2], os.Args[3:]))
 	}
-	// The attacks wait more than they work.
-	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // it is there in every test
+	testkit.Parallel(8)
 	os.Exit(besiege(m))
 }
 

@@ -37,7 +37,7 @@ var wordAttacks = []attack{
 			}
 			_, _ = io.WriteString(conn, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n")
 		}()
-		said, closed := replies(conn, testkit.Patience)
+		said, closed := replies(conn, time.Minute)
 		if len(said) != many+1 || !closed {
 			t.Fatalf("%d replies, closed: %v", len(said), closed)
 		}
@@ -70,7 +70,7 @@ var wordAttacks = []attack{
 			conn, err := net.Dial("tcp", c.tcp)
 			testkit.Must(t, err)
 			fmt.Fprint(conn, request+"Authorization: Bearer "+token.Secret+"\r\nConnection: close\r\n\r\n")
-			said, _ := replies(conn, testkit.Patience)
+			said, _ := replies(conn, time.Minute)
 			conn.Close()
 			for _, r := range said {
 				if r.status == http.StatusOK && r.body != "" {

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"flag"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,10 +22,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(remoteDiskEnv); dir != "" {
 		os.Exit(serveRemoteDisk(dir))
 	}
-	// Tests that run beside one another wait for a driver most of the time.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
+	testkit.Parallel(6)
 	os.Exit(testkit.RunWith(m, func(dir string) { programs = dir }, "cmd/berth", "cmd/berth-keep"))
 }
 

@@ -9,17 +9,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
 // Patience is how long a test waits for what must happen. It allows for a slow
-// machine under load.
-const Patience = 60 * time.Second
+// machine under load, where starting a daemon alone has taken more than a minute.
+const Patience = 3 * time.Minute
 
 // glance is how often a condition is checked.
 const glance = 5 * time.Millisecond
+
+// Parallel lets n tests of a package run at a time, unless -parallel says otherwise.
+// It is for packages whose tests wait for processes more than they compute.
+func Parallel(n int) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = flag.Set(f.Name, strconv.Itoa(n)) // a number is valid
+	}
+}
 
 // Holds waits until a condition holds, and reports whether it does.
 func Holds(limit time.Duration, condition func() bool) bool {
