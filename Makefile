@@ -7,10 +7,12 @@ LDFLAGS := -s -w -X berth/internal/cli/session.Version=$(VERSION)
 # NVML's header warns about deprecated calls even if they are not used.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 LAZY    := -extldflags=-Wl,-z,lazy
-LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
+# The linter is built once, and kept in Go's cache.
+LINT_VERSION := v2.14.0
+LINT    := $(shell $(GO) env GOCACHE)/golangci-lint-$(LINT_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list web web-check pictures screens gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-decide fuzz sim soak siege seeds web web-check pictures screens gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,8 +65,11 @@ install-service: install ## install, and run as a service for all users (systemd
 	@if [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ]; then echo "installed; systemd is not running here, so nothing was started"; \
 	else systemctl daemon-reload && systemctl enable berth.socket berth.service && systemctl start berth.socket && systemctl restart berth.service; fi
 
-test: ## all tests: unit, property, simulation, kill -9 and story tests, with the race detector
+test: ## all tests: lint, unit, property, simulation, kill -9 and story tests, with the race detector
 	sh scripts/test.sh
+
+quick: ## while coding: format, vet, and the tests that take no long time, where something changed
+	sh scripts/test.sh quick
 
 check: fmt vet lint race ## format, vet, lint, tests with the race detector
 
@@ -74,8 +79,14 @@ fmt: ## fail if a file is not formatted
 vet: ## go vet
 	$(GO) vet ./...
 
-lint: ## golangci-lint, each linter with its reason in .golangci.yml
-	$(GO) run $(LINT) run
+lint: $(LINT) ## golangci-lint, each linter with its reason in .golangci.yml
+	CGO_ENABLED=0 $(LINT) run
+	if command -v cc >/dev/null; then CGO_ENABLED=1 $(LINT) run ./cmd/berth-gpu; fi
+
+lint-install: $(LINT)
+$(LINT):
+	CGO_ENABLED=0 GOBIN=$@.new $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv $@.new/golangci-lint $@ && rmdir $@.new
 
 race: ## all tests with the race detector
 	$(GO) test -race ./...
@@ -103,10 +114,7 @@ soak: ## kill -9 berth, its daemon and its supervisors, KILLS times in all (defa
 siege: ## attack a shared daemon as hostile users (needs root), 10,000 tries per race
 	BERTH_SIEGE=1 $(GO) test ./internal/tests/siege -count=1 -timeout 0 -v
 
-seeds: build ## run the tests of each promise of the programs that berth replaces (docs/reference/compatibility.md)
-	@$(GO) run ./scripts/seeds -run
-
-seeds-list: ## only list them
+seeds: ## list the tests of each promise of the programs that berth replaces (docs/reference/compatibility.md)
 	@$(GO) run ./scripts/seeds
 
 web/node_modules: web/package-lock.json

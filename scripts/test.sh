@@ -1,85 +1,103 @@
 #!/bin/sh
 # All tests, on a machine with Go and perhaps nothing else. Lists what it skips.
+# With "quick", only what needs no other program and takes no long time.
 set -eu
 cd "$(dirname "$0")/.."
+export GOFLAGS="${GOFLAGS:-} -trimpath" # as berth is built: tests and programs share what is compiled
+export CGO_ENABLED=0                     # two flavours are compiled: this one, and one with the race detector
+export CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" # NVML's header warns about deprecated calls even if they are not used
 
 say() { printf '\n== %s\n' "$*"; }
 skipped=""
 skip() { skipped="$skipped
   skipped: $*"; }
+has() { for program; do command -v "$program" >/dev/null || return 1; done; }
 
-command -v go >/dev/null || { echo "make test needs Go 1.26 or newer"; exit 2; }
+has go || { echo "make test needs Go 1.26 or newer"; exit 2; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export BERTH_TEST_BIN="$scratch/bin" # the packages share the programs that they build
+mkdir "$BERTH_TEST_BIN"
 
-# The race detector needs a C compiler, the examples of the API curl, the siege
-# useradd, gpu-scheduler's sessions GNU Screen, and the page npm.
+formatted() {
+	say "format"
+	unformatted=$(gofmt -l cmd docs internal scripts *.go)
+	[ -z "$unformatted" ] || { echo "run gofmt -w on: $unformatted"; exit 1; }
+}
+stories='^Test(Stories|SomeStories)'
+if [ "${1:-}" = quick ]; then
+	formatted
+	go vet ./...
+	# Packages that nothing touched are not tested again.
+	# shellcheck disable=SC2046 # a list of packages
+	BERTH_SEED=1 BERTH_SEEDS=100 go test -short -timeout 10m -p $(($(nproc) + 2)) -skip "$stories" $(go list ./... | grep -v '/slurm\|/tests/\|/browser\|scripts/gputest\|compat/')
+	exit
+fi
+
+updated=""
+install() { # WHAT PACKAGE...: as root, where there is apt
+	[ "$(id -u)" = 0 ] && has apt-get || return 0
+	say "installing $*"
+	[ -n "$updated" ] || { apt-get update >/dev/null 2>&1 || true; }
+	updated=yes
+	apt-get install -y --no-install-recommends "$@" >/dev/null 2>&1 || true
+}
 missing=""
-command -v cc >/dev/null || command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
-command -v curl >/dev/null || missing="$missing curl"
-command -v useradd >/dev/null || missing="$missing passwd"
-command -v screen >/dev/null || missing="$missing screen"
-command -v npm >/dev/null || missing="$missing nodejs npm"
-if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	say "installing$missing"
-	# shellcheck disable=SC2086 # a list of packages
-	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
-fi
+has cc || missing="$missing gcc libc6-dev"
+has curl || missing="$missing curl"
+has useradd || missing="$missing passwd"
+has screen || missing="$missing screen"
+has npm || missing="$missing nodejs npm"
+# shellcheck disable=SC2086 # a list of packages
+[ -z "$missing" ] || install $missing
 # Chromium is large, and not every archive has it: the rest does not wait for it.
-browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
-if ! browser >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	say "installing chromium"
-	[ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
-	apt-get install -y --no-install-recommends chromium >/dev/null 2>&1 || true
-fi
-browser >/dev/null || skip "the page in a real browser: chromium is missing"
+browser() { has chromium || has chromium-browser || has google-chrome; }
+browser || install chromium
 # Slurm's packages start services where systemd would run them.
-if ! { command -v slurmctld && command -v slurmdbd && command -v mariadbd; } >/dev/null && [ "$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null; then
-	say "installing slurm-wlm, munge, slurmdbd and mariadb-server"
-	[ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
-	apt-get install -y --no-install-recommends slurm-wlm munge >/dev/null 2>&1 || true
-	apt-get install -y --no-install-recommends slurmdbd mariadb-server >/dev/null 2>&1 || true
+if ! has slurmctld slurmdbd mariadbd && [ ! -d /run/systemd/system ]; then
+	install slurm-wlm munge
+	install slurmdbd mariadb-server
 fi
-command -v slurmctld >/dev/null || skip "a real Slurm beside berth: slurm-wlm and munge are missing"
-command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null || skip "a real Slurm with accounting: slurmdbd and mariadb-server are missing"
 # Prometheus is only unpacked: its package would start a service.
-if ! command -v prometheus >/dev/null && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
+if ! has prometheus && has apt-get dpkg-deb; then
 	say "unpacking prometheus"
-	tools=$(mktemp -d)
-	trap 'rm -rf "$tools"' EXIT
-	[ "$(id -u)" != 0 ] || [ -n "$missing" ] || apt-get update >/dev/null 2>&1 || true
-	if (cd "$tools" && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .) >/dev/null 2>&1; then
-		PATH=$PATH:$tools/usr/bin
-	fi
+	[ "$(id -u)" != 0 ] || [ -n "$updated" ] || apt-get update >/dev/null 2>&1 || true
+	(cd "$scratch" && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .) >/dev/null 2>&1 && PATH=$PATH:$scratch/usr/bin
 fi
-command -v prometheus >/dev/null || skip "a real Prometheus with the board and the alert rules: prometheus is missing"
-command -v curl >/dev/null || skip "the examples of docs/reference/api.md: curl is missing"
-command -v screen >/dev/null || skip "jobs in screen sessions: screen is missing"
+browser || skip "the page in a real browser: chromium is missing"
+has slurmctld || skip "a real Slurm beside berth: slurm-wlm and munge are missing"
+has slurmdbd mariadbd || skip "a real Slurm with accounting: slurmdbd and mariadb-server are missing"
+has prometheus || skip "a real Prometheus with the board and the alert rules: prometheus is missing"
+has curl || skip "the examples of docs/reference/api.md: curl is missing"
+has screen || skip "jobs in screen sessions: screen is missing"
 python3 -m venv --help >/dev/null 2>&1 || skip "clients of Slurm (submitit, PSI/J, Parsl, Snakemake, ...): python3 with venv is missing"
-command -v nextflow >/dev/null || skip "Nextflow on berth: nextflow is missing"
-command -v useradd >/dev/null || skip "tests with several users: useradd is missing"
-race="-race"
-export CGO_ENABLED=1
-export CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" # NVML's header warns about deprecated calls even if they are not used
-if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
-	race=""
-	export CGO_ENABLED=0
+has nextflow || skip "Nextflow on berth: nextflow is missing"
+has useradd || skip "tests with several users: useradd is missing"
+[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users, also in a browser)"
+race="CGO_ENABLED=1 -race"
+if ! has cc; then
+	race="CGO_ENABLED=0"
 	skip "the race detector, and berth-gpu with a fake driver: no C compiler"
 fi
-[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users, also in a browser)"
 
-say "format and vet"
-unformatted=$(gofmt -l cmd internal scripts *.go)
-[ -z "$unformatted" ] || { echo "run gofmt -w on: $unformatted"; exit 1; }
-go vet ./...
+formatted
+if make -s lint-install >/dev/null 2>&1; then
+	say "lint"
+	make -s lint
+else
+	skip "golangci-lint: it cannot be installed"
+	go vet ./...
+fi
 
 say "a test for every promise of the programs that berth replaces"
-make -s seeds-list >/dev/null # missing ones go to stderr
+make -s seeds >/dev/null # missing ones go to stderr
 
 say "the build, with and without a C compiler"
-CGO_ENABLED=0 go build -trimpath -o /dev/null ./...
+go build -o /dev/null ./...
 make -s build
 
 say "the page: its tests, and whether the committed bundle is what web/ builds"
-if ! command -v npm >/dev/null; then
+if ! has npm; then
 	skip "the page's own tests and its bundle: npm is missing"
 elif [ "$(node -p 'parseInt(process.versions.node)')" -lt 20 ]; then
 	skip "the page's own tests and its bundle: expected Node 20 or newer, found $(node --version)"
@@ -89,23 +107,26 @@ else
 	make -s web-check
 fi
 
-say "the tree itself: its structure, its words, its links"
-go run ./scripts/runtests -timeout 20m .
-
-say "all other tests ${race:-without the race detector} (a quarter of an hour)"
-# The kill tests take longest. Most tests wait rather than compute, so more packages
-# than cores run at a time. Thousands of seeds follow below.
-BERTH_SEED=1 BERTH_SEEDS=500 go run ./scripts/runtests $race -p $(($(nproc) + 1)) -timeout 20m ./internal/tests/soak ./cmd/... ./docs/... ./internal/... ./scripts/...
+# Packages that only drive programs need no race detector of their own. Most tests
+# wait rather than compute, so the groups run at the same time, the one that kills
+# programs, which takes longest, first; thousands of seeds use the cores meanwhile.
+say "all other tests"
+drivers="./internal/tests/soak ./internal/tests/siege ./internal/tests/browser ./internal/compat/... ./scripts/..."
+others=$(go list ./... | grep -v '/tests/\(soak\|siege\|browser\)$\|/compat\|/scripts/')
+limit="-timeout 40m -p 2"
+# shellcheck disable=SC2086 # lists of arguments
+BERTH_SEED=1 go run ./scripts/runtests \
+	$limit $drivers -- \
+	$limit -run "$stories" ./internal/cli -- \
+	$race BERTH_SEEDS=500 $limit -skip "$stories" $others -- \
+	BERTH_SEEDS=8000 $limit -run TestSimulation ./internal/queue/engine -- \
+	-timeout 40m -rapid.checks=100000 -run TestDecideIsWhatTheOracleSays ./internal/sched
 
 say "the Python client"
-if command -v python3 >/dev/null && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
+if has python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
 	BERTH_BINARY=$PWD/bin/berth python3 -m unittest discover -s python/tests -t python
 else
 	skip "the Python client: python3 3.9 or newer is missing"
 fi
-
-say "thousands of seeds, without the race detector"
-BERTH_SEEDS=8000 go test -count=1 -run TestSimulation ./internal/queue/engine
-go test -count=1 -run TestDecideIsWhatTheOracleSays ./internal/sched -rapid.checks=100000
 
 say "done$skipped"

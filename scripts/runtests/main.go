@@ -1,10 +1,10 @@
 // Command runtests runs go test, for several groups of packages at once, each with
-// its own flags. When all have ended, and nothing else runs, a test that failed is
+// its own flags and environment. When all have ended, and nothing else runs, a test that failed is
 // run again alone, up to twice. One that passes then is reported as flaky, on a line
 // of its own. A test that keeps failing, a panic, a data race, a package that does
 // not build, or more than mayFlake flaky tests fail the run.
 //
-//	go run ./scripts/runtests -race -timeout 40m ./internal/engine -- -timeout 40m ./internal/soak
+//	go run ./scripts/runtests CGO_ENABLED=1 -race ./internal/sched -- -run TestStories ./internal/cli
 package main
 
 import (
@@ -42,38 +42,42 @@ type result struct {
 }
 
 func main() {
-	busy := machineIsBusy()
-	groups := split(os.Args[1:])
+	if !passes(os.Args[1:], &lockedWriter{to: os.Stdout}, machineIsBusy) {
+		os.Exit(1)
+	}
+}
+
+// passes runs all groups, and the tests that failed again, and prints the outcome.
+func passes(args []string, out io.Writer, isBusy func() bool) bool {
+	busy := isBusy()
+	groups := split(args)
 	results := make([]*result, len(groups))
 	var running sync.WaitGroup
-	out := &lockedWriter{to: os.Stdout}
-	for i, args := range groups {
-		running.Go(func() { results[i], _ = run(args, out) })
+	for i, group := range groups {
+		running.Go(func() { results[i], _ = run(group, out) })
 	}
 	running.Wait()
-	busy = busy || machineIsBusy()
+	busy = isBusy() || busy
 
-	bad := false
+	ok := true
 	for _, r := range results {
-		bad = r.tell() || bad
+		ok = r.tell(out) && ok
 	}
 	flaky := map[string]bool{} // a test with several flaky subtests counts once
 	for i, r := range results {
 		for _, test := range r.failed {
-			if !passesAlone(groups[i], test) {
-				bad = true
-				continue
-			}
 			whole, _, _ := strings.Cut(test, "/")
-			flaky[whole] = true
+			if passesAlone(groups[i], test, out) {
+				flaky[whole] = true
+			} else {
+				ok = false
+			}
 		}
 	}
 	if len(flaky) > 0 {
-		fmt.Printf("\n%d flaky tests, %d allowed on a machine that does nothing else (busy: %t)\n", len(flaky), mayFlake, busy)
+		fmt.Fprintf(out, "\nflaky tests: %d, at most %d may be on a machine that does nothing else (this one is busy: %t)\n", len(flaky), mayFlake, busy)
 	}
-	if bad || len(flaky) > mayFlake && !busy {
-		os.Exit(1)
-	}
+	return ok && (len(flaky) <= mayFlake || busy)
 }
 
 // split gives each group of packages its arguments. Groups are separated by "--".
@@ -90,23 +94,23 @@ func split(args []string) [][]string {
 	return groups
 }
 
-// tell prints what failed, and reports whether that fails the run already.
-func (r *result) tell() bool {
+// tell prints what failed, and reports whether the run may still pass.
+func (r *result) tell(out io.Writer) bool {
 	for _, pkg := range r.broken {
-		fmt.Printf("\n== %s failed\n%s", pkg, strings.Join(r.output[pkg+" "], ""))
+		fmt.Fprintf(out, "\n== %s failed\n%s", pkg, strings.Join(r.output[pkg+" "], ""))
 	}
 	for _, test := range r.failed {
-		fmt.Printf("\n== failed: %s\n%s", test, strings.Join(r.output[test], ""))
+		fmt.Fprintf(out, "\n== failed: %s\n%s", test, strings.Join(r.output[test], ""))
 	}
 	for _, line := range r.grave {
-		fmt.Printf("\n== not repeated: %s", line)
+		fmt.Fprintf(out, "\n== not repeated: %s", line)
 	}
-	return len(r.broken)+len(r.grave) > 0
+	return len(r.broken)+len(r.grave) == 0
 }
 
 // passesAlone runs a test again, and prints the outcome: first the subtest that
 // failed, then the whole test, because some subtests need those before them.
-func passesAlone(args []string, test string) bool {
+func passesAlone(args []string, test string, out io.Writer) bool {
 	pkg, name, _ := strings.Cut(test, " ")
 	whole, _, _ := strings.Cut(name, "/")
 	flags := slices.DeleteFunc(slices.Clone(args), isPackage)
@@ -114,14 +118,14 @@ func passesAlone(args []string, test string) bool {
 		again, err := run(append(slices.Clone(flags), "-run", only(name), pkg), io.Discard)
 		switch {
 		case err == nil && again.passed[test]:
-			fmt.Printf("flaky: %s passed when run again alone (try %d)\n", test, try+1)
+			fmt.Fprintf(out, "flaky: %s passed when run again alone (try %d)\n", test, try+1)
 			return true
 		case len(again.grave) > 0:
-			fmt.Printf("failed again: %s: %s", test, again.grave[0])
+			fmt.Fprintf(out, "failed again: %s: %s", test, again.grave[0])
 			return false
 		}
 	}
-	fmt.Printf("failed again, alone, twice: %s\n", test)
+	fmt.Fprintf(out, "failed again, alone, twice: %s\n", test)
 	return false
 }
 
@@ -135,8 +139,11 @@ func only(name string) string {
 }
 
 func isPackage(arg string) bool {
-	return strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "berth/")
+	return strings.HasPrefix(arg, ".") || arg == "berth" || strings.HasPrefix(arg, "berth/")
 }
+
+// setting is a variable of the environment of a group, as env(1) takes them.
+var setting = regexp.MustCompile(`^[A-Z_]+=`)
 
 // machineIsBusy reports whether other programs use more than a quarter of the CPU
 // time. It is called when no test runs.
@@ -174,8 +181,15 @@ func (w *lockedWriter) Write(text []byte) (int, error) {
 // run runs go test and writes a line for each package, and why tests were skipped.
 func run(args []string, out io.Writer) (*result, error) {
 	r := newResult()
-	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
-	cmd.Stderr = os.Stderr
+	cmd := exec.Command("go", "test", "-json", "-count=1")
+	cmd.Env, cmd.Stderr = os.Environ(), os.Stderr
+	for _, arg := range args {
+		if setting.MatchString(arg) {
+			cmd.Env = append(cmd.Env, arg)
+		} else {
+			cmd.Args = append(cmd.Args, arg)
+		}
+	}
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -11,6 +16,41 @@ func TestOnlyOneIsRunAgain(t *testing.T) {
 		if got := only(name); got != want {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// TestFlakyTests runs real tests: those named Flaky fail the first time.
+func TestFlakyTests(t *testing.T) {
+	for _, tt := range []struct {
+		says  string
+		names []string
+		busy  bool
+		want  bool
+	}{
+		{"two flaky tests pass", []string{"Flaky1", "Flaky2"}, false, true},
+		{"three do not", []string{"Flaky1", "Flaky2", "Flaky3"}, false, false},
+		{"unless the machine is busy with other work", []string{"Flaky1", "Flaky2", "Flaky3"}, true, true},
+		{"a test that keeps failing never passes", []string{"Broken"}, true, false},
+	} {
+		t.Run(tt.says, func(t *testing.T) {
+			dir := t.TempDir()
+			text := "package x\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc fail(t *testing.T) {\n" +
+				"\tif os.Mkdir(t.Name(), 0o755) == nil || os.Getenv(\"SET\") != \"yes\" || t.Name() == \"TestBroken\" {\n\t\tt.Fatal(\"no\")\n\t}\n}\n"
+			for _, name := range tt.names {
+				text += "\nfunc Test" + name + "(t *testing.T) { fail(t) }\n"
+			}
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module x\n"), 0o644), os.WriteFile(filepath.Join(dir, "x_test.go"), []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(dir)
+			var out bytes.Buffer
+			if got := passes([]string{"-vet=off", "-run", "Nothing", "./...", "--", "SET=yes", "-vet=off", "./..."}, &lockedWriter{to: &out}, func() bool { return tt.busy }); got != tt.want {
+				t.Errorf("it passes: %t\n%s", got, out.String())
+			}
+			if listed := strings.Count(out.String(), "flaky: x Test"); listed != strings.Count(text, "func TestFlaky") {
+				t.Errorf("%d flaky tests are listed:\n%s", listed, out.String())
+			}
+		})
 	}
 }
 

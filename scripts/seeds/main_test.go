@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +54,7 @@ func TestARowNeedsATestAndATestARow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.files["docs/reference/compatibility.md"] = page
 			var out, errOut strings.Builder
-			if got := run([]string{"--root", repository(t, c.files)}, &out, &errOut); got != c.want {
+			if got := run(repository(t, c.files), &out, &errOut); got != c.want {
 				t.Errorf("exit status %d, want %d\n%s%s", got, c.want, out.String(), errOut.String())
 			}
 			if !strings.Contains(errOut.String(), c.says) {
@@ -73,29 +71,10 @@ func TestTheReportIsAlignedAndCounts(t *testing.T) {
 		"x/b_test.go":                     "package x\n\n// TestB is one.\n// " + word + " K1\nfunc TestB(t *testing.T) {}\n",
 	})
 	var out, errOut strings.Builder
-	run([]string{"--root", root}, &out, &errOut)
+	run(root, &out, &errOut)
 	want := "kairos\n  K1  testdata/script/a.txtar\n      x/b_test.go: TestB\n  K2  (no test)\n1 of 2 rows have a test\n"
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
-	}
-}
-
-func TestJSONHasRowsTestsAndProblems(t *testing.T) {
-	root := repository(t, map[string]string{"docs/reference/compatibility.md": page, "testdata/script/a.txtar": "# " + word + " K2\n"})
-	var out, errOut strings.Builder
-	if got := run([]string{"--root", root, "--json"}, &out, &errOut); got != 1 {
-		t.Errorf("exit status %d, want 1", got)
-	}
-	var found report
-	if err := json.Unmarshal([]byte(out.String()), &found); err != nil {
-		t.Fatal(err)
-	}
-	k2 := found.Rows[1]
-	if found.Proved != 1 || k2.Note != "said otherwise" || k2.Program != "kairos" || len(found.Problems) != 1 {
-		t.Errorf("found %+v", found)
-	}
-	if !slices.Equal(k2.Tests, []test{{File: "testdata/script/a.txtar", Line: 1}}) {
-		t.Errorf("the tests of K2 are %+v", k2.Tests)
 	}
 }
 
@@ -189,50 +168,5 @@ func TestATestThatNeverRunsProvesNothing(t *testing.T) {
 	runs := "package x\n\nfunc TestA(t *testing.T) {\n\tif runtime.GOOS == `plan9` {\n\t\tt.Skip()\n\t}\n" + tagged
 	if tags, problems := goTags("a_test.go", runs); len(tags) != 1 || len(problems) != 0 {
 		t.Errorf("a test that is skipped on some machines: tags %+v, problems %q", tags, problems)
-	}
-}
-
-func TestWhatARunSays(t *testing.T) {
-	function, story, method := test{File: "a_test.go", Name: "TestA"}, test{File: "testdata/script/s-one.txtar"}, test{File: "python/tests/test_x.py", Name: "C.test_m"}
-	other := test{File: "a_test.go", Name: "TestB"}
-	said := `{"Action":"output","Test":"TestA","Output":"    a_test.go:7: only root can do this\n"}
-{"Action":"output","Test":"TestA","Output":"--- SKIP: TestA (0.00s)\n"}
-{"Action":"skip","Test":"TestA"}
-{"Action":"pass","Test":"TestStories/s-one"}
-{"Action":"fail","Test":"TestStories/s-two"}
-{"Action":"fail","Test":"TestStories"}
-`
-	got := goResults([]byte(said), []test{function, story, other})
-	want := map[test]result{function: {skipped, "only root can do this"}, story: {passed, ""}, other: {}}
-	if !maps.Equal(got, want) {
-		t.Errorf("go test: %v", got)
-	}
-	for text, want := range map[string]result{
-		"test_m (tests.test_x.C.test_m) ... ok\n":                        {passed, ""},
-		"test_m (tests.test_x.C) ... ok\n":                               {passed, ""}, // Python 3.9
-		"test_m (tests.test_x.C.test_m) ... FAIL\n":                      {failed, ""},
-		"test_m (tests.test_x.C.test_m)\nWhat it does. ... ok\n":         {passed, ""},
-		"test_m (tests.test_x.C.test_m) ... skipped 'it has no cards'\n": {skipped, "it has no cards"},
-		"test_other (tests.test_x.C.test_other) ... ok\n":                {},
-	} {
-		if got := pythonResults([]byte(text), []test{method})[method]; got != want {
-			t.Errorf("unittest said %q: %v, want %v", text, got, want)
-		}
-	}
-	found := report{Rows: []row{{ID: "K1", Tests: []test{function, story}}, {ID: "K2", Tests: []test{function}}, {ID: "K3", Tests: []test{other, method}}}}
-	packages, methods := plan(found)
-	if len(packages["."]) != 2 || len(packages[storiesPackage]) != 1 || len(methods) != 1 {
-		t.Errorf("planned %v and %v", packages, methods)
-	}
-	judge(&found, map[test]result{function: {skipped, "only root can do this"}, story: {passed, ""}, method: {failed, ""}})
-	if found.Proved != 1 || len(found.Problems) != 2 {
-		t.Errorf("%d rows are proved, problems %q", found.Proved, found.Problems)
-	}
-	var out strings.Builder
-	show(&out, found, true)
-	for _, line := range []string{"skipped: only root can do this", "FAILED", "DID NOT RUN", "1 of 3 rows have a test that passed here"} {
-		if !strings.Contains(out.String(), line) {
-			t.Errorf("it shows no %q:\n%s", line, out.String())
-		}
 	}
 }

@@ -9,11 +9,10 @@ import (
 
 // row is one promise of docs/reference/compatibility.md.
 type row struct {
-	ID      string `json:"row"`
-	Program string `json:"program"` // the heading above it
-	Promise string `json:"promise"`
-	Note    string `json:"note"` // where berth differs, and why
-	Tests   []test `json:"tests"`
+	ID      string
+	Program string // the heading above it
+	Promise string
+	Tests   []test
 }
 
 // rowForm is how rows are numbered: a letter for the program, then a number.
@@ -46,7 +45,7 @@ func readRows(page string) (rows []row, problems []string) {
 			problems = append(problems, fmt.Sprintf("docs/reference/compatibility.md: %s comes after %s%d", cells[0], form[1], last[form[1]]))
 		}
 		last[form[1]] = number
-		rows = append(rows, row{ID: cells[0], Program: program, Promise: cells[1], Note: cells[2], Tests: []test{}})
+		rows = append(rows, row{ID: cells[0], Program: program, Promise: cells[1], Tests: []test{}})
 	}
 	return rows, problems
 }

@@ -14,11 +14,9 @@ import (
 
 // test is where a row is tested.
 type test struct {
-	File string `json:"file"`
-	Name string `json:"test"` // within the file; a story is a test by itself
-	Line int    `json:"line"` // of the comment
-
-	Result *result `json:"result,omitempty"` // nil: it was not run
+	File string
+	Name string // within the file; a story is a test by itself
+	Line int    // of the comment
 }
 
 func (t test) String() string {
