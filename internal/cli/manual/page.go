@@ -2,12 +2,8 @@ package manual
 
 import (
 	"path"
+	"slices"
 	"strings"
-
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/text"
 )
 
 // Page is one page, parsed.
@@ -16,8 +12,7 @@ type Page struct {
 	Kind  string // "reference", the directory it is in; the tutorial's is its own
 	Title string
 
-	source []byte
-	root   ast.Node
+	blocks []*block
 }
 
 // Parse reads a page of the docs directory, by its path there.
@@ -26,65 +21,47 @@ func Parse(name string, source []byte) *Page {
 	p := &Page{
 		Topic:  strings.TrimSuffix(file, ".md"),
 		Kind:   strings.TrimSuffix(kind, "/"),
-		source: source,
-		root:   goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source)),
+		blocks: blocksOf(strings.Split(string(source), "\n")),
 	}
 	if p.Kind == "" {
 		p.Kind = p.Topic
 	}
 	p.Title = p.Topic
-	if h, ok := p.root.FirstChild().(*ast.Heading); ok {
-		p.Title = p.heading(h)
+	if len(p.blocks) > 0 && p.blocks[0].kind == heading {
+		p.Title = p.heading(p.blocks[0])
 	}
 	return p
 }
 
 // Sections are the headings below the title.
 func (p *Page) Sections() (titles []string) {
-	for node := p.root.FirstChild(); node != nil; node = node.NextSibling() {
-		if h, ok := node.(*ast.Heading); ok && h.Level > 1 {
-			titles = append(titles, p.heading(h))
+	for _, b := range p.blocks {
+		if b.kind == heading && b.level > 1 {
+			titles = append(titles, p.heading(b))
 		}
 	}
 	return titles
 }
 
 // Section is the part of the page under a heading, down to the next heading
-// of its level. Its blocks leave the page for it.
+// of its level.
 func (p *Page) Section(title string) *Page {
 	part := *p
-	root := ast.NewDocument()
-	var level int
-	for node := p.root.FirstChild(); node != nil; {
-		next := node.NextSibling()
-		h, isHeading := node.(*ast.Heading)
-		if isHeading && level > 0 && h.Level <= level {
+	part.blocks = nil
+	first := slices.IndexFunc(p.blocks, func(b *block) bool { return b.kind == heading && p.heading(b) == title })
+	for i, b := range p.blocks {
+		if first < 0 || i > first && b.kind == heading && b.level <= p.blocks[first].level {
 			break
 		}
-		if isHeading && level == 0 && p.heading(h) == title {
-			level = h.Level
+		if i >= first {
+			part.blocks = append(part.blocks, b)
 		}
-		if level > 0 {
-			root.AppendChild(root, node)
-		}
-		node = next
 	}
-	part.root = root
 	return &part
 }
 
-func (p *Page) heading(h *ast.Heading) string {
-	return strings.ReplaceAll((&terminal{page: p}).inline(h), hardSpace, " ")
-}
-
-// lines is the text of a code block.
-func (p *Page) lines(node ast.Node) string {
-	b := &strings.Builder{}
-	for i := range node.Lines().Len() {
-		line := node.Lines().At(i)
-		b.Write(line.Value(p.source))
-	}
-	return b.String()
+func (p *Page) heading(b *block) string {
+	return strings.ReplaceAll((&terminal{page: p}).inline(b.text), hardSpace, " ")
 }
 
 // topicOf is the topic that a link goes to; "" if it goes elsewhere.

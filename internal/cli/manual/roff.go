@@ -3,9 +3,6 @@ package manual
 import (
 	"fmt"
 	"strings"
-
-	"github.com/yuin/goldmark/ast"
-	extast "github.com/yuin/goldmark/extension/ast"
 )
 
 // fileFormats are the topics that describe a file: section 5 of the manual.
@@ -31,16 +28,14 @@ func (p *Page) Man(version string, known func(topic string) bool) string {
 	r.head("berth-"+p.Topic, manSection(p.Topic), version)
 	r.section("Name")
 	r.line("berth-" + p.Topic + ` \- ` + escape(p.Title))
-	first := p.root.FirstChild()
-	if h, ok := first.(*ast.Heading); ok && h.Level == 1 {
-		first = first.NextSibling()
+	blocks := p.blocks
+	if len(blocks) > 0 && blocks[0].kind == heading && blocks[0].level == 1 {
+		blocks = blocks[1:]
 	}
-	if _, ok := first.(*ast.Heading); !ok {
+	if len(blocks) == 0 || blocks[0].kind != heading {
 		r.section("Description")
 	}
-	for node := first; node != nil; node = node.NextSibling() {
-		r.block(node)
-	}
+	r.blocks(blocks)
 	r.section("See also")
 	r.line(`\fBberth\fR(1)`)
 	return r.out.String()
@@ -177,70 +172,67 @@ func (r *roff) code(s string) {
 	r.line(".fi\n.RE")
 }
 
-func (r *roff) block(node ast.Node) {
-	switch n := node.(type) {
-	case *ast.Heading:
-		if n.Level <= 2 {
-			r.section(strings.ReplaceAll(r.page.heading(n), "`", ""))
+func (r *roff) blocks(blocks []*block) {
+	for _, b := range blocks {
+		r.block(b)
+	}
+}
+
+func (r *roff) block(b *block) {
+	switch b.kind {
+	case heading:
+		if b.level <= 2 {
+			r.section(strings.ReplaceAll(r.page.heading(b), "`", ""))
 		} else {
-			r.line(".SS " + r.inline(n))
+			r.line(".SS " + r.inline(b.text))
 		}
-	case *ast.Paragraph:
+	case paragraph:
+		if !b.tight {
+			r.paragraph()
+		}
+		r.text(r.inline(b.text))
+	case code:
 		r.paragraph()
-		r.text(r.inline(n))
-	case *ast.TextBlock:
-		r.text(r.inline(n))
-	case *ast.FencedCodeBlock, *ast.CodeBlock:
-		r.paragraph()
-		r.code(r.page.lines(n))
-	case *ast.Blockquote:
+		r.code(b.text)
+	case quote:
 		r.line(".RS 4")
-		r.blocks(n)
+		r.blocks(b.blocks)
 		r.line(".RE")
-	case *ast.List:
-		r.list(n)
-	case *extast.Table:
-		r.table(n)
+	case list:
+		r.list(b)
+	case table:
+		r.table(b)
 	}
 }
 
-func (r *roff) blocks(parent ast.Node) {
-	for node := parent.FirstChild(); node != nil; node = node.NextSibling() {
-		r.block(node)
-	}
-}
-
-func (r *roff) list(l *ast.List) {
-	number := l.Start
-	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
+func (r *roff) list(l *block) {
+	for i, it := range l.blocks {
 		bullet := `\(bu`
-		if l.IsOrdered() {
-			bullet = fmt.Sprintf("%d.", number)
-			number++
+		if l.number >= 0 {
+			bullet = fmt.Sprintf("%d.", l.number+i)
 		}
 		r.line(".IP " + bullet + " 4")
-		for node := item.FirstChild(); node != nil; node = node.NextSibling() {
-			switch node.(type) {
-			case *ast.TextBlock, *ast.Paragraph:
-				if node != item.FirstChild() {
+		for i, b := range it.blocks {
+			if b.kind == paragraph {
+				if i > 0 {
 					r.line(".IP")
 				}
-				r.text(r.inline(node))
-			default:
-				r.line(".RS 4")
-				r.block(node)
-				r.line(".RE")
+				r.text(r.inline(b.text))
+				continue
 			}
+			r.line(".RS 4")
+			r.block(b)
+			r.line(".RE")
 		}
 	}
 }
 
 // table is a list, as entries makes one.
-func (r *roff) table(n *extast.Table) {
+func (r *roff) table(t *block) {
 	var titles []string
-	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+	for _, row := range t.rows {
 		var cells []string
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+		for _, cell := range row {
 			cells = append(cells, strings.TrimSpace(r.inline(cell)))
 		}
 		if titles == nil {
@@ -268,35 +260,29 @@ func (r *roff) table(n *extast.Table) {
 	}
 }
 
-func (r *roff) inline(parent ast.Node) string {
+func (r *roff) inline(s string) string { return r.spans(spansOf(s)) }
+
+func (r *roff) spans(spans []span) string {
 	b := &strings.Builder{}
-	source := r.page.source
-	for node := parent.FirstChild(); node != nil; node = node.NextSibling() {
-		switch n := node.(type) {
-		case *ast.Text:
-			b.WriteString(escape(unescape(string(n.Segment.Value(source)))))
-			if n.SoftLineBreak() || n.HardLineBreak() {
-				b.WriteByte('\n')
-			}
-		case *ast.String:
-			b.WriteString(escape(string(n.Value)))
-		case *ast.CodeSpan:
-			b.WriteString(`\fB` + escape(codeText(n, source)) + `\fR`)
-		case *ast.Emphasis:
-			b.WriteString(`\fI` + r.inline(n) + `\fR`)
-		case *ast.Link:
-			b.WriteString(r.link(n))
-		case *ast.AutoLink:
-			b.WriteString(escape(string(n.URL(source))))
-		case *ast.Image:
-			b.WriteString("[picture: " + r.inline(n) + "]")
+	for _, part := range spans {
+		switch part.style {
+		case words:
+			b.WriteString(escape(part.text))
+		case codeSpan:
+			b.WriteString(`\fB` + escape(part.text) + `\fR`)
+		case emphasis:
+			b.WriteString(`\fI` + r.spans(part.spans) + `\fR`)
+		case link:
+			b.WriteString(r.link(part))
+		case picture:
+			b.WriteString("[picture: " + r.spans(part.spans) + "]")
 		}
 	}
 	return b.String()
 }
 
-func (r *roff) link(n *ast.Link) string {
-	label, target := r.inline(n), string(n.Destination)
+func (r *roff) link(part span) string {
+	label, target := r.spans(part.spans), part.target
 	topic := topicOf(target)
 	switch {
 	case strings.Contains(target, "://"):

@@ -4,9 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/yuin/goldmark/ast"
-	extast "github.com/yuin/goldmark/extension/ast"
-
 	"berth/internal/text"
 )
 
@@ -15,27 +12,20 @@ const narrowest = 18
 
 // table lays out rows under titles within the page, with wrapped cells. Where
 // that leaves too little room for prose, each row becomes a short list.
-func (t *terminal) table(n *extast.Table, indent string) {
+func (t *terminal) table(b *block, indent string) {
 	var rows [][]string
-	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+	for _, row := range b.rows {
 		var cells []string
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			cells = append(cells, t.cell(cell))
+		for _, cell := range row {
+			cells = append(cells, strings.Join(strings.Fields(t.inline(cell)), " "))
 		}
 		rows = append(rows, cells)
-	}
-	if len(rows) == 0 || len(rows[0]) == 0 {
-		return
 	}
 	if widths, fits := columnWidths(rows, t.style.Columns-text.Width(indent)); fits {
 		t.grid(rows, widths, indent)
 	} else {
 		t.entries(rows, indent)
 	}
-}
-
-func (t *terminal) cell(node ast.Node) string {
-	return strings.Join(strings.Fields(t.inline(node)), " ")
 }
 
 // columnWidths shares the columns of the terminal between those of the table:

@@ -2,11 +2,7 @@ package manual
 
 import (
 	"fmt"
-	"html"
 	"strings"
-
-	"github.com/yuin/goldmark/ast"
-	extast "github.com/yuin/goldmark/extension/ast"
 
 	"berth/internal/text"
 )
@@ -29,7 +25,7 @@ type Style struct {
 // Text is the page for a terminal.
 func (p *Page) Text(s Style) string {
 	t := &terminal{page: p, style: s, linked: map[string]bool{p.Topic: true}}
-	t.children(p.root, "", "")
+	t.children(p.blocks, "", "")
 	t.seeAlso()
 	return strings.ReplaceAll(strings.TrimLeft(t.out.String(), "\n"), hardSpace, " ")
 }
@@ -43,46 +39,42 @@ type terminal struct {
 	out    strings.Builder
 }
 
-// children writes the blocks of a node. The first line starts with first, the
-// others with rest: a list's bullet, then blanks.
-func (t *terminal) children(parent ast.Node, first, rest string) {
-	for node := parent.FirstChild(); node != nil; node = node.NextSibling() {
-		if t.block(node, first, rest) {
-			first = rest
-		}
+// children writes blocks. The first line starts with first, the others with rest:
+// a list's bullet, then blanks.
+func (t *terminal) children(blocks []*block, first, rest string) {
+	for _, b := range blocks {
+		t.block(b, first, rest)
+		first = rest
 	}
 }
 
 // block writes one block, with an empty line before it unless it is part of a
-// tight list. It tells whether anything was written.
-func (t *terminal) block(node ast.Node, first, rest string) bool {
-	switch n := node.(type) {
-	case *ast.Heading:
-		t.heading(n)
-	case *ast.Paragraph:
+// tight list.
+func (t *terminal) block(b *block, first, rest string) {
+	switch b.kind {
+	case heading:
+		t.heading(b)
+	case paragraph:
+		if !b.tight {
+			t.gap()
+		}
+		t.wrapped(t.inline(b.text), first, rest)
+	case code:
 		t.gap()
-		t.wrapped(t.inline(n), first, rest)
-	case *ast.TextBlock:
-		t.wrapped(t.inline(n), first, rest)
-	case *ast.FencedCodeBlock, *ast.CodeBlock:
-		t.gap()
-		for line := range strings.Lines(t.page.lines(n)) {
+		for line := range strings.Lines(b.text) {
 			t.out.WriteString(strings.TrimRight(rest+"  "+line, " \n") + "\n")
 		}
-	case *ast.Blockquote:
-		t.children(n, first+"  ", rest+"  ")
-	case *ast.List:
-		t.list(n, rest)
-	case *extast.Table:
+	case quote:
+		t.children(b.blocks, first+"  ", rest+"  ")
+	case list:
+		t.list(b, rest)
+	case table:
 		t.gap()
-		t.table(n, rest)
-	case *ast.ThematicBreak:
+		t.table(b, rest)
+	case rule:
 		t.gap()
 		t.out.WriteString(strings.Repeat("-", t.style.Columns) + "\n")
-	default: // HTML: comments around generated tables
-		return false
 	}
-	return true
 }
 
 // gap writes one empty line, wherever something was written before.
@@ -101,40 +93,37 @@ func (t *terminal) seeAlso() {
 	}
 }
 
-func (t *terminal) heading(h *ast.Heading) {
+func (t *terminal) heading(b *block) {
 	t.seeAlso()
 	t.gap()
-	title := t.inline(h)
+	title := t.inline(b.text)
 	if t.style.Colour {
 		t.out.WriteString(text.Bold.On(title) + "\n")
 		return
 	}
 	t.out.WriteString(title + "\n")
-	line := []string{"=", "-", "~"}[min(h.Level, 3)-1]
+	line := []string{"=", "-", "~"}[min(b.level, 3)-1]
 	t.out.WriteString(strings.Repeat(line, text.Width(title)) + "\n")
 }
 
-func (t *terminal) list(l *ast.List, indent string) {
-	if l.Parent().Kind() == ast.KindDocument || !l.IsTight {
+func (t *terminal) list(l *block, indent string) {
+	if indent == "" || !l.tight {
 		t.gap()
 	}
-	number := l.Start
-	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
+	for i, it := range l.blocks {
 		bullet := "- "
-		if l.IsOrdered() {
-			bullet = fmt.Sprintf("%d. ", number)
-			number++
+		if l.number >= 0 {
+			bullet = fmt.Sprintf("%d. ", l.number+i)
 		}
-		if !l.IsTight && item != l.FirstChild() {
+		if !l.tight && i > 0 {
 			t.gap()
 		}
-		first := indent + bullet
-		for node := item.FirstChild(); node != nil; node = node.NextSibling() {
-			rest := indent + strings.Repeat(" ", len(bullet))
-			if p, ok := node.(*ast.Paragraph); ok && node == item.FirstChild() {
-				t.wrapped(t.inline(p), first, rest) // the gap came before the bullet
-			} else if !t.block(node, first, rest) {
-				continue
+		first, rest := indent+bullet, indent+strings.Repeat(" ", len(bullet))
+		for k, b := range it.blocks {
+			if b.kind == paragraph && k == 0 {
+				t.wrapped(t.inline(b.text), first, rest) // the gap came before the bullet
+			} else {
+				t.block(b, first, rest)
 			}
 			first = rest
 		}
@@ -152,51 +141,28 @@ func (t *terminal) wrapped(s, first, rest string) {
 
 // inline is the text of a block. Every word carries its own colour, so that a
 // line can be broken between any two.
-func (t *terminal) inline(parent ast.Node) string {
+func (t *terminal) inline(s string) string { return t.spans(spansOf(s)) }
+
+func (t *terminal) spans(spans []span) string {
 	b := &strings.Builder{}
-	for node := parent.FirstChild(); node != nil; node = node.NextSibling() {
-		switch n := node.(type) {
-		case *ast.Text:
-			b.WriteString(unescape(string(n.Segment.Value(t.page.source))))
-			if n.SoftLineBreak() || n.HardLineBreak() {
-				b.WriteByte(' ')
-			}
-		case *ast.String:
-			b.Write(n.Value)
-		case *ast.CodeSpan:
-			b.WriteString(t.code(n))
-		case *ast.Emphasis:
-			b.WriteString(t.paint(t.inline(n)))
-		case *ast.Link:
-			b.WriteString(t.link(n))
-		case *ast.AutoLink:
-			b.Write(n.URL(t.page.source))
-		case *ast.Image:
-			b.WriteString("[picture: " + t.inline(n) + "]")
+	for _, part := range spans {
+		switch part.style {
+		case words:
+			b.WriteString(strings.ReplaceAll(part.text, "\n", " "))
+		case codeSpan:
+			b.WriteString(t.code(part.text))
+		case emphasis:
+			b.WriteString(t.paint(t.spans(part.spans)))
+		case link:
+			b.WriteString(t.link(part))
+		case picture:
+			b.WriteString("[picture: " + t.spans(part.spans) + "]")
 		}
 	}
 	return b.String()
 }
 
-var escaped = text.Pattern(`\\([!-/:-@\[-` + "`" + `{-~])`)
-
-// unescape resolves \| and &lt;, which the parser leaves in.
-func unescape(s string) string { return html.UnescapeString(escaped().ReplaceAllString(s, "$1")) }
-
-// codeText is what a code span says.
-func codeText(n *ast.CodeSpan, source []byte) string {
-	b := &strings.Builder{}
-	for node := n.FirstChild(); node != nil; node = node.NextSibling() {
-		if part, ok := node.(*ast.Text); ok {
-			b.Write(part.Segment.Value(source))
-		}
-	}
-	s := strings.ReplaceAll(b.String(), `\|`, "|") // in a table
-	return strings.Join(strings.Fields(s), " ")
-}
-
-func (t *terminal) code(n *ast.CodeSpan) string {
-	s := codeText(n, t.page.source)
+func (t *terminal) code(s string) string {
 	if text.Width(s) <= keepTogether {
 		s = strings.ReplaceAll(s, " ", hardSpace)
 	}
@@ -220,8 +186,8 @@ func (t *terminal) paint(s string) string {
 
 // link is its text. The command that shows the page it goes to is at the
 // end of the section, once on a page, or takes the place of a file's name.
-func (t *terminal) link(n *ast.Link) string {
-	label, target := t.inline(n), string(n.Destination)
+func (t *terminal) link(part span) string {
+	label, target := t.spans(part.spans), part.target
 	topic := topicOf(target)
 	switch {
 	case strings.Contains(target, "://") && label != target:
