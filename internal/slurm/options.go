@@ -1,5 +1,10 @@
 package slurm
 
+import (
+	"cmp"
+	"strings"
+)
+
 // takes says whether an option has a value.
 type takes uint8
 
@@ -135,6 +140,21 @@ var known = map[string]option{
 	"wait-all-nodes":      {},
 	"wckey":               {},
 	"wrap":                {instead: "give the command after --"},
+}
+
+// OptionOf is the option of sbatch that a word begins with, by its long name if there
+// is one, and whether its value, if it needs any, is the next word. It is empty for
+// any other word.
+func OptionOf(word string) (name string, valueNext bool) {
+	short := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && len(word) > 1
+	name, _, attached := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+	switch {
+	case short:
+		name, attached = cmp.Or(long(word[1]), word[1:2]), len(word) > 2
+	case !strings.HasPrefix(word, "--"):
+		return "", false
+	}
+	return name, name != "" && !attached && known[name].takes == needed
 }
 
 // long is the name of a short option; empty: unknown.

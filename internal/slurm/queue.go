@@ -29,6 +29,17 @@ type Entry struct {
 	Limit     time.Duration // 0: none, or not known
 }
 
+// Over reports whether a job has ended, and none of its processes is left. A state
+// that berth does not know counts as one.
+func (e Entry) Over() bool {
+	switch e.State {
+	case "PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING",
+		"SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "RESV_DEL_HOLD":
+		return false
+	}
+	return true
+}
+
 // Queue reads what squeue printed.
 func Queue(out string) (entries []Entry, err error) {
 	table, err := rows("squeue", out, strings.Count(queueColumns, " ")+1)

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -18,12 +19,9 @@ func Words(line string) ([]string, error) {
 	if len(line) > mostText {
 		return nil, invalid("expected at most %d bytes, found %d", mostText, len(line))
 	}
-	if i := strings.IndexFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 {
-		return nil, invalid("expected options on one line, found a control character")
-	}
-	words, err := split(line)
+	words, err := Split(line)
 	if err != nil {
-		return nil, err
+		return nil, invalid("%v", err)
 	}
 	var options []string
 	for len(words) > 0 {
@@ -161,8 +159,11 @@ func word(s string) bool {
 	}) < 0
 }
 
-// split cuts a line into words as a shell would, without expanding anything.
-func split(line string) (words []string, err error) {
+// Split cuts a line into words as a shell would, without expanding anything.
+func Split(line string) (words []string, err error) {
+	if i := strings.IndexFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 {
+		return nil, errors.New("expected options on one line, found a control character")
+	}
 	var b strings.Builder
 	inWord, quote := false, rune(0)
 	escaped := false
@@ -191,7 +192,7 @@ func split(line string) (words []string, err error) {
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, invalid("expected a closing quote, found the end")
+		return nil, errors.New("expected a closing quote, found the end")
 	}
 	if inWord {
 		words = append(words, b.String())

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +23,7 @@ import (
 // newCluster connects the queue to Slurm. On a machine without Slurm, jobs for it
 // wait and say so.
 func (d *Daemon) newCluster() *cluster.Cluster {
-	return cluster.New(cluster.Setup{
+	setup := cluster.Setup{
 		Engine: d.engine, Log: d.log, Queue: d.machine.Name(),
 		Config: func() cluster.Config {
 			cfg := d.config()
@@ -32,13 +31,20 @@ func (d *Daemon) newCluster() *cluster.Cluster {
 			of.Keep = cmp.Or(cfg.Logs, cfg.History)
 			return of
 		},
-		Home: func(ctx context.Context, j *job.Job) (string, error) {
-			u, err := d.runsAs(ctx, j.UID, j.User)
-			return u.Home, err
-		},
+		User:    func(ctx context.Context, j *job.Job) (site.User, error) { return d.runsAs(ctx, j.UID, j.User) },
 		Environ: d.inherited, LogPath: d.logPath, Logs: d.opt.Own != nil, Vars: slurm.Environ(d.opt.Env),
-		Do: d.askCluster,
-	})
+	}
+	if d.opt.Places.Shared {
+		// It is root, and a user controls the files and what Slurm's programs read.
+		setup.As = func(ctx context.Context, uid int, input []byte) ([]byte, error) {
+			user, err := d.runsAs(ctx, uid, "")
+			if err != nil {
+				return nil, err
+			}
+			return d.ask(ctx, user, clusterTime, cluster.Word, input)
+		}
+	}
+	return cluster.New(setup)
 }
 
 // wakeCluster tells the cluster that its jobs have changed.
@@ -82,30 +88,6 @@ func (d *Daemon) runsAs(ctx context.Context, uid int, name string) (site.User, e
 // clusterTime bounds one request to Slurm, which may run several of its programs
 // with a deadline each.
 const clusterTime = 15 * time.Minute
-
-// askCluster carries out a request with the user's rights. A shared daemon is root,
-// and a user controls the files and what Slurm's programs read.
-func (d *Daemon) askCluster(ctx context.Context, uid int, r cluster.Request) (cluster.Reply, error) {
-	if !d.opt.Places.Shared {
-		return cluster.Do(ctx, r), nil
-	}
-	user, err := d.runsAs(ctx, uid, "")
-	if err != nil {
-		return cluster.Reply{}, err
-	}
-	// Requests of several users share these variables: appending in place would mix them up.
-	r.Environ = slices.Concat(r.Environ, []string{"HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name})
-	input, err := cluster.Encode(r)
-	if err != nil {
-		return cluster.Reply{}, err
-	}
-	out, err := d.ask(ctx, user, clusterTime, cluster.Word, input)
-	var reply cluster.Reply
-	if err == nil {
-		err = json.Unmarshal(out, &reply)
-	}
-	return reply, err
-}
 
 // place decides where a job runs, and refuses what Slurm could not do.
 func (s *submission) place(spec *job.Spec) error {

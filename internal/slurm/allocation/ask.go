@@ -2,120 +2,141 @@ package allocation
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
+	"berth/internal/slurm"
+	"berth/internal/slurm/client"
 	"berth/internal/text"
 )
 
 // mostBarren is how many allocations in a row may end before they start a job.
 const mostBarren = 3
 
-// gaveUp reports whether too many allocations in a row did no work. One that
-// finishes a job, among those that are left, changes it.
-func (f *front) gaveUp() bool {
-	return f.barren >= mostBarren || f.fruitless >= max(mostBarren, f.opt.Count)
+// streak counts the allocations in a row that were of no use.
+type streak struct {
+	fruitless int // no job ended in them
+	barren    int // no job started in them
+	most      int // of the fruitless ones
+}
+
+// gaveUp reports whether there were too many. One that finishes a job, among those
+// that are left, changes it.
+func (s *streak) gaveUp() bool {
+	return s.barren >= mostBarren || s.fruitless >= max(mostBarren, s.most)
+}
+
+// worked ends the streak.
+func (s *streak) worked() { s.fruitless, s.barren = 0, 0 }
+
+// failed counts one more, and reports whether that is one too many.
+func (s *streak) failed(started bool) (tooMany bool) {
+	before := s.gaveUp()
+	s.fruitless++
+	s.barren++
+	if started {
+		s.barren = 0
+	}
+	return s.gaveUp() && !before
+}
+
+// String says what they had in common.
+func (s *streak) String() string {
+	if s.barren >= mostBarren {
+		return fmt.Sprintf("the last %s ended before they started a job", text.Count(s.barren, "allocation"))
+	}
+	return fmt.Sprintf("the last %s ended before they finished a job", text.Count(s.fruitless, "allocation"))
 }
 
 // ask asks for as many allocations as are missing, if there are jobs for them.
 func (f *front) ask(ctx context.Context) error {
-	if f.stopping > 0 || f.refusal != nil || f.gaveUp() {
+	if f.stopping > 0 || f.refusal != nil || f.streak.gaveUp() {
 		return nil
 	}
-	open := len(f.alive())
-	if open == 0 {
+	open, idle := f.open(), 0
+	if len(open) == 0 {
 		f.accepted = f.opt.Count
 	}
-	for n := min(f.ready()-f.idle(), f.accepted-open); n > 0; n-- {
-		away, err := f.askOne(ctx)
-		if err != nil || away {
+	for _, a := range open {
+		if a.marker == nil {
+			idle++
+		}
+	}
+	for n := min(f.jobs.ready()-idle, f.accepted-len(open)); n > 0 && !f.away; n-- {
+		if accepted, err := f.askOne(ctx); err != nil || !accepted {
 			return err
 		}
 	}
 	return nil
 }
 
-// ready is how many jobs wait for an allocation, and for nothing else.
-func (f *front) ready() (n int) {
-	for _, t := range f.tasks {
-		if t.waits() {
-			if ready, _ := t.ready(); ready {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// idle is how many allocations have not begun.
-func (f *front) idle() (n int) {
-	for _, g := range f.alive() {
-		if g.began == nil {
-			n++
-		}
-	}
-	return n
-}
-
 // askOne asks Slurm for one allocation. If Slurm does not answer, it may have
 // accepted it: its tag tells later.
-func (f *front) askOne(ctx context.Context) (away bool, err error) {
-	if f.away {
-		return true, nil
-	}
-	g := f.newGrant(len(f.grants) + 1)
-	if err := g.place.create(script(&f.opt, g.place)); err != nil {
+func (f *front) askOne(ctx context.Context) (accepted bool, err error) {
+	a := f.newAllocation(len(f.allocations) + 1)
+	if err := a.directory.create(script(&f.opt, a.directory)); err != nil {
 		return false, err
 	}
-	if err := f.ledger.write(entry{Ask: g.number}); err != nil {
+	if err := f.ledger.write(entry{Ask: a.number}); err != nil {
 		return false, err
 	}
-	f.grants = append(f.grants, g)
-	id, err := f.opt.submit(ctx, g.place, f.tag(g), f.warning())
+	f.allocations = append(f.allocations, a)
+	id, err := client.Client{Environ: f.opt.environ()}.Submit(ctx, f.opt.arguments(a.directory, a.tag, f.jobs.warning()))
 	switch {
-	case errors.Is(err, errAway):
-		f.voice.warn("Slurm does not answer; berth waits for it")
+	case away(err):
+		f.narrator.warn("Slurm does not answer; berth waits for it")
 		f.away = true
-		return true, nil
+		return false, nil
 	case err != nil:
-		return true, f.refused(g, err)
+		return false, f.refused(a, explained(err))
 	}
-	g.slurm = id
-	f.voice.allocation("asked", g, fmt.Sprintf("allocation %d asked for: Slurm job %s", g.number, id))
-	return false, f.ledger.write(entry{Got: g.number, Slurm: id})
+	a.slurm = id
+	f.narrator.allocation("asked", a, fmt.Sprintf("allocation %d asked for: Slurm job %s", a.number, id))
+	return true, f.ledger.write(entry{Got: a.number, Slurm: id})
 }
 
 // refused takes in that Slurm refuses an allocation. The others, if there are any,
 // do the work.
-func (f *front) refused(g *grant, why error) error {
-	g.closed, g.never = true, true
-	if others := len(f.alive()); others > 0 {
+func (f *front) refused(a *allocation, why error) error {
+	a.closed, a.never = true, true
+	if others := len(f.open()); others > 0 {
 		f.accepted = others
-		f.voice.warn(fmt.Sprintf("Slurm refuses more than %s: %v", text.Count(others, "allocation"), why))
+		f.narrator.warn(fmt.Sprintf("Slurm refuses more than %s: %v", text.Count(others, "allocation"), why))
 	} else {
 		f.refusal = why
 	}
-	if _, err := g.place.take(time.Now()); err != nil {
+	if _, err := a.directory.take(); err != nil {
 		return err
 	}
-	return f.ledger.write(entry{Close: g.number, Never: true})
+	return f.ledger.write(entry{Close: a.number, Never: true})
 }
 
-// done reports whether there is nothing left to do.
-func (f *front) done() bool {
-	if f.stopping > 1 {
-		return true
+// awaitStart looks at an allocation that has not begun: whether it ever will.
+func (f *front) awaitStart(ctx context.Context, a *allocation) error {
+	forgotten := a.state == "" && a.absent >= 2
+	unwanted := f.stopping > 0 || f.jobs.left() == 0
+	if !forgotten && !unwanted && (a.state == "" || !(slurm.Entry{State: a.state}).Over()) {
+		return nil
 	}
-	return len(f.alive()) == 0 && (f.stopping > 0 || f.left() == 0 || f.refusal != nil || f.gaveUp())
+	taken, err := a.directory.take()
+	if err != nil || !taken {
+		return err // it has begun at this moment
+	}
+	a.closed, a.never = true, true
+	switch {
+	case unwanted && a.slurm != "":
+		// Its name goes with its id: the id may be another job's by now.
+		if err := f.opt.asker().Cancel(ctx, []string{a.slurm}, "--name="+a.tag); err != nil && !away(err) {
+			f.narrator.warn(fmt.Sprintf("allocation %d is not needed any more, but: %v", a.number, explained(err)))
+		}
+	case forgotten && f.lost < mostLost:
+		f.narrator.warn(fmt.Sprintf("Slurm does not know allocation %d any more; asking for another one", a.number))
+		f.lost++
+	case !unwanted:
+		f.narrator.warn(fmt.Sprintf("allocation %d ended in Slurm before it began (%s)", a.number, a.state), a.directory.lastWords(5)...)
+		f.failed(false)
+	}
+	return f.ledger.write(entry{Close: a.number, Never: true})
 }
 
-// interrupt lets the next round stop the jobs; the second time nobody waits for
-// them.
-func (f *front) interrupt() {
-	f.stopping++
-	open := f.alive()
-	if f.stopping == 1 && len(open) > 0 {
-		f.voice.say(fmt.Sprintf("stopping %s; the same command goes on from here (Ctrl-C again: do not wait for them to end)", text.Count(len(open), "allocation")))
-	}
-}
+// mostLost bounds how often an allocation that Slurm forgot is asked for again.
+const mostLost = 10

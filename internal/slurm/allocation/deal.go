@@ -8,54 +8,6 @@ import (
 	"berth/internal/job"
 )
 
-// task is one line of the jobs file.
-type task struct {
-	id     int // from 1, in the order in which berth first saw them
-	key    string
-	text   string // the line as an allocation gets it
-	spec   job.Spec
-	number int  // of its line
-	inFile bool // its line is still there
-
-	after []dependency
-
-	in      int // the allocation that has it; 0: none
-	index   int // its place there, from 1
-	begun   bool
-	node    string
-	log     string
-	outcome job.Outcome // empty: it has not ended
-	code    *int        // what it exited with; nil: it did not
-	detail  string
-	took    time.Duration
-}
-
-// dependency is another line, and how it has to end.
-type dependency struct {
-	on   *task
-	cond job.Condition
-}
-
-func (t *task) ended() bool { return t.outcome != "" }
-
-// waits reports whether a task can be dealt out, apart from its dependencies.
-func (t *task) waits() bool { return !t.ended() && t.in == 0 && t.inFile }
-
-// ready reports whether the dependencies of a task hold, and which can never hold.
-func (t *task) ready() (ready bool, broken *dependency) {
-	ready = true
-	for i, d := range t.after {
-		switch {
-		case !d.on.ended():
-			ready = false
-		case d.cond.Holds(d.on.outcome):
-		default:
-			return false, &t.after[i]
-		}
-	}
-	return ready, nil
-}
-
 // room is an allocation that has begun and takes jobs.
 type room struct {
 	number  int

@@ -10,8 +10,15 @@
 //
 //	alloc/ledger.jsonl   what was asked for, dealt out and closed
 //	alloc/lock           held by the front process
-//	alloc/3/             one allocation: script, jobs.txt, its berth run's logs,
+//	alloc/3/             one allocation, with script, jobs.txt, its berth run's logs,
 //	                     its start marker (0.begun) and its end marker (0.end)
+//
+// Its files are in groups, and each uses only those above it:
+//
+//	the jobs of the file: options jobs deal
+//	what is on disk: directory journal ledger lock
+//	one allocation: slurm allocation narrate
+//	all of them: front ask resume summary dryrun
 //
 // A job is dealt again only after its allocation has ended for certain, and what
 // that allocation finished has been read.

@@ -18,13 +18,12 @@ func DryRun(o Options) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := front{opt: o}
+	var jobs jobList
 	for _, l := range lines {
-		f.tasks = append(f.tasks, &task{spec: l.Spec})
+		jobs.all = append(jobs.all, &task{spec: l.Spec})
 	}
-	count := min(o.Count, len(lines))
-	p := place(filepath.Join(dirOf(logDir), "1"))
+	d := directory(filepath.Join(dirOf(logDir), "1"))
 	fmt.Fprintf(o.Out, "%s in %s would run in up to %s; nothing was asked for\neach: sbatch %s\n",
-		text.Count(len(lines), "job"), o.File, text.Count(count, "allocation"), job.QuoteArgv(o.arguments(p, "berth-RUN-1", f.warning())))
+		text.Count(len(lines), "job"), o.File, text.Count(min(o.Count, len(lines)), "allocation"), job.QuoteArgv(o.arguments(d, "berth-RUN-1", jobs.warning())))
 	return 0, nil
 }

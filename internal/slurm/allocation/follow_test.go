@@ -14,31 +14,31 @@ import (
 	"berth/internal/tests/testkit"
 )
 
-// newFront is a front with one allocation that has begun with n jobs.
-func newFront(t *testing.T, n int) (*front, *grant) {
+// testFront is a front with one allocation that has begun with n jobs.
+func testFront(t *testing.T, n int) (*front, *allocation) {
 	t.Helper()
 	dir := t.TempDir()
-	f := &front{opt: Options{Out: io.Discard, LogDir: dir, Count: 1, Silent: time.Minute}, dir: dirOf(dir), byKey: map[string]*task{}}
+	f := newFront(Options{Out: io.Discard, LogDir: dir, Count: 1, Silent: time.Minute}, dirOf(dir))
 	testkit.Must(t, os.MkdirAll(filepath.Join(f.dir, "1"), 0o755))
 	var err error
-	f.voice, err = openVoice(&f.opt, dir)
+	f.narrator, err = newNarrator(&f.opt, dir)
 	testkit.Must(t, err)
 	f.ledger, _, err = openLedger(filepath.Join(f.dir, "ledger.jsonl"))
 	testkit.Must(t, err)
-	g := f.newGrant(1)
-	f.grants = append(f.grants, g)
+	g := f.newAllocation(1)
+	f.allocations = append(f.allocations, g)
 	for i := range n {
-		task := f.add(fmt.Sprint(i))
+		task := f.jobs.add(fmt.Sprint(i))
 		task.inFile = true
 		g.take(task)
 	}
-	g.began = &began{Begun: handover.Begun{Node: "n1"}}
+	g.marker = &startMarker{Begun: handover.Begun{Node: "n1"}}
 	t.Cleanup(f.close)
 	return f, g
 }
 
 // write adds an event to the journal of an allocation.
-func (g *grant) write(t *testing.T, seq int64, kind job.EventKind, index int, o job.Outcome, at time.Time, code ...int) {
+func (g *allocation) write(t *testing.T, seq int64, kind job.EventKind, index int, o job.Outcome, at time.Time, code ...int) {
 	t.Helper()
 	view := job.View{ID: fmt.Sprint(index), StartedAt: &at, EndedAt: &at}
 	if len(code) > 0 {
@@ -47,9 +47,9 @@ func (g *grant) write(t *testing.T, seq int64, kind job.EventKind, index int, o 
 	if o != "" {
 		view.Outcome = &o
 	}
-	raw, err := json.Marshal(news{Seq: seq, Time: at, Event: kind, Job: &view})
+	raw, err := json.Marshal(record{Seq: seq, Time: at, Event: kind, Job: &view})
 	testkit.Must(t, err)
-	file, err := os.OpenFile(g.place.file("journal.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(g.directory.file("journal.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	testkit.Must(t, err)
 	_, err = file.Write(append(raw, '\n'))
 	testkit.Must(t, err, file.Close())
@@ -59,16 +59,16 @@ func (g *grant) write(t *testing.T, seq int64, kind job.EventKind, index int, o 
 // that ended by themselves do not.
 func TestWhatAnAllocationDidNotFinish(t *testing.T) {
 	now := time.Now()
-	f, g := newFront(t, 6)
+	f, g := testFront(t, 6)
 	g.write(t, 1, job.EventEnded, 1, job.OK, now.Add(-time.Hour))
 	g.write(t, 2, job.EventEnded, 2, job.Exited(3), now.Add(-time.Hour))
 	g.write(t, 3, job.EventEnded, 3, job.Signalled("TERM"), now)
 	g.write(t, 4, job.EventStarted, 4, "", now)
-	testkit.Must(t, f.follow(g))
+	testkit.Must(t, g.follow())
 	if got := outcomes(f); got != "[ok exit:3    ]" {
 		t.Errorf("before the notice: %q", got)
 	}
-	testkit.Write(t, g.place.file(toldName), fmt.Sprint(now.Unix()))
+	testkit.Write(t, g.directory.file(toldName), fmt.Sprint(now.Unix()))
 	g.write(t, 5, job.EventRequeued, 4, "", now)
 	g.write(t, 6, job.EventEnded, 5, job.Exited(1), now.Add(time.Second))
 	g.write(t, 7, job.EventEnded, 6, job.OK, now.Add(time.Second))
@@ -76,19 +76,20 @@ func TestWhatAnAllocationDidNotFinish(t *testing.T) {
 	if got := outcomes(f); got != "[ok exit:3    ok]" {
 		t.Errorf("after it: %q", got)
 	}
-	if f.left() != 3 {
-		t.Errorf("%d are left", f.left())
+	if f.jobs.left() != 3 {
+		t.Errorf("%d are left", f.jobs.left())
 	}
-	again := &front{opt: f.opt, dir: f.dir, byKey: map[string]*task{}, voice: f.voice}
+	again := newFront(f.opt, f.dir)
+	again.narrator = f.narrator
 	again.replay([]entry{{Run: "a"}, {Jobs: []string{"0", "1", "2", "3", "4", "5"}}, {Ask: 1}, {Deal: 1, IDs: []int{1, 2, 3, 4, 5, 6}}, {Close: 1}})
-	if outcomes(again) != outcomes(f) || again.tasks[3].in != 0 || again.tasks[0].in != 1 {
+	if outcomes(again) != outcomes(f) || again.jobs.all[3].in != 0 || again.jobs.all[0].in != 1 {
 		t.Errorf("replayed: %s", outcomes(again))
 	}
 }
 
 func outcomes(f *front) string {
 	var list []job.Outcome
-	for _, t := range f.tasks {
+	for _, t := range f.jobs.all {
 		list = append(list, t.outcome)
 	}
 	return fmt.Sprint(list)
@@ -97,13 +98,13 @@ func outcomes(f *front) string {
 // TestAJobsOwnExitCodeCounts, as in a berth run on one machine.
 func TestAJobsOwnExitCodeCounts(t *testing.T) {
 	now := time.Now()
-	f, g := newFront(t, 4)
+	f, g := testFront(t, 4)
 	g.write(t, 1, job.EventEnded, 1, job.Exited(3), now, 3)
 	g.write(t, 2, job.EventEnded, 2, job.OOM, now, 7)
 	g.write(t, 3, job.EventEnded, 3, job.Launch, now, 9) // of its set-up
 	g.write(t, 4, job.EventEnded, 4, job.Lost, now)
-	testkit.Must(t, f.follow(g))
-	if _, _, _, _, _, status := f.counts(); status != 7 {
+	testkit.Must(t, g.follow())
+	if status := f.jobs.tally().status; status != 7 {
 		t.Errorf("exit status %d, want that of the job that ran out of memory", status)
 	}
 }
@@ -111,28 +112,28 @@ func TestAJobsOwnExitCodeCounts(t *testing.T) {
 // TestASignalWithoutANotice is a job's own end, after some time.
 func TestASignalWithoutANotice(t *testing.T) {
 	now := time.Now()
-	f, g := newFront(t, 1)
+	f, g := testFront(t, 1)
 	g.write(t, 1, job.EventEnded, 1, job.Signalled("KILL"), now)
-	testkit.Must(t, f.follow(g))
-	f.resolve(g, now.Add(time.Second), false)
-	if f.tasks[0].ended() || len(g.backlog()) != 0 {
+	testkit.Must(t, g.follow())
+	g.resolve(now.Add(time.Second), false)
+	if f.jobs.all[0].ended() || len(g.backlog()) != 0 {
 		t.Error("it is not in doubt")
 	}
-	f.resolve(g, now.Add(time.Minute), false)
-	if f.tasks[0].outcome != job.Signalled("KILL") {
-		t.Errorf("outcome %q", f.tasks[0].outcome)
+	g.resolve(now.Add(time.Minute), false)
+	if f.jobs.all[0].outcome != job.Signalled("KILL") {
+		t.Errorf("outcome %q", f.jobs.all[0].outcome)
 	}
 }
 
 // TestHalfALine of a journal or the ledger waits for its other half, or never
 // counted.
 func TestHalfALine(t *testing.T) {
-	f, g := newFront(t, 2)
-	path := g.place.file("journal.jsonl")
+	f, g := testFront(t, 2)
+	path := g.directory.file("journal.jsonl")
 	testkit.Write(t, path, `{"seq":1,"event":"ended","job":{"id":"1","outc`)
-	testkit.Must(t, f.follow(g))
+	testkit.Must(t, g.follow())
 	testkit.Write(t, path, `{"seq":1,"event":"ended","job":{"id":"1","outcome":"ok"}}`+"\n"+`{"seq":1,"event":"ended","job":{"id":"2","outcome":"ok"}}`+"\n")
-	testkit.Must(t, f.follow(g))
+	testkit.Must(t, g.follow())
 	if got := outcomes(f); got != "[ok ]" {
 		t.Errorf("%q: the second has a number that was there before", got)
 	}
@@ -150,10 +151,10 @@ func TestHalfALine(t *testing.T) {
 // and one that never began is taken back first.
 func TestOnlyCertainEndsCount(t *testing.T) {
 	now := time.Now()
-	f, g := newFront(t, 1)
+	f, g := testFront(t, 1)
 	beat := func(text string, at time.Duration) {
 		t.Helper()
-		testkit.Write(t, g.place.file(aliveName), text)
+		testkit.Write(t, g.directory.file(aliveName), text)
 		testkit.Must(t, f.visit(t.Context(), g, now.Add(at)))
 	}
 	g.absent = 3
@@ -164,19 +165,19 @@ func TestOnlyCertainEndsCount(t *testing.T) {
 		t.Fatal("it was alive less than a minute ago")
 	}
 	beat("2", 111*time.Second)
-	if !g.closed || f.left() != 1 {
+	if !g.closed || f.jobs.left() != 1 {
 		t.Error("it is not over")
 	}
-	taken := f.newGrant(2)
-	testkit.Must(t, os.MkdirAll(string(taken.place), 0o755))
+	taken := f.newAllocation(2)
+	testkit.Must(t, os.MkdirAll(string(taken.directory), 0o755))
 	for range 2 { // the second time by a front that comes after a kill
-		if ok, err := taken.place.take(now); !ok || err != nil {
+		if ok, err := taken.directory.take(); !ok || err != nil {
 			t.Errorf("take: %v %v", ok, err)
 		}
 	}
-	begun := f.newGrant(3)
-	testkit.Must(t, os.MkdirAll(string(begun.place), 0o755), handover.Begin(string(begun.place), 0, handover.Begun{Node: "n1"}))
-	if ok, err := begun.place.take(now); ok || err != nil {
+	begun := f.newAllocation(3)
+	testkit.Must(t, os.MkdirAll(string(begun.directory), 0o755), handover.Begin(string(begun.directory), 0, handover.Begun{Node: "n1"}))
+	if ok, err := begun.directory.take(); ok || err != nil {
 		t.Errorf("one that has begun is taken: %v %v", ok, err)
 	}
 }

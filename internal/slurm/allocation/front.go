@@ -2,9 +2,6 @@ package allocation
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,87 +10,56 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/job"
-	"berth/internal/job/jobfile"
-	"berth/internal/machine/site"
 	"berth/internal/slurm"
+	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
-// grant is one allocation, as the front knows it.
-type grant struct {
-	number int
-	place  place
-	slurm  string // Slurm's id; empty: not known
-	tasks  []*task
-	lines  []string // jobs.txt
-	began  *began
-	closed bool
-	never  bool // it never began
-
-	journal  journal
-	ends     time.Time // when its jobs are stopped; zero: not known, or no limit
-	whole    time.Duration
-	started  bool      // a job started in it
-	finished int       // jobs that ended in it
-	state    string    // as Slurm last said; empty: it does not know it
-	absent   int       // how often in a row Slurm did not list it
-	alive    string    // its last sign of life
-	silent   time.Time // since when that is the last
-	why      string    // why it waits, as last said
-	noMore   bool
-	doubt    map[*task]verdict // jobs that may have been stopped with it
-}
-
-// verdict is how a job seems to have ended, and since when that is known.
-type verdict struct {
-	news  news
-	since time.Time
-}
-
 // front is one `berth run --allocations`.
 type front struct {
-	opt    Options
-	dir    string // of the allocations
-	ledger *ledger
-	lock   *os.File
-	run    string // names it in Slurm
+	opt         Options
+	dir         string // of the allocations
+	lock        *lock
+	ledger      *ledger
+	run         string // names it in Slurm
+	jobs        *jobList
+	allocations []*allocation
+	narrator    *narrator
+	board       board
+	began       time.Time
 
-	tasks  []*task
-	byKey  map[string]*task
-	grants []*grant
-	pace   pace
-	voice  *voice
-	began  time.Time
+	stamp    string    // of the jobs file, as last read
+	asked    time.Time // when Slurm was last asked
+	away     bool      // it does not answer
+	accepted int       // allocations at a time that Slurm accepts, as far as is known
+	lost     int       // allocations that Slurm forgot
+	streak   *streak
+	refusal  error // what sbatch said
+	stopping int   // how often the user interrupted
+}
 
-	stamp     string    // of the jobs file, as last read
-	asked     time.Time // when Slurm was last asked
-	away      bool      // it does not answer
-	accepted  int       // allocations at a time that Slurm accepts, as far as is known
-	lost      int       // allocations that Slurm forgot
-	fruitless int       // allocations in a row in which no job ended
-	barren    int       // allocations in a row in which no job started
-	refusal   error     // what sbatch said
-	stopping  int       // how often the user interrupted
-	hungUp    bool      // its terminal was closed
-	boardAt   time.Time // when it was last written
-	earlier   int       // jobs that ended in an earlier run
+func newFront(o Options, dir string) *front {
+	return &front{opt: o, dir: dir, jobs: &jobList{byKey: map[string]*task{}}, streak: &streak{most: o.Count}, began: time.Now(), accepted: o.Count}
 }
 
 // Run drains the jobs file and returns the exit status. It returns an error if
 // nothing could be asked for.
 func Run(ctx context.Context, o Options) (int, error) {
-	f := &front{opt: o, byKey: map[string]*task{}, began: time.Now(), accepted: o.Count}
+	logDir, err := filepath.Abs(o.LogDir)
+	if err != nil {
+		return 0, problem.Wrap(problem.Unable, "", err)
+	}
+	f := newFront(o, dirOf(logDir))
 	defer f.close()
-	if err := f.open(); err != nil {
+	if err := f.begin(logDir); err != nil {
 		return 0, err
 	}
 	f.greet()
 	ticker := time.NewTicker(o.Poll)
 	defer ticker.Stop()
 	for {
-		if f.relieved() {
-			f.voice.say("leaving the allocations to another berth run")
+		if f.lock.wanted() {
+			f.narrator.say("leaving the allocations to another berth run")
 			return 0, nil
 		}
 		done, err := f.step(ctx)
@@ -106,315 +72,285 @@ func Run(ctx context.Context, o Options) (int, error) {
 		select {
 		case <-ticker.C:
 		case sig := <-o.Signals:
-			if sig == syscall.SIGHUP {
-				f.hangUp()
-			} else {
+			if sig != syscall.SIGHUP {
 				f.interrupt()
+			} else if err := f.lock.hangUp(); err != nil {
+				f.narrator.warn(err.Error())
 			}
 		}
 	}
 }
 
-// open reads the jobs file and the ledger.
-func (f *front) open() error {
-	logDir, err := filepath.Abs(f.opt.LogDir)
+// How often Slurm is asked, in polls: rarely while all allocations show that they
+// live.
+const (
+	lookEvery  = 5
+	lookRarely = 30
+)
+
+// step is one round: take in what happened, decide, write it down, do it.
+func (f *front) step(ctx context.Context) (done bool, err error) {
+	now := time.Now()
+	if err := f.reread(); err != nil {
+		return false, err
+	}
+	if now.Sub(f.asked) >= f.lookAfter(now) && len(f.open()) > 0 {
+		f.compare(ctx, now)
+	}
+	for _, a := range f.open() {
+		if err := f.visit(ctx, a, now); err != nil {
+			return false, err
+		}
+	}
+	f.jobs.endBroken(f.opt.origin(), f.narrator.broken)
+	if err := f.dealOut(now); err != nil {
+		return false, err
+	}
+	if err := f.ask(ctx); err != nil {
+		return false, err
+	}
+	if f.board.due(len(f.jobs.all)) {
+		f.board.write(f.jobs, f.narrator)
+	}
+	return f.done(), nil
+}
+
+// done reports whether there is nothing left to do.
+func (f *front) done() bool {
+	if f.stopping > 1 {
+		return true
+	}
+	return len(f.open()) == 0 && (f.stopping > 0 || f.jobs.left() == 0 || f.refusal != nil || f.streak.gaveUp())
+}
+
+// interrupt lets the next round stop the jobs; the second time nobody waits for
+// them.
+func (f *front) interrupt() {
+	f.stopping++
+	open := f.open()
+	if f.stopping == 1 && len(open) > 0 {
+		f.narrator.say(fmt.Sprintf("stopping %s; the same command goes on from here (Ctrl-C again: do not wait for them to end)", text.Count(len(open), "allocation")))
+	}
+}
+
+// open are the allocations that have not ended.
+func (f *front) open() (open []*allocation) {
+	for _, a := range f.allocations {
+		if !a.closed {
+			open = append(open, a)
+		}
+	}
+	return open
+}
+
+// lookAfter is when Slurm is asked again.
+func (f *front) lookAfter(now time.Time) time.Duration {
+	for _, a := range f.open() {
+		if a.state != "RUNNING" || a.marker == nil || now.Sub(a.silent) > lookEvery*time.Second {
+			return lookEvery * f.opt.Poll
+		}
+	}
+	return lookRarely * f.opt.Poll
+}
+
+func (f *front) newAllocation(number int) *allocation {
+	return &allocation{
+		number: number, tag: fmt.Sprintf("berth-%s-%d", f.run, number), directory: directory(filepath.Join(f.dir, strconv.Itoa(number))), narrator: f.narrator, jobs: f.jobs, doubt: map[*task]doubtful{},
+	}
+}
+
+// reread follows edits to the jobs file. A version that cannot be read is ignored.
+func (f *front) reread() error {
+	info, err := os.Stat(f.opt.File)
+	if err != nil || stampOf(info) == f.stamp {
+		return nil //nolint:nilerr // the file is being replaced; the last version counts
+	}
+	f.stamp = stampOf(info)
+	lines, _, err := f.opt.read()
+	if err == nil {
+		err = f.jobs.usable(lines, &f.opt)
+	}
 	if err != nil {
-		return problem.Wrap(problem.Unable, "", err)
-	}
-	f.dir = dirOf(logDir)
-	lines, stamp, err := f.opt.read()
-	if err != nil {
-		return err
-	}
-	f.stamp = stamp
-	if err := f.settle(logDir); err != nil {
-		return err
-	}
-	err = f.resume(lines)
-	if err != nil && problem.KindOf(err) == "" {
-		err = problem.Wrap(problem.Unable, "", err)
-	}
-	return err
-}
-
-// settle takes the log directory.
-func (f *front) settle(logDir string) error {
-	const elsewhere = "choose another place with --log-dir"
-	if err := os.MkdirAll(f.dir, 0o755); err != nil {
-		return problem.Wrap(problem.Unable, elsewhere, err)
-	}
-	if err := site.OwnPlace(logDir); err != nil {
-		return problem.Wrap(problem.Unable, elsewhere, fmt.Errorf("log directory %w", err))
-	}
-	if err := f.hold(handoverTime); err != nil {
-		return err
-	}
-	if f.opt.Fresh {
-		if err := f.startOver(logDir); err != nil {
-			return err
-		}
-	}
-	var err error
-	if f.opt.Installed == "" {
-		if f.opt.Installed, err = bring(f.opt.Program, filepath.Join(f.dir, "bin")); err != nil {
-			return problem.Newf(problem.Unable, elsewhere, "copy berth to where the nodes see it: %w", err)
-		}
-	}
-	if f.voice, err = openVoice(&f.opt, logDir); err != nil {
-		return problem.Wrap(problem.Unable, elsewhere, err)
-	}
-	return nil
-}
-
-// resume goes on where the ledger ends.
-func (f *front) resume(lines []*line) (err error) {
-	var entries []entry
-	if f.ledger, entries, err = openLedger(filepath.Join(f.dir, "ledger.jsonl")); err != nil {
-		return err
-	}
-	f.replay(entries)
-	if f.run == "" {
-		name := make([]byte, 4)
-		_, _ = rand.Read(name) // never fails
-		f.run = hex.EncodeToString(name)
-		if err := f.ledger.write(entry{Run: f.run}); err != nil {
-			return err
-		}
-	}
-	for _, g := range f.grants {
-		if err := f.follow(g); err != nil {
-			return err
-		}
-		if g.lines, err = g.place.lines(); err != nil {
-			return err
-		}
-		g.noMore = g.place.has(noMoreName)
-	}
-	for _, t := range f.tasks {
-		if t.ended() {
-			f.earlier++
-		}
-	}
-	if err := f.unusable(lines); err != nil {
-		return err
-	}
-	if err := f.accept(lines); err != nil {
-		return err
-	}
-	for _, g := range f.grants {
-		if err := g.complete(); err != nil {
-			return err
-		}
-	}
-	if f.opt.RetryFailed {
-		return f.forget()
-	}
-	return nil
-}
-
-// startOver moves the records of earlier allocations away. None may be left in
-// Slurm.
-func (f *front) startOver(logDir string) error {
-	if !Present(logDir) {
+		f.narrator.warn(fmt.Sprintf("%v; keeping the last good queue", err))
 		return nil
 	}
-	l, entries, err := openLedger(filepath.Join(f.dir, "ledger.jsonl"))
-	if err != nil {
-		return problem.Wrap(problem.Unable, "", err)
-	}
-	_ = l.file.Close()
-	closed := map[int]bool{}
-	for _, e := range entries {
-		closed[e.Close] = true
-	}
-	for _, e := range entries {
-		if e.Ask > 0 && !closed[e.Ask] {
-			return problem.Newf(problem.Refused, "run the same command without --fresh, stop it with Ctrl-C, then start over",
-				"allocation %d of an earlier run may still run", e.Ask)
-		}
-	}
-	old := filepath.Join(logDir, "old-"+time.Now().Format("20060102-150405"))
-	if err = os.Mkdir(old, 0o755); err == nil {
-		err = os.Rename(f.dir, filepath.Join(old, "alloc"))
-	}
-	if err == nil {
-		_ = os.Rename(filepath.Join(logDir, "journal.jsonl"), filepath.Join(old, "journal.jsonl"))
-		err = os.MkdirAll(f.dir, 0o755)
-	}
-	if err == nil {
-		_ = f.lock.Close()
-		err = f.hold(0)
-	}
-	if err != nil {
-		return problem.Wrap(problem.Unable, "", err)
-	}
-	return nil
+	return f.accept(lines)
 }
 
-// replay brings back what the ledger says.
-func (f *front) replay(entries []entry) {
-	for _, e := range entries {
-		switch {
-		case e.Run != "":
-			f.run = e.Run
-		case len(e.Jobs) > 0:
-			for _, key := range e.Jobs {
-				f.add(key)
-			}
-		case e.Ask > 0:
-			f.grants = append(f.grants, f.newGrant(e.Ask))
-		case e.Got > 0:
-			f.grants[e.Got-1].slurm = e.Slurm
-		case e.Deal > 0:
-			g := f.grants[e.Deal-1]
-			for _, id := range e.IDs {
-				g.take(f.tasks[id-1])
-			}
-		case e.Close > 0:
-			g := f.grants[e.Close-1]
-			// What it finished is read before its other jobs are free again.
-			g.closed, g.never = true, e.Never
-			_ = f.follow(g)
-			f.free(g)
-		case len(e.Forget) > 0:
-			for _, id := range e.Forget {
-				f.tasks[id-1].outcome, f.tasks[id-1].code, f.tasks[id-1].in = "", nil, 0
-			}
-		}
-	}
-}
-
-func (f *front) add(key string) *task {
-	t := &task{id: len(f.tasks) + 1, key: key}
-	f.tasks = append(f.tasks, t)
-	f.byKey[key] = t
-	return t
-}
-
-func (f *front) newGrant(number int) *grant {
-	return &grant{number: number, place: place(filepath.Join(f.dir, strconv.Itoa(number))), doubt: map[*task]verdict{}}
-}
-
-// take gives a task to an allocation.
-func (g *grant) take(t *task) {
-	g.tasks = append(g.tasks, t)
-	t.in, t.index, t.begun = g.number, len(g.tasks), false
-}
-
-// complete gives an allocation the jobs that the ledger says it has: a front that
-// was killed may not have come to it.
-func (g *grant) complete() error {
-	if g.closed || len(g.lines) == len(g.tasks) {
-		return nil
-	}
-	for _, t := range g.tasks[len(g.lines):] {
-		text := t.text
-		if text == "" { // its line was deleted meanwhile; the others keep their places
-			text = "[cancel] true"
-		}
-		g.lines = append(g.lines, text)
-	}
-	return g.place.give(g.lines)
-}
-
-// tag is an allocation's name in Slurm.
-func (f *front) tag(g *grant) string { return fmt.Sprintf("berth-%s-%d", f.run, g.number) }
-
-// accept brings the tasks up to date with the jobs file.
+// accept brings the jobs up to date with the jobs file.
 func (f *front) accept(lines []*line) error {
-	for _, t := range f.tasks {
-		t.inFile = false
-	}
-	var fresh []string
-	for _, l := range lines {
-		if f.byKey[l.Key] == nil {
-			fresh = append(fresh, l.Key)
-		}
-	}
-	if len(fresh) > 0 {
+	if fresh := f.jobs.unknown(lines); len(fresh) > 0 {
 		if err := f.ledger.write(entry{Jobs: fresh}); err != nil {
 			return err
 		}
-	}
-	for _, key := range fresh {
-		f.add(key)
-	}
-	named := map[string]*task{}
-	for _, l := range lines {
-		t := f.byKey[l.Key]
-		t.inFile, t.spec, t.text, t.number, t.after = true, l.Spec, l.text, l.Number, nil
-		named[strconv.Itoa(l.Number)] = t
-	}
-	for _, l := range lines { // a name such as 3 counts before line 3
-		if l.Spec.Name != "" {
-			named[l.Spec.Name] = f.byKey[l.Key]
+		for _, key := range fresh {
+			f.jobs.add(key)
 		}
 	}
-	for _, l := range lines {
-		t := f.byKey[l.Key]
-		for _, d := range l.Spec.After {
-			t.after = append(t.after, dependency{on: named[d.Name], cond: d.On})
+	f.jobs.accept(lines)
+	return nil
+}
+
+// compare takes in what Slurm says about the allocations.
+func (f *front) compare(ctx context.Context, now time.Time) {
+	f.asked = time.Now()
+	found, err := f.opt.queue(ctx, func(name string) bool { return strings.HasPrefix(name, "berth-"+f.run+"-") })
+	switch {
+	case err == nil && f.away:
+		f.narrator.say("Slurm answers again")
+	case err != nil && !f.away:
+		why := ""
+		if !away(err) {
+			why = " (" + explained(err).Error() + ")"
 		}
-		if l.Spec.CancelMarked && t.waits() {
-			t.outcome, t.detail = job.WasCancelled, "its line is marked cancel"
+		f.narrator.warn("Slurm does not answer; running allocations go on, and berth waits for it" + why)
+	}
+	if f.away = err != nil; f.away {
+		return
+	}
+	for _, a := range f.open() {
+		e, listed := found[a.tag]
+		if !listed {
+			a.absent++
+			a.state = ""
+			continue
+		}
+		a.absent, a.slurm, a.state = 0, e.ID, e.State
+		if e.Over() {
+			a.absent++
+		}
+		if e.State == "RUNNING" && e.Limit > 0 && !e.Start.IsZero() {
+			a.whole = e.Limit - f.jobs.warning()
+			a.ends = e.Start.Add(a.whole)
+		}
+		if why := slurm.Why(e); e.State == "PENDING" && why != a.why && why != "" && now.Sub(e.Submit) > 10*time.Second {
+			a.why = why
+			f.narrator.say(fmt.Sprintf("allocation %d waits in Slurm: %s", a.number, why))
+		}
+	}
+}
+
+// visit looks at one allocation, and closes it if it has ended for certain.
+func (f *front) visit(ctx context.Context, a *allocation, now time.Time) error {
+	if a.marker == nil {
+		m, err := a.directory.begun()
+		if err != nil {
+			return err
+		}
+		if m == nil || m.Taken {
+			return f.awaitStart(ctx, a)
+		}
+		if f.opt.Sim > 0 {
+			m.GPUs, m.GPUMiB = f.opt.Sim, f.opt.SimMiB
+		}
+		a.begins(m)
+	}
+	if f.stopping > 0 && !a.directory.has(stopName) {
+		if err := a.directory.mark(stopName); err != nil {
+			return err
+		}
+	}
+	ended, ran := a.directory.has(endName), a.directory.ran()
+	if err := a.follow(); err != nil {
+		return err
+	}
+	a.resolve(now, false)
+	if alive := a.directory.alive(); alive != a.alive || a.silent.IsZero() {
+		a.alive, a.silent = alive, now
+	}
+	switch {
+	case ended, a.absent > 0 && now.Sub(a.silent) >= f.opt.Silent:
+		return f.end(a, now, ended)
+	case !a.noMore && ran == sizeOf(a.lines) && len(a.backlog()) > 0 && a.directory.told().IsZero():
+		// Its berth run ended, and left jobs undone: another allocation may do better.
+		f.narrator.warn(fmt.Sprintf("allocation %d on %s does not run its jobs; it printed:", a.number, a.marker.Node), a.directory.lastWords(5)...)
+		return a.enough()
+	}
+	return nil
+}
+
+// end closes an allocation that has ended for certain.
+func (f *front) end(a *allocation, now time.Time, marked bool) error {
+	if err := a.follow(); err != nil { // to its end
+		return err
+	}
+	a.resolve(now, true)
+	if err := f.ledger.write(entry{Close: a.number}); err != nil {
+		return err
+	}
+	a.closed = true
+	back := a.release()
+	sentence := fmt.Sprintf("allocation %d on %s ended: %s done in it", a.number, a.marker.Node, text.Count(a.finished, "job"))
+	if back > 0 {
+		sentence += fmt.Sprintf(", %d to run elsewhere", back)
+	}
+	f.narrator.allocation("ended", a, sentence)
+	if !marked {
+		f.narrator.warn(fmt.Sprintf("allocation %d was killed; jobs that ended in its last moments may run again", a.number))
+	}
+	switch {
+	case a.finished > 0:
+		f.streak.worked()
+	case back > 0 || !marked || !a.directory.told().IsZero(): // not for want of work
+		f.failed(a.started)
+	}
+	return nil
+}
+
+// failed counts an allocation that ended without finishing a job.
+func (f *front) failed(started bool) {
+	if f.streak.failed(started) && len(f.open()) > 0 {
+		f.narrator.warn(f.streak.String() + "; berth asks for no more unless another one finishes a job")
+	}
+}
+
+// dealOut gives the allocations that have begun more jobs, and ends those for
+// which there are none.
+func (f *front) dealOut(now time.Time) error {
+	if f.stopping > 0 {
+		return nil
+	}
+	var rooms []*room
+	for _, a := range f.open() {
+		if a.open() {
+			rooms = append(rooms, a.room(now))
+		}
+	}
+	dealt := deal(f.jobs.all, rooms, f.jobs.pace)
+	for _, r := range rooms {
+		a := f.allocations[r.number-1]
+		switch tasks := dealt[r.number]; {
+		case len(tasks) > 0:
+			given := entry{Deal: a.number}
+			for _, t := range tasks {
+				given.IDs = append(given.IDs, t.id)
+			}
+			if err := f.ledger.write(given); err != nil {
+				return err
+			}
+			for _, t := range tasks {
+				a.take(t)
+			}
+			if err := a.complete(); err != nil {
+				return err
+			}
+		case len(r.backlog) == 0 && len(a.doubt) == 0 && (f.jobs.left() == 0 || f.jobs.ready() > 0): // no job waits only for another one
+			if err := a.enough(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// forget makes the jobs that failed run again.
-func (f *front) forget() error {
-	var ids []int
-	for _, t := range f.tasks {
-		if t.ended() && t.outcome.Status() != 0 && t.inFile {
-			ids = append(ids, t.id)
-			t.outcome, t.code, t.in = "", nil, 0
-			f.earlier--
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	return f.ledger.write(entry{Forget: ids})
-}
-
 func (f *front) close() {
-	if f.voice != nil {
-		f.voice.close()
+	if f.narrator != nil {
+		f.narrator.close()
 	}
 	if f.ledger != nil {
 		_ = f.ledger.file.Close()
 	}
 	if f.lock != nil {
-		_ = f.lock.Close()
+		f.lock.close()
 	}
-}
-
-// line is a line of the jobs file, and its text for an allocation.
-type line struct {
-	*jobfile.Line
-	text string
-}
-
-// known reports whether a name in Slurm is one of this run's.
-func (f *front) known(name string) bool { return strings.HasPrefix(name, "berth-"+f.run+"-") }
-
-// look asks Slurm about the allocations. Nil: it does not answer.
-func (f *front) look(ctx context.Context) map[string]slurm.Entry {
-	f.asked = time.Now()
-	found, err := f.opt.queue(ctx, f.known)
-	switch {
-	case err == nil && f.away:
-		f.voice.say("Slurm answers again")
-	case err != nil && !f.away:
-		why := ""
-		if !errors.Is(err, errAway) {
-			why = " (" + err.Error() + ")"
-		}
-		f.voice.warn("Slurm does not answer; running allocations go on, and berth waits for it" + why)
-	}
-	if f.away = err != nil; err != nil {
-		return nil
-	}
-	return found
 }

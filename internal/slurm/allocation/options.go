@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/slurm"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -48,14 +50,13 @@ const (
 	DefaultSilent = time.Minute
 )
 
-// refused are options of sbatch that would change what an allocation is.
+// refused are options of sbatch that would change what an allocation is, each with
+// what to use instead; empty: nothing.
 var refused = map[string]string{
-	"array": "use --allocations for their number", "a": "use --allocations for their number",
-	"chdir": "", "D": "", "comment": "", "error": "", "e": "", "export": "", "export-file": "", "get-user-env": "", "input": "", "i": "",
-	"job-name": "", "J": "", "no-requeue": "", "requeue": "", "open-mode": "", "output": "", "o": "", "parsable": "", "signal": "",
-	"nodes": oneNode, "N": oneNode, "ntasks": oneNode, "n": oneNode, "ntasks-per-node": oneNode, "ntasks-per-gpu": oneNode,
-	"wait": "", "W": "", "wrap": "", "test-only": "use --dry-run", "quiet": "", "Q": "", "verbose": "", "v": "", "help": "", "h": "",
-	"usage": "", "version": "", "V": "", "uid": "", "gid": "", "clusters": "", "M": "", "kill-on-invalid-dep": "",
+	"array": "use --allocations for their number", "nodes": oneNode, "ntasks": oneNode, "ntasks-per-node": oneNode, "ntasks-per-gpu": oneNode, "test-only": "use --dry-run",
+	"chdir": "", "comment": "", "error": "", "export": "", "export-file": "", "get-user-env": "", "input": "", "job-name": "", "no-requeue": "", "requeue": "", "open-mode": "",
+	"output": "", "parsable": "", "signal": "", "wait": "", "wrap": "", "quiet": "", "verbose": "", "help": "", "usage": "", "version": "", "uid": "", "gid": "", "clusters": "",
+	"kill-on-invalid-dep": "",
 }
 
 const (
@@ -63,34 +64,27 @@ const (
 	example = `--alloc "--gres=gpu:2 --time=8:00:00"`
 )
 
-// withoutValue are the options of sbatch that take none.
-var withoutValue = map[string]bool{"contiguous": true, "exclusive": true, "hold": true, "H": true, "overcommit": true, "O": true,
-	"oversubscribe": true, "s": true, "reboot": true, "use-min-nodes": true, "nice": true, "propagate": true}
-
 // ParseSlurm reads the options for sbatch: words, with quotes as in a shell.
 // Options that berth sets itself are refused.
 func ParseSlurm(line string) ([]string, error) {
-	words, err := split(line)
+	words, err := slurm.Split(line)
 	if err != nil {
-		return nil, err
+		return nil, problem.Newf(problem.Invalid, example, "--alloc: %w", err)
 	}
 	for i := 0; i < len(words); i++ {
-		name, attached, isOption := cutOption(words[i])
-		if !isOption {
+		name, valueNext := slurm.OptionOf(words[i])
+		if name == "" {
 			return nil, problem.Newf(problem.Invalid, example, "--alloc: expected options of sbatch, found %s", text.Found(words[i]))
 		}
 		if instead, bad := refused[name]; bad {
-			if instead == "" {
-				instead = "leave it out"
-			}
-			return nil, problem.Newf(problem.Invalid, instead, "--alloc: berth sets %s itself", shown(name))
+			return nil, problem.Newf(problem.Invalid, cmp.Or(instead, "leave it out"), "--alloc: berth sets --%s itself", name)
 		}
-		if !attached && !withoutValue[name] {
+		if valueNext {
 			if i++; i == len(words) {
-				return nil, problem.Newf(problem.Invalid, example, "--alloc: expected a value after %s, found none", shown(name))
+				return nil, problem.Newf(problem.Invalid, example, "--alloc: expected a value after --%s, found none", name)
 			}
 		}
-		if name == "time" || name == "t" {
+		if name == "time" {
 			words[i] = slurmTime(words[i])
 		}
 	}
@@ -113,58 +107,4 @@ func slurmTime(word string) string {
 		return word // Slurm says what is wrong with it
 	}
 	return word[:at] + strconv.Itoa(int((limit+time.Minute-1)/time.Minute))
-}
-
-// cutOption is the name of an option, and whether its value is in the same word.
-func cutOption(word string) (name string, attached, ok bool) {
-	if long, is := strings.CutPrefix(word, "--"); is {
-		name, _, attached = strings.Cut(long, "=")
-		return name, attached, name != ""
-	}
-	short, is := strings.CutPrefix(word, "-")
-	if !is || short == "" {
-		return "", false, false
-	}
-	return short[:1], len(short) > 1, true
-}
-
-func shown(name string) string {
-	if len(name) == 1 {
-		return "-" + name
-	}
-	return "--" + name
-}
-
-// split cuts a line into words; quotes group.
-func split(line string) (words []string, err error) {
-	var word strings.Builder
-	inWord, quote := false, rune(0)
-	for _, r := range line {
-		switch {
-		case r < ' ' && r != '\t':
-			return nil, problem.Newf(problem.Invalid, example, "--alloc: expected options on one line, found a control character")
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '\'' || r == '"':
-			quote, inWord = r, true
-		case r == ' ' || r == '\t':
-			if inWord {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			inWord = false
-		default:
-			word.WriteRune(r)
-			inWord = true
-		}
-	}
-	if quote != 0 {
-		return nil, problem.Newf(problem.Invalid, example, "--alloc: expected a closing %c, found the end of the line", quote)
-	}
-	if inWord {
-		words = append(words, word.String())
-	}
-	return words, nil
 }

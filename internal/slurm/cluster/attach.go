@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 
+	"berth/internal/slurm/client"
 	"berth/internal/slurm/handover"
 	"berth/internal/text/problem"
 )
@@ -29,7 +29,7 @@ func attachMain(args []string, environ []string) error {
 	if b == nil || b.Taken || b.Step == "" || b.Program == "" {
 		return problem.Newf(problem.Refused, "", "the job has not started on a node of Slurm")
 	}
-	srun, err := find("srun", environ)
+	srun, err := client.Client{Environ: environ}.Find("srun")
 	if err != nil {
 		return err
 	}
@@ -38,15 +38,4 @@ func attachMain(args []string, environ []string) error {
 		"--chdir=/", b.Program, "__node", attachWord, args[0], args[1],
 	}
 	return fmt.Errorf("run srun: %w", syscall.Exec(srun, argv, environ))
-}
-
-// Main carries out the request on its input with the rights it has, or connects to
-// a job. It returns the exit status.
-func Main(args []string) int {
-	if len(args) > 0 && args[0] == attachWord {
-		fmt.Fprintln(os.Stderr, "berth:", attachMain(args[1:], os.Environ()))
-		return 1
-	}
-	syscall.Umask(0o077)
-	return serve(os.Stdin, os.Stdout)
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/machine/site"
 	"berth/internal/queue/engine"
 	"berth/internal/slurm"
 )
@@ -35,29 +33,32 @@ const DefaultDirectory = "~/.local/state/berth/slurm"
 type Setup struct {
 	Engine  *engine.Engine
 	Log     *slog.Logger
-	Queue   string        // names this queue among all that hand over to the same Slurm
-	Config  func() Config // as it is now
-	Home    func(ctx context.Context, j *job.Job) (string, error)
-	Environ func(j *job.Job) ([]string, error)                           // captured at submission
-	Do      func(ctx context.Context, uid int, r Request) (Reply, error) // with that user's rights
-	Dir     string                                                       // of a job that names none, and of relative paths; empty: every job names its own
-	Logs    bool                                                         // LogPath is right for every job: the nodes see these files
-	LogPath func(j *job.Job) string                                      // of a job with an output of its own
-	Vars    []string                                                     // of Slurm's programs
+	Queue   string                                                   // names this queue among all that hand over to the same Slurm
+	Config  func() Config                                            // as it is now
+	User    func(ctx context.Context, j *job.Job) (site.User, error) // whose job it is
+	Environ func(j *job.Job) ([]string, error)                       // captured at submission
+	Dir     string                                                   // of a job that names none, and of relative paths; empty: every job names its own
+	Logs    bool                                                     // LogPath is right for every job: the nodes see these files
+	LogPath func(j *job.Job) string                                  // of a job with an output of its own
+	Vars    []string                                                 // of Slurm's programs
+
+	// As runs berth with the argument Word as a user, and returns what it prints. Nil:
+	// all jobs are this process's user's.
+	As func(ctx context.Context, uid int, input []byte) ([]byte, error)
 }
 
 // Cluster hands over the jobs of one queue.
 type Cluster struct {
 	Setup
-	pace  pace
-	wake  chan struct{}
-	desks map[int]*desk // by uid; only for the goroutine of Run
-	wait  sync.WaitGroup
+	pace    pace
+	wake    chan struct{}
+	workers map[int]*worker // by uid; only for the goroutine of Run
+	wait    sync.WaitGroup
 }
 
 // New makes a cluster; Run uses it.
 func New(s Setup) *Cluster {
-	return &Cluster{Setup: s, pace: usualPace, wake: make(chan struct{}, 1), desks: map[int]*desk{}}
+	return &Cluster{Setup: s, pace: usualPace, wake: make(chan struct{}, 1), workers: map[int]*worker{}}
 }
 
 // Wake tells it that jobs have changed. It does not block.
@@ -79,15 +80,15 @@ func (c *Cluster) Run(ctx context.Context) {
 			return
 		case <-c.wake:
 		}
-		jobs, gone, at, ok := c.take(ctx)
-		if !ok {
+		changed, err := c.changes(ctx)
+		if err != nil {
 			continue // it could not be written; the next round says that something changed
 		}
-		c.tell(ctx, jobs, gone, at)
+		c.tell(ctx, changed)
 	}
 }
 
-// leave waits for the desks. A process that hangs in a user's file system cannot be
+// leave waits for the workers. A process that hangs in a user's file system cannot be
 // killed, and must not keep everybody's queue from ending.
 func (c *Cluster) leave() {
 	ended := make(chan struct{})
@@ -102,48 +103,49 @@ func (c *Cluster) leave() {
 	}
 }
 
-// tell passes on what changed. Each desk gets all of it at once: what Slurm has and
-// the desk does not know, it cancels.
-func (c *Cluster) tell(ctx context.Context, jobs []job.Job, gone []string, at time.Time) {
+// changeSet is what changed among the jobs for Slurm.
+type changeSet struct {
+	jobs []job.Job
+	gone []string // ids of those that are not Slurm's any more
+	at   time.Time
+}
+
+// tell passes on what changed. Each worker gets all of it at once: what Slurm has and
+// the worker does not know, it cancels.
+func (c *Cluster) tell(ctx context.Context, changed changeSet) {
 	news := map[int][]update{}
-	for i := range jobs {
-		news[jobs[i].UID] = append(news[jobs[i].UID], update{job: &jobs[i], at: at})
+	for i := range changed.jobs {
+		j := &changed.jobs[i]
+		news[j.UID] = append(news[j.UID], update{job: j, at: changed.at})
 	}
 	for uid := range news {
-		c.deskFor(ctx, uid)
+		if c.workers[uid] == nil {
+			w := newWorker(c, uid)
+			c.workers[uid] = w
+			c.wait.Go(func() { w.run(ctx) })
+		}
 	}
-	for uid, d := range c.desks {
-		for _, id := range gone {
-			news[uid] = append(news[uid], update{gone: id, at: at})
+	for uid, w := range c.workers {
+		for _, id := range changed.gone {
+			news[uid] = append(news[uid], update{gone: id, at: changed.at})
 		}
 		if len(news[uid]) > 0 {
-			d.tell(news[uid])
+			w.tell(news[uid])
 		}
 	}
 }
 
-// take is what changed, once it is on disk.
-func (c *Cluster) take(ctx context.Context) (jobs []job.Job, gone []string, at time.Time, ok bool) {
+// changes returns what changed, once it is on disk.
+func (c *Cluster) changes(ctx context.Context) (changed changeSet, err error) {
 	// Until the answer comes, these belong to the engine.
-	err := c.Engine.Change(ctx, func(t *engine.Turn) {
-		jobs, gone = t.Remote().Changes()
-		at = t.Now
+	err = c.Engine.Change(ctx, func(t *engine.Turn) {
+		changed.jobs, changed.gone = t.Remote().Changes()
+		changed.at = t.Now
 	})
 	if err != nil {
-		_ = c.Engine.Do(ctx, func(t *engine.Turn) { t.Remote().KeepChanges(jobs, gone) })
-		return nil, nil, time.Time{}, false
+		_ = c.Engine.Do(ctx, func(t *engine.Turn) { t.Remote().KeepChanges(changed.jobs, changed.gone) })
 	}
-	return jobs, gone, at, true
-}
-
-func (c *Cluster) deskFor(ctx context.Context, uid int) *desk {
-	d := c.desks[uid]
-	if d == nil {
-		d = newDesk(c, uid)
-		c.desks[uid] = d
-		c.wait.Go(func() { d.run(ctx) })
-	}
-	return d
+	return changed, err
 }
 
 // Attachment is the arguments of the process, to be run as the job's user, whose
@@ -177,30 +179,7 @@ func newBatch() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// programsFor are berth's own programs and where the nodes are to find them. The name
-// changes with the program, so that jobs in the queue keep theirs.
-func programsFor(dir, self string) (list []Program, berth string) {
-	for _, name := range []string{"berth", "berth-gpu"} {
-		from := filepath.Join(filepath.Dir(self), name)
-		if name == "berth" {
-			from = self
-		}
-		info, err := os.Stat(from)
-		if err != nil {
-			continue // without berth-gpu nothing is measured
-		}
-		to := filepath.Join(dir, "bin", fmt.Sprintf("%x-%x", info.Size(), info.ModTime().UnixNano()), name)
-		if name == "berth" {
-			berth = to
-		} else {
-			to = filepath.Join(filepath.Dir(berth), name)
-		}
-		list = append(list, Program{from, to})
-	}
-	return list, berth
-}
-
-// pace is the times of a desk.
+// pace is the times of a worker.
 type pace struct {
 	look     time.Duration // at the files of handed-over jobs
 	queue    time.Duration // at Slurm's queue, at least
@@ -211,6 +190,8 @@ type pace struct {
 	fence    time.Duration // for a wrapper to stop its job
 	full     time.Duration // for which a user's full share of Slurm's queue is left alone
 	gather   time.Duration // for jobs that are submitted one after the other
+	looks    time.Duration // after looking at files, this many times what it took
+	lists    time.Duration // the same after listing Slurm's queue
 }
 
 // DefaultPatience is longer than NFS hides a new file.
@@ -219,13 +200,12 @@ const DefaultPatience = 75 * time.Second
 var usualPace = pace{
 	look: time.Second, queue: 5 * time.Second, troubled: 15 * time.Second, stop: 30 * time.Second,
 	patience: DefaultPatience, stuck: 10 * time.Minute, fence: 30 * time.Second, full: time.Minute, gather: 100 * time.Millisecond,
+	looks: 50, lists: 100, // at most 2 % and 1 % of the time
 }
 
 const (
 	sweepEvery = 24 * time.Hour
 	leaveTime  = 10 * time.Second
-	lookShare  = 50   // files are looked at for at most 2 % of the time
-	queueShare = 100  // Slurm's queue is listed at most 1 % of the time
 	senders    = 4    // sbatch at a time
 	maxParcels = 64   // batches that are recorded together
 	maxBatch   = 1000 // jobs; Slurm's own bound is 1001 unless configured

@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/run"
+	"berth/internal/machine/site"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/journal"
 	"berth/internal/queue/engine/launch"
@@ -30,7 +33,7 @@ type queue struct {
 	t      *testing.T
 	dir    string
 	fake   *fakeSlurm
-	do     func(ctx context.Context, uid int, r Request) (Reply, error)
+	do     func(ctx context.Context, request any) (any, error) // nil: by this process
 	vars   []string
 	name   string // "q1" unless changed
 	pace   pace
@@ -90,9 +93,12 @@ func (q *queue) start() {
 		Engine: e, Log: logger, Queue: cmp.Or(q.name, "q1"), Config: func() Config {
 			return Config{Directory: filepath.Join(q.dir, "shared"), Program: filepath.Join(programs, "berth")}
 		},
-		Home:    func(context.Context, *job.Job) (string, error) { return q.dir, nil },
-		Environ: func(*job.Job) ([]string, error) { return []string{"A=b"}, nil }, Do: q.do, LogPath: launcher.LogPath, Vars: q.vars,
+		User:    func(context.Context, *job.Job) (site.User, error) { return site.User{Home: q.dir}, nil },
+		Environ: func(*job.Job) ([]string, error) { return []string{"A=b"}, nil }, LogPath: launcher.LogPath, Vars: q.vars,
 	})
+	if q.do != nil {
+		c.As = q.as
+	}
 	c.pace = q.pace
 	made.Done()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -105,6 +111,21 @@ func (q *queue) start() {
 		all.Wait()
 		testkit.Must(t, runner.Close(), ledger.Close(), box.Close(), s.Close(), log.Close())
 	}
+}
+
+// as carries out a request as the process of a user would.
+func (q *queue) as(ctx context.Context, _ int, input []byte) ([]byte, error) {
+	m, err := decode(bytes.NewReader(input))
+	testkit.Must(q.t, err)
+	var a answer[any]
+	a.Reply, err = q.do(ctx, m.Request)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return json.Marshal(a)
 }
 
 // submit queues jobs for Slurm and returns their ids.

@@ -15,39 +15,48 @@ import (
 	"berth/internal/text"
 )
 
+// comparison holds what Slurm says against what berth believes about a user's jobs.
+type comparison struct {
+	w      *worker
+	asked  time.Time             // when Slurm's queue was last listed
+	good   time.Time             // when that last worked
+	cost   time.Duration         // of listing it
+	want   bool                  // something needs Slurm's word
+	strays map[jobName]time.Time // jobs in Slurm that are of no use, and since when
+	failed map[string]int        // how often jobs ended before they began, by berth's id
+}
+
 // queueDue reports whether Slurm's queue should be listed.
-func (d *desk) queueDue() bool {
-	since := time.Since(d.asked)
-	if d.trouble != "" {
-		return since >= d.c.pace.troubled
+func (q *comparison) queueDue() bool {
+	since := time.Since(q.asked)
+	if q.w.trouble != "" {
+		return since >= q.w.c.pace.troubled
 	}
-	return d.want && since >= d.c.pace.look || since >= max(d.c.pace.queue, queueShare*d.cost)
+	return q.want && since >= q.w.c.pace.look || since >= max(q.w.c.pace.queue, q.w.c.pace.lists*q.cost)
 }
 
 // compare holds what Slurm has against what berth believes, when it is due.
-func (d *desk) compare(ctx context.Context) {
-	if !d.queueDue() {
+func (q *comparison) compare(ctx context.Context) {
+	if !q.queueDue() {
 		return
 	}
 	begun := time.Now()
-	d.asked, d.want = begun, false
-	reply, err := d.do(ctx, Request{Queue: anyPrefix})
-	if err != nil || reply.Trouble != "" {
-		d.troubles(ctx, unreachable(reply.Trouble, err))
+	q.asked, q.want = begun, false
+	listed, err := do(ctx, q.w, listRequest{Comment: anyPrefix})
+	if q.w.troubles(ctx, err); err != nil {
 		return
 	}
-	d.good, d.cost = begun, reply.Cost
-	d.troubles(ctx, "")
-	byBatch := d.batches()
+	q.good, q.cost = begun, listed.Cost
+	byBatch := q.w.batches()
 	seen, past := map[string]bool{}, memory{batches: map[string]bool{}, ended: map[string]*slurm.Account{}}
-	strays := map[Named]time.Time{}
+	strays := map[jobName]time.Time{}
 	var news []func(*engine.Turn)
 	var active []slurm.Entry
-	var stuck, again []*held
-	for i := range reply.Queue {
-		e := &reply.Queue[i]
+	var stuck, again []*remoteJob
+	for i := range listed.Queue {
+		e := &listed.Queue[i]
 		name := batchOf(e.Comment)
-		if byBatch[name] == nil && !strings.HasPrefix(e.Comment, d.c.prefix()) {
+		if byBatch[name] == nil && !strings.HasPrefix(e.Comment, q.w.c.prefix()) {
 			continue // another queue's
 		}
 		past.batches[name] = true
@@ -59,8 +68,8 @@ func (d *desk) compare(ctx context.Context) {
 		}
 		h := byBatch[name].find(e.ID)
 		if h == nil {
-			n := Named{e.ID, e.Name}
-			if strays[n] = d.strays[n]; strays[n].IsZero() {
+			n := jobName{e.ID, e.Name}
+			if strays[n] = q.strays[n]; strays[n].IsZero() {
 				strays[n] = begun
 			}
 			continue
@@ -71,57 +80,57 @@ func (d *desk) compare(ctx context.Context) {
 			continue
 		}
 		active = append(active, *e)
-		if news = append(news, d.listed(h, e)); d.isStuck(h, e) {
+		if news = append(news, q.listed(h, e)); q.isStuck(h, e) {
 			stuck = append(stuck, h)
 		}
 	}
 	if len(news) > 0 {
-		_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
+		_ = q.w.c.Engine.Change(ctx, func(t *engine.Turn) {
 			for _, f := range news {
 				f(t)
 			}
 		}) // if it is not on disk, the next berth asks again
 	}
-	d.holds(ctx, byBatch, active)
-	d.strays = strays
-	d.cancelStrays(ctx)
-	d.takeBack(ctx, stuck, fmt.Sprintf("Slurm has said for %s that this job runs, but it has not begun; berth hands it over again", text.Brief(d.c.pace.stuck)))
-	d.requeued(ctx, again)
-	d.unlisted(ctx, begun, seen, past)
+	q.holds(ctx, byBatch, active)
+	q.strays = strays
+	q.cancelStrays(ctx)
+	q.w.takeBack(ctx, stuck, fmt.Sprintf("Slurm has said for %s that this job runs, but it has not begun; berth hands it over again", text.Brief(q.w.c.pace.stuck)))
+	q.requeued(ctx, again)
+	q.unlisted(ctx, begun, seen, past)
 }
 
 // requeued deals with jobs that began and that Slurm has put back into its queue,
 // because it preempted them, their node failed, or they asked for it. berth hands them
 // over again: what is in Slurm's queue would find the start marker and exit.
-func (d *desk) requeued(ctx context.Context, jobs []*held) {
+func (q *comparison) requeued(ctx context.Context, jobs []*remoteJob) {
 	for _, h := range jobs {
 		if h.missing.IsZero() {
-			h.missing, d.want = d.asked, true
+			h.missing, q.want = q.asked, true
 		}
-		if h.ended == nil && h.looked.Sub(h.missing) < d.patience() {
+		if h.ended == nil && h.looked.Sub(h.missing) < q.patience() {
 			continue // its record may be on its way
 		}
-		d.conclude(ctx, h, &slurm.Account{State: "REQUEUED"})
+		q.conclude(ctx, h, &slurm.Account{State: "REQUEUED"})
 	}
 }
 
 // cancelStrays removes from Slurm's queue what can only exit at once: its job was
 // taken back, has ended or was handed over again. One that has just ended is about to
 // leave by itself, and would be listed as cancelled.
-func (d *desk) cancelStrays(ctx context.Context) {
-	var r Request
-	for n, since := range d.strays {
-		if d.asked.Sub(since) >= d.c.pace.queue {
-			r.Cancel = append(r.Cancel, n)
+func (q *comparison) cancelStrays(ctx context.Context) {
+	var useless []jobName
+	for n, since := range q.strays {
+		if q.asked.Sub(since) >= q.w.c.pace.queue {
+			useless = append(useless, n)
 		}
 	}
-	if len(r.Cancel) > 0 {
-		_, _ = d.do(ctx, r) // the next listing shows whether it worked
+	if len(useless) > 0 {
+		_, _ = do(ctx, q.w, cancelRequest{useless}) // the next listing shows whether it worked
 	}
 }
 
 // listed takes in what Slurm says about a job, and returns what the engine is to know.
-func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
+func (q *comparison) listed(h *remoteJob, e *slurm.Entry) func(*engine.Turn) {
 	h.missing, h.name, h.job.Handover.Slurm = time.Time{}, e.Name, e.ID
 	id, batch := h.job.ID, h.job.Handover.Batch
 	words := "in Slurm's queue as " + e.ID
@@ -143,20 +152,20 @@ func (d *desk) listed(h *held, e *slurm.Entry) func(*engine.Turn) {
 // isStuck reports whether a job has still not begun long after Slurm gave it a node.
 // A node may refuse a job without a word. Should it start the job after all, berth has
 // its marker by then.
-func (d *desk) isStuck(h *held, e *slurm.Entry) bool {
+func (q *comparison) isStuck(h *remoteJob, e *slurm.Entry) bool {
 	switch {
 	case e.State != "RUNNING" || h.has.Begun:
 		h.stuck = time.Time{}
 	case h.stuck.IsZero():
-		h.stuck = d.asked
+		h.stuck = q.asked
 	}
-	return !h.stuck.IsZero() && d.asked.Sub(h.stuck) >= d.c.pace.stuck
+	return !h.stuck.IsZero() && q.asked.Sub(h.stuck) >= q.w.c.pace.stuck
 }
 
-// holds tells Slurm which waiting jobs are held and released.
-func (d *desk) holds(ctx context.Context, byBatch map[string]batch, queue []slurm.Entry) {
-	var r Request
-	var released []*held
+// holds tells Slurm which waiting jobs are remoteJob and released.
+func (q *comparison) holds(ctx context.Context, byBatch map[string]batch, queue []slurm.Entry) {
+	var hold holdRequest
+	var released []*remoteJob
 	for i := range queue {
 		e := &queue[i]
 		h := byBatch[batchOf(e.Comment)].find(e.ID)
@@ -166,24 +175,24 @@ func (d *desk) holds(ctx context.Context, byBatch map[string]batch, queue []slur
 		there := e.Reason == "JobHeldUser"
 		switch {
 		case h.job.Held && !there && e.Reason != "JobHeldAdmin":
-			r.Hold = append(r.Hold, e.ID)
+			hold.Hold = append(hold.Hold, e.ID)
 		case !h.job.Held && h.job.Handover.Held && there:
-			r.Release = append(r.Release, e.ID)
+			hold.Release = append(hold.Release, e.ID)
 		case !h.job.Held && h.job.Handover.Held:
 			h.job.Handover.Held = false
 			released = append(released, h)
 		}
 	}
 	if len(released) > 0 {
-		_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
+		_ = q.w.c.Engine.Change(ctx, func(t *engine.Turn) {
 			for _, h := range released {
 				t.Remote().Released(h.job.ID, h.job.Handover.Batch)
 			}
 		}) // if it is not on disk, the next berth finds the same
 	}
-	if len(r.Hold)+len(r.Release) > 0 {
-		_, _ = d.do(ctx, r) // the next listing shows whether it worked
-		d.want = true
+	if len(hold.Hold)+len(hold.Release) > 0 {
+		_, _ = do(ctx, q.w, hold) // the next listing shows whether it worked
+		q.want = true
 	}
 }
 
@@ -195,22 +204,24 @@ type memory struct {
 
 // patience is how long the record of a job that Slurm does not list may take to be
 // seen here.
-func (d *desk) patience() time.Duration { return cmp.Or(d.c.Config().Patience, d.c.pace.patience) }
+func (q *comparison) patience() time.Duration {
+	return cmp.Or(q.w.c.Config().Patience, q.w.c.pace.patience)
+}
 
 // unlisted deals with the jobs that Slurm does not have any more. What it may only
 // have forgotten to list yet is given time.
-func (d *desk) unlisted(ctx context.Context, asked time.Time, seen map[string]bool, past memory) {
-	var lost, question []*held
-	for _, h := range d.sorted(func(h *held) bool { return h.job.HandedOver() && !seen[h.job.ID] }) {
+func (q *comparison) unlisted(ctx context.Context, asked time.Time, seen map[string]bool, past memory) {
+	var lost, question []*remoteJob
+	for _, h := range q.w.sorted(func(h *remoteJob) bool { return h.job.HandedOver() && !seen[h.job.ID] }) {
 		switch {
 		case h.job.Handover.At.After(asked): // sbatch came later
 		case h.missing.IsZero():
-			h.missing, d.want = asked, true
+			h.missing, q.want = asked, true
 		case h.ended != nil || h.verdict == nil && past.ended[h.job.ID] != nil:
 			question = append(question, h)
-		case h.has.Begun && time.Since(h.missing) < d.patience():
-			d.want = true // its record may be on its way
-		case h.has.Begun && h.looked.Sub(h.missing) < d.patience():
+		case h.has.Begun && time.Since(h.missing) < q.patience():
+			q.want = true // its record may be on its way
+		case h.has.Begun && h.looked.Sub(h.missing) < q.patience():
 			// Its record may be where it cannot be read now.
 		case h.job.Handover.Slurm == "":
 			lost = append(lost, h) // sbatch never reached Slurm
@@ -218,48 +229,48 @@ func (d *desk) unlisted(ctx context.Context, asked time.Time, seen map[string]bo
 			question = append(question, h)
 		}
 	}
-	d.takeBack(ctx, lost, "")
+	q.w.takeBack(ctx, lost, "")
 	for some := range slices.Chunk(question, 200) {
-		d.inquire(ctx, some, past)
+		q.inquire(ctx, some, past)
 	}
 }
 
 // inquire asks Slurm how jobs ended that it does not list any more.
-func (d *desk) inquire(ctx context.Context, jobs []*held, past memory) {
+func (q *comparison) inquire(ctx context.Context, jobs []*remoteJob, past memory) {
 	ids := make([]string, len(jobs))
 	for i, h := range jobs {
 		ids[i] = h.job.Handover.Slurm
 	}
-	reply, err := d.do(ctx, Request{Account: ids})
-	if err != nil || reply.Trouble != "" {
+	accounts, err := do(ctx, q.w, accountRequest{ids})
+	if err != nil {
 		return
 	}
-	var gone []*held
+	var gone []*remoteJob
 	for _, h := range jobs {
-		a, lags := accountOf(reply.Accounts, &h.job.Handover), false
+		a, lags := accountOf(accounts, &h.job.Handover), false
 		if a == nil || isActive(a) {
 			// Accounting hears of an end later than slurmctld, and never of what
 			// slurmctld forgot.
-			lags = a != nil && time.Since(h.missing) < d.patience()
+			lags = a != nil && time.Since(h.missing) < q.patience()
 			a = cmp.Or(past.ended[h.job.ID], h.verdict)
 		}
 		h.verdict = a // slurmctld may forget it while its record is waited for
 		switch {
-		case h.ended == nil && h.has.Begun && h.looked.Sub(h.missing) < d.patience():
-			d.killed(ctx, h, a)
+		case h.ended == nil && h.has.Begun && h.looked.Sub(h.missing) < q.patience():
+			q.killed(ctx, h, a)
 		case h.ended != nil && a == nil && lags: // only Slurm knows why it ended
 		case h.ended != nil || h.has.Begun:
-			d.conclude(ctx, h, a)
+			q.conclude(ctx, h, a)
 		case a == nil && past.batches[h.job.Handover.Batch]:
 			// A waiting task that is cancelled leaves no trace but the rest of its array.
-			d.neverBegan(ctx, h, &slurm.Account{State: "CANCELLED"})
+			q.neverBegan(ctx, h, &slurm.Account{State: "CANCELLED"})
 		case a == nil:
 			gone = append(gone, h)
 		default:
-			d.neverBegan(ctx, h, a)
+			q.neverBegan(ctx, h, a)
 		}
 	}
-	d.takeBack(ctx, gone, "Slurm has forgotten this job, which had not begun; berth hands it over again")
+	q.w.takeBack(ctx, gone, "Slurm has forgotten this job, which had not begun; berth hands it over again")
 }
 
 func isActive(a *slurm.Account) bool {
@@ -280,8 +291,8 @@ func accountOf(all []slurm.Account, h *job.Handover) *slurm.Account {
 }
 
 // conclude ends a job that began and that Slurm ended, or that left no record.
-func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
-	if h.ended == nil && a.Doubtful() && !d.fence(ctx, h) {
+func (q *comparison) conclude(ctx context.Context, h *remoteJob, a *slurm.Account) {
+	if h.ended == nil && a.Doubtful() && !q.fence(ctx, h) {
 		return
 	}
 	r := handover.Record{Stopped: job.StopInterrupt, PeakMiB: h.job.PeakMiB, StartedAt: h.job.StartedAt, EndedAt: time.Now()}
@@ -310,49 +321,47 @@ func (d *desk) conclude(ctx context.Context, h *held, a *slurm.Account) {
 		r.Outcome, r.Detail = job.Lost, fmt.Sprintf("it began on %s and left no record of its end, and Slurm no longer knows it", h.job.Handover.Node)
 	}
 	id, batch := h.job.ID, h.job.Handover.Batch
-	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Remote().Returned(id, batch, r) }) == nil {
-		d.forget(ctx, h)
+	if q.w.c.Engine.Change(ctx, func(t *engine.Turn) { t.Remote().Returned(id, batch, r) }) == nil {
+		q.w.forget(ctx, h)
 	}
 }
 
 // killed ends a job that Slurm killed for its host memory. Its wrapper died with it, so
 // there is no record to wait for.
-func (d *desk) killed(ctx context.Context, h *held, a *slurm.Account) {
+func (q *comparison) killed(ctx context.Context, h *remoteJob, a *slurm.Account) {
 	if a == nil || !a.Killed() {
 		return
 	}
-	reply, err := d.do(ctx, Request{Memory: []Marker{d.marker(h)}})
-	if err != nil || len(reply.Memory) != 1 || reply.Memory[0] == "" && a.State != slurm.OutOfMemory {
+	words, err := do(ctx, q.w, memoryRequest{h.marker()})
+	if err != nil || words == "" && a.State != slurm.OutOfMemory {
 		return
 	}
-	d.conclude(ctx, h, &slurm.Account{State: slurm.OutOfMemory, Node: a.Node, End: a.End, Words: reply.Memory[0]})
+	q.conclude(ctx, h, &slurm.Account{State: slurm.OutOfMemory, Node: a.Node, End: a.End, Words: words})
 }
 
 // fence reports whether a job that left no record has ended for certain. Its node may
 // be cut off from Slurm alone, so its wrapper is told to stop it, and given the time to
 // do so and to leave a record.
-func (d *desk) fence(ctx context.Context, h *held) bool {
+func (q *comparison) fence(ctx context.Context, h *remoteJob) bool {
 	if h.fenced.IsZero() {
-		reply, err := d.do(ctx, Request{Stop: []Marker{d.marker(h)}})
-		if err != nil || reply.StopError != "" {
+		if _, err := do(ctx, q.w, stopRequest{[]startMarker{h.marker()}}); err != nil {
 			return false // later
 		}
 		h.fenced = time.Now()
 	}
-	return h.looked.Sub(h.fenced) >= d.c.pace.fence+d.patience()
+	return h.looked.Sub(h.fenced) >= q.w.c.pace.fence+q.patience()
 }
 
 // neverBegan ends a job that Slurm ended before it began: it was cancelled there,
 // or its node could not run it.
-func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
-	reply, err := d.do(ctx, Request{Take: []Marker{d.marker(h)}})
-	if err != nil || len(reply.Taken) != 1 || !reply.Taken[0] {
+func (q *comparison) neverBegan(ctx context.Context, h *remoteJob, a *slurm.Account) {
+	if taken, err := q.w.take(ctx, []*remoteJob{h}); err != nil || len(taken) == 0 {
 		return // it has begun after all
 	}
 	outcome, detail := a.Outcome()
 	id, batch, why := h.job.ID, h.job.Handover.Batch, cmp.Or(detail, outcome.Words())
-	again := d.mayTryAgain(id, a)
-	err = d.c.Engine.Change(ctx, func(t *engine.Turn) {
+	again := q.mayTryAgain(id, a)
+	err := q.w.c.Engine.Change(ctx, func(t *engine.Turn) {
 		switch {
 		case outcome == job.WasCancelled && a.Node != "":
 			// Nobody cancels in that moment; but a node ends a job whose id it knows from
@@ -369,19 +378,19 @@ func (d *desk) neverBegan(ctx context.Context, h *held, a *slurm.Account) {
 		}
 	})
 	if err == nil {
-		d.forget(ctx, h)
+		q.w.forget(ctx, h)
 	}
 }
 
 // mayTryAgain reports whether a job whose script failed before it began is handed over
 // again, after a pause. A node without berth's program will not get one.
-func (d *desk) mayTryAgain(id string, a *slurm.Account) bool {
-	if d.failed[id]++; a.ExitCode == noProgram || d.failed[id] > mostFailures {
-		delete(d.failed, id)
+func (q *comparison) mayTryAgain(id string, a *slurm.Account) bool {
+	if q.failed[id]++; a.ExitCode == noProgram || q.failed[id] > mostFailures {
+		delete(q.failed, id)
 		return false
 	}
-	if d.failed[id] > 1 {
-		d.fullUntil, d.full = time.Now().Add(d.c.pace.troubled), "Slurm's nodes could not start a job"
+	if q.failed[id] > 1 {
+		q.w.sender.fullUntil, q.w.sender.full = time.Now().Add(q.w.c.pace.troubled), "Slurm's nodes could not start a job"
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/slurm"
+	"berth/internal/slurm/client"
 	"berth/internal/slurm/handover"
 )
 
@@ -58,38 +60,52 @@ func (f *fakeSlurm) restart(words string) {
 
 func (f *fakeSlurm) often(percent int) bool { return f.wild && f.chance.IntN(100) < percent }
 
-func (f *fakeSlurm) do(ctx context.Context, _ int, r Request) (Reply, error) {
-	if f.dead.Load() && r.Submit != nil {
+// do answers a request in place of the process of a user.
+func (f *fakeSlurm) do(ctx context.Context, request any) (any, error) {
+	if _, submits := request.(submitRequest); submits && f.dead.Load() {
 		<-ctx.Done()
-		return Reply{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	files := Do(ctx, Request{Take: r.Take, Stop: r.Stop, Look: r.Look, Remove: r.Remove})
-	if r.Submit != nil {
-		files.Submitted = f.sbatch(r.Submit)
-	}
-	for _, n := range r.Cancel {
-		if f.down || f.often(20) {
-			files.Trouble = "scancel: unreachable"
-			break
+	switch q := request.(type) {
+	case submitRequest:
+		return f.sbatch(&q)
+	case takeRequest:
+		return q.do(ctx, client.Client{})
+	case stopRequest:
+		return q.do(ctx, client.Client{})
+	case lookRequest:
+		return q.do(ctx, client.Client{})
+	case removeRequest:
+		return q.do(ctx, client.Client{})
+	case cancelRequest:
+		for _, n := range q.Jobs {
+			if f.down || f.often(20) {
+				return none{}, unreachable(errors.New("scancel: unreachable"))
+			}
+			f.scancel(n)
 		}
-		f.scancel(n)
-	}
-	f.hold(r.Hold, "JobHeldUser")
-	f.hold(r.Release, "Priority")
-	if r.Queue != "" {
+	case holdRequest:
+		f.hold(q.Hold, "JobHeldUser")
+		f.hold(q.Release, "Priority")
+	case listRequest:
+		var listed listAnswer
 		if f.down || f.away || f.often(20) {
-			files.Trouble = "squeue: unreachable"
-		} else {
-			for _, j := range f.queue {
-				if strings.HasPrefix(j.entry.Comment, r.Queue) {
-					files.Queue = append(files.Queue, j.entry)
-				}
+			return listed, unreachable(errors.New("squeue: unreachable"))
+		}
+		for _, j := range f.queue {
+			if strings.HasPrefix(j.entry.Comment, q.Comment) {
+				listed.Queue = append(listed.Queue, j.entry)
 			}
 		}
+		return listed, nil
+	case accountRequest:
+		return []slurm.Account{}, nil
+	case memoryRequest:
+		return "", nil
 	}
-	return files, nil
+	return none{}, nil
 }
 
 func (f *fakeSlurm) hold(ids []string, reason string) {
@@ -100,7 +116,7 @@ func (f *fakeSlurm) hold(ids []string, reason string) {
 	}
 }
 
-func (f *fakeSlurm) scancel(n Named) {
+func (f *fakeSlurm) scancel(n jobName) {
 	if j := f.queue[n.ID]; j != nil && j.entry.Name == n.Name {
 		delete(f.queue, n.ID)
 		for i, running := range f.active {
@@ -113,18 +129,18 @@ func (f *fakeSlurm) scancel(n Named) {
 	}
 }
 
-func (f *fakeSlurm) sbatch(s *Submission) Submitted {
+func (f *fakeSlurm) sbatch(s *submitRequest) (submitAnswer, error) {
 	f.calls++
 	f.tasks += len(s.Orders)
 	if err := handover.Create(s.Dir, s.Orders, s.Script); err != nil {
-		return Submitted{Trouble: err.Error()}
+		return submitAnswer{}, err
 	}
 	if f.down || f.often(15) {
-		return Submitted{Trouble: "sbatch: unreachable"}
+		return submitAnswer{}, unreachable(errors.New("sbatch: unreachable"))
 	}
 	if f.refuse != "" {
 		f.away = f.restarts
-		return Submitted{Refused: f.refuse}
+		return submitAnswer{Refused: f.refuse}, nil
 	}
 	f.next++
 	id := strconv.Itoa(f.next)
@@ -149,15 +165,15 @@ func (f *fakeSlurm) sbatch(s *Submission) Submitted {
 	if f.often(20) { // acknowledged, and lost; its id is given to another job
 		f.next--
 		f.late = append(f.late, all...)
-		return Submitted{ID: id}
+		return submitAnswer{ID: id}, nil
 	}
 	for _, j := range all {
 		f.queue[j.entry.ID] = j
 	}
 	if f.often(20) {
-		return Submitted{Trouble: "sbatch: no answer"}
+		return submitAnswer{}, unreachable(errors.New("sbatch: no answer"))
 	}
-	return Submitted{ID: id}
+	return submitAnswer{ID: id}, nil
 }
 
 // tick lets the cluster do something.

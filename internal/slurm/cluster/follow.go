@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"berth/internal/job"
@@ -10,51 +12,51 @@ import (
 )
 
 // follow reads what the jobs' wrappers have written.
-func (d *desk) follow(ctx context.Context) {
-	batches := d.batches()
+func (w *worker) follow(ctx context.Context) {
+	batches := w.batches()
 	if len(batches) == 0 {
 		return
 	}
-	var r Request
+	var look lookRequest
 	var names []string
 	for batch, jobs := range batches {
-		w := Watch{Jobs: make(map[int]handover.Has, len(jobs))}
+		watch := watchedBatch{Jobs: make(map[int]handover.Has, len(jobs))}
 		for index, h := range jobs {
-			w.Dir, w.Jobs[index] = h.job.Handover.Dir, h.has
+			watch.Dir, watch.Jobs[index] = h.job.Handover.Dir, h.has
 		}
-		r.Look, names = append(r.Look, w), append(names, batch)
+		look.Batches, names = append(look.Batches, watch), append(names, batch)
 	}
 	begun := time.Now()
-	reply, err := d.do(ctx, r)
-	d.lookCost = time.Since(begun)
-	if err != nil || len(reply.Seen) != len(names) {
+	seen, err := do(ctx, w, look)
+	w.lookCost = time.Since(begun)
+	if err != nil || len(seen) != len(names) {
 		return
 	}
 	unread := ""
 	for i, batch := range names {
-		if why := reply.Seen[i].Error; why != "" {
+		if why := seen[i].Error; why != "" {
 			unread = why
 		} else {
 			for _, h := range batches[batch] {
 				h.looked = begun
 			}
 		}
-		d.notice(ctx, batches[batch], &reply.Seen[i])
+		w.notice(ctx, batches[batch], &seen[i])
 	}
-	if unread != d.unread && unread != "" {
-		d.c.Log.Warn("cannot read what jobs on Slurm's nodes wrote; their ends are not known until it can be read", "uid", d.uid, "why", unread)
+	if unread != w.unread && unread != "" {
+		w.c.Log.Warn("cannot read what jobs on Slurm's nodes wrote; their ends are not known until it can be read", "uid", w.uid, "why", unread)
 	}
-	d.unread = unread
+	w.unread = unread
 }
 
 // notice reports what is new about the jobs of a batch.
-func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
+func (w *worker) notice(ctx context.Context, jobs batch, s *batchNews) {
 	var news []func(*engine.Turn)
-	var over []*held
+	var over []*remoteJob
 	for index, h := range jobs {
 		id, batch := h.job.ID, h.job.Handover.Batch
 		if b, found := s.Begun[index]; found && !b.Taken {
-			log := d.logOf(orderedAs(&h.job), h.job.Handover.Dir, index)
+			log := w.sender.logOf(orderedAs(&h.job), h.job.Handover.Dir, index)
 			h.has.Begun, h.job.Handover.Node = true, b.Node
 			news = append(news, func(t *engine.Turn) { t.Remote().Began(id, batch, b, log) })
 		}
@@ -71,7 +73,7 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 		}
 		if r.Stopped != job.NoStop && h.job.Stop == job.NoStop {
 			// Slurm ended it, and only Slurm knows why.
-			h.ended, d.want = &r, true
+			h.ended, w.queue.want = &r, true
 			h.has.Ended = true
 			continue
 		}
@@ -81,7 +83,7 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 	if len(news) == 0 {
 		return
 	}
-	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
+	err := w.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, f := range news {
 			f(t)
 		}
@@ -93,8 +95,8 @@ func (d *desk) notice(ctx context.Context, jobs batch, s *Seen) {
 		return
 	}
 	for _, h := range over {
-		d.fullUntil = time.Time{} // there may be room
-		d.forget(ctx, h)
+		w.sender.fullUntil = time.Time{} // there may be room
+		w.forget(ctx, h)
 	}
 }
 
@@ -106,81 +108,68 @@ func orderedAs(j *job.Job) *job.Job {
 }
 
 // forget drops a job that has ended, and with the last of a batch its order.
-func (d *desk) forget(ctx context.Context, h *held) {
+func (w *worker) forget(ctx context.Context, h *remoteJob) {
 	batch := h.job.Handover.Batch
-	if d.jobs[h.job.ID] == h {
-		delete(d.jobs, h.job.ID)
+	if w.jobs[h.job.ID] == h {
+		delete(w.jobs, h.job.ID)
 	}
-	for _, other := range d.jobs {
+	for _, other := range w.jobs {
 		if other.job.Handover.Batch == batch {
 			return
 		}
 	}
-	_, _ = d.do(ctx, Request{Remove: []string{h.job.Handover.Dir}})
+	_, _ = do(ctx, w, removeRequest{h.job.Handover.Dir})
 }
 
 // stop has Slurm stop the jobs that are to be stopped. One that has not begun is
 // taken back, which needs no word from Slurm.
-func (d *desk) stop(ctx context.Context) {
-	var waiting, running []*held
-	for _, h := range d.sorted(func(h *held) bool { return h.job.HandedOver() && h.job.Stop != job.NoStop }) {
+func (w *worker) stop(ctx context.Context) {
+	var waiting, running []*remoteJob
+	for _, h := range w.sorted(func(h *remoteJob) bool { return h.job.HandedOver() && h.job.Stop != job.NoStop }) {
 		if !h.has.Begun {
 			waiting = append(waiting, h)
 		} else if h.name == "" {
-			d.want = true // Slurm's queue will tell
-		} else if time.Since(h.told) > d.c.pace.stop {
+			w.queue.want = true // Slurm's queue will tell
+		} else if time.Since(h.told) > w.c.pace.stop {
 			running = append(running, h)
 		}
 	}
-	d.takeBack(ctx, waiting, "")
+	w.takeBack(ctx, waiting, "")
 	if len(running) == 0 {
 		return
 	}
-	var r Request
+	var cancel cancelRequest
+	var stop stopRequest
 	for _, h := range running {
 		h.told = time.Now()
-		r.Cancel = append(r.Cancel, Named{h.job.Handover.Slurm, h.name})
+		cancel.Jobs, stop.Markers = append(cancel.Jobs, h.named()), append(stop.Markers, h.marker())
 	}
-	reply, err := d.do(ctx, r)
-	if err == nil && reply.Trouble == "" {
-		return
+	if _, err := do(ctx, w, cancel); err != nil {
+		w.troubles(ctx, err)
+		_, _ = do(ctx, w, stop) // Slurm is told again later
 	}
-	d.troubles(ctx, unreachable(reply.Trouble, err))
-	r = Request{}
-	for _, h := range running {
-		r.Stop = append(r.Stop, d.marker(h))
-	}
-	_, _ = d.do(ctx, r) // Slurm is told again later
 }
 
 // takeBack takes the start markers of jobs, so that they never begin where they
 // were handed over. Those that have begun stay as they are.
-func (d *desk) takeBack(ctx context.Context, jobs []*held, why string) {
+func (w *worker) takeBack(ctx context.Context, jobs []*remoteJob, why string) {
 	if len(jobs) == 0 {
 		return
 	}
-	var r Request
-	for _, h := range jobs {
-		r.Take = append(r.Take, d.marker(h))
+	taken, err := w.take(ctx, jobs)
+	if err != nil && ctx.Err() == nil {
+		w.c.Log.Warn("take a job back from Slurm", "err", err)
 	}
-	reply, err := d.do(ctx, r)
-	if err != nil || len(reply.Taken) != len(jobs) {
+	if len(taken) == 0 {
 		return
 	}
-	if reply.TakeError != "" {
-		d.c.Log.Warn("take a job back from Slurm", "err", reply.TakeError)
-	}
-	var taken []*held
-	var left []Named
-	for i, h := range jobs {
-		if !reply.Taken[i] {
-			continue
-		}
-		if taken = append(taken, h); h.name != "" {
-			left = append(left, Named{h.job.Handover.Slurm, h.name})
+	var left []jobName
+	for _, h := range taken {
+		if h.name != "" {
+			left = append(left, h.named())
 		}
 	}
-	err = d.c.Engine.Change(ctx, func(t *engine.Turn) {
+	err = w.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range taken {
 			t.Remote().TakenBack(h.job.ID, h.job.Handover.Batch, why)
 		}
@@ -189,17 +178,38 @@ func (d *desk) takeBack(ctx context.Context, jobs []*held, why string) {
 		return // the markers stay taken, and the next look finds that
 	}
 	for _, h := range taken {
-		d.forget(ctx, h)
+		w.forget(ctx, h)
 	}
-	if len(left) > 0 && d.trouble == "" {
+	if len(left) > 0 && w.trouble == "" {
 		// What is left in Slurm's queue only takes up room there; compare removes it
 		// if this fails.
-		_, _ = d.do(ctx, Request{Cancel: left})
+		_, _ = do(ctx, w, cancelRequest{left})
 	}
 }
 
+// take takes the start markers of jobs, and returns those that can never begin now.
+// The error is of the others, or of all.
+func (w *worker) take(ctx context.Context, jobs []*remoteJob) (taken []*remoteJob, err error) {
+	var markers []startMarker
+	for _, h := range jobs {
+		markers = append(markers, h.marker())
+	}
+	have, err := do(ctx, w, takeRequest{markers})
+	if len(have) != len(jobs) {
+		return nil, cmp.Or(err, errors.New("the answer is not about these jobs"))
+	}
+	for i, h := range jobs {
+		if have[i] {
+			taken = append(taken, h)
+		}
+	}
+	return taken, err
+}
+
+func (h *remoteJob) named() jobName { return jobName{h.job.Handover.Slurm, h.name} }
+
 // marker is the start marker of a job. Without an id from Slurm berth may have ended
 // before it made the directory.
-func (d *desk) marker(h *held) Marker {
-	return Marker{Dir: h.job.Handover.Dir, Index: h.job.Handover.Index, Make: h.job.Handover.Slurm == ""}
+func (h *remoteJob) marker() startMarker {
+	return startMarker{Dir: h.job.Handover.Dir, Index: h.job.Handover.Index, Make: h.job.Handover.Slurm == ""}
 }

@@ -26,58 +26,68 @@ func inOrder(a, b *job.Job) int {
 type group struct {
 	options []string
 	limit   int // how many may run at a time; 0: all
-	jobs    []*held
+	jobs    []*remoteJob
 }
 
-// parcel is one batch on its way to Slurm.
-type parcel struct {
-	group *group
-	jobs  []*held
-	batch string
-	dir   string
-	reply Reply
-	err   error
+// outgoing is one batch on its way to Slurm.
+type outgoing struct {
+	group  *group
+	jobs   []*remoteJob
+	batch  string
+	dir    string
+	answer submitAnswer
+	err    error // why there is no answer: Slurm may have it or not
+}
+
+// sender hands over a user's jobs.
+type sender struct {
+	w         *worker
+	array     int    // Slurm's MaxArraySize, as far as is known: indices are below it
+	most      int    // jobs of a batch that Slurm takes
+	full      string // why Slurm gets no more jobs; empty: it does
+	fullUntil time.Time
+	doubted   map[string]bool // jobs that Slurm refused once, by berth's id
 }
 
 // handOver gives Slurm the jobs that are ready.
-func (d *desk) handOver(ctx context.Context) {
-	if d.trouble != "" || time.Now().Before(d.fullUntil) {
+func (s *sender) handOver(ctx context.Context) {
+	if s.w.trouble != "" || time.Now().Before(s.fullUntil) {
 		return
 	}
-	if d.full != "" {
-		d.full, d.most = "", d.batchSize()
+	if s.full != "" {
+		s.full, s.most = "", s.batchSize()
 	}
-	var parcels []*parcel
-	for _, g := range d.group(ctx) {
-		for some := range slices.Chunk(g.jobs, d.most) {
+	var batches []*outgoing
+	for _, g := range s.group(ctx) {
+		for some := range slices.Chunk(g.jobs, s.most) {
 			batch := newBatch()
-			parcels = append(parcels, &parcel{group: g, jobs: some, batch: batch, dir: d.dir(batch)})
+			batches = append(batches, &outgoing{group: g, jobs: some, batch: batch, dir: s.w.dir(batch)})
 			if g.limit > 0 {
 				break // the limit counts in one Slurm array: the rest follows when it is done
 			}
 		}
 	}
-	most, together := d.most, maxParcels
-	if most < d.batchSize() {
+	most, together := s.most, maxParcels
+	if most < s.batchSize() {
 		together = 1 // there may not be room for all, so keep to the order of the queue
 	}
-	for some := range slices.Chunk(parcels, together) {
-		if d.trouble != "" || d.full != "" || d.most < most || ctx.Err() != nil || !d.record(ctx, some) {
+	for some := range slices.Chunk(batches, together) {
+		if s.w.trouble != "" || s.full != "" || s.most < most || ctx.Err() != nil || !s.record(ctx, some) {
 			return
 		}
-		d.send(ctx, some)
-		d.settle(ctx, some)
+		s.send(ctx, some)
+		s.settle(ctx, some)
 	}
 }
 
 // group sorts the ready jobs into groups, in the order of the queue.
-func (d *desk) group(ctx context.Context) []*group {
-	ready := d.sorted(func(h *held) bool { return !h.job.HandedOver() })
+func (s *sender) group(ctx context.Context) []*group {
+	ready := s.w.sorted(func(h *remoteJob) bool { return !h.job.HandedOver() })
 	if len(ready) == 0 {
 		return nil
 	}
 	busy := map[string]bool{} // limited arrays of which Slurm has tasks
-	for _, h := range d.jobs {
+	for _, h := range s.w.jobs {
 		if h.job.HandedOver() && h.job.Spec.ArrayLimit > 0 {
 			busy[h.job.Array()] = true
 		}
@@ -85,12 +95,12 @@ func (d *desk) group(ctx context.Context) []*group {
 	var groups []*group
 	known := map[string]*group{}
 	limited := map[string]string{} // which group of each limited array goes first
-	cluster := d.c.Config().Slurm
+	cluster := s.w.c.Config().Slurm
 	for _, h := range ready {
 		j := &h.job
 		options, err := slurm.Translate(&j.Spec, j.VRAMMiB, cluster)
 		if err != nil {
-			d.refuse(ctx, h, err.Error())
+			s.refuse(ctx, h, err.Error())
 			continue
 		}
 		key := strings.Join(options, "\x00")
@@ -117,33 +127,33 @@ func (d *desk) group(ctx context.Context) []*group {
 	return groups
 }
 
-func (d *desk) refuse(ctx context.Context, h *held, why string) {
+func (s *sender) refuse(ctx context.Context, h *remoteJob, why string) {
 	id, batch := h.job.ID, h.job.Handover.Batch
-	if d.c.Engine.Change(ctx, func(t *engine.Turn) { t.Remote().Refused(id, batch, why) }) == nil {
-		delete(d.jobs, id)
-		delete(d.doubted, id)
+	if s.w.c.Engine.Change(ctx, func(t *engine.Turn) { t.Remote().Refused(id, batch, why) }) == nil {
+		delete(s.w.jobs, id)
+		delete(s.doubted, id)
 	}
 }
 
 // record makes it known on disk which jobs are in which batch, before Slurm hears of
 // them.
-func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
+func (s *sender) record(ctx context.Context, batches []*outgoing) bool {
 	now := time.Now()
-	var gone []*held
-	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
-		for _, p := range parcels {
-			var kept []*held
+	var gone []*remoteJob
+	err := s.w.c.Engine.Change(ctx, func(t *engine.Turn) {
+		for _, p := range batches {
+			var kept []*remoteJob
 			for _, h := range p.jobs {
 				switch ready, same := t.Remote().Ready(&h.job); {
 				case !ready: // it was cancelled meanwhile
 					gone = append(gone, h)
 				case same && t.Starting():
 					kept = append(kept, h)
-				default: // it was changed, which this desk is about to hear, or berth is stopping
+				default: // it was changed, which this worker is about to hear, or berth is stopping
 				}
 			}
 			p.jobs = kept
-			numbers := numbered(p.jobs, d.array)
+			numbers := numbered(p.jobs, s.array)
 			for i, h := range p.jobs {
 				h.job.Handover = job.Handover{Batch: p.batch, Dir: p.dir, Index: i, Alone: numbers == nil && len(p.jobs) == 1, At: now}
 				if numbers != nil {
@@ -158,18 +168,18 @@ func (d *desk) record(ctx context.Context, parcels []*parcel) bool {
 		return false // the engine may still be at it
 	}
 	for _, h := range gone {
-		delete(d.jobs, h.job.ID)
+		delete(s.w.jobs, h.job.ID)
 	}
 	fault.Point("handed over")
 	// What is not on disk yet will be. Without an answer from Slurm, the jobs are
 	// taken back then.
-	d.want = d.want || err != nil
+	s.w.queue.want = s.w.queue.want || err != nil
 	return err == nil
 }
 
 // numbered is the indices of the user's own array that a batch consists of, all
 // below a bound: its tasks have the same ones in Slurm. They are in order.
-func numbered(jobs []*held, bound int) (list []int) {
+func numbered(jobs []*remoteJob, bound int) (list []int) {
 	for _, h := range jobs {
 		_, index, _ := strings.Cut(h.job.ID, "_")
 		n, err := strconv.Atoi(index)
@@ -183,22 +193,22 @@ func numbered(jobs []*held, bound int) (list []int) {
 }
 
 // send calls sbatch for each batch, several at a time.
-func (d *desk) send(ctx context.Context, parcels []*parcel) {
+func (s *sender) send(ctx context.Context, batches []*outgoing) {
 	var all sync.WaitGroup
-	next := make(chan *parcel)
-	for range min(senders, len(parcels)) {
+	next := make(chan *outgoing)
+	for range min(senders, len(batches)) {
 		all.Go(func() {
 			for p := range next {
-				s, err := d.submission(p)
+				batch, err := s.submission(p)
 				if err != nil {
-					p.reply.Submitted.Unsent = err.Error()
+					p.answer.Unsent = err.Error()
 					continue
 				}
-				p.reply, p.err = d.do(ctx, Request{Submit: s})
+				p.answer, p.err = do(ctx, s.w, batch)
 			}
 		})
 	}
-	for _, p := range parcels {
+	for _, p := range batches {
 		if len(p.jobs) > 0 {
 			next <- p
 		}
@@ -209,29 +219,25 @@ func (d *desk) send(ctx context.Context, parcels []*parcel) {
 }
 
 // settle records what Slurm answered.
-func (d *desk) settle(ctx context.Context, parcels []*parcel) {
-	var named []*held
-	for _, p := range parcels {
-		answer := p.reply.Submitted
+func (s *sender) settle(ctx context.Context, batches []*outgoing) {
+	var named []*remoteJob
+	for _, p := range batches {
+		answer := p.answer
 		switch {
 		case len(p.jobs) == 0:
 		case p.err != nil:
-			d.want = true
-			d.troubles(ctx, unreachable("", p.err))
+			s.w.queue.want = true // its queue will tell whether Slurm has it
+			s.w.troubles(ctx, p.err)
 		case answer.Unsent != "":
-			d.unsent(ctx, p.jobs, answer.Unsent)
-		case answer.Crowded != "":
-			d.crowded(ctx, p.jobs, answer.Crowded)
+			s.unsent(ctx, p.jobs, answer.Unsent)
+		case answer.Full != "":
+			s.crowded(ctx, p.jobs, answer.Full)
 		case answer.Refused != "":
-			d.refused(ctx, p.jobs, answer)
-		case answer.Trouble != "":
-			// Slurm may have it or not: its queue will tell.
-			d.want = true
-			d.troubles(ctx, unreachable(answer.Trouble, nil))
+			s.refused(ctx, p.jobs, answer)
 		default:
 			for _, h := range p.jobs {
 				h.name, h.job.Handover.Slurm = name(&p.jobs[0].job), slurmID(answer.ID, &h.job.Handover)
-				delete(d.doubted, h.job.ID)
+				delete(s.doubted, h.job.ID)
 			}
 			named = append(named, p.jobs...)
 		}
@@ -239,7 +245,7 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 	if len(named) == 0 {
 		return
 	}
-	_ = d.c.Engine.Change(ctx, func(t *engine.Turn) {
+	_ = s.w.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range named {
 			t.Remote().Named(h.job.ID, h.job.Handover.Batch, h.job.Handover.Slurm)
 		}
@@ -248,10 +254,10 @@ func (d *desk) settle(ctx context.Context, parcels []*parcel) {
 
 // unsent deals with a batch that Slurm was not asked to take, because its files could
 // not be written. There is no marker to take: nothing of it can begin.
-func (d *desk) unsent(ctx context.Context, jobs []*held, why string) {
-	d.c.Log.Warn("a batch for Slurm cannot be written", "uid", d.uid, "why", why)
-	d.fullUntil, d.full = time.Now().Add(d.c.pace.troubled), "its files cannot be written: "+why
-	err := d.c.Engine.Change(ctx, func(t *engine.Turn) {
+func (s *sender) unsent(ctx context.Context, jobs []*remoteJob, why string) {
+	s.w.c.Log.Warn("a batch for Slurm cannot be written", "uid", s.w.uid, "why", why)
+	s.fullUntil, s.full = time.Now().Add(s.w.c.pace.troubled), "its files cannot be written: "+why
+	err := s.w.c.Engine.Change(ctx, func(t *engine.Turn) {
 		for _, h := range jobs {
 			t.Remote().TakenBack(h.job.ID, h.job.Handover.Batch, "")
 		}
@@ -260,33 +266,35 @@ func (d *desk) unsent(ctx context.Context, jobs []*held, why string) {
 		return // it is taken back when Slurm does not list it
 	}
 	for _, h := range jobs {
-		d.forget(ctx, h)
+		s.w.forget(ctx, h)
 	}
 }
 
 // submission is the batch as files and a command line.
-func (d *desk) submission(p *parcel) (*Submission, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	s := &Submission{Dir: p.dir, Own: d.directory()}
-	program := d.c.Config().Program
+func (s *sender) submission(p *outgoing) (submit submitRequest, err error) {
+	submit = submitRequest{Dir: p.dir, Own: s.w.directory()}
+	program := s.w.c.Config().Program
 	if program == "" {
-		s.Programs, program = programsFor(d.directory(), self)
+		self, err := os.Executable()
+		if err == nil {
+			submit.Programs, program, err = handover.Programs(self, s.w.directory(), "berth-gpu") // without it nothing is measured
+		}
+		if err != nil {
+			return submit, err
+		}
 	}
 	for _, h := range p.jobs {
 		j, index := orderedAs(&h.job), h.job.Handover.Index
-		d.c.place(&j.Spec)
-		o := handover.Order{Job: *j, Index: index, Log: d.logOf(j, p.dir, index)}
-		if o.Environ, err = d.c.Environ(j); err != nil {
-			return nil, err
+		s.w.c.place(&j.Spec)
+		o := handover.Order{Job: *j, Index: index, Log: s.logOf(j, p.dir, index)}
+		if o.Environ, err = s.w.c.Environ(j); err != nil {
+			return submit, err
 		}
-		s.Orders = append(s.Orders, o)
+		submit.Orders = append(submit.Orders, o)
 	}
-	s.Script = slurm.Script(program, p.dir)
+	submit.Script = slurm.Script(program, p.dir)
 	b := slurm.Batch{
-		Name: name(&p.jobs[0].job), Comment: d.c.comment(p.batch), Dir: p.dir, Script: handover.Script(p.dir),
+		Name: name(&p.jobs[0].job), Comment: s.w.c.comment(p.batch), Dir: p.dir, Script: handover.Script(p.dir),
 		Log: slurmLog(p.dir), Limit: p.group.limit,
 	}
 	for _, h := range p.jobs {
@@ -294,8 +302,8 @@ func (d *desk) submission(p *parcel) (*Submission, error) {
 			b.Tasks = append(b.Tasks, h.job.Handover.Index)
 		}
 	}
-	s.Arguments = slurm.Arguments(p.group.options, b)
-	return s, nil
+	submit.Arguments = slurm.Arguments(p.group.options, b)
+	return submit, nil
 }
 
 // place makes the paths of a job whole, as they are for a job of this machine.
@@ -322,15 +330,12 @@ func name(j *job.Job) string {
 func mark(batch string) string { return "." + batch }
 
 // logOf is where a job prints to.
-func (d *desk) logOf(j *job.Job, dir string, index int) string {
-	if d.c.Logs || j.Spec.Output != "" {
-		return d.c.LogPath(j)
+func (s *sender) logOf(j *job.Job, dir string, index int) string {
+	if s.w.c.Logs || j.Spec.Output != "" {
+		return s.w.c.LogPath(j)
 	}
 	return handover.Log(dir, index)
 }
-
-// slurmLog is what the scripts of a batch print, and Slurm itself.
-func slurmLog(dir string) string { return filepath.Join(dir, "slurm.out") }
 
 // slurmID is the id of one job of a batch.
 func slurmID(id string, h *job.Handover) string {
@@ -342,57 +347,50 @@ func slurmID(id string, h *job.Handover) string {
 
 // batchSize is how many jobs an array of Slurm can have. Without arrays it is one,
 // which is a job alone.
-func (d *desk) batchSize() int { return min(max(d.array, 1), maxBatch) }
+func (s *sender) batchSize() int { return min(max(s.array, 1), maxBatch) }
 
 // refused deals with a batch that Slurm did not take. Its jobs are alike, so it
 // takes none of them, unless the array was too large.
-func (d *desk) refused(ctx context.Context, jobs []*held, answer Submitted) {
+func (s *sender) refused(ctx context.Context, jobs []*remoteJob, answer submitAnswer) {
 	why := answer.Refused
-	if size := answer.MaxArray; size != nil && *size < d.array {
-		d.array = *size
-		d.most = min(d.most, d.batchSize())
-		d.takeBack(ctx, jobs, "")
+	if size := answer.MaxArray; size != nil && *size < s.array {
+		s.array = *size
+		s.most = min(s.most, s.batchSize())
+		s.w.takeBack(ctx, jobs, "")
 		return
 	}
 	if len(jobs) > 1 && aboutArrays(why) {
-		d.most = len(jobs) / 2
-		d.takeBack(ctx, jobs, "")
+		s.most = len(jobs) / 2
+		s.w.takeBack(ctx, jobs, "")
 		return
 	}
 	// Slurm's words may be misread, most of all while it restarts. They count if it
 	// answers a question in between and refuses the job again.
-	if !d.doubted[jobs[0].job.ID] {
+	if !s.doubted[jobs[0].job.ID] {
 		for _, h := range jobs {
-			d.doubted[h.job.ID] = true
+			s.doubted[h.job.ID] = true
 		}
-		d.asked = time.Time{}
-		d.takeBack(ctx, jobs, "")
+		s.w.queue.asked = time.Time{}
+		s.w.takeBack(ctx, jobs, "")
 		return
-	}
-	var r Request
-	for _, h := range jobs {
-		r.Take = append(r.Take, d.marker(h))
 	}
 	// What is refused must not begin after all.
-	reply, err := d.do(ctx, r)
-	if err != nil || len(reply.Taken) != len(jobs) {
-		d.want = true // its queue will tell
-		return
+	taken, err := s.w.take(ctx, jobs)
+	if err != nil {
+		s.w.queue.want = true // its queue will tell
 	}
-	for i, h := range jobs {
-		if reply.Taken[i] {
-			d.refuse(ctx, h, "Slurm refused it: "+why)
-		}
+	for _, h := range taken {
+		s.refuse(ctx, h, "Slurm refused it: "+why)
 	}
 }
 
 // crowded deals with a batch for which there is no room. There may be for half of
 // it; if not even for one job, jobs have to end first.
-func (d *desk) crowded(ctx context.Context, jobs []*held, why string) {
+func (s *sender) crowded(ctx context.Context, jobs []*remoteJob, why string) {
 	if len(jobs) > 1 {
-		d.most = len(jobs) / 2
+		s.most = len(jobs) / 2
 	} else {
-		d.fullUntil, d.full = time.Now().Add(d.c.pace.full), "Slurm takes no more of this user's jobs for now: "+why
+		s.fullUntil, s.full = time.Now().Add(s.w.c.pace.full), "Slurm takes no more of this user's jobs for now: "+why
 	}
-	d.takeBack(ctx, jobs, "")
+	s.w.takeBack(ctx, jobs, "")
 }

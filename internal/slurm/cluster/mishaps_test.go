@@ -14,6 +14,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/queue/engine"
 	"berth/internal/slurm"
+	"berth/internal/slurm/client"
 	"berth/internal/slurm/handover"
 	"berth/internal/tests/testkit"
 )
@@ -62,7 +63,7 @@ func slurmEntry(id, comment string) slurm.Entry {
 	return slurm.Entry{ID: id, Comment: comment, Name: "x", State: "RUNNING"}
 }
 
-// TestAChangeJustBeforeTheHandover: a job that is changed while its desk is about to
+// TestAChangeJustBeforeTheHandover: a job that is changed while its worker is about to
 // hand it over runs as changed.
 func TestAChangeJustBeforeTheHandover(t *testing.T) {
 	fake := newFake(t, 1)
@@ -70,8 +71,9 @@ func TestAChangeJustBeforeTheHandover(t *testing.T) {
 	q.stop()
 	var id atomic.Pointer[string]
 	last := "true"
-	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
-		if known := id.Load(); r.Queue != "" && known != nil {
+	q.do = func(ctx context.Context, request any) (any, error) {
+		if _, lists := request.(listRequest); lists && id.Load() != nil {
+			known := id.Load()
 			q.engine.Do(ctx, func(t *engine.Turn) {
 				if j, found := t.Jobs().Find(*known); found && !j.HandedOver() && len(last) < 20 {
 					spec := j.Spec
@@ -81,10 +83,10 @@ func TestAChangeJustBeforeTheHandover(t *testing.T) {
 				}
 			})
 		}
-		return fake.do(ctx, uid, r)
+		return fake.do(ctx, request)
 	}
 	q.start()
-	first := q.submit(1, func(_ int, j *job.Job) { j.Spec.CPUs = 2 })[0] // keeps the desk busy
+	first := q.submit(1, func(_ int, j *job.Job) { j.Spec.CPUs = 2 })[0] // keeps the worker busy
 	testkit.Eventually(t, "it waits in Slurm's queue", func() bool { return q.job(first).Handover.Batch != "" })
 	second := q.submit(1, nil)[0]
 	id.Store(&second)
@@ -105,11 +107,11 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	q := newQueue(t, fake)
 	q.stop()
 	var blind atomic.Bool
-	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
-		reply, err := fake.do(ctx, uid, r)
-		if blind.Load() {
-			for i := range reply.Seen {
-				reply.Seen[i] = Seen{Error: "input/output error"}
+	q.do = func(ctx context.Context, request any) (any, error) {
+		reply, err := fake.do(ctx, request)
+		if seen, looks := reply.([]batchNews); looks && blind.Load() {
+			for i := range seen {
+				seen[i] = batchNews{Error: "input/output error"}
 			}
 		}
 		return reply, err
@@ -132,10 +134,10 @@ func (q *queue) accounts(state, listed string, r *handover.Record) job.Job {
 	fake := q.fake
 	var account slurm.Account
 	q.stop()
-	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
-		reply, err := fake.do(ctx, uid, r)
-		if len(r.Account) > 0 {
-			reply.Accounts = []slurm.Account{account}
+	q.do = func(ctx context.Context, request any) (any, error) {
+		reply, err := fake.do(ctx, request)
+		if _, asks := request.(accountRequest); asks {
+			reply = []slurm.Account{account}
 		}
 		return reply, err
 	}
@@ -165,12 +167,12 @@ func TestAJobThatSlurmGaveUp(t *testing.T) {
 	q.pace.fence = time.Hour
 	var account slurm.Account
 	var submitted atomic.Int32
-	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
-		reply, err := fake.do(ctx, uid, r)
-		if len(r.Account) > 0 {
-			reply.Accounts = []slurm.Account{account}
-		}
-		if r.Submit != nil {
+	q.do = func(ctx context.Context, request any) (any, error) {
+		reply, err := fake.do(ctx, request)
+		switch request.(type) {
+		case accountRequest:
+			reply = []slurm.Account{account}
+		case submitRequest:
 			submitted.Add(1)
 		}
 		return reply, err
@@ -237,12 +239,16 @@ func TestFailedWithoutAnExitCode(t *testing.T) {
 	q := newQueue(t, fake)
 	q.stop()
 	account := map[string]slurm.Account{}
-	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
-		reply, err := fake.do(ctx, uid, r)
+	q.do = func(ctx context.Context, request any) (any, error) {
+		reply, err := fake.do(ctx, request)
 		fake.mu.Lock()
 		defer fake.mu.Unlock()
-		for _, id := range r.Account {
-			reply.Accounts = append(reply.Accounts, account[id])
+		if asked, asks := request.(accountRequest); asks {
+			var accounts []slurm.Account
+			for _, id := range asked.IDs {
+				accounts = append(accounts, account[id])
+			}
+			reply = accounts
 		}
 		for id, j := range fake.queue { // each ends before it begins
 			account[id] = slurm.Account{ID: id, Comment: j.entry.Comment, Name: j.entry.Name, State: "FAILED"}
@@ -295,11 +301,11 @@ func TestALimitHoldsForTasksThatDiffer(t *testing.T) {
 func TestUseIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Must(t, handover.Report(dir, 0, handover.Now{At: time.Unix(1e9, 0)}))
-	s := look(Watch{Dir: dir, Jobs: map[int]handover.Has{0: {}}})
+	s := watchedBatch{Dir: dir, Jobs: map[int]handover.Has{0: {}}}.look()
 	if len(s.Now) != 1 {
 		t.Fatalf("%+v", s)
 	}
-	if s = look(Watch{Dir: dir, Jobs: map[int]handover.Has{0: {Now: true, NowAt: s.NowAt[0].UTC()}}}); len(s.Now) != 0 {
+	if s = (watchedBatch{Dir: dir, Jobs: map[int]handover.Has{0: {Now: true, NowAt: s.NowAt[0].UTC()}}}).look(); len(s.Now) != 0 {
 		t.Errorf("it was read again: %+v", s)
 	}
 }
@@ -308,9 +314,9 @@ func TestUseIsReadOnce(t *testing.T) {
 func TestAKilledSbatchIsNoRefusal(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, "sbatch"), "#!/bin/sh\nkill -9 $$\n", 0o755)
-	reply := Do(t.Context(), Request{Environ: []string{"PATH=" + dir}, Submit: &Submission{Dir: filepath.Join(dir, "b")}})
-	if reply.Submitted.Trouble == "" || reply.Submitted.Refused != "" {
-		t.Errorf("%+v", reply.Submitted)
+	submitted, err := submitRequest{Dir: filepath.Join(dir, "b")}.do(t.Context(), client.Client{Environ: []string{"PATH=" + dir}})
+	if err == nil || submitted != (submitAnswer{}) {
+		t.Errorf("%+v %v", submitted, err)
 	}
 }
 
@@ -343,10 +349,10 @@ func TestARefusalThatWasNone(t *testing.T) {
 	fake := newFake(t, 1)
 	q := newQueue(t, fake)
 	q.stop()
-	q.do = func(ctx context.Context, uid int, r Request) (Reply, error) {
-		reply, err := fake.do(ctx, uid, r)
-		if reply.Submitted.ID != "" {
-			reply.Submitted = Submitted{Refused: "Unknown error"}
+	q.do = func(ctx context.Context, request any) (any, error) {
+		reply, err := fake.do(ctx, request)
+		if submitted, submits := reply.(submitAnswer); submits && submitted.ID != "" {
+			reply = submitAnswer{Refused: "Unknown error"}
 		}
 		return reply, err
 	}
@@ -405,8 +411,8 @@ func TestADirectoryThatAnotherUserMade(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "1000")
 	testkit.Must(t, os.Mkdir(dir, 0o755), os.Chown(dir, 4242, 4242))
-	reply := Do(t.Context(), Request{Environ: []string{"PATH=/"}, Submit: &Submission{Dir: filepath.Join(dir, "q", "b"), Own: dir}})
-	if !strings.Contains(reply.Submitted.Unsent, "belongs to user 4242") {
-		t.Errorf("%+v", reply.Submitted)
+	submitted, err := submitRequest{Dir: filepath.Join(dir, "q", "b"), Own: dir}.do(t.Context(), client.Client{Environ: []string{"PATH=/"}})
+	if err != nil || !strings.Contains(submitted.Unsent, "belongs to user 4242") {
+		t.Errorf("%+v %v", submitted, err)
 	}
 }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -26,7 +25,6 @@ func newRealQueue(t *testing.T, s *testkit.Slurm) *queue {
 		look: 100 * time.Millisecond, queue: 300 * time.Millisecond, troubled: 300 * time.Millisecond, stop: 5 * time.Second,
 		patience: 3 * time.Second, stuck: time.Minute, fence: 3 * time.Second, full: time.Second, gather: 20 * time.Millisecond,
 	}}
-	q.do = func(ctx context.Context, _ int, r Request) (Reply, error) { return Do(ctx, r), nil }
 	q.start()
 	t.Cleanup(func() {
 		q.stop()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/slurm/client"
 	"berth/internal/tests/testkit"
 )
 
@@ -21,7 +22,8 @@ func TestOldBatchesAreRemoved(t *testing.T) {
 			testkit.Must(t, os.Chtimes(filepath.Join(dir, name), old, old))
 		}
 	}
-	Do(t.Context(), Request{Sweep: &Sweep{Dir: dir, Before: time.Now().Add(-24 * time.Hour), Keep: []string{"live"}}})
+	_, err := sweepRequest{Dir: dir, Before: time.Now().Add(-24 * time.Hour), Keep: []string{"live"}}.do(t.Context(), client.Client{})
+	testkit.Must(t, err)
 	entries, err := os.ReadDir(dir)
 	testkit.Must(t, err)
 	var left []string
@@ -36,9 +38,12 @@ func TestOldBatchesAreRemoved(t *testing.T) {
 // TestWithoutSlurm: what cannot be asked is trouble, not a refusal.
 func TestWithoutSlurm(t *testing.T) {
 	dir := t.TempDir()
-	reply := Do(t.Context(), Request{Environ: []string{"PATH=" + dir}, Queue: "berth:", Submit: &Submission{Dir: filepath.Join(dir, "b")}})
-	if reply.Trouble == "" || reply.Submitted.Trouble == "" || reply.Submitted.Refused != "" {
-		t.Errorf("%+v", reply)
+	c := client.Client{Environ: []string{"PATH=" + dir}}
+	if listed, err := (listRequest{Comment: "berth:"}).do(t.Context(), c); err == nil {
+		t.Errorf("%+v", listed)
+	}
+	if submitted, err := (submitRequest{Dir: filepath.Join(dir, "b")}).do(t.Context(), c); err == nil || submitted != (submitAnswer{}) {
+		t.Errorf("%+v %v", submitted, err)
 	}
 }
 
@@ -46,15 +51,15 @@ func TestWithoutSlurm(t *testing.T) {
 // undo that, or it would be handed over twice.
 func TestOldNewsIsDropped(t *testing.T) {
 	now := time.Now()
-	d := newDesk(New(Setup{}), 0)
-	d.jobs["1"] = &held{job: job.Job{ID: "1", State: job.Queued, Handover: job.Handover{Batch: "b"}}, handed: now}
-	d.tell([]update{{job: &job.Job{ID: "1", State: job.Queued}, at: now.Add(-time.Second)}})
-	d.tell([]update{{gone: "1", at: now.Add(-time.Second)}})
-	if d.receive(); d.jobs["1"] == nil || !d.jobs["1"].job.HandedOver() {
+	w := newWorker(New(Setup{}), 0)
+	w.jobs["1"] = &remoteJob{job: job.Job{ID: "1", State: job.Queued, Handover: job.Handover{Batch: "b"}}, handed: now}
+	w.tell([]update{{job: &job.Job{ID: "1", State: job.Queued}, at: now.Add(-time.Second)}})
+	w.tell([]update{{gone: "1", at: now.Add(-time.Second)}})
+	if w.receive(); w.jobs["1"] == nil || !w.jobs["1"].job.HandedOver() {
 		t.Error("old news counted")
 	}
-	d.tell([]update{{job: &job.Job{ID: "1", State: job.Queued}, at: now.Add(time.Second)}})
-	if d.receive(); d.jobs["1"].job.HandedOver() {
+	w.tell([]update{{job: &job.Job{ID: "1", State: job.Queued}, at: now.Add(time.Second)}})
+	if w.receive(); w.jobs["1"].job.HandedOver() {
 		t.Error("news did not count")
 	}
 }

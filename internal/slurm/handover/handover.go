@@ -159,6 +159,17 @@ func Begin(dir string, index int, b Begun) error {
 	return syncDir(dir)
 }
 
+// Take makes the start marker for berth, so that the job can never begin. It returns
+// false if the job has begun.
+func Take(dir string, index int) (bool, error) {
+	err := Begin(dir, index, Begun{Taken: true, At: time.Now()})
+	if errors.Is(err, ErrBegun) {
+		b, err := ReadBegun(dir, index)
+		return b != nil && b.Taken, err // an earlier berth may have taken it
+	}
+	return err == nil, err
+}
+
 // linked reports whether a file has a second name. An NFS client that asks again,
 // because the first answer was lost, is told that the name is taken: by itself.
 func linked(path string) bool {
@@ -189,8 +200,11 @@ func Forget(dir string, index int) error { return os.Remove(named(dir, index, "n
 func Finish(dir string, index int, r Record) error { return put(named(dir, index, "end"), &r) }
 
 // ReadBegun returns nil if the job has not begun.
-func ReadBegun(dir string, index int) (*Begun, error) {
-	return get[Begun](named(dir, index, "begun"))
+func ReadBegun(dir string, index int) (*Begun, error) { return ReadBegunAs[Begun](dir, index) }
+
+// ReadBegunAs is ReadBegun of a marker with more fields.
+func ReadBegunAs[T any](dir string, index int) (*T, error) {
+	return get[T](named(dir, index, "begun"))
 }
 
 // ReadNow returns nil if the job has not reported yet.

@@ -13,13 +13,16 @@ import (
 	"berth/internal/job"
 )
 
-// news is one line of an allocation's journal.
-type news struct {
-	Seq   int64         `json:"seq"`
-	Time  time.Time     `json:"time"`
-	Event job.EventKind `json:"event"`
-	Text  string        `json:"text"`
-	Job   *job.View     `json:"job"`
+// record is one line of a journal.jsonl, and of --json: of an allocation's berth run,
+// or of this one, which says besides where the job runs.
+type record struct {
+	Time       time.Time     `json:"time"`
+	Event      job.EventKind `json:"event"`
+	Text       string        `json:"text,omitempty"`
+	Allocation int           `json:"allocation,omitempty"`
+	Node       string        `json:"node,omitempty"`
+	Seq        int64         `json:"seq,omitempty"` // in the allocation's own journal
+	Job        *job.View     `json:"job,omitempty"`
 }
 
 // journal reads what an allocation's berth run writes, whole lines only.
@@ -32,7 +35,7 @@ type journal struct {
 const maxRead = 8 << 20
 
 // read returns the events that are new.
-func (j *journal) read(path string) (list []news, err error) {
+func (j *journal) read(path string) (list []record, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -49,7 +52,7 @@ func (j *journal) read(path string) (list []news, err error) {
 		}
 		whole := raw[:bytes.LastIndexByte(raw[:n], '\n')+1]
 		for line := range bytes.Lines(whole) {
-			var e news
+			var e record
 			if json.Unmarshal(line, &e) == nil && e.Seq > j.last {
 				j.last = e.Seq
 				list = append(list, e)
@@ -64,7 +67,7 @@ func (j *journal) read(path string) (list []news, err error) {
 
 // index is the place of an event's job in jobs.txt: the berth run numbers the
 // lines of a file that only grows from 1. 0: the event is not about a job.
-func (n *news) index() int {
+func (n *record) index() int {
 	if n.Job == nil {
 		return 0
 	}

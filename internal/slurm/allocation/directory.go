@@ -1,9 +1,7 @@
 package allocation
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,10 +13,10 @@ import (
 	"berth/internal/slurm/handover"
 )
 
-// place is the directory of one allocation.
-type place string
+// directory is that of one allocation.
+type directory string
 
-func (p place) file(name string) string { return filepath.Join(string(p), name) }
+func (d directory) file(name string) string { return filepath.Join(string(d), name) }
 
 // Its files, besides those of its berth run.
 const (
@@ -43,18 +41,18 @@ func Present(logDir string) bool {
 }
 
 // create makes the directory of an allocation that is about to be asked for.
-func (p place) create(script string) error {
-	if err := os.MkdirAll(string(p), 0o755); err != nil {
+func (d directory) create(script string) error {
+	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.file(jobsName), nil, 0o644); err != nil {
+	if err := os.WriteFile(d.file(jobsName), nil, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(p.file(scriptName), []byte(script), 0o755)
+	return os.WriteFile(d.file(scriptName), []byte(script), 0o755)
 }
 
-// given is how many bytes of jobs an allocation has.
-func given(lines []string) (bytes int64) {
+// sizeOf is how many bytes of jobs an allocation has.
+func sizeOf(lines []string) (bytes int64) {
 	for _, l := range lines {
 		bytes += int64(len(l)) + 1
 	}
@@ -63,17 +61,17 @@ func given(lines []string) (bytes int64) {
 
 // give replaces the jobs of the allocation: all that it ever got, in order. Its
 // berth run numbers them in this order.
-func (p place) give(lines []string) error {
-	fresh := p.file(".new-" + jobsName)
+func (d directory) give(lines []string) error {
+	fresh := d.file(".new-" + jobsName)
 	if err := os.WriteFile(fresh, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
-	return os.Rename(fresh, p.file(jobsName))
+	return os.Rename(fresh, d.file(jobsName))
 }
 
 // lines are the jobs that the allocation has.
-func (p place) lines() ([]string, error) {
-	raw, err := os.ReadFile(p.file(jobsName))
+func (d directory) lines() ([]string, error) {
+	raw, err := os.ReadFile(d.file(jobsName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // it was about to be asked for
 	}
@@ -85,12 +83,12 @@ func (p place) lines() ([]string, error) {
 }
 
 // mark makes an empty file that the script looks for.
-func (p place) mark(name string) error {
-	return os.WriteFile(p.file(name), nil, 0o644)
+func (d directory) mark(name string) error {
+	return os.WriteFile(d.file(name), nil, 0o644)
 }
 
-// began is a start marker with what the script found on its node.
-type began struct {
+// startMarker is a start marker with what the script found on its node.
+type startMarker struct {
 	handover.Begun
 	GPUs   int   `json:"width"`
 	GPUMiB int64 `json:"gpu_mib"`
@@ -98,40 +96,22 @@ type began struct {
 }
 
 // begun reads the start marker; nil: it has not begun.
-func (p place) begun() (*began, error) {
-	raw, err := os.ReadFile(p.file("0.begun"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	b := &began{}
-	if err == nil {
-		err = json.Unmarshal(raw, b)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the start marker in %s: %w", p, err)
-	}
-	return b, nil
+func (d directory) begun() (*startMarker, error) {
+	return handover.ReadBegunAs[startMarker](string(d), 0)
 }
 
 // take makes the start marker, so that the allocation can never begin. False: it
 // has begun.
-func (p place) take(now time.Time) (bool, error) {
-	err := handover.Begin(string(p), 0, handover.Begun{Taken: true, At: now})
-	if errors.Is(err, handover.ErrBegun) {
-		b, err := p.begun()
-		return b != nil && b.Taken, err // a front that was killed may have taken it
-	}
-	return err == nil, err
-}
+func (d directory) take() (bool, error) { return handover.Take(string(d), 0) }
 
-func (p place) has(name string) bool {
-	_, err := os.Stat(p.file(name))
+func (d directory) has(name string) bool {
+	_, err := os.Stat(d.file(name))
 	return err == nil
 }
 
 // told is when the allocation was told to end; zero: it was not.
-func (p place) told() time.Time {
-	raw, err := os.ReadFile(p.file(toldName))
+func (d directory) told() time.Time {
+	raw, err := os.ReadFile(d.file(toldName))
 	if err != nil {
 		return time.Time{}
 	}
@@ -144,21 +124,17 @@ func (p place) told() time.Time {
 
 // ran is how many bytes of jobs.txt the berth run had when it last ended; -1: it
 // has not.
-func (p place) ran() int64 {
-	raw, err := os.ReadFile(p.file(ranName))
-	if err != nil {
-		return -1
+func (d directory) ran() int64 {
+	raw, _ := os.ReadFile(d.file(ranName))
+	if size, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil {
+		return size
 	}
-	size, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return size
+	return -1
 }
 
 // alive is the sign of life as it was last written.
-func (p place) alive() string {
-	raw, _ := os.ReadFile(p.file(aliveName))
+func (d directory) alive() string {
+	raw, _ := os.ReadFile(d.file(aliveName))
 	return string(raw)
 }
 
@@ -166,8 +142,8 @@ func (p place) alive() string {
 const maxWords = 64 << 10
 
 // lastWords are the last lines that the allocation printed.
-func (p place) lastWords(most int) []string {
-	raw, err := os.ReadFile(p.file(outName))
+func (d directory) lastWords(most int) []string {
+	raw, err := os.ReadFile(d.file(outName))
 	if err != nil {
 		return nil
 	}
@@ -179,9 +155,9 @@ func (p place) lastWords(most int) []string {
 // script is what Slurm runs. It begins only with the start marker, runs berth as
 // often as there are new jobs, and leaves the end marker if berth ended by itself:
 // then no job is left running.
-func script(o *Options, p place) string {
+func script(o *Options, d directory) string {
 	replace := strings.NewReplacer(
-		"@DIR@", job.Quote(string(p)), "@CWD@", job.Quote(o.Dir), "@BERTH@", job.Quote(o.Installed),
+		"@DIR@", job.Quote(string(d)), "@CWD@", job.Quote(o.Dir), "@BERTH@", job.Quote(o.Installed),
 		"@FLAGS@", job.QuoteArgv(o.Inner), "@IDLE@", strconv.Itoa(int(max(o.Idle, time.Second)/time.Second)))
 	return replace.Replace(scriptText)
 }
