@@ -221,7 +221,6 @@ func TestHalfADirectoryBesideAJob(t *testing.T) {
 // A supervisor that was too slow to greet reads its order just when the next
 // berth gives it up. Either that order never runs, or its job is kept.
 func TestASupervisorThatStartsAsItIsGivenUp(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	token, err := b.Lease()
 	if err != nil {

@@ -115,7 +115,6 @@ func calm(t *testing.T, a *Attribution) {
 func containerID(digit string) string { return strings.Repeat(digit, idLength) }
 
 func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
-	t.Parallel()
 	const token = "feed"
 	rows := []struct {
 		name   string
@@ -179,7 +178,6 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 // Users make cgroups below their own part of the hierarchy, and could call one
 // like another's container.
 func TestACgroupThatAUserNamedIsNoContainerOfDockers(t *testing.T) {
-	t.Parallel()
 	id := containerID("e")
 	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:1"}}}).answers()
 	f := newFakeProc(t)
@@ -199,7 +197,6 @@ func TestACgroupThatAUserNamedIsNoContainerOfDockers(t *testing.T) {
 }
 
 func TestADockerThatHangsHoldsNothingUp(t *testing.T) {
-	t.Parallel()
 	f := newFakeProc(t)
 	docker := newDockerFake(t, nil)
 	const many = 3 * maxAsking
@@ -242,7 +239,6 @@ func TestADockerThatHangsHoldsNothingUp(t *testing.T) {
 }
 
 func TestWithoutDockerAContainerIsExternalAtOnce(t *testing.T) {
-	t.Parallel()
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 100, Parent: 1, Session: 100}, "0::/docker/"+containerID("a")+"\n")
 	file := filepath.Join(t.TempDir(), "file")
@@ -291,7 +287,6 @@ func inContainer(t *testing.T, name string, monitor ...string) keep.Process {
 }
 
 func TestARealProcessInADockersCgroup(t *testing.T) {
-	t.Parallel()
 	id := containerID("d")
 	p := inContainer(t, "docker-"+id+".scope")
 	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:1"}}}).answers()
@@ -308,7 +303,6 @@ func TestARealProcessInADockersCgroup(t *testing.T) {
 }
 
 func TestAContainersMonitorHasItsJobsToken(t *testing.T) {
-	t.Parallel()
 	p := inContainer(t, "libpod-"+containerID("b")+".scope", "BERTH_TOKEN=feed:1:1")
 	a := NewAttribution()
 	a.containers = newContainers("/no/such/docker.sock", time.Now)

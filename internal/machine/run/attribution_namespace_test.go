@@ -56,7 +56,6 @@ func (f *fakeProc) add(p keep.Process, cgroup string, open ...string) {
 }
 
 func TestANumberOfAnotherNamespaceIsBelievedOfAProcessOnTheDriver(t *testing.T) {
-	t.Parallel()
 	f := newFakeProc(t)
 	const v1 = "4:memory:/user\n1:name=systemd:/\n" // no version 2 here
 	const session, elsewhere = 50, 60
@@ -121,7 +120,6 @@ func TestWhichNamespaceBerthIsIn(t *testing.T) {
 }
 
 func TestAnExternalProcessIsLookedAtAgainAfterAMoment(t *testing.T) {
-	t.Parallel()
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 11, Parent: 1, Session: 60}, "0::/x\n")
 	a := newAttribution(f.world())

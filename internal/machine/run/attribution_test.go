@@ -16,7 +16,6 @@ import (
 )
 
 func TestWhoseAProcessIs(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)

@@ -59,7 +59,6 @@ func TestACgroupServesOneJobAfterAnotherAndGoesWithItsSupervisor(t *testing.T) {
 // Since Linux 6.14 whatever is forked into a cgroup that was ever killed whole
 // dies at once.
 func TestAJobAfterAKilledOneLives(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -81,7 +80,6 @@ func TestAJobAfterAKilledOneLives(t *testing.T) {
 }
 
 func TestAJobRunsWithoutACgroupWhereNoneCanBeMade(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, func(o *Options) { o.CgroupParent = "/proc/no/such/place" })
 	r := b.finish(b.order("1", "exit 4"))
 	if r.ExitCode != 4 || r.Cgroup != "" || r.Note == "" {
@@ -90,7 +88,6 @@ func TestAJobRunsWithoutACgroupWhereNoneCanBeMade(t *testing.T) {
 }
 
 func TestCgroupsOfDeadBerthsAreSwept(t *testing.T) {
-	t.Parallel()
 	own := ownCgroup()
 	stale := filepath.Join(own, "berth-1-1", "7.1.x")
 	if own == "" || os.MkdirAll(stale, 0o755) != nil {

@@ -12,7 +12,6 @@ import (
 // those that it starts and in those that have ended. That of one that sleeps hardly
 // does.
 func TestCPUTimesOfJobs(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)

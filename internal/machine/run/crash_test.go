@@ -229,7 +229,6 @@ func TestABrokenConnectionIsMended(t *testing.T) {
 
 // The supervisor dies at each step of a job's life.
 func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
-	t.Parallel()
 	rows := []struct {
 		step string
 		want EventKind
@@ -279,7 +278,6 @@ func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
 // A supervisor that cannot write how its job ended tells it to every berth that
 // comes, and leaves once it is on disk.
 func TestAnEndThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
 	work := t.TempDir()
 	broken := filepath.Join(work, "broken")
 	shell(t, "touch "+broken)

@@ -383,7 +383,6 @@ func TestASupervisorThatDiesBeforeTheStageHasItsOrder(t *testing.T) {
 }
 
 func TestAKilledSupervisorsJobOfAnotherUserIsHunted(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newLab(t, host.option)

@@ -113,7 +113,6 @@ func TestAHelperIsLimitedAsAtLogin(t *testing.T) {
 
 // TestAHelperThatTakesTooMuchIsEnded: memory and processes.
 func TestAHelperThatTakesTooMuchIsEnded(t *testing.T) {
-	t.Parallel()
 	enforces(t, func(f Facts) string { return f.Memory })
 	enforces(t, func(f Facts) string { return f.Pids })
 	b := newLab(t, withCgroup)
@@ -126,7 +125,6 @@ func TestAHelperThatTakesTooMuchIsEnded(t *testing.T) {
 }
 
 func TestNothingOutlivesAHelper(t *testing.T) {
-	t.Parallel()
 	const leave = `setsid sleep %[1]s & (setsid sh -c "sleep %[1]s & sleep %[1]s" &) ; (trap '' TERM HUP; sleep %[1]s) &
 		while [ $(pgrep -cf "sleep %[1]s") -lt 4 ]; do sleep 0.01; done; echo there >&2; %[2]s`
 	for _, host := range cgroupHosts(t) {
@@ -190,7 +188,6 @@ func TestTheOrphansOfAHelperLeaveNothing(t *testing.T) {
 }
 
 func TestAHelperOpensNoGPU(t *testing.T) {
-	t.Parallel()
 	needFilter(t)
 	b := newLab(t, withCgroup)
 	try := tryAll(cards(t))
@@ -290,7 +287,6 @@ func TestAHelperThatCannotBecomeItsUserDoesNotRun(t *testing.T) {
 }
 
 func TestAFileIsOpenedWithTheRightsOfAUser(t *testing.T) {
-	t.Parallel()
 	b := newLab(t)
 	open, shut := filepath.Join(b.work, "open"), filepath.Join(b.work, "shut")
 	for path, mode := range map[string]os.FileMode{open: 0o644, shut: 0o600} {

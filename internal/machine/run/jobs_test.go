@@ -48,7 +48,6 @@ func TestHowACommandEndsIsWrittenDown(t *testing.T) {
 }
 
 func TestWhyACommandDidNotStart(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	file := filepath.Join(b.work, "file")
 	os.WriteFile(file, []byte("no program"), 0o600)
@@ -199,7 +198,6 @@ func TestALargeEnvironmentArrives(t *testing.T) {
 }
 
 func TestAPathMayBeLong(t *testing.T) {
-	t.Parallel()
 	b := &bench{t: t, work: t.TempDir(), dir: filepath.Join(t.TempDir(), strings.Repeat("long/", 60), "keep")}
 	b.open()
 	token := b.start(b.order("1", "sleep 1000"))

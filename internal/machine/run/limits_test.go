@@ -99,7 +99,6 @@ func TestAJobIsHeldToItsCPUs(t *testing.T) {
 }
 
 func TestLimitsOfAnotherUsersJob(t *testing.T) {
-	t.Parallel()
 	enforces(t, func(f Facts) string { return f.Memory })
 	b := newLab(t, withCgroups)
 	o := b.ordered("1", "head -c 300M /dev/zero | tail > /dev/null; exit $?")
@@ -121,7 +120,6 @@ func TestALimitThatCannotBeEnforcedIsNoted(t *testing.T) {
 }
 
 func TestWhatThisHostGives(t *testing.T) {
-	t.Parallel()
 	f := CgroupFacts()
 	t.Logf("%+v", f)
 	if (f.Memory == "" || f.CPU == "" || f.Path == "" || !f.Kill || !f.Freeze) && len(f.Why) == 0 {
@@ -143,7 +141,6 @@ func TestWhatThisHostGives(t *testing.T) {
 }
 
 func TestAPlaceThatIsGivenIsMade(t *testing.T) {
-	t.Parallel()
 	own := detectCgroup()
 	if own == "" {
 		t.Skip("no cgroups here")

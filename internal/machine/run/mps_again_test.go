@@ -14,7 +14,6 @@ import (
 
 // A berth that goes and one that comes change nothing for a job and its server.
 func TestAnMPSServerOutlivesItsBerth(t *testing.T) {
-	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
 	b.start(m.on(b.order("1", "while [ ! -e go ]; do sleep 0.05; done; cat $CUDA_MPS_PIPE_DIRECTORY/limit0")))
 	b.next(Started)

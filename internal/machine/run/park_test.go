@@ -122,7 +122,6 @@ func (b *bench) moves() {
 }
 
 func TestAJobIsParkedAndResumed(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -263,7 +262,6 @@ func TestAProgramThatCannotStartForAMomentIsTriedAgain(t *testing.T) {
 }
 
 func TestAParkedJobEndsAtOnce(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -345,7 +343,6 @@ func TestAJobThatIsStoppedWhileItIsParkedGetsItsTERM(t *testing.T) {
 // TestASupervisorKilledWhileItParksLeavesNothing: a job whose supervisor dies is
 // lost, and nothing of it stays locked, frozen or alive.
 func TestASupervisorKilledWhileItParksLeavesNothing(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		for _, step := range []string{"park locked", "park saved", "park done", "resume thawed", "resume restored", "resume done"} {
 			t.Run(host.name+"/"+step, func(t *testing.T) {
@@ -383,7 +380,6 @@ func driversOf(dir string) (pids []int) {
 // TestALaterBerthFindsAParkedJob: it stays parked without any berth, and comes
 // back under another.
 func TestALaterBerthFindsAParkedJob(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)

@@ -267,7 +267,6 @@ func TestSomebodyWhoDoesNotReadIsLetGo(t *testing.T) {
 }
 
 func TestATerminalOutlivesABerth(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", echoes))
 	b.next(Started)

@@ -20,7 +20,6 @@ import (
 const escaped = `setsid sh -c '(trap "" TERM; sleep 1000 & echo $! > escaped; wait) &' `
 
 func TestAStopEndsTheWholeTree(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name, func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -133,7 +132,6 @@ func TestAWarningReachesThoseThatHandleIt(t *testing.T) {
 }
 
 func TestStragglers(t *testing.T) {
-	t.Parallel()
 	for _, host := range cgroupHosts(t) {
 		t.Run(host.name+": one that finishes by itself is waited for", func(t *testing.T) {
 			b := newBench(t, host.option)
@@ -312,7 +310,6 @@ func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 
 // What blocks TERM for good gets no less of its grace for it.
 func TestATermWaitsForWhoeverTakesItLater(t *testing.T) {
-	t.Parallel()
 	canBlock(t, "perl")
 	b := newBench(t)
 	token := b.start(b.order("1", `exec env --block-signal=TERM perl -e '

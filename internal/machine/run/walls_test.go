@@ -93,7 +93,6 @@ func TestAJobOpensItsOwnCardsAndNoOthers(t *testing.T) {
 }
 
 func TestAUsersJobCannotLeaveItsFilter(t *testing.T) {
-	t.Parallel()
 	parent := needFilter(t)
 	b := newLab(t, withCgroup)
 	o := b.ordered("1", "echo $$ > "+parent+"/cgroup.procs || echo no; "+tryAll(cards(t)))
@@ -108,7 +107,6 @@ func TestAUsersJobCannotLeaveItsFilter(t *testing.T) {
 
 // A user who is root in a namespace of their own is still in the cgroup.
 func TestNamespacesAndSessionsAreNoWayAroundAFilter(t *testing.T) {
-	t.Parallel()
 	needFilter(t)
 	b := newLab(t, withCgroup)
 	try := tryAll(cards(t))
@@ -128,7 +126,6 @@ func TestNamespacesAndSessionsAreNoWayAroundAFilter(t *testing.T) {
 }
 
 func TestAFilteredJobIsHeldToItsLimitsToo(t *testing.T) {
-	t.Parallel()
 	needFilter(t)
 	b := newBench(t, withCgroup)
 	if f := b.Facts(); f.Memory == "" || !f.Devices {
@@ -142,7 +139,6 @@ func TestAFilteredJobIsHeldToItsLimitsToo(t *testing.T) {
 }
 
 func TestAFilterThatCannotBePutInPlaceIsNotedAndTheJobRuns(t *testing.T) {
-	t.Parallel()
 	b := newBench(t) // without cgroups
 	if err := b.Filters(); err == nil || b.Facts().Devices {
 		t.Errorf("a filter without a cgroup: %v, %+v", err, b.Facts())
@@ -173,7 +169,6 @@ func TestAFilterThatCannotBePutInPlaceIsNotedAndTheJobRuns(t *testing.T) {
 
 // A directory whose filter went with it would come back without.
 func TestASupervisorMakesNoDirectoryThatShouldHaveAFilter(t *testing.T) {
-	t.Parallel()
 	parent := detectCgroup()
 	if parent == "" {
 		t.Skip("no cgroups here")
@@ -198,7 +193,6 @@ func TestASupervisorMakesNoDirectoryThatShouldHaveAFilter(t *testing.T) {
 
 // An order for a supervisor that has a job must leave that job's filter alone.
 func TestAnOrderOutOfTurnChangesNoFilter(t *testing.T) {
-	t.Parallel()
 	needFilter(t)
 	b := newBench(t, withCgroup)
 	token := b.start(b.walled("1", "while [ ! -e go ]; do sleep 0.01; done; "+tryAll(cards(t)), 1))
@@ -268,7 +262,6 @@ func TestTheWallsOfADeadSupervisorAreTornDown(t *testing.T) {
 }
 
 func TestALostJobsWallsAreTornDown(t *testing.T) {
-	t.Parallel()
 	needFilter(t)
 	b := newBench(t, withCgroup)
 	token := b.start(b.walled("1", "sleep 1000", 1))
@@ -285,7 +278,6 @@ func TestALostJobsWallsAreTornDown(t *testing.T) {
 
 // A berth in a job can give its own jobs no more than it has.
 func TestABerthInAJobKeepsToItsOwnCards(t *testing.T) {
-	t.Parallel()
 	needFilter(t)
 	b := newBench(t, withCgroup)
 	files := cards(t)

@@ -37,7 +37,6 @@ func bystander(t *testing.T, argv ...string) (*exec.Cmd, job.Process) {
 func noPidfd(int) (int, error) { return 0, unix.ENOSYS }
 
 func TestAWatchEndsWithItsProcessAndNotBefore(t *testing.T) {
-	t.Parallel()
 	for name, open := range map[string]func(int) (int, error){
 		"through a descriptor of the process":        openPidfd,
 		"by looking, where the kernel has none":      noPidfd,
@@ -69,7 +68,6 @@ func TestAWatchEndsWithItsProcessAndNotBefore(t *testing.T) {
 }
 
 func TestAWatchOfAnotherProcessWithTheSameNumberIsOverAtOnce(t *testing.T) {
-	t.Parallel()
 	_, p := bystander(t, "sleep", "600")
 	p.Start++
 	for name, open := range map[string]func(int) (int, error){"descriptor": openPidfd, "looking": noPidfd} {
