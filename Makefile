@@ -12,7 +12,7 @@ LINT_VERSION := v2.14.0
 LINT    := $(shell $(GO) env GOCACHE)/golangci-lint-$(LINT_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-decide fuzz sim soak siege seeds web web-check pictures screens gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-check bench-decide fuzz sim soak siege seeds web web-check pictures screens gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,9 +91,13 @@ $(LINT):
 race: ## all tests with the race detector
 	$(GO) test -race ./...
 
-bench: build ## measure speed, as ratios to the bare operation in the same run
-	$(GO) run ./scripts/bench -berth $(BIN)/berth; bench=$$?; $(MAKE) -s bench-decide; exit $$bench
+BENCH := docs/studies/bench.json
+bench: build ## measure speed, as ratios to the bare operation in the same run, and write docs/studies/bench.json
+	$(GO) run ./scripts/bench -berth $(BIN)/berth -write $(BENCH); bench=$$?; $(MAKE) -s bench-decide; exit $$bench
 	@if command -v cc >/dev/null; then $(GO) test ./cmd/berth-gpu -run '^$$' -bench Sample8; fi
+
+bench-check: build ## measure the rows of docs/studies/bench.json again: one that is a fifth worse fails (three minutes, quiet machine)
+	$(GO) run ./scripts/bench -berth $(BIN)/berth -check $(BENCH)
 
 bench-decide: ## measure a decision (budget: p99 1 ms with 10,000 queued jobs, 5 ms with 100,000 different ones) and a replay (5 s)
 	$(GO) test ./internal/sched -run '^$$' -bench 'Decide|Explain'

@@ -1,340 +1,269 @@
-// Command bench measures berth relative to the bare operations it is built on,
-// in one run on one machine, and prints ratios: seconds differ between
-// machines, ratios much less. It must not be part of the tests: it would fail
-// on a loaded machine although the code is right.
+// Command bench measures berth in units of the bare operations it is built on, in
+// one run on one machine: a bare Go program, fork and exec, fsync, xargs -P2.
+// Seconds differ between machines, these ratios much less. With -write they go into
+// a file that is committed; with -check a row that is more than a fifth worse than
+// in that file fails. It is not part of the tests: it needs a quiet machine.
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 )
 
+// measurements are in the order in which they run. The guarded ones have rows in
+// the committed file, and take about three minutes.
+var measurements = []struct {
+	name    string
+	guarded bool
+	measure func(*bench)
+}{
+	{"verbs", true, (*bench).verbs},
+	{"start", true, (*bench).start},
+	{"submits", true, (*bench).submits},
+	{"bulk", true, (*bench).bulk},
+	{"drain", true, (*bench).drain},
+	{"mixed", true, (*bench).mixed},
+	{"growth", true, (*bench).growth},
+	{"memory", true, (*bench).memory},
+	{"supervisor", true, (*bench).supervisor},
+	{"decide", true, (*bench).decide},
+	{"peers", false, (*bench).peers},
+	{"large", false, (*bench).large},
+	{"idle", false, (*bench).idle},
+	{"snapshot", false, (*bench).snapshot},
+	{"samples", false, (*bench).samples},
+	{"why", false, (*bench).why},
+	{"scrape", false, (*bench).scrape},
+	{"long", false, (*bench).long},
+	{"top", false, (*bench).top},
+}
+
+// slurm hands jobs to the Slurm that SLURM_CONF names, which must be one for tests,
+// so it runs only if asked for.
+const slurmName = "slurm"
+
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == listWord {
-		listMain(os.Args[2])
-		return
-	}
 	berth := flag.String("berth", "bin/berth", "the program to measure")
-	jobs := flag.Int("jobs", 2000, "jobs to drain")
-	lines := flag.Int("lines", 100000, "lines of the large jobs file")
-	only := flag.Bool("daemon", false, "measure only the daemon")
-	code := flag.Bool("snapshot", false, "measure only snapshots of code")
-	scrape := flag.Bool("scrape", false, "measure only a scrape of the metrics")
-	view := flag.Bool("top", false, "measure only berth top")
-	past := flag.Bool("samples", false, "measure only the samples of the past")
-	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
-	cluster := flag.Bool("slurm", false, "measure only handing jobs over to the Slurm that SLURM_CONF names; it must be one for tests")
+	only := flag.String("only", "", "measure only these, separated by commas; slurm needs SLURM_CONF")
+	write := flag.String("write", "", "write the guarded rows to a `file`")
+	against := flag.String("check", "", "measure the guarded rows, and compare them with a `file`")
 	flag.Parse()
-	path, err := filepath.Abs(*berth)
-	check(err)
+	if *write != "" && (*only != "" || *against != "") {
+		fail("-write needs all measurements")
+	}
+	b := bench{berth: absolute(*berth), was: map[string]row{}}
+	if *against != "" {
+		b.was = read(*against)
+	}
+	root := absolute(".")
 	dir, err := os.MkdirTemp(".", ".bench-")
 	check(err)
-	dir, err = filepath.Abs(dir)
-	check(err)
 	check(os.Chdir(dir))
-	b := bench{berth: path}
-	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
-	switch {
-	case *cluster:
+	fmt.Printf("%-72s %14s %14s\n", "what", "measured", "goal")
+	for _, m := range measurements {
+		if *only == "" && (m.guarded || *against == "") || slices.Contains(strings.Split(*only, ","), m.name) {
+			b.inDirectory(m.name, m.measure)
+		}
+	}
+	if *only == slurmName {
 		b.slurm()
-	case *code:
-		b.snapshot()
-	case *past:
-		b.samples()
-	case !*only && !*stall && !*scrape && !*view:
-		b.drain(*jobs)
-		b.growth(4 * *jobs)
-		b.supervisor()
-		b.large(*lines)
-		b.idle()
-		b.snapshot()
-		b.samples()
 	}
-	switch {
-	case *stall:
-		b.stall()
-	case *scrape:
-		b.scrape()
-	case *view:
-		b.top()
-	case !*code && !*past && !*cluster:
-		b.daemon(*jobs)
-	}
+	check(os.Chdir(root))
 	check(os.RemoveAll(dir))
+	if *write != "" {
+		b.write(*write)
+	}
 	if b.missed > 0 {
+		fmt.Printf("%d rows MISSED\n", b.missed)
 		os.Exit(1)
 	}
 }
 
 type bench struct {
 	berth  string
+	hello  string         // a bare Go program
+	rows   []row          // guarded
+	was    map[string]row // the committed ones; empty: goals count
 	missed int
 }
 
-func (b *bench) row(what, measured, target string, ok bool) {
+// row is a guarded result. Its unit is part of what it says.
+type row struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	More  bool    `json:"more_is_better,omitempty"`
+}
+
+// study is the committed file.
+type study struct {
+	Date   string `json:"date"`
+	Commit string `json:"commit"`
+	CPUs   int    `json:"cpus"`
+	Rows   []row  `json:"rows"`
+}
+
+// tolerated is how much worse than the committed row a row may be.
+const tolerated = 1.2
+
+// inDirectory measures in a directory of its own. If a row is worse than it was,
+// the measurement is made twice more, and the best counts: other work on the
+// machine comes and goes.
+func (b *bench) inDirectory(name string, measure func(*bench)) {
+	before, missed := len(b.rows), b.missed
+	for try := range 3 {
+		b.missed = missed
+		dir := fmt.Sprint(name, try)
+		check(os.Mkdir(dir, 0o755))
+		check(os.Chdir(dir))
+		first := b.rows[before:]
+		b.rows = slices.Clone(b.rows[:before])
+		measure(b)
+		check(os.Chdir(".."))
+		for i, r := range first {
+			if now := &b.rows[before+i]; now.worseThan(r) > 1 {
+				now.Value = r.Value
+			}
+		}
+		if len(b.was) == 0 || !slices.ContainsFunc(b.rows[before:], b.isWorse) {
+			break
+		}
+	}
+	if len(b.was) == 0 {
+		return
+	}
+	b.missed = missed
+	for _, r := range b.rows[before:] {
+		old, known := b.was[r.What]
+		switch by := r.worseThan(old); {
+		case !known:
+			fmt.Printf("%-72s is new\n", r.What)
+		case by > tolerated:
+			b.missed++
+			fmt.Printf("%-72s WORSE: %.3g, was %.3g\n", r.What, r.Value, old.Value)
+		case by < 1/tolerated:
+			fmt.Printf("%-72s better: %.3g, was %.3g\n", r.What, r.Value, old.Value)
+		}
+	}
+}
+
+// worseThan is 1 if both are equal, and 2 if this is half as good.
+func (r row) worseThan(old row) float64 {
+	if r.More {
+		return old.Value / r.Value
+	}
+	return r.Value / old.Value
+}
+
+func (b *bench) isWorse(r row) bool {
+	old, known := b.was[r.What]
+	return known && r.worseThan(old) > tolerated
+}
+
+func read(path string) map[string]row {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		fail(err.Error() + " (make bench writes it)")
+	}
+	var s study
+	check(json.Unmarshal(text, &s))
+	fmt.Printf("against %s of %s, %d CPUs\n", s.Commit, s.Date, s.CPUs)
+	was := map[string]row{}
+	for _, r := range s.Rows {
+		was[r.What] = r
+	}
+	return was
+}
+
+func (b *bench) write(path string) {
+	commit, err := exec.Command("git", "rev-parse", "--short=8", "HEAD").Output()
+	check(err)
+	text, err := json.MarshalIndent(study{time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)), runtime.NumCPU(), b.rows}, "", "\t")
+	check(err)
+	check(os.WriteFile(path, append(text, '\n'), 0o644))
+}
+
+// row prints a result that no file guards.
+func (b *bench) row(what, measured, goal string, ok bool) {
 	mark := ""
 	if !ok {
 		mark = "  MISSED"
 		b.missed++
 	}
-	fmt.Printf("%-58s %14s %14s%s\n", what, measured, target, mark)
+	fmt.Printf("%-72s %14s %14s%s\n", what, measured, goal, mark)
 }
 
-// drain: `true` jobs two at a time, compared to fork/exec plus one fsync from
-// Go two at a time. The three are interleaved so that other load affects all
-// alike.
-func (b *bench) drain(n int) {
-	var bare, ours, cold time.Duration
-	const rounds = 3
-	for round := range rounds {
-		bare += bareRun(n)
-		ours += b.drainOnce(n, fmt.Sprintf("drain%d", round))
-		cold += supervisorPerJob(b.berth, n/10) * 10
+// less is a guarded row that should be at most goal; note says it in plain units.
+func (b *bench) less(what, note string, value, goal float64) {
+	b.rows = append(b.rows, row{What: what, Value: value})
+	b.row(what+" "+note, fmt.Sprintf("%.2f", value), fmt.Sprintf("<= %.4g", goal), value <= goal)
+}
+
+// more is a guarded row that should be at least goal.
+func (b *bench) more(what, note string, value, goal float64) {
+	b.rows = append(b.rows, row{What: what, Value: value, More: true})
+	b.row(what+" "+note, fmt.Sprintf("%.2f", value), fmt.Sprintf(">= %.4g", goal), value >= goal)
+}
+
+// against measures two operations in turns, so that other load affects both alike,
+// and adds the row of their ratio. The faster quarter of each counts. Ours does the
+// work of per operations.
+func (b *bench) against(what string, rounds int, bare, ours func() time.Duration, per, goal float64) {
+	var theirs, own []time.Duration
+	for range rounds {
+		theirs, own = append(theirs, bare()), append(own, ours())
 	}
-	bareRate := rounds * float64(n) / bare.Seconds()
-	rate := rounds * float64(n) / ours.Seconds()
-	b.row("bare fork/exec + fsync, two at a time", fmt.Sprintf("%.0f/s", bareRate), "", true)
-	b.row("a fresh supervisor process per job, for comparison", fmt.Sprintf("%.2f", rounds*float64(n)/cold.Seconds()/bareRate), "", true)
-	b.row(fmt.Sprintf("draining %d `true` jobs, two at a time (%.0f/s), ratio", n, rate), fmt.Sprintf("%.2f", rate/bareRate), ">= 0.30", rate/bareRate >= 0.30)
+	took := quarter(own).Seconds() / per
+	b.less(what, fmt.Sprintf("(%.2f ms)", 1000*took), took/quarter(theirs).Seconds(), goal)
 }
 
-func bareRun(n int) time.Duration {
+func quarter(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/4]
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+func took(f func()) time.Duration {
 	start := time.Now()
-	var group sync.WaitGroup
-	for worker := range 2 {
-		group.Go(func() {
-			file, err := os.Create(fmt.Sprintf("bare%d", worker))
-			check(err)
-			defer file.Close()
-			for range n / 2 {
-				check(exec.Command("/bin/sh", "-c", "true").Run())
-				_, err := file.WriteAt([]byte("done"), 0)
-				check(err)
-				check(file.Sync())
-			}
-		})
-	}
-	group.Wait()
+	f()
 	return time.Since(start)
 }
 
-// supervisorPerJob is the cost of starting a process like ours for every job,
-// before any bookkeeping.
-func supervisorPerJob(berth string, n int) time.Duration {
-	keep := filepath.Join(filepath.Dir(berth), "berth-keep")
-	start := time.Now()
-	var group sync.WaitGroup
-	for range 2 {
-		group.Go(func() {
-			for range n / 2 {
-				_ = exec.Command(keep).Run() // it starts, and then refuses
-				check(exec.Command("/bin/sh", "-c", "true").Run())
-			}
-		})
+// bareGo runs a Go program that prints a word.
+func (b *bench) bareGo() time.Duration {
+	if b.hello == "" {
+		b.hello = absolute("../hello")
+		check(os.WriteFile("hello.go", []byte("package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }\n"), 0o644))
+		build := exec.Command("go", "build", "-o", b.hello, "hello.go")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stderr = os.Stderr
+		check(build.Run())
 	}
-	group.Wait()
-	return time.Since(start)
-}
-
-// drainOnce uses a directory of its own each time: a file system that has just
-// deleted thousands of files is slow to create new ones.
-func (b *bench) drainOnce(n int, dir string) time.Duration {
-	check(os.WriteFile("true.txt", []byte(strings.Repeat("true\n", n)), 0o644))
-	start := time.Now()
-	check(b.command("run", "true.txt", "--sim", "2", "--log-dir", dir).Run())
-	return time.Since(start)
-}
-
-// growth: the cost of a job must not depend on the number of finished jobs.
-func (b *bench) growth(n int) {
-	check(os.WriteFile("grow.txt", []byte(strings.Repeat("true\n", n)), 0o644))
-	check(b.command("run", "grow.txt", "--sim", "2", "--log-dir", "grow").Run())
-	text, err := os.ReadFile("grow/journal.jsonl")
-	check(err)
-	var ends []time.Time
-	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		var ev struct {
-			Event string
-			Time  time.Time
-		}
-		check(json.Unmarshal([]byte(line), &ev))
-		if ev.Event == "ended" {
-			ends = append(ends, ev.Time)
-		}
-	}
-	// The median stretch of each half: other load comes and goes.
-	stretches := func(ends []time.Time) time.Duration {
-		const size = 200
-		var took []time.Duration
-		for at := size; at < len(ends); at += size {
-			took = append(took, ends[at].Sub(ends[at-size]))
-		}
-		slices.Sort(took)
-		return took[len(took)/2]
-	}
-	half := len(ends) / 2
-	ratio := stretches(ends[half:]).Seconds() / stretches(ends[:half]).Seconds()
-	b.row(fmt.Sprintf("time per job, second half of %d relative to the first", n), fmt.Sprintf("%.2f x", ratio), "<= 1.25 x", ratio <= 1.25)
+	return took(func() { check(exec.Command(b.hello).Run()) })
 }
 
 func (b *bench) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.berth, args...)
 	cmd.Stderr = os.Stderr
-	ledger, err := filepath.Abs("ledger")
-	check(err)
-	cmd.Env = append(os.Environ(), "BERTH_LEDGER_DIR="+ledger)
+	cmd.Env = append(os.Environ(), "BERTH_LEDGER_DIR="+absolute("ledger"))
 	return cmd
 }
 
-// supervisor: memory of a supervisor while it and nineteen others hold jobs.
-func (b *bench) supervisor() {
-	const many = 20
-	check(os.WriteFile("hold.txt", []byte(strings.Repeat("[gpus=0.01] sleep 60\n", many)), 0o644))
-	cmd := b.command("run", "hold.txt", "--sim", "1", "--log-dir", "hold")
-	check(cmd.Start())
-	defer cmd.Wait()
-	defer cmd.Process.Signal(syscall.SIGTERM)
-	pids := waitForKeeps("hold", many)
-	time.Sleep(2 * time.Second) // they tidy up once a job has run a second
-	var rss, pss float64
-	for _, pid := range pids {
-		r, p := memoryOf(pid)
-		rss, pss = max(rss, r), pss+p/many
-	}
-	b.row("a supervisor's memory, RSS, the largest of 20", fmt.Sprintf("%.1f MB", rss), "<= 4 MB", rss <= 4)
-	b.row("a supervisor's memory, PSS, the mean of 20", fmt.Sprintf("%.1f MB", pss), "<= 1.5 MB", pss <= 1.5)
-}
-
-// waitForKeeps finds the supervisors that hold a job each.
-func waitForKeeps(logDir string, n int) []int {
-	for range 500 {
-		records, _ := filepath.Glob("/proc/[0-9]*/fd/6")
-		var pids []int
-		for _, link := range records {
-			target, _ := os.Readlink(link)
-			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
-			if strings.Contains(target, "/"+logDir+"/keep/") && hasChild(pid) {
-				pids = append(pids, pid)
-			}
-		}
-		if len(pids) == n {
-			return pids
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	fail("the supervisors did not start")
-	return nil
-}
-
-func hasChild(pid int) bool {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, t := range tasks {
-		if text, _ := os.ReadFile(t); len(bytes.TrimSpace(text)) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func memoryOf(pid int) (rss, pss float64) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+func absolute(path string) string {
+	path, err := filepath.Abs(path)
 	check(err)
-	defer file.Close()
-	for scan := bufio.NewScanner(file); scan.Scan(); {
-		fields := strings.Fields(scan.Text())
-		if len(fields) < 2 {
-			continue
-		}
-		kib, _ := strconv.ParseFloat(fields[1], 64)
-		switch fields[0] {
-		case "Rss:":
-			rss = kib / 1000
-		case "Pss:":
-			pss = kib / 1000
-		}
-	}
-	return rss, pss
-}
-
-// large: a jobs file of 100,000 lines, from start to the first running job.
-func (b *bench) large(n int) {
-	var text strings.Builder
-	for i := range n {
-		fmt.Fprintf(&text, "[vram=%dM] touch began; sleep 60 # %d\n", 4000+i%1000, i)
-	}
-	check(os.WriteFile("large.txt", []byte(text.String()), 0o644))
-	start := time.Now()
-	cmd := b.command("run", "large.txt", "--sim", "8", "--log-dir", "large")
-	check(cmd.Start())
-	for {
-		if _, err := os.Stat("began"); err == nil {
-			break
-		}
-		if time.Since(start) > time.Minute {
-			fail("the large file did not start")
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	took := time.Since(start)
-	rss := peakRSS(cmd.Process.Pid)
-	check(cmd.Process.Signal(syscall.SIGTERM))
-	cmd.Wait()
-	b.row(fmt.Sprintf("%d lines: parsed, queued on disk, first job running", n), fmt.Sprintf("%.2f s", took.Seconds()), "< 2 s", took < 2*time.Second)
-	b.row(fmt.Sprintf("%d lines: berth's peak memory", n), fmt.Sprintf("%.0f MB", rss), "< 300 MB", rss < 300)
-}
-
-func peakRSS(pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	check(err)
-	for _, line := range strings.Split(string(text), "\n") {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kib / 1000
-		}
-	}
-	return 0
-}
-
-// idle: the CPU time of --watch with nothing to do.
-func (b *bench) idle() {
-	check(os.WriteFile("idle.txt", nil, 0o644))
-	cmd := b.command("run", "idle.txt", "--sim", "2", "--watch", "--log-dir", "idle")
-	check(cmd.Start())
-	share := shareOf(cmd, time.Second, 10*time.Second)
-	b.row("idle with --watch, of one core", fmt.Sprintf("%.2f %%", share), "< 0.5 %", share < 0.5)
-}
-
-// shareOf is how much of one core a program uses over a time, in percent, once it
-// has settled. It ends the program.
-func shareOf(cmd *exec.Cmd, settles, span time.Duration) float64 {
-	time.Sleep(settles)
-	before := cpuOf(cmd.Process.Pid)
-	time.Sleep(span)
-	used := cpuOf(cmd.Process.Pid) - before
-	check(cmd.Process.Signal(syscall.SIGTERM))
-	cmd.Wait()
-	return 100 * used.Seconds() / span.Seconds()
-}
-
-func cpuOf(pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	check(err)
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
+	return path
 }
 
 func check(err error) {

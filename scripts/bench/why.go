@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"berth/internal/api"
@@ -40,44 +38,5 @@ func (b *bench) why() {
 	ms := func(times []time.Duration) float64 { return 1000 * median(times).Seconds() }
 	b.row(fmt.Sprintf("why with %d queued, open connection, relative to status", queued), fmt.Sprintf("%.1f ms, %.0f x", ms(open), ms(open)/ms(base)), "<= 20 ms", ms(open) <= 20)
 	b.row(fmt.Sprintf("berth why -v with %d queued", queued), fmt.Sprintf("%.1f ms", ms(typed)), "", true)
-	alone, busy := s.statusTimes(200), s.statusWhileAsked(last, 20, 200)
-	p99 := func(times []time.Duration) float64 { return 1000 * times[len(times)*99/100].Seconds() }
-	b.row("status p99 while 20 clients ask why, relative to alone", fmt.Sprintf("%.1f ms, %.1f ms alone", p99(busy), p99(alone)), "<= 100 ms", p99(busy) <= 100)
 	check(s.command("cancel", "1").Run())
-}
-
-// statusTimes are the times of status requests, the shortest first.
-func (s *service) statusTimes(rounds int) []time.Duration {
-	times := make([]time.Duration, rounds)
-	for i := range times {
-		times[i] = took(func() { _, err := s.client.Status(context.Background()); check(err) })
-	}
-	slices.Sort(times)
-	return times
-}
-
-// statusWhileAsked is the same while other clients keep asking why.
-func (s *service) statusWhileAsked(job string, askers, rounds int) []time.Duration {
-	ctx, stop := context.WithCancel(context.Background())
-	var wait sync.WaitGroup
-	for range askers {
-		wait.Go(func() {
-			for ctx.Err() == nil {
-				_, err := s.client.Why(ctx, job)
-				if ctx.Err() == nil {
-					check(err)
-				}
-			}
-		})
-	}
-	times := s.statusTimes(rounds)
-	stop()
-	wait.Wait()
-	return times
-}
-
-func took(f func()) time.Duration {
-	start := time.Now()
-	f()
-	return time.Since(start)
 }
