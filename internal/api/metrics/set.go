@@ -1,35 +1,27 @@
 package metrics
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/common/expfmt"
 
 	"berth/internal/job"
 )
 
 // Set is the metrics of one daemon, from its start.
 type Set struct {
-	registry *prometheus.Registry
+	since    time.Time
+	families []*family
 	users    *users
 
-	submitted                         prometheus.Counter
-	waits, runs                       prometheus.Histogram
-	ended, restarts                   *prometheus.CounterVec
-	rounds                            prometheus.Counter
-	decisions, commits                prometheus.Histogram
-	commitFailures                    prometheus.Counter
-	parks, notParked, parkedBytes     prometheus.Counter
-	resumes, notResumed, resumedBytes prometheus.Counter
-	parkTime, resumeTime, parkedFor   prometheus.Histogram
-	requests                          *prometheus.CounterVec
-	latency                           *prometheus.HistogramVec
+	submitted, rounds, commitFailures *family
+	waits, runs, decisions, commits   *family // histograms
+	ended, restarts                   *family
+	parks, notParked, parkedBytes     *family
+	resumes, notResumed, resumedBytes *family
+	parkTime, resumeTime, parkedFor   *family // histograms
+	requests, latency                 *family
 }
 
 // The buckets, in seconds.
@@ -49,89 +41,56 @@ var causes = map[job.EventKind]string{job.EventRetry: "retry", job.EventRequeued
 
 // New makes the metrics of a daemon of that version.
 func New(version string) *Set {
-	s := &Set{registry: prometheus.NewRegistry(), users: newUsers()}
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	info := s.gaugeVec("berth_build_info", "Always 1; the labels describe the program.", "version", "go_version")
-	info.WithLabelValues(version, runtime.Version()).Set(1)
+	s := &Set{since: time.Now(), users: newUsers()}
+	info := s.add("gauge", "berth_build_info", "Always 1; the labels describe the program.", nil, "go_version", "version")
+	info.set(1, runtime.Version(), version)
 
-	s.submitted = s.counter("berth_jobs_submitted_total", "Jobs that were submitted.")
-	s.waits = s.histogram("berth_job_wait_seconds", "How long jobs waited for room before they started.", waitBuckets)
-	s.runs = s.histogram("berth_job_run_seconds", "How long the last attempt of ended jobs ran, without the time for which it was parked.", waitBuckets)
-	s.ended = s.counterVec("berth_jobs_ended_total", "Jobs that ended, by outcome.", "outcome")
+	s.submitted = s.add("counter", "berth_jobs_submitted_total", "Jobs that were submitted.", nil)
+	s.waits = s.add("histogram", "berth_job_wait_seconds", "How long jobs waited for room before they started.", waitBuckets)
+	s.runs = s.add("histogram", "berth_job_run_seconds", "How long the last attempt of ended jobs ran, without the time for which it was parked.", waitBuckets)
+	s.ended = s.add("counter", "berth_jobs_ended_total", "Jobs that ended, by outcome.", nil, "outcome")
 	for _, outcome := range outcomes {
-		s.ended.WithLabelValues(string(outcome))
+		s.ended.add(0, string(outcome))
 	}
-	s.restarts = s.counterVec("berth_job_restarts_total", "Attempts that ended with the job queued again, by cause.", "cause")
+	s.restarts = s.add("counter", "berth_job_restarts_total", "Attempts that ended with the job queued again, by cause.", nil, "cause")
 	for _, cause := range causes {
-		s.restarts.WithLabelValues(cause)
+		s.restarts.add(0, cause)
 	}
 
-	s.rounds = s.counter("berth_rounds_total", "Rounds of the scheduling loop.")
-	s.decisions = s.histogram("berth_decision_seconds", "How long the scheduler took to decide.", decideBuckets)
-	s.commits = s.histogram("berth_store_commit_seconds", "How long the scheduling loop took to write to the database.", diskBuckets)
-	s.commitFailures = s.counter("berth_store_commit_failures_total", "Writes of the scheduling loop that failed.")
+	s.rounds = s.add("counter", "berth_rounds_total", "Rounds of the scheduling loop.", nil)
+	s.decisions = s.add("histogram", "berth_decision_seconds", "How long the scheduler took to decide.", decideBuckets)
+	s.commits = s.add("histogram", "berth_store_commit_seconds", "How long the scheduling loop took to write to the database.", diskBuckets)
+	s.commitFailures = s.add("counter", "berth_store_commit_failures_total", "Writes of the scheduling loop that failed.", nil)
 
-	s.parks = s.counter("berth_parks_total", "Jobs that were parked.")
-	s.notParked = s.counter("berth_park_failures_total", "Jobs that could not be parked and went on running.")
-	s.parkedBytes = s.counter("berth_parked_bytes_total", "GPU memory moved to the host.")
-	s.parkTime = s.histogram("berth_park_seconds", "How long it took to park a job.", parkBuckets)
-	s.resumes = s.counter("berth_resumes_total", "Parked jobs that were resumed.")
-	s.notResumed = s.counter("berth_resume_failures_total", "Parked jobs that could not be resumed yet and stayed parked.")
-	s.resumedBytes = s.counter("berth_resumed_bytes_total", "GPU memory moved back from the host.")
-	s.resumeTime = s.histogram("berth_resume_seconds", "How long it took to resume a job.", parkBuckets)
-	s.parkedFor = s.histogram("berth_parked_seconds", "How long resumed jobs had been parked.", waitBuckets)
+	s.parks = s.add("counter", "berth_parks_total", "Jobs that were parked.", nil)
+	s.notParked = s.add("counter", "berth_park_failures_total", "Jobs that could not be parked and went on running.", nil)
+	s.parkedBytes = s.add("counter", "berth_parked_bytes_total", "GPU memory moved to the host.", nil)
+	s.parkTime = s.add("histogram", "berth_park_seconds", "How long it took to park a job.", parkBuckets)
+	s.resumes = s.add("counter", "berth_resumes_total", "Parked jobs that were resumed.", nil)
+	s.notResumed = s.add("counter", "berth_resume_failures_total", "Parked jobs that could not be resumed yet and stayed parked.", nil)
+	s.resumedBytes = s.add("counter", "berth_resumed_bytes_total", "GPU memory moved back from the host.", nil)
+	s.resumeTime = s.add("histogram", "berth_resume_seconds", "How long it took to resume a job.", parkBuckets)
+	s.parkedFor = s.add("histogram", "berth_parked_seconds", "How long resumed jobs had been parked.", waitBuckets)
 
-	s.requests = s.counterVec("berth_api_requests_total", "Requests to the API, by operation and class of status.", "operation", "code")
-	s.latency = s.histogramVec("berth_api_request_seconds", "How long requests to the API took, without streams.", diskBuckets, "operation")
+	s.requests = s.add("counter", "berth_api_requests_total", "Requests to the API, by operation and class of status.", nil, "code", "operation")
+	s.latency = s.add("histogram", "berth_api_request_seconds", "How long requests to the API took, without streams.", diskBuckets, "operation")
 	return s
 }
 
-func (s *Set) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	s.registry.MustRegister(c)
-	return c
-}
-
-func (s *Set) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	s.registry.MustRegister(c)
-	return c
-}
-
-func (s *Set) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	s.registry.MustRegister(g)
-	return g
-}
-
-func (s *Set) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	s.registry.MustRegister(h)
-	return h
-}
-
-func (s *Set) histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	s.registry.MustRegister(h)
-	return h
+func (s *Set) add(kind, name, help string, bounds []float64, labels ...string) *family {
+	f := newFamily(kind, name, help, bounds, labels...)
+	s.families = append(s.families, f)
+	return f
 }
 
 // Text is a scrape: the counters, and the state at this moment. At most this many
 // users get series of their own; 0: none.
-func (s *Set) Text(state State, users int) ([]byte, error) {
-	now := prometheus.NewRegistry()
-	now.MustRegister(collector{state: state, users: s.users.shown(state.Users, users)})
-	families, err := prometheus.Gatherers{s.registry, now}.Gather()
-	if err != nil {
-		return nil, fmt.Errorf("collect metrics: %w", err)
-	}
-	var text bytes.Buffer
-	for _, family := range families {
-		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
-			return nil, fmt.Errorf("write metrics: %w", err)
-		}
-	}
-	return text.Bytes(), nil
+func (s *Set) Text(state State, users int) []byte {
+	now := &page{}
+	now.program()
+	now.process(s.since)
+	now.state(state, s.users.shown(state.Users, users))
+	return text(append(now.families, s.families...))
 }
 
 // Events counts what happened to jobs.
@@ -142,16 +101,16 @@ func (s *Set) Events(events []job.Event) {
 		}
 		switch ev.Kind {
 		case job.EventQueued:
-			s.submitted.Inc()
+			s.submitted.add(1)
 		case job.EventStarted:
 			s.started(ev.Job)
 		case job.EventEnded:
-			s.ended.WithLabelValues(outcomeClass(ev.Job.Outcome)).Inc()
+			s.ended.add(1, outcomeClass(ev.Job.Outcome))
 			if !ev.Job.StartedAt.IsZero() {
-				s.runs.Observe(ev.Job.Worked(ev.Job.EndedAt).Seconds())
+				s.runs.observe(ev.Job.Worked(ev.Job.EndedAt).Seconds())
 			}
 		case job.EventRetry, job.EventRequeued, job.EventPreempted:
-			s.restarts.WithLabelValues(causes[ev.Kind]).Inc()
+			s.restarts.add(1, causes[ev.Kind])
 		}
 	}
 }
@@ -166,7 +125,7 @@ func (s *Set) started(j *job.Job) {
 	if j.WaitsSince.After(since) {
 		since = j.WaitsSince
 	}
-	s.waits.Observe(max(0, j.StartedAt.Sub(since).Seconds()))
+	s.waits.observe(max(0, j.StartedAt.Sub(since).Seconds()))
 }
 
 // outcomeClass is one of outcomes.
@@ -177,41 +136,41 @@ func outcomeClass(o job.Outcome) string {
 
 // The engine's Watch.
 
-func (s *Set) Round()                     { s.rounds.Inc() }
-func (s *Set) Decided(took time.Duration) { s.decisions.Observe(took.Seconds()) }
+func (s *Set) Round()                     { s.rounds.add(1) }
+func (s *Set) Decided(took time.Duration) { s.decisions.observe(took.Seconds()) }
 
 func (s *Set) Committed(took time.Duration, err error) {
-	s.commits.Observe(took.Seconds())
+	s.commits.observe(took.Seconds())
 	if err != nil {
-		s.commitFailures.Inc()
+		s.commitFailures.add(1)
 	}
 }
 
 func (s *Set) Parked(took time.Duration, parkedMiB int64) {
-	s.parks.Inc()
-	s.parkedBytes.Add(float64(parkedMiB * mib))
+	s.parks.add(1)
+	s.parkedBytes.add(float64(parkedMiB * mib))
 	if took > 0 { // otherwise berth was not there
-		s.parkTime.Observe(took.Seconds())
+		s.parkTime.observe(took.Seconds())
 	}
 }
 
-func (s *Set) NotParked() { s.notParked.Inc() }
+func (s *Set) NotParked() { s.notParked.add(1) }
 
 func (s *Set) Resumed(took, parked time.Duration, resumedMiB int64) {
-	s.resumes.Inc()
-	s.resumedBytes.Add(float64(resumedMiB * mib))
-	s.parkedFor.Observe(parked.Seconds())
+	s.resumes.add(1)
+	s.resumedBytes.add(float64(resumedMiB * mib))
+	s.parkedFor.observe(parked.Seconds())
 	if took > 0 {
-		s.resumeTime.Observe(took.Seconds())
+		s.resumeTime.observe(took.Seconds())
 	}
 }
 
-func (s *Set) NotResumed() { s.notResumed.Inc() }
+func (s *Set) NotResumed() { s.notResumed.add(1) }
 
 // Served counts a request to the API. A stream lasts as long as its reader likes.
 func (s *Set) Served(operation string, status int, took time.Duration, stream bool) {
-	s.requests.WithLabelValues(operation, fmt.Sprintf("%dxx", status/100)).Inc()
+	s.requests.add(1, fmt.Sprintf("%dxx", status/100), operation)
 	if !stream {
-		s.latency.WithLabelValues(operation).Observe(took.Seconds())
+		s.latency.observe(took.Seconds(), operation)
 	}
 }

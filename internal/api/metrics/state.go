@@ -3,8 +3,6 @@ package metrics
 import (
 	"strconv"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // State is what a scrape reads of the daemon.
@@ -48,115 +46,78 @@ type Card struct {
 
 const mib = 1 << 20
 
-// gauge is a metric of a scrape, with the names of its labels.
-type gauge struct{ desc *prometheus.Desc }
-
-func newGauge(name, help string, labels ...string) gauge {
-	return gauge{prometheus.NewDesc(name, help, labels, nil)}
-}
-
-// The gauges.
-var (
-	jobs       = newGauge("berth_jobs", "Unfinished jobs by state.", "state")
-	waiting    = newGauge("berth_waiting_jobs", "Queued and parked jobs by what they wait for.", "reason")
-	oldestWait = newGauge("berth_queue_oldest_wait_seconds", "How long the oldest job that waits for room has waited; 0 if none waits.")
-	idleJobs   = newGauge("berth_idle_jobs", "Running jobs that have not used their GPUs or CPUs for idle.report_after.")
-	blocked    = newGauge("berth_starts_blocked", "1 if no job can start at all, otherwise 0.")
-	strays     = newGauge("berth_unknown_supervisors", "Supervisors that the store does not know.")
-	requests   = newGauge("berth_loop_waiting_requests", "Requests that wait for their turn in the scheduling loop.")
-	inFlight   = newGauge("berth_api_in_flight_requests", "Requests and streams that are being served.")
-	storeBytes = newGauge("berth_store_size_bytes", "Size of the database, with what is not merged into it yet.")
-	parkedHost = newGauge("berth_parked_host_bytes", "Host memory that holds the GPU memory of parked jobs.")
-
-	userJobs    = newGauge("berth_user_jobs", "Unfinished jobs of a user.", "user")
-	userRunning = newGauge("berth_user_running_jobs", "Running jobs of a user.", "user")
-	userGPUs    = newGauge("berth_user_gpus", "GPUs that a user's running jobs count as, against limits and in fair share.", "user")
-
-	cardInfo     = newGauge("berth_gpu_info", "Always 1; the labels describe the GPU.", "gpu", "uuid", "name")
-	cardTotal    = newGauge("berth_gpu_memory_total_bytes", "Memory of the GPU.", "gpu")
-	cardUsed     = newGauge("berth_gpu_memory_used_bytes", "GPU memory in use, by anyone.", "gpu")
-	cardExternal = newGauge("berth_gpu_memory_external_bytes", "GPU memory set aside for processes that berth did not start, spike buffer included.", "gpu")
-	cardBooked   = newGauge("berth_gpu_memory_allocated_bytes", "GPU memory allocated to running jobs.", "gpu")
-	cardUtil     = newGauge("berth_gpu_utilization_ratio", "Utilisation of the GPU, 0 to 1.", "gpu")
-	cardPower    = newGauge("berth_gpu_power_watts", "Power draw of the GPU.", "gpu")
-	cardLimit    = newGauge("berth_gpu_power_limit_watts", "Power limit of the GPU.", "gpu")
-	cardTemp     = newGauge("berth_gpu_temperature_celsius", "Temperature of the GPU.", "gpu")
-	cardHealth   = newGauge("berth_gpu_health", "1 for the health that the GPU has, 0 for the others.", "gpu", "health")
-	cardPaused   = newGauge("berth_gpu_paused", "1 if a person paused the GPU, otherwise 0.", "gpu")
-	cardStale    = newGauge("berth_gpu_stale", "1 if the GPU could not be read, so that no job starts there, otherwise 0.", "gpu")
-	cardJobs     = newGauge("berth_gpu_jobs", "Running jobs on the GPU.", "gpu")
-	cardsFailed  = newGauge("berth_gpus_unreadable", "1 if the last reading of the GPUs failed, otherwise 0.")
-	cardsRead    = newGauge("berth_gpus_read_timestamp_seconds", "When the GPUs were last read, in seconds since 1970.")
-)
-
 // healths are the values of the label health, as users see them.
 var healths = []string{"ok", "suspect", "quarantined"}
 
-// collector gives the state of one scrape to a registry.
-type collector struct {
-	state State
-	users map[string]User // under the names that are shown
-}
+// state adds what the daemon has, with its users under the names that are shown.
+func (p *page) state(s State, users map[string]User) {
+	jobs := p.add("gauge", "berth_jobs", "Unfinished jobs by state.", "state")
+	jobs.set(float64(s.Queued), "queued")
+	jobs.set(float64(s.Running), "running")
+	jobs.set(float64(s.Parked), "parked")
+	waiting := p.add("gauge", "berth_waiting_jobs", "Queued and parked jobs by what they wait for.", "reason")
+	waiting.set(float64(s.Room), "room")
+	waiting.set(float64(s.Held), "release")
+	waiting.set(float64(s.Later), "time")
+	waiting.set(float64(s.Dependent), "jobs")
+	p.gauge("berth_queue_oldest_wait_seconds", "How long the oldest job that waits for room has waited; 0 if none waits.", max(0, s.OldestWait.Seconds()))
+	p.gauge("berth_idle_jobs", "Running jobs that have not used their GPUs or CPUs for idle.report_after.", float64(s.IdleJobs))
+	p.gauge("berth_starts_blocked", "1 if no job can start at all, otherwise 0.", flag(s.Blocked))
+	p.gauge("berth_unknown_supervisors", "Supervisors that the store does not know.", float64(s.Strays))
+	p.gauge("berth_loop_waiting_requests", "Requests that wait for their turn in the scheduling loop.", float64(s.Requests))
+	p.gauge("berth_api_in_flight_requests", "Requests and streams that are being served.", float64(s.InFlight))
+	p.gauge("berth_store_size_bytes", "Size of the database, with what is not merged into it yet.", float64(s.StoreBytes))
+	p.gauge("berth_parked_host_bytes", "Host memory that holds the GPU memory of parked jobs.", float64(s.ParkedMiB*mib))
 
-// Describe tells nothing, so that the registry checks what is collected instead.
-func (c collector) Describe(chan<- *prometheus.Desc) {}
-
-func (c collector) Collect(to chan<- prometheus.Metric) {
-	s := c.state
-	put := func(g gauge, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, labels...)
+	userJobs := p.add("gauge", "berth_user_jobs", "Unfinished jobs of a user.", "user")
+	userRunning := p.add("gauge", "berth_user_running_jobs", "Running jobs of a user.", "user")
+	userGPUs := p.add("gauge", "berth_user_gpus", "GPUs that a user's running jobs count as, against limits and in fair share.", "user")
+	for name, u := range users {
+		userJobs.set(float64(u.Jobs), name)
+		userRunning.set(float64(u.Running), name)
+		userGPUs.set(u.GPUs, name)
 	}
-	put(jobs, float64(s.Queued), "queued")
-	put(jobs, float64(s.Running), "running")
-	put(jobs, float64(s.Parked), "parked")
-	put(waiting, float64(s.Room), "room")
-	put(waiting, float64(s.Held), "release")
-	put(waiting, float64(s.Later), "time")
-	put(waiting, float64(s.Dependent), "jobs")
-	put(oldestWait, max(0, s.OldestWait.Seconds()))
-	put(idleJobs, float64(s.IdleJobs))
-	put(blocked, flag(s.Blocked))
-	put(strays, float64(s.Strays))
-	put(requests, float64(s.Requests))
-	put(inFlight, float64(s.InFlight))
-	put(parkedHost, float64(s.ParkedMiB*mib))
-	put(storeBytes, float64(s.StoreBytes))
-	for name, u := range c.users {
-		put(userJobs, float64(u.Jobs), name)
-		put(userRunning, float64(u.Running), name)
-		put(userGPUs, u.GPUs, name)
-	}
-	put(cardsFailed, flag(s.Unreadable))
+	p.gauge("berth_gpus_unreadable", "1 if the last reading of the GPUs failed, otherwise 0.", flag(s.Unreadable))
 	if !s.ReadAt.IsZero() {
-		put(cardsRead, float64(s.ReadAt.UnixMilli())/1000)
+		p.gauge("berth_gpus_read_timestamp_seconds", "When the GPUs were last read, in seconds since 1970.", float64(s.ReadAt.UnixMilli())/1000)
 	}
-	for _, card := range s.Cards {
-		collectCard(card, put)
-	}
+	p.cards(s.Cards)
 }
 
-func collectCard(card Card, put func(g gauge, value float64, labels ...string)) {
-	index := strconv.Itoa(card.Index)
-	known := func(g gauge, value float64) {
-		if value >= 0 {
-			put(g, value, index)
+// cards adds the GPUs, without what is not known of one.
+func (p *page) cards(cards []Card) {
+	info := p.add("gauge", "berth_gpu_info", "Always 1; the labels describe the GPU.", "gpu", "name", "uuid")
+	health := p.add("gauge", "berth_gpu_health", "1 for the health that the GPU has, 0 for the others.", "gpu", "health")
+	for _, c := range cards {
+		index := strconv.Itoa(c.Index)
+		info.set(1, index, valid(c.Name), valid(c.UUID))
+		for _, h := range healths {
+			health.set(flag(c.Health == h), index, h)
 		}
 	}
-	put(cardInfo, 1, index, valid(card.UUID), valid(card.Name))
-	put(cardTotal, float64(card.TotalMiB*mib), index)
-	put(cardUsed, float64(card.UsedMiB*mib), index)
-	put(cardExternal, float64(card.ExternalMiB*mib), index)
-	put(cardBooked, float64(card.BookedMiB*mib), index)
-	known(cardUtil, card.UtilPct/100)
-	known(cardPower, card.PowerW)
-	known(cardLimit, card.PowerLimitW)
-	known(cardTemp, card.TemperatureC)
-	for _, health := range healths {
-		put(cardHealth, flag(card.Health == health), index, health)
+	for _, g := range []struct {
+		name, help string
+		of         func(Card) float64
+	}{
+		{"memory_total_bytes", "Memory of the GPU.", func(c Card) float64 { return float64(c.TotalMiB * mib) }},
+		{"memory_used_bytes", "GPU memory in use, by anyone.", func(c Card) float64 { return float64(c.UsedMiB * mib) }},
+		{"memory_external_bytes", "GPU memory set aside for processes that berth did not start, spike buffer included.", func(c Card) float64 { return float64(c.ExternalMiB * mib) }},
+		{"memory_allocated_bytes", "GPU memory allocated to running jobs.", func(c Card) float64 { return float64(c.BookedMiB * mib) }},
+		{"utilization_ratio", "Utilisation of the GPU, 0 to 1.", func(c Card) float64 { return c.UtilPct / 100 }},
+		{"power_watts", "Power draw of the GPU.", func(c Card) float64 { return c.PowerW }},
+		{"power_limit_watts", "Power limit of the GPU.", func(c Card) float64 { return c.PowerLimitW }},
+		{"temperature_celsius", "Temperature of the GPU.", func(c Card) float64 { return c.TemperatureC }},
+		{"paused", "1 if a person paused the GPU, otherwise 0.", func(c Card) float64 { return flag(c.Paused) }},
+		{"stale", "1 if the GPU could not be read, so that no job starts there, otherwise 0.", func(c Card) float64 { return flag(c.Stale) }},
+		{"jobs", "Running jobs on the GPU.", func(c Card) float64 { return float64(c.Jobs) }},
+	} {
+		f := p.add("gauge", "berth_gpu_"+g.name, g.help, "gpu")
+		for _, c := range cards {
+			if value := g.of(c); value >= 0 {
+				f.set(value, strconv.Itoa(c.Index))
+			}
+		}
 	}
-	put(cardPaused, flag(card.Paused), index)
-	put(cardStale, flag(card.Stale), index)
-	put(cardJobs, float64(card.Jobs), index)
 }
 
 func flag(set bool) float64 {

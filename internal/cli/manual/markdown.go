@@ -228,7 +228,7 @@ func tabled(lines []string) (*block, int) {
 	return t, count
 }
 
-// cellsOf cuts a row at its bars; \| is none.
+// cellsOf cuts a row at its bars; \| is part of one.
 func cellsOf(line string) (cells []string) {
 	line = strings.TrimPrefix(strings.TrimSpace(line), "|")
 	start := 0

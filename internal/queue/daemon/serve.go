@@ -79,7 +79,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 			if err != nil {
 				return nil, err
 			}
-			return d.metrics.Text(state, d.config().MetricsUsers)
+			return d.metrics.Text(state, d.config().MetricsUsers), nil
 		},
 	})
 	d.startTelling(ctx)
