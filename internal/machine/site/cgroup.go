@@ -18,8 +18,8 @@ type hierarchy struct {
 }
 
 // hierarchies lists a process's cgroups, version 2 first.
-func (m machine) hierarchies(pid int) []hierarchy {
-	places := m.cgroupPaths(pid)
+func hierarchies(m machine, pid int) []hierarchy {
+	places := cgroupPaths(m, pid)
 	var all []hierarchy
 	for _, mount := range keep.ParseMounts(m.read("/proc/self/mountinfo")) {
 		h := hierarchy{mount: mount.Point}
@@ -48,7 +48,7 @@ func (m machine) hierarchies(pid int) []hierarchy {
 
 // cgroupPaths maps controllers to a process's paths; the path for version 2 is
 // under "".
-func (m machine) cgroupPaths(pid int) map[string]string {
+func cgroupPaths(m machine, pid int) map[string]string {
 	places := make(map[string]string)
 	for line := range strings.Lines(m.read("/proc/" + strconv.Itoa(pid) + "/cgroup")) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -81,8 +81,8 @@ func below(path, top string) (string, bool) {
 }
 
 // unified is the process's place in the version 2 hierarchy.
-func (m machine) unified(pid int) (hierarchy, bool) {
-	for _, h := range m.hierarchies(pid) {
+func unified(m machine, pid int) (hierarchy, bool) {
+	for _, h := range hierarchies(m, pid) {
 		if h.version == 2 {
 			return h, true
 		}

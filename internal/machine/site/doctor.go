@@ -74,10 +74,10 @@ func (e exam) checks() []check {
 		{"cgroup", e.cgroup}, {"controllers", e.controllers}, {"systemd", e.systemd}, {"logout", e.logout},
 		{"getent", e.getentFinding}, {"users", e.users}, {"admins", e.admins}, {"limits", e.limits},
 		{"state", e.state}, {"disk", e.disk}, {"ledger", e.ledger}, {"swap", e.swap},
-		{"driver", func(ctx context.Context) Finding { return e.driver(ctx, cards) }}, {"nvml", aboutCards(e.nvml)},
-		{"devices", e.devices}, {"isolation", aboutCards(e.isolation)}, {"xid", aboutCards(e.xid)},
-		{"topology", aboutCards(e.topology)}, {"persistence", aboutCards(e.persistence)}, {"mps", aboutCards(e.mps)},
-		{"memory limits", aboutCards(e.memoryLimits)}, {"checkpoint", aboutCards(e.checkpoint)}, {"containers", aboutCards(e.containers)},
+		{"driver", cards.driver}, {"nvml", aboutCards(cards.nvml)},
+		{"devices", e.devices}, {"isolation", aboutCards(cards.isolation)}, {"xid", aboutCards(cards.xid)},
+		{"topology", aboutCards(cards.topology)}, {"persistence", aboutCards(cards.persistence)}, {"mps", aboutCards(cards.mps)},
+		{"memory limits", aboutCards(cards.memoryLimits)}, {"checkpoint", aboutCards(cards.checkpoint)}, {"containers", aboutCards(cards.containers)},
 	}
 }
 

@@ -18,24 +18,24 @@ const (
 
 // isolation estimates whether jobs can be kept off GPUs they were not
 // allocated. A running daemon knows better.
-func (e exam) isolation(helperSaid) Finding {
+func (c *cardFacts) isolation(helperSaid) Finding {
 	const loose = "a job can open GPUs that were not allocated to it"
-	_, unified := e.unified(e.pid)
+	_, unified := unified(c.exam.machine, c.exam.pid)
 	switch {
 	case !unified:
 		return warn("boot with systemd.unified_cgroup_hierarchy=1", "cgroup version 2 is missing: %s", loose)
-	case e.isRoot() || e.places.Shared:
+	case c.exam.isRoot() || c.exam.places.Shared:
 		return ok("the shared daemon lets a job open only its own GPUs")
 	}
 	return warn("use a shared daemon (`make install-service` as root)", "only root can install a device filter: %s", loose)
 }
 
 // xid reports where GPU errors are read from.
-func (e exam) xid(h helperSaid) Finding {
-	if e.places.Shared && !e.isRoot() {
+func (c *cardFacts) xid(h helperSaid) Finding {
+	if c.exam.places.Shared && !c.exam.isRoot() {
 		return ok("the shared daemon reads GPU errors (Xid) from the kernel log")
 	}
-	fd, err := unix.Open(e.path("/dev/kmsg"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(c.exam.path("/dev/kmsg"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		unix.Close(fd)
 		return ok("GPU errors (Xid) are read from the kernel log")
@@ -48,15 +48,15 @@ func (e exam) xid(h helperSaid) Finding {
 }
 
 // mps reports whether jobs can have a hard limit on GPU memory.
-func (e exam) mps(h helperSaid) Finding {
-	version, branch := e.driverVersion(h)
-	_, err := e.command("nvidia-cuda-mps-control")
+func (c *cardFacts) mps(h helperSaid) Finding {
+	version, branch := c.driverVersion(h)
+	_, err := c.exam.command("nvidia-cuda-mps-control")
 	switch {
 	case err != nil:
 		return ok("CUDA MPS is not installed; only --cap mps needs it (nvidia-cuda-mps-control comes with the driver's compute tools)")
 	case branch > 0 && branch < driverMPSLimits:
 		return ok("CUDA MPS is installed, but driver %s cannot limit memory with it: --cap mps needs %d or newer", version, driverMPSLimits)
-	case e.runs("nvidia-cuda-mps"):
+	case c.runs("nvidia-cuda-mps"):
 		return ok("CUDA MPS of driver %s is installed and running; a job with --cap mps gets an MPS daemon of its own", version)
 	}
 	return ok("CUDA MPS of driver %s is installed; a job with --cap mps has to declare --vram or a share", version)
@@ -64,8 +64,8 @@ func (e exam) mps(h helperSaid) Finding {
 
 // memoryLimits reports whether the driver can limit the GPU memory of a
 // cgroup.
-func (e exam) memoryLimits(h helperSaid) Finding {
-	version, branch := e.driverVersion(h)
+func (c *cardFacts) memoryLimits(h helperSaid) Finding {
+	version, branch := c.driverVersion(h)
 	switch {
 	case h.Facts.MemoryLimits:
 		return ok("driver %s can limit a job's GPU memory by cgroup", version)
@@ -76,10 +76,10 @@ func (e exam) memoryLimits(h helperSaid) Finding {
 }
 
 // checkpoint reports whether the driver could park a running job.
-func (e exam) checkpoint(h helperSaid) Finding {
-	version, branch := e.driverVersion(h)
+func (c *cardFacts) checkpoint(h helperSaid) Finding {
+	version, branch := c.driverVersion(h)
 	switch {
-	case e.arch != "amd64":
+	case c.exam.arch != "amd64":
 		return ok("jobs cannot be parked: the driver supports CUDA checkpoints on x86-64 only")
 	case branch < driverCheckpoint:
 		return ok("driver %s cannot checkpoint a running program (%d and newer can): jobs cannot be parked", version, driverCheckpoint)
@@ -87,11 +87,11 @@ func (e exam) checkpoint(h helperSaid) Finding {
 	if h.cannotPark != "" {
 		return warn("check that libcuda.so.1 is that of the loaded driver; reboot after an upgrade", "jobs cannot be parked: %s", h.cannotPark)
 	}
-	if e.helper.path == "" {
+	if c.exam.helper.path == "" {
 		return ok("driver %s can checkpoint a running program, but jobs cannot be parked without berth-gpu", version)
 	}
-	what := fmt.Sprintf("driver %s can checkpoint a running program: jobs can be parked; the host has %d GiB of memory available", version, e.freeMiB("")>>10)
-	if pages, err := os.ReadFile(e.path("/sys/kernel/mm/transparent_hugepage/enabled")); err == nil && !strings.Contains(string(pages), "[always]") {
+	what := fmt.Sprintf("driver %s can checkpoint a running program: jobs can be parked; the host has %d GiB of memory available", version, freeMiB(c.exam.machine, "")>>10)
+	if pages, err := os.ReadFile(c.exam.path("/sys/kernel/mm/transparent_hugepage/enabled")); err == nil && !strings.Contains(string(pages), "[always]") {
 		what += "; with transparent huge pages set to always, parking is nearly twice as fast"
 	}
 	return ok("%s", what)
@@ -101,14 +101,14 @@ const dockerSocket = "/var/run/docker.sock"
 
 // containers reports whether GPU memory used in a job's containers is counted
 // as the job's.
-func (e exam) containers(helperSaid) Finding {
+func (c *cardFacts) containers(helperSaid) Finding {
 	const label = "--label berth.token=$BERTH_TOKEN"
 	switch {
-	case !e.exists(dockerSocket):
+	case !c.exam.exists(dockerSocket):
 		return ok("docker is not installed; podman and apptainer containers are recognised by their processes")
-	case e.isRoot() || e.places.Shared:
+	case c.exam.isRoot() || c.exam.places.Shared:
 		return ok("containers that a job starts with `docker run %s` count as the job's", label)
-	case unix.Access(e.path(dockerSocket), unix.R_OK|unix.W_OK) != nil:
+	case unix.Access(c.exam.path(dockerSocket), unix.R_OK|unix.W_OK) != nil:
 		return warn("use a shared daemon, which may ask docker", "you may not open %s: GPU memory used in docker containers counts as external", dockerSocket)
 	}
 	return ok("containers that a job starts with `docker run %s` count as the job's", label)
@@ -121,9 +121,9 @@ const (
 )
 
 // topology reports whether the CPUs near each GPU are known.
-func (e exam) topology(helperSaid) Finding {
-	nodes, _ := filepath.Glob(e.path("/sys/devices/system/node/node[0-9]*")) // the pattern is ours
-	devices, _ := filepath.Glob(e.path("/sys/bus/pci/devices/*"))
+func (c *cardFacts) topology(helperSaid) Finding {
+	nodes, _ := filepath.Glob(c.exam.path("/sys/devices/system/node/node[0-9]*")) // the pattern is ours
+	devices, _ := filepath.Glob(c.exam.path("/sys/bus/pci/devices/*"))
 	cards, placed, withCPUs := 0, 0, 0
 	for _, dir := range devices {
 		read := func(name string) string {

@@ -13,12 +13,12 @@ import (
 
 // driver asks nvidia-smi, which may hang in the kernel and must not be killed
 // in a hurry.
-func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
+func (c *cardFacts) driver(ctx context.Context) Finding {
 	const noCards = "install the NVIDIA driver; without one, berth runs jobs with `-g 0`, and `--sim N` simulates GPUs"
-	said, err := e.run(ctx, call{name: "nvidia-smi", args: []string{"--query-gpu=driver_version,name", "--format=csv,noheader"}, deadline: 10 * time.Second})
+	said, err := c.exam.run(ctx, call{name: "nvidia-smi", args: []string{"--query-gpu=driver_version,name", "--format=csv,noheader"}, deadline: 10 * time.Second})
 	switch {
-	case errors.Is(err, errNotInstalled) && e.hasDriver():
-		if h := cards.get(ctx); h.err == nil {
+	case errors.Is(err, errNotInstalled) && c.exam.hasDriver():
+		if h := c.get(ctx); h.err == nil {
 			return ok("driver %s, %s; nvidia-smi is missing, but berth does not need it", text.Said(h.Facts.Driver), text.Count(len(h.Sample.Devices), "GPU"))
 		}
 		return fail("install nvidia-utils (it comes with the driver)", "the driver is loaded, but nvidia-smi is missing: berth cannot read the GPUs")

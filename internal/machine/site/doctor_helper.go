@@ -124,15 +124,15 @@ func (e exam) askHelper(ctx context.Context) helperSaid {
 	case err != nil:
 		said.err = fmt.Errorf("%w: %w", errGarbled, err)
 	}
-	said.cannotPark = e.cannotPark(ctx, e.helper.path)
+	said.cannotPark = cannotPark(ctx, e.machine, e.helper.path)
 	return said
 }
 
 // CannotPark asks the driver, through the program that parks jobs, why it cannot;
 // empty if it can, or if it does not answer: then the first job finds out.
-func CannotPark(ctx context.Context, program string) string { return here().cannotPark(ctx, program) }
+func CannotPark(ctx context.Context, program string) string { return cannotPark(ctx, here(), program) }
 
-func (m machine) cannotPark(ctx context.Context, program string) string {
+func cannotPark(ctx context.Context, m machine, program string) string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CUDA_VISIBLE_DEVICES=") })
 	answer, err := m.run(ctx, call{name: "berth-gpu", path: program, args: []string{"park", "-check"}, env: env, deadline: helperDeadline})
 	if err != nil || answer.exit != exitCannotPark {
@@ -154,8 +154,8 @@ var driverNumber = text.Pattern(`\b(\d{3,})\.\d+(\.\d+)?\b`)
 
 // driverVersion is the version that the helper or the driver's own file
 // reports, and its branch, such as 580; 0 if unknown.
-func (e exam) driverVersion(h helperSaid) (version string, branch int) {
-	for _, text := range []string{h.Facts.Driver, e.read("/proc/driver/nvidia/version")} {
+func (c *cardFacts) driverVersion(h helperSaid) (version string, branch int) {
+	for _, text := range []string{h.Facts.Driver, c.exam.read("/proc/driver/nvidia/version")} {
 		if found := driverNumber().FindStringSubmatch(text); found != nil {
 			branch, _ = strconv.Atoi(found[1]) // the pattern has only digits
 			return found[0], branch
@@ -165,7 +165,7 @@ func (e exam) driverVersion(h helperSaid) (version string, branch int) {
 }
 
 // nvml reports how the GPUs are read.
-func (e exam) nvml(h helperSaid) Finding {
+func (c *cardFacts) nvml(h helperSaid) Finding {
 	const instead = "GPUs are read through nvidia-smi, which is slower and does not support MIG"
 	switch {
 	case errors.Is(h.err, errNoHelper):
@@ -181,9 +181,9 @@ func (e exam) nvml(h helperSaid) Finding {
 	case h.err != nil:
 		return warn("check that the driver is loaded and its libraries have the same version; reboot after an upgrade", "berth-gpu cannot use NVML (%v): %s", h.err, instead)
 	}
-	if h.Protocol != 0 && h.Protocol != e.protocol {
+	if h.Protocol != 0 && h.Protocol != c.exam.protocol {
 		return warn("put the berth-gpu that came with this berth beside it, or name it in BERTH_GPU_HELPER",
-			"berth-gpu speaks protocol version %d, berth speaks version %d: %s", h.Protocol, e.protocol, instead)
+			"berth-gpu speaks protocol version %d, berth speaks version %d: %s", h.Protocol, c.exam.protocol, instead)
 	}
 	var bad []string
 	for _, fault := range h.Sample.Faults {
@@ -206,9 +206,9 @@ func (e exam) nvml(h helperSaid) Finding {
 }
 
 // persistence reports whether the driver stays loaded while no GPU is used.
-func (e exam) persistence(h helperSaid) Finding {
+func (c *cardFacts) persistence(h helperSaid) Finding {
 	on := h.Facts.Persistence
-	if on == nil && e.runs("nvidia-persiste") {
+	if on == nil && c.runs("nvidia-persiste") {
 		yes := true
 		on = &yes
 	}
@@ -222,8 +222,8 @@ func (e exam) persistence(h helperSaid) Finding {
 }
 
 // runs reports whether a process whose short name begins like this is running.
-func (e exam) runs(name string) bool {
-	names, _ := filepath.Glob(e.path("/proc/[0-9]*/comm")) // the pattern is ours
+func (c *cardFacts) runs(name string) bool {
+	names, _ := filepath.Glob(c.exam.path("/proc/[0-9]*/comm")) // the pattern is ours
 	for _, path := range names {
 		if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), name) {
 			return true

@@ -93,9 +93,9 @@ func (e exam) proc(context.Context) Finding {
 
 func (e exam) cgroup(context.Context) Finding {
 	const fix = "run berth as a systemd service (`make install-service`), or in a delegated cgroup"
-	h, unified := e.unified(e.pid)
+	h, unified := unified(e.machine, e.pid)
 	if !unified {
-		if len(e.hierarchies(e.pid)) > 0 {
+		if len(hierarchies(e.machine, e.pid)) > 0 {
 			return warn("boot with systemd.unified_cgroup_hierarchy=1", "cgroup version 1 only: jobs are tracked by session and ancestry")
 		}
 		return warn("mount -t cgroup2 none /sys/fs/cgroup", "no cgroups: jobs are tracked by session and ancestry")
@@ -117,7 +117,7 @@ func (e exam) cgroup(context.Context) Finding {
 func (e exam) controllers(context.Context) Finding {
 	have := make(map[string]int)
 	pids := false
-	for _, h := range e.hierarchies(e.pid) {
+	for _, h := range hierarchies(e.machine, e.pid) {
 		names := h.controllers
 		if h.version == 2 {
 			names = strings.Fields(e.read(filepath.Join(h.dir, "cgroup.controllers")))

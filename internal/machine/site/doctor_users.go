@@ -20,13 +20,13 @@ func (e exam) systemd(context.Context) Finding {
 		return warn("start `berth serve` from your init system", "this machine does not run systemd: nothing starts berth after a reboot")
 	case !e.hasSystemd():
 		return warn("start `berth serve` from your init system, or run `berth start`", "this machine does not run systemd: %s", anyVerb)
-	case e.systemService():
+	case systemService(e.machine):
 		return ok("systemd is running, and berth is installed as a service")
 	case e.places.Shared:
 		return ok("systemd is running; berth is not installed as a service (`make install-service`)")
-	case !e.userService(e.getenv):
+	case !userService(e.machine, e.getenv):
 		return ok("%s; as a user service (`systemctl --user enable --now berth`) it goes on by itself", anyVerb)
-	case !e.lingers(e.uid):
+	case !lingers(e.machine, e.uid):
 		return ok("your user service goes on with queued jobs after a crash, and after a reboot once you log in (at boot with `loginctl enable-linger`)")
 	}
 	return ok("your user service goes on with queued jobs after a crash or a reboot")
@@ -36,7 +36,7 @@ func (e exam) logout(ctx context.Context) Finding {
 	if e.places.Shared || e.isRoot() {
 		return ok("jobs keep running after logout")
 	}
-	if ends, why := e.endsAtLogout(ctx, e.uid); ends {
+	if ends, why := endsAtLogout(ctx, e.machine, e.uid); ends {
 		return warn("loginctl enable-linger", "jobs end at logout: %s", why)
 	}
 	return ok("jobs keep running after logout")
@@ -99,11 +99,11 @@ func (e exam) limits(ctx context.Context) Finding {
 	if err != nil {
 		user = User{Name: strconv.Itoa(e.uid), UID: e.uid, GID: -1}
 	}
-	limits, err := e.loginLimits(user, e.groupNumber)
+	limits, err := loginLimits(e.machine, user, e.groupNumber)
 	if err != nil {
 		return fail("make /etc/security/limits.conf and limits.d owned by root and writable by root only", "cannot determine the login limits: %v", err)
 	}
-	if wanted, err := e.wantedLimits(user, e.groupNumber); err == nil && e.isRoot() && !slices.Equal(wanted, limits) {
+	if wanted, err := wantedLimits(e.machine, user, e.groupNumber); err == nil && e.isRoot() && !slices.Equal(wanted, limits) {
 		return warn("give the container the capability CAP_SYS_RESOURCE", "root may not raise limits here: jobs get this process's limits, not their user's login limits")
 	}
 	files, locked := limits[unix.RLIMIT_NOFILE], limits[unix.RLIMIT_MEMLOCK]

@@ -19,24 +19,24 @@ func Host() (cpus int, memMiB int64) {
 	if err := unix.Sysinfo(&info); err == nil {
 		memMiB = int64(info.Totalram) * int64(info.Unit) >> 20
 	}
-	return here().within(cpus, memMiB)
+	return withinLimits(here(), cpus, memMiB)
 }
 
 // FreeMiB is how much memory jobs can get now without swapping: what the host has
 // left, or less if a cgroup above this process or above the jobs has a limit. jobs
 // is the parent of their cgroups; empty: they have none.
-func FreeMiB(jobs string) int64 { return here().freeMiB(jobs) }
+func FreeMiB(jobs string) int64 { return freeMiB(here(), jobs) }
 
-func (m machine) freeMiB(jobs string) int64 {
-	free := m.availableMiB()
-	for _, h := range m.hierarchies(m.pid) {
+func freeMiB(m machine, jobs string) int64 {
+	free := availableMiB(m)
+	for _, h := range hierarchies(m, m.pid) {
 		dirs := h.upwards()
 		if inside, within := below(jobs, h.mount); within && inside != "" {
 			dirs = append(dirs, hierarchy{mount: h.mount, dir: jobs}.upwards()...)
 		}
 		for _, dir := range dirs {
-			if limit := m.memoryLimit(h, dir); limit > 0 {
-				free = min(free, max(0, limit-m.memoryUsed(h, dir))>>20)
+			if limit := memoryLimit(m, h, dir); limit > 0 {
+				free = min(free, max(0, limit-memoryUsed(m, h, dir))>>20)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func (m machine) freeMiB(jobs string) int64 {
 
 // memoryUsed is what the processes of a cgroup use, in bytes, without files that
 // the kernel can drop.
-func (m machine) memoryUsed(h hierarchy, dir string) int64 {
+func memoryUsed(m machine, h hierarchy, dir string) int64 {
 	usage, droppable := "memory.current", "inactive_file"
 	if h.version == 1 {
 		usage, droppable = "memory.usage_in_bytes", "total_inactive_file"
@@ -61,7 +61,7 @@ func (m machine) memoryUsed(h hierarchy, dir string) int64 {
 }
 
 // availableMiB is what the kernel says of the whole host.
-func (m machine) availableMiB() int64 {
+func availableMiB(m machine) int64 {
 	text, err := os.ReadFile(m.path("/proc/meminfo"))
 	if err != nil {
 		return 0
@@ -75,15 +75,15 @@ func (m machine) availableMiB() int64 {
 	return 0
 }
 
-// within lowers the machine's figures to the limits of this process's cgroup
+// withinLimits lowers the machine's figures to the limits of this process's cgroup
 // and its ancestors.
-func (m machine) within(cpus int, memMiB int64) (int, int64) {
-	for _, h := range m.hierarchies(m.pid) {
+func withinLimits(m machine, cpus int, memMiB int64) (int, int64) {
+	for _, h := range hierarchies(m, m.pid) {
 		for _, dir := range h.upwards() {
-			if limit := m.memoryLimit(h, dir); limit > 0 && limit>>20 < memMiB {
+			if limit := memoryLimit(m, h, dir); limit > 0 && limit>>20 < memMiB {
 				memMiB = max(limit>>20, 1)
 			}
-			if limit := m.cpuLimit(h, dir); limit > 0 && limit < cpus {
+			if limit := cpuLimit(m, h, dir); limit > 0 && limit < cpus {
 				cpus = limit
 			}
 		}
@@ -92,7 +92,7 @@ func (m machine) within(cpus int, memMiB int64) (int, int64) {
 }
 
 // memoryLimit is in bytes; 0 means unlimited.
-func (m machine) memoryLimit(h hierarchy, dir string) int64 {
+func memoryLimit(m machine, h hierarchy, dir string) int64 {
 	file := "memory.max"
 	if h.version == 1 {
 		if !slices.Contains(h.controllers, "memory") {
@@ -104,7 +104,7 @@ func (m machine) memoryLimit(h hierarchy, dir string) int64 {
 }
 
 // cpuLimit is in cores, rounded up; 0 means unlimited.
-func (m machine) cpuLimit(h hierarchy, dir string) int {
+func cpuLimit(m machine, h hierarchy, dir string) int {
 	var quota, period int64
 	if h.version == 2 {
 		fields := strings.Fields(m.read(filepath.Join(dir, "cpu.max")))

@@ -57,7 +57,7 @@ func TestHostWithinCgroups(t *testing.T) {
 			for name, text := range test.files {
 				f.file(name, text)
 			}
-			if cpus, mem := f.within(8, 64000); cpus != test.cpus || mem != test.mem {
+			if cpus, mem := withinLimits(f.machine, 8, 64000); cpus != test.cpus || mem != test.mem {
 				t.Errorf("%d cores and %d MiB, want %d and %d", cpus, mem, test.cpus, test.mem)
 			}
 		})
@@ -110,7 +110,7 @@ func TestFreeMemoryWithinCgroups(t *testing.T) {
 			for name, text := range test.files {
 				f.file(name, text)
 			}
-			if got := f.freeMiB(test.jobs); got != test.want {
+			if got := freeMiB(f.machine, test.jobs); got != test.want {
 				t.Errorf("%d MiB, want %d", got, test.want)
 			}
 		})
@@ -133,7 +133,7 @@ func TestPlaces(t *testing.T) {
 	}
 	for _, test := range tests {
 		f := newFake(t).file("/etc/passwd", test.passwd)
-		places, err := f.privatePlaces(func(name string) string { return test.env[name] })
+		places, err := privatePlaces(f.machine, func(name string) string { return test.env[name] })
 		want := Places{StateDir: test.state, Socket: test.socket, Config: test.config}
 		if places != want || (err == nil) != (test.state != "") {
 			t.Errorf("%s: %+v, %v", test.name, places, err)

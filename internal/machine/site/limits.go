@@ -19,7 +19,7 @@ const unlimited = keep.Infinity
 // LoginLimits are the resource limits a user has after logging in: those of a
 // fresh session, changed by limits.conf.
 func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
-	limits, err := u.machine.loginLimits(user, u.groupNumber)
+	limits, err := loginLimits(u.machine, user, u.groupNumber)
 	if err != nil {
 		return nil, fmt.Errorf("limits of user %s: %w", user.Name, err)
 	}
@@ -30,9 +30,9 @@ func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
 type groupLookup func(ctx context.Context, name string) (gid int, known bool, err error)
 
 // loginLimits are the login limits, as far as this process may set them.
-func (m machine) loginLimits(user User, groups groupLookup) ([]Rlimit, error) {
-	limits, err := m.wantedLimits(user, groups)
-	if err != nil || m.mayRaiseLimits() {
+func loginLimits(m machine, user User, groups groupLookup) ([]Rlimit, error) {
+	limits, err := wantedLimits(m, user, groups)
+	if err != nil || mayRaiseLimits(m) {
 		return limits, err
 	}
 	own, err := parseProcLimits(m.read("/proc/self/limits"))
@@ -48,25 +48,25 @@ func (m machine) loginLimits(user User, groups groupLookup) ([]Rlimit, error) {
 
 // mayRaiseLimits reports whether this process has CAP_SYS_RESOURCE, which root
 // lacks in some containers. A login there is bounded in the same way.
-func (m machine) mayRaiseLimits() bool {
+func mayRaiseLimits(m machine) bool {
 	const sysResource = 24 // the number of CAP_SYS_RESOURCE
 	text, found := lineWith(m.read("/proc/self/status"), "CapEff:")
 	capabilities, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
 	return found && err == nil && capabilities&(1<<sysResource) != 0
 }
 
-func (m machine) wantedLimits(user User, groups groupLookup) ([]Rlimit, error) {
-	base, err := m.sessionLimits()
+func wantedLimits(m machine, user User, groups groupLookup) ([]Rlimit, error) {
+	base, err := sessionLimits(m)
 	if err != nil {
 		return nil, err
 	}
-	files, err := m.limitFiles()
+	files, err := limitFiles(m)
 	if err != nil {
 		return nil, err
 	}
-	rules := newRules(user, base, m.openFilesBound(), groups)
+	rules := newRules(user, base, openFilesBound(m), groups)
 	for _, name := range files {
-		if err := trusted(m.path(name), m.owner()); err != nil {
+		if err := trusted(m.path(name), limitsOwner(m)); err != nil {
 			return nil, err
 		}
 		text, err := os.ReadFile(m.path(name))
@@ -80,9 +80,9 @@ func (m machine) wantedLimits(user User, groups groupLookup) ([]Rlimit, error) {
 	return rules.result(), nil
 }
 
-// owner is the user that system files belong to: root, or in a test the user
+// limitsOwner is the user that system files belong to: root, or in a test the user
 // running it.
-func (m machine) owner() int {
+func limitsOwner(m machine) int {
 	if m.root == "" {
 		return 0
 	}
@@ -91,7 +91,7 @@ func (m machine) owner() int {
 
 // limitFiles lists the files in the order they apply: a later line of the same
 // rank wins.
-func (m machine) limitFiles() ([]string, error) {
+func limitFiles(m machine) ([]string, error) {
 	var files []string
 	if m.exists("/etc/security/limits.conf") {
 		files = append(files, "/etc/security/limits.conf")
@@ -110,7 +110,7 @@ func (m machine) limitFiles() ([]string, error) {
 
 // openFilesBound is the number of open files that "unlimited" means to the
 // kernel.
-func (m machine) openFilesBound() uint64 {
+func openFilesBound(m machine) uint64 {
 	bound, err := strconv.ParseUint(strings.TrimSpace(m.read("/proc/sys/fs/nr_open")), 10, 64)
 	if err != nil {
 		return 1 << 20

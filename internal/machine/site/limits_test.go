@@ -100,7 +100,7 @@ func TestLimitsOfALine(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			limits, err := withLimits(t, test.lines).loginLimits(someone, lookupGroup)
+			limits, err := loginLimits(withLimits(t, test.lines).machine, someone, lookupGroup)
 			if err != nil || len(limits) != 16 {
 				t.Fatalf("%v, %v", limits, err)
 			}
@@ -114,7 +114,7 @@ func TestLimitsOfALine(t *testing.T) {
 
 func TestRootIsLimitedByNameOnly(t *testing.T) {
 	root := User{Name: "root"}
-	limits, err := withLimits(t, "* - nofile 5\n@:0 - nofile 5\n0:10 - nofile 5\nroot - core 0\n").loginLimits(root, lookupGroup)
+	limits, err := loginLimits(withLimits(t, "* - nofile 5\n@:0 - nofile 5\n0:10 - nofile 5\nroot - core 0\n").machine, root, lookupGroup)
 	if err != nil || limits[unix.RLIMIT_NOFILE].Hard != 4096 || limits[unix.RLIMIT_CORE].Hard != 0 {
 		t.Errorf("%v, %v", limits, err)
 	}
@@ -123,7 +123,7 @@ func TestRootIsLimitedByNameOnly(t *testing.T) {
 func TestFilesAreReadInOrder(t *testing.T) {
 	f := withLimits(t, "* - nofile 1").file("/etc/security/limits.d/20-b.conf", "* - nofile 3").
 		file("/etc/security/limits.d/10-a.conf", "* - nofile 2\n* - nproc 2").file("/etc/security/limits.d/99-c.conf.bak", "* - nofile 4")
-	limits, err := f.loginLimits(someone, lookupGroup)
+	limits, err := loginLimits(f.machine, someone, lookupGroup)
 	if err != nil || limits[unix.RLIMIT_NOFILE].Soft != 3 || limits[unix.RLIMIT_NPROC].Soft != 2 {
 		t.Errorf("%v, %v", limits, err)
 	}
@@ -131,7 +131,7 @@ func TestFilesAreReadInOrder(t *testing.T) {
 
 func TestLimitsThatCannotBeTold(t *testing.T) {
 	t.Run("a group cannot be looked up", func(t *testing.T) {
-		if _, err := withLimits(t, "@broken - nofile 5").loginLimits(someone, lookupGroup); !errors.Is(err, errNoAnswer) {
+		if _, err := loginLimits(withLimits(t, "@broken - nofile 5").machine, someone, lookupGroup); !errors.Is(err, errNoAnswer) {
 			t.Errorf("it says %v", err)
 		}
 	})
@@ -140,7 +140,7 @@ func TestLimitsThatCannotBeTold(t *testing.T) {
 		if err := os.Chmod(f.path("/etc/security/limits.conf"), 0o664); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.loginLimits(someone, lookupGroup); err == nil || !strings.Contains(err.Error(), "limits.conf") {
+		if _, err := loginLimits(f.machine, someone, lookupGroup); err == nil || !strings.Contains(err.Error(), "limits.conf") {
 			t.Errorf("it says %v", err)
 		}
 	})
@@ -149,12 +149,12 @@ func TestLimitsThatCannotBeTold(t *testing.T) {
 		if err := os.Chmod(f.path("/etc/security/limits.d"), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.loginLimits(someone, lookupGroup); err == nil || !strings.Contains(err.Error(), "limits.d") {
+		if _, err := loginLimits(f.machine, someone, lookupGroup); err == nil || !strings.Contains(err.Error(), "limits.d") {
 			t.Errorf("it says %v", err)
 		}
 	})
 	t.Run("process 1 cannot be seen", func(t *testing.T) {
-		if _, err := newFake(t).loginLimits(someone, lookupGroup); err == nil {
+		if _, err := loginLimits(newFake(t).machine, someone, lookupGroup); err == nil {
 			t.Error("limits were made up")
 		}
 	})
@@ -165,12 +165,12 @@ func TestLimitsThatCannotBeTold(t *testing.T) {
 func TestRootThatMayNotRaiseLimits(t *testing.T) {
 	f := withLimits(t, "* - nofile 9000\n* - memlock unlimited\n* soft core 5").file("/proc/self/limits", plainLimits).
 		file("/proc/self/status", "CapEff:\t000001fffeffffff\n")
-	limits, err := f.loginLimits(someone, lookupGroup)
+	limits, err := loginLimits(f.machine, someone, lookupGroup)
 	if err != nil || limits[unix.RLIMIT_NOFILE].Soft != 4096 || limits[unix.RLIMIT_MEMLOCK].Hard != 65536 || limits[unix.RLIMIT_CORE].Soft != 5<<10 {
 		t.Errorf("%v, %v", limits, err)
 	}
 	os.Remove(f.path("/proc/self/limits"))
-	if limits, err := f.loginLimits(someone, lookupGroup); err == nil {
+	if limits, err := loginLimits(f.machine, someone, lookupGroup); err == nil {
 		t.Errorf("its own cannot be seen: %v", limits)
 	}
 }
@@ -186,7 +186,7 @@ func TestLimitsThatCanBeGiven(t *testing.T) {
 		if err := unix.Getrlimit(limit.Resource, &own); err != nil {
 			t.Fatal(err)
 		}
-		if !here().mayRaiseLimits() && limit.Hard > own.Max {
+		if !mayRaiseLimits(here()) && limit.Hard > own.Max {
 			t.Errorf("%s: %d is above %d", limitNames[limit.Resource].proc, limit.Hard, own.Max)
 		}
 	}
@@ -198,7 +198,7 @@ func TestASessionUnderSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.file("/proc/1/limits", strings.Replace(plainLimits, "1024                 4096", "1073741816           1073741816", 1))
-	limits, err := f.loginLimits(someone, lookupGroup)
+	limits, err := loginLimits(f.machine, someone, lookupGroup)
 	if err != nil || limits[unix.RLIMIT_NOFILE].Soft != 1024 || limits[unix.RLIMIT_NOFILE].Hard != 524288 || limits[unix.RLIMIT_MEMLOCK].Hard != 8<<20 {
 		t.Errorf("systemd's own limits were taken: %v, %v", limits, err)
 	}
@@ -206,7 +206,7 @@ func TestASessionUnderSystemd(t *testing.T) {
 		file("/etc/systemd/system.conf", "[Manager]\n#DefaultLimitNOFILE=7\nDefaultLimitMEMLOCK=infinity\n[Other]\nDefaultLimitNPROC=1\n").
 		file("/usr/lib/systemd/system.conf.d/50.conf", "[Manager]\nDefaultLimitNOFILE=5\n").
 		file("/etc/systemd/system.conf.d/50.conf", "[Manager]\nDefaultLimitNOFILE=2K:1M\nDefaultLimitSTACK=nonsense\n")
-	limits, err = f.loginLimits(someone, lookupGroup)
+	limits, err = loginLimits(f.machine, someone, lookupGroup)
 	want := []Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 2048, Hard: 1 << 20}, {Resource: unix.RLIMIT_MEMLOCK, Soft: unlimited, Hard: unlimited},
 		{Resource: unix.RLIMIT_NPROC, Soft: 96343, Hard: 96343}, {Resource: unix.RLIMIT_STACK, Soft: 8 << 20, Hard: unlimited},
 		{Resource: unix.RLIMIT_CORE, Soft: 0, Hard: unlimited}}

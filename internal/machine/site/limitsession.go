@@ -36,7 +36,7 @@ var limitNames = []struct{ proc, conf, systemd string }{
 // sessionLimits are the limits a fresh session starts with: those of process
 // 1, or under systemd the defaults of its services, sshd among them. systemd's
 // own limits are far higher.
-func (m machine) sessionLimits() ([]Rlimit, error) {
+func sessionLimits(m machine) ([]Rlimit, error) {
 	limits, err := parseProcLimits(m.read("/proc/1/limits"))
 	if err != nil {
 		return nil, fmt.Errorf("limits of process 1: %w", err)
@@ -46,7 +46,7 @@ func (m machine) sessionLimits() ([]Rlimit, error) {
 	}
 	limits[unix.RLIMIT_NOFILE] = Rlimit{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: 524288}
 	limits[unix.RLIMIT_MEMLOCK] = Rlimit{Resource: unix.RLIMIT_MEMLOCK, Soft: 8 << 20, Hard: 8 << 20}
-	configured := m.systemdSettings("system.conf", "Manager")
+	configured := systemdSettings(m, "system.conf", "Manager")
 	for resource, name := range limitNames {
 		soft, hard, ok := systemdLimit(configured["DefaultLimit"+name.systemd])
 		if ok {
@@ -94,7 +94,7 @@ func parseProcLimit(word string) (uint64, error) {
 
 // systemdSettings merges a systemd configuration file and its drop-ins. Of two
 // drop-ins with the same name, the administrator's counts.
-func (m machine) systemdSettings(file, section string) map[string]string {
+func systemdSettings(m machine, file, section string) map[string]string {
 	dirs := []string{"/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd"}
 	main, drops := "", make(map[string]string)
 	for _, dir := range dirs {

@@ -13,26 +13,26 @@ import (
 // jobs when the user logs out, with the reason and the remedy. It is false
 // without systemd.
 func EndsAtLogout(ctx context.Context, uid int) (ends bool, why string) {
-	return here().endsAtLogout(ctx, uid)
+	return endsAtLogout(ctx, here(), uid)
 }
 
-func (m machine) endsAtLogout(ctx context.Context, uid int) (bool, string) {
-	if !m.hasSystemd() || m.lingers(uid) {
+func endsAtLogout(ctx context.Context, m machine, uid int) (bool, string) {
+	if !m.hasSystemd() || lingers(m, uid) {
 		return false, ""
 	}
 	const help = "; `loginctl enable-linger` prevents this"
 	// The user's own systemd ends in any case, whatever logind's settings.
-	if h, ok := m.unified(m.pid); ok && strings.Contains(h.dir, fmt.Sprintf("/user@%d.service/", uid)) {
+	if h, ok := unified(m, m.pid); ok && strings.Contains(h.dir, fmt.Sprintf("/user@%d.service/", uid)) {
 		return true, "your systemd instance ends at logout, with this daemon and its jobs" + help
 	}
-	if m.killsUserProcesses(ctx, uid) {
+	if killsUserProcesses(ctx, m, uid) {
 		return true, "this machine kills a user's processes at logout (KillUserProcesses=yes)" + help
 	}
 	return false, ""
 }
 
 // lingers reports whether the user's systemd keeps running after logout.
-func (m machine) lingers(uid int) bool {
+func lingers(m machine, uid int) bool {
 	if user, err := m.passwd(context.Background(), strconv.Itoa(uid)); err == nil {
 		if m.exists("/var/lib/systemd/linger/" + user.Name) {
 			return true
@@ -46,9 +46,9 @@ func (m machine) lingers(uid int) bool {
 
 // killsUserProcesses asks logind, and reads its files if it does not answer.
 // The built-in default is a comment in logind.conf.
-func (m machine) killsUserProcesses(ctx context.Context, uid int) bool {
-	configured := m.systemdSettings("logind.conf", "Login")
-	if m.excepted(ctx, uid, configured) {
+func killsUserProcesses(ctx context.Context, m machine, uid int) bool {
+	configured := systemdSettings(m, "logind.conf", "Login")
+	if exceptedFromKill(ctx, m, uid, configured) {
 		return false
 	}
 	said, err := m.run(ctx, call{name: "busctl", deadline: 5 * time.Second, args: []string{
@@ -64,8 +64,8 @@ func (m machine) killsUserProcesses(ctx context.Context, uid int) bool {
 	return isYes(strings.TrimSpace(built))
 }
 
-// excepted reports whether logind spares this user's processes.
-func (m machine) excepted(ctx context.Context, uid int, configured map[string]string) bool {
+// exceptedFromKill reports whether logind spares this user's processes.
+func exceptedFromKill(ctx context.Context, m machine, uid int, configured map[string]string) bool {
 	name := strconv.Itoa(uid)
 	if user, err := m.passwd(ctx, name); err == nil {
 		name = user.Name

@@ -42,7 +42,7 @@ func TestEndsAtLogout(t *testing.T) {
 			f.uid = 1000
 			f.file("/proc/4711/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n")
 			test.change(f)
-			ends, why := f.endsAtLogout(t.Context(), 1000)
+			ends, why := endsAtLogout(t.Context(), f.machine, 1000)
 			if ends != (test.want != "") || !strings.Contains(why, test.want) || ends != strings.Contains(why, "enable-linger") {
 				t.Errorf("%v, %q", ends, why)
 			}
@@ -78,7 +78,7 @@ func TestUserService(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := withSystemd(t)
 			test.change(f)
-			got := f.userService(func(name string) string {
+			got := userService(f.machine, func(name string) string {
 				if name == "HOME" {
 					return "/home/ann"
 				}
@@ -95,15 +95,15 @@ func TestTheUserServiceIsStartedAndRecognised(t *testing.T) {
 	f := withSystemd(t)
 	f.uid = 1000
 	f.says("systemctl --user start --no-block berth.service", "")
-	if err := f.tellUserService(t.Context(), "start", "--no-block"); err != nil {
+	if err := tellUserService(t.Context(), f.machine, "start", "--no-block"); err != nil {
 		t.Error(err)
 	}
 	f.says("systemctl --user restart berth.service", "")
-	if err := f.tellUserService(t.Context(), "restart"); err != nil {
+	if err := tellUserService(t.Context(), f.machine, "restart"); err != nil {
 		t.Error(err)
 	}
 	f.exits("systemctl --user start --no-block berth.service", 5, "Unit berth.service not found.\n")
-	if err := f.tellUserService(t.Context(), "start", "--no-block"); err == nil || !strings.Contains(err.Error(), "Unit berth.service not found.") {
+	if err := tellUserService(t.Context(), f.machine, "start", "--no-block"); err == nil || !strings.Contains(err.Error(), "Unit berth.service not found.") {
 		t.Errorf("it says %v", err)
 	}
 	for cgroup, want := range map[string]bool{
@@ -113,7 +113,7 @@ func TestTheUserServiceIsStartedAndRecognised(t *testing.T) {
 		"/system.slice/berth.service":                                           false,
 	} {
 		f.file("/proc/4711/cgroup", "0::"+cgroup+"\n")
-		if f.isUserService(4711) != want {
+		if isUserService(f.machine, 4711) != want {
 			t.Errorf("%s: %v", cgroup, !want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestSystemService(t *testing.T) {
 	for _, test := range tests {
 		f := newFake(t)
 		test.change(f)
-		if got := f.systemService(); got != test.want {
+		if got := systemService(f.machine); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}

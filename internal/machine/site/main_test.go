@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		if len(os.Args) > at+1 {
 			held.root = os.Args[at+1]
 		}
-		os.Exit(held.hold(os.Stdout))
+		os.Exit(holdScope(held, os.Stdout))
 	case os.Getenv("SITE_TEST_HELPER") == "port":
 		helperPort()
 	case os.Getenv("SITE_TEST_HELPER") == "service":

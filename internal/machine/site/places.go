@@ -24,14 +24,14 @@ func SharedPlaces() Places {
 // directory, not the runtime directory: that one is removed at logout, and
 // jobs may outlive a logout.
 func PrivatePlaces(getenv func(string) string) (Places, error) {
-	return here().privatePlaces(getenv)
+	return privatePlaces(here(), getenv)
 }
 
-func (m machine) privatePlaces(getenv func(string) string) (Places, error) {
+func privatePlaces(m machine, getenv func(string) string) (Places, error) {
 	// A relative path would depend on the working directory.
 	state, config := getenv("XDG_STATE_HOME"), getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(state) || !filepath.IsAbs(config) {
-		home, err := m.home(getenv)
+		home, err := homeDir(m, getenv)
 		if err != nil {
 			return Places{}, err
 		}
@@ -46,9 +46,9 @@ func (m machine) privatePlaces(getenv func(string) string) (Places, error) {
 	return Places{StateDir: dir, Socket: filepath.Join(dir, "berth.sock"), Config: filepath.Join(config, "berth", "config.toml")}, nil
 }
 
-// home is the user's home directory. Without HOME, as under cron and in
+// homeDir is the user's home directory. Without HOME, as under cron and in
 // containers, it comes from the user database.
-func (m machine) home(getenv func(string) string) (string, error) {
+func homeDir(m machine, getenv func(string) string) (string, error) {
 	if home := getenv("HOME"); filepath.IsAbs(home) {
 		return home, nil
 	}

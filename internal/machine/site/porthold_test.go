@@ -184,7 +184,7 @@ func TestTheOwnerOfAListener(t *testing.T) {
    0: 00000000000000000000000001000000:1EC9 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1005        0 1 1
 `)
 	for address, want := range map[string]int{"127.0.0.1:7878": 1002, "127.0.0.2:7878": -1, "127.0.0.1:7879": 1003, "127.0.0.1:7880": -1, "[::1]:7881": 1005, "127.0.0.1:7881": -1, "nonsense": -1} {
-		uid, found := f.listenerOwner(address)
+		uid, found := listenerOwner(f.machine, address)
 		if !found {
 			uid = -1
 		}

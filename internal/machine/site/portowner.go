@@ -10,9 +10,9 @@ import (
 
 // ListenerOwner is the user whose process listens on a TCP address, or on all
 // addresses with its port.
-func ListenerOwner(address string) (uid int, found bool) { return here().listenerOwner(address) }
+func ListenerOwner(address string) (uid int, found bool) { return listenerOwner(here(), address) }
 
-func (m machine) listenerOwner(address string) (uid int, found bool) {
+func listenerOwner(m machine, address string) (uid int, found bool) {
 	wanted, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return 0, false

@@ -37,16 +37,16 @@ const (
 // the scope alive: it must call Hold. If there is no such scope, dir is "" and
 // reason says why.
 func JobScope(ctx context.Context, user bool, self []string) (dir, reason string, err error) {
-	return here().jobScope(ctx, user, self)
+	return jobScope(ctx, here(), user, self)
 }
 
-func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, reason string, err error) {
+func jobScope(ctx context.Context, m machine, user bool, self []string) (dir, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scopeDeadline)
 	defer cancel()
-	if reason := m.whyNoScope(user); reason != "" {
+	if reason := whyNoScope(m, user); reason != "" {
 		return "", reason, nil
 	}
-	if dir := m.findScope(ctx, user); dir != "" {
+	if dir := findScope(ctx, m, user); dir != "" {
 		return dir, "", nil
 	}
 	self, err = findSelf(self)
@@ -57,10 +57,10 @@ func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, r
 	if err != nil {
 		return "", err.Error(), nil
 	}
-	dir, err = m.makeScope(ctx, path, user, self)
+	dir, err = makeScope(ctx, m, path, user, self)
 	if err != nil {
 		// Another daemon may have just made it.
-		if dir := m.findScope(ctx, user); dir != "" {
+		if dir := findScope(ctx, m, user); dir != "" {
 			return dir, "", nil
 		}
 		return "", "", fmt.Errorf("ask systemd for a scope: %w", err)
@@ -84,14 +84,14 @@ func findSelf(self []string) ([]string, error) {
 	return append([]string{path}, self[1:]...), nil
 }
 
-func (m machine) whyNoScope(user bool) string {
-	_, unified := m.unified(m.pid)
+func whyNoScope(m machine, user bool) string {
+	_, unified := unified(m, m.pid)
 	switch {
 	case !m.hasSystemd():
 		return "this machine does not run systemd"
 	case !unified:
 		return "cgroup version 2 is not mounted"
-	case user && !m.lingers(m.uid):
+	case user && !lingers(m, m.uid):
 		// The user's own systemd ends at logout, with everything it runs.
 		return "without `loginctl enable-linger`, the user's systemd and its scopes end at logout"
 	case !user && m.uid != 0:
@@ -101,11 +101,11 @@ func (m machine) whyNoScope(user bool) string {
 }
 
 // findScope is the directory of an existing scope, or "".
-func (m machine) findScope(ctx context.Context, user bool) string {
+func findScope(ctx context.Context, m machine, user bool) string {
 	args := []string{"show", "--property=ControlGroup", "--value", scopeUnit}
-	said, err := m.run(ctx, call{name: "systemctl", args: append(managerFlag(user), args...), env: m.managerEnv(user)})
+	said, err := m.run(ctx, call{name: "systemctl", args: append(managerFlag(user), args...), env: managerEnv(m, user)})
 	path := strings.TrimSpace(said.stdout)
-	h, unified := m.unified(m.pid)
+	h, unified := unified(m, m.pid)
 	if err != nil || said.exit != 0 || !unified || filepath.Base(path) != scopeUnit {
 		return ""
 	}
@@ -124,7 +124,7 @@ func managerFlag(user bool) []string {
 }
 
 // managerEnv is the environment in which the user's own systemd is found.
-func (m machine) managerEnv(user bool) []string {
+func managerEnv(m machine, user bool) []string {
 	if !user {
 		return nil
 	}
@@ -134,12 +134,12 @@ func (m machine) managerEnv(user bool) []string {
 
 // makeScope starts the keeper in a scope and waits until it reports that it is
 // ready. systemd-run executes the keeper, so the process id stays the same.
-func (m machine) makeScope(ctx context.Context, path string, user bool, self []string) (string, error) {
+func makeScope(ctx context.Context, m machine, path string, user bool, self []string) (string, error) {
 	args := append(managerFlag(user), "--scope", "--quiet", "--collect", "--slice="+scopeSlice, "--unit="+scopeUnit,
 		"--property=Delegate=yes", "--property=TasksMax=infinity", "--")
 	cmd := exec.Command(path, slices.Concat(args, self)...)
 	cmd.Dir = "/"
-	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}, m.managerEnv(user)...)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}, managerEnv(m, user)...)
 	// A process group of its own, so that no terminal signal reaches it. Not
 	// a session: berth would take it for a process that a job left behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -167,12 +167,12 @@ func (m machine) makeScope(ctx context.Context, path string, user bool, self []s
 			return "", fmt.Errorf("systemd-run: %s (%w)", answer{stderr: text}.firstLine(), err)
 		}
 	}
-	return m.scopeOf(cmd.Process.Pid)
+	return scopeOf(m, cmd.Process.Pid)
 }
 
 // scopeOf is the scope that a keeper is in.
-func (m machine) scopeOf(pid int) (string, error) {
-	h, ok := m.unified(pid)
+func scopeOf(m machine, pid int) (string, error) {
+	h, ok := unified(m, pid)
 	if !ok {
 		return "", errors.New("the keeper is not in a version 2 cgroup")
 	}
@@ -195,14 +195,14 @@ func Hold(args []string) int {
 	if slices.Equal(args, []string{holdPort}) {
 		return holdPortMain()
 	}
-	return here().hold(os.Stdout)
+	return holdScope(here(), os.Stdout)
 }
 
-func (m machine) hold(out *os.File) int {
+func holdScope(m machine, out *os.File) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)
-	if err := m.takePlace(); err != nil {
+	if err := takePlace(m); err != nil {
 		fmt.Fprintf(out, "%v\n", err)
 		return 1
 	}
@@ -220,8 +220,8 @@ func (m machine) hold(out *os.File) int {
 
 // takePlace moves this process into holdDir, so that the scope can pass its
 // controllers on.
-func (m machine) takePlace() error {
-	h, ok := m.unified(m.pid)
+func takePlace(m machine) error {
+	h, ok := unified(m, m.pid)
 	if !ok || filepath.Base(h.dir) != scopeUnit {
 		return fmt.Errorf("this process is not in %s", scopeUnit)
 	}

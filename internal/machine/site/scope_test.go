@@ -67,7 +67,7 @@ func (f *fake) endKeeper() {
 
 func TestJobScope(t *testing.T) {
 	f := withSystemd(t)
-	dir, reason, err := f.jobScope(t.Context(), false, f.self())
+	dir, reason, err := jobScope(t.Context(), f.machine, false, f.self())
 	if err != nil || reason != "" || dir != f.path(scopePath) {
 		t.Fatalf("%q, %q, %v", dir, reason, err)
 	}
@@ -82,7 +82,7 @@ func TestJobScope(t *testing.T) {
 	}
 	// The next daemon finds it.
 	f.says("systemctl", "/berth.slice/berth-jobs.scope\n").file(scopePath+"/cgroup.events", "populated 1\nfrozen 0\n")
-	again, reason, err := f.jobScope(t.Context(), false, f.self())
+	again, reason, err := jobScope(t.Context(), f.machine, false, f.self())
 	if err != nil || reason != "" || again != dir {
 		t.Errorf("the next daemon: %q, %q, %v", again, reason, err)
 	}
@@ -97,7 +97,7 @@ func TestTheScopeOfAUser(t *testing.T) {
 	f.uid = 1000
 	f.file("/var/lib/systemd/linger/ann", "")
 	// Which is systemd-run's own program by the time it is executed.
-	dir, reason, err := f.jobScope(t.Context(), true, []string{"/proc/self/exe", "__hold", f.root})
+	dir, reason, err := jobScope(t.Context(), f.machine, true, []string{"/proc/self/exe", "__hold", f.root})
 	if err != nil || reason != "" || dir != f.path(scopePath) {
 		t.Fatalf("%q, %q, %v", dir, reason, err)
 	}
@@ -123,7 +123,7 @@ func TestNoScope(t *testing.T) {
 	for _, test := range tests {
 		f := withSystemd(t)
 		test.change(f)
-		dir, reason, err := f.jobScope(t.Context(), test.user, f.self())
+		dir, reason, err := jobScope(t.Context(), f.machine, test.user, f.self())
 		if err != nil || dir != "" || !strings.Contains(reason, test.want) {
 			t.Errorf("%s: %q, %q, %v", test.name, dir, reason, err)
 		}
@@ -134,7 +134,7 @@ func TestAScopeThatCannotBeMade(t *testing.T) {
 	t.Run("systemd refuses", func(t *testing.T) {
 		f := withSystemd(t)
 		script(t, f.path("/usr/bin/systemd-run"), "echo 'Failed to start transient scope unit' >&2; exit 1")
-		if dir, _, err := f.jobScope(t.Context(), false, f.self()); err == nil || dir != "" || !strings.Contains(err.Error(), "Failed to start") {
+		if dir, _, err := jobScope(t.Context(), f.machine, false, f.self()); err == nil || dir != "" || !strings.Contains(err.Error(), "Failed to start") {
 			t.Errorf("%q, %v", dir, err)
 		}
 	})
@@ -149,7 +149,7 @@ func TestAScopeThatCannotBeMade(t *testing.T) {
 			}
 			return answer{stdout: "/berth.slice/berth-jobs.scope\n"}, nil
 		}
-		if dir, reason, err := f.jobScope(t.Context(), false, f.self()); err != nil || reason != "" || dir != f.path(scopePath) {
+		if dir, reason, err := jobScope(t.Context(), f.machine, false, f.self()); err != nil || reason != "" || dir != f.path(scopePath) {
 			t.Errorf("%q, %q, %v", dir, reason, err)
 		}
 	})
@@ -158,14 +158,14 @@ func TestAScopeThatCannotBeMade(t *testing.T) {
 		script(t, f.path("/usr/bin/systemd-run"), "exec sleep 1000")
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if dir, _, err := f.jobScope(ctx, false, f.self()); err == nil || dir != "" {
+		if dir, _, err := jobScope(ctx, f.machine, false, f.self()); err == nil || dir != "" {
 			t.Errorf("%q, %v", dir, err)
 		}
 	})
 	t.Run("an empty scope does not count", func(t *testing.T) {
 		f := withSystemd(t)
 		f.says("systemctl", "/berth.slice/berth-jobs.scope\n").file(scopePath+"/cgroup.events", "populated 0\n")
-		if dir := f.findScope(t.Context(), false); dir != "" {
+		if dir := findScope(t.Context(), f.machine, false); dir != "" {
 			t.Errorf("found %q", dir)
 		}
 	})
@@ -178,7 +178,7 @@ func TestHoldTakesItsPlace(t *testing.T) {
 		t.Skip("only root can make a cgroup anywhere")
 	}
 	m := here()
-	h, ok := m.unified(os.Getpid())
+	h, ok := unified(m, os.Getpid())
 	if !ok {
 		t.Skip("cgroup version 2 is not mounted")
 	}
@@ -217,7 +217,7 @@ func TestHoldTakesItsPlace(t *testing.T) {
 	if err != nil || string(said[:n]) != holdReady {
 		t.Errorf("it says %q, %v", said[:n], err)
 	}
-	if dir, err := m.scopeOf(cmd.Process.Pid); err != nil || dir != scope {
+	if dir, err := scopeOf(m, cmd.Process.Pid); err != nil || dir != scope {
 		t.Errorf("its scope is %q, %v", dir, err)
 	}
 	if text := testkit.Read(t, filepath.Join(scope, "cgroup.procs")); text != "" {
@@ -236,7 +236,7 @@ func TestHoldTakesItsPlace(t *testing.T) {
 
 func TestHoldRefusesAPlaceThatIsNotItsOwn(t *testing.T) {
 	f := withSystemd(t)
-	if status := f.hold(os.Stderr); status != 1 {
+	if status := holdScope(f.machine, os.Stderr); status != 1 {
 		t.Errorf("status %d", status)
 	}
 }

@@ -14,20 +14,20 @@ var unitDirs = []string{
 
 // SystemService reports whether a shared daemon is installed on this machine,
 // running or not. If so, berth never starts a private one unasked.
-func SystemService() bool { return here().systemService() }
+func SystemService() bool { return systemService(here()) }
 
-func (m machine) systemService() bool {
+func systemService(m machine) bool {
 	for _, unit := range []string{"berth.service", "berth.socket"} {
-		if m.installed(unit) {
+		if unitInstalled(m, unit) {
 			return true
 		}
 	}
 	return false
 }
 
-// installed looks at the first directory that has the unit: an administrator
+// unitInstalled looks at the first directory that has the unit: an administrator
 // masks a unit with a link to /dev/null there.
-func (m machine) installed(unit string) bool {
+func unitInstalled(m machine, unit string) bool {
 	for _, dir := range unitDirs {
 		path := m.path(filepath.Join(dir, unit))
 		info, err := os.Lstat(path)
@@ -49,14 +49,14 @@ const userUnit = "berth.service"
 // UserService reports whether the user's own systemd starts the private daemon:
 // at login, at boot if the user lingers, and after a crash. A service knows
 // nothing of a state directory that was moved with XDG_STATE_HOME.
-func UserService(getenv func(string) string) bool { return here().userService(getenv) }
+func UserService(getenv func(string) string) bool { return userService(here(), getenv) }
 
-func (m machine) userService(getenv func(string) string) bool {
+func userService(m machine, getenv func(string) string) bool {
 	if !m.hasSystemd() || getenv("XDG_STATE_HOME") != "" {
 		return false
 	}
 	dirs := []string{"/etc/systemd/user"}
-	if home, err := m.home(getenv); err == nil {
+	if home, err := homeDir(m, getenv); err == nil {
 		dirs = append(dirs, filepath.Join(home, ".config/systemd/user"))
 	}
 	for _, dir := range dirs {
@@ -70,25 +70,25 @@ func (m machine) userService(getenv func(string) string) bool {
 }
 
 // IsUserService reports whether a process is the user service's.
-func IsUserService(pid int) bool { return here().isUserService(pid) }
+func IsUserService(pid int) bool { return isUserService(here(), pid) }
 
-func (m machine) isUserService(pid int) bool {
-	path := m.cgroupPaths(pid)[""]
+func isUserService(m machine, pid int) bool {
+	path := cgroupPaths(m, pid)[""]
 	return strings.Contains(path, fmt.Sprintf("/user@%d.service/", m.uid)) && strings.Contains(path+"/", "/"+userUnit+"/")
 }
 
 // StartUserService has the user's own systemd start the private daemon.
 func StartUserService(ctx context.Context) error {
-	return here().tellUserService(ctx, "start", "--no-block")
+	return tellUserService(ctx, here(), "start", "--no-block")
 }
 
 // RestartUserService has the user's own systemd restart the private daemon, and
 // returns when the new one is ready. Unlike after a stop, systemd keeps its port.
-func RestartUserService(ctx context.Context) error { return here().tellUserService(ctx, "restart") }
+func RestartUserService(ctx context.Context) error { return tellUserService(ctx, here(), "restart") }
 
-func (m machine) tellUserService(ctx context.Context, verb string, flags ...string) error {
+func tellUserService(ctx context.Context, m machine, verb string, flags ...string) error {
 	args := append(append([]string{"--user", verb}, flags...), userUnit)
-	said, err := m.run(ctx, call{name: "systemctl", args: args, env: m.managerEnv(true)})
+	said, err := m.run(ctx, call{name: "systemctl", args: args, env: managerEnv(m, true)})
 	if err == nil && said.exit != 0 {
 		err = fmt.Errorf("systemctl: %s", said.firstLine())
 	}
