@@ -28,9 +28,9 @@ var keyHelp = []struct{ keys, does string }{
 	{"q ctrl+c", "quit"},
 }
 
-func (m *model) key(name string) []wish {
+func (m *model) key(name string) []command {
 	if name == "ctrl+c" {
-		return []wish{{Kind: doQuit}}
+		return []command{{Kind: doQuit}}
 	}
 	switch m.mode {
 	case filtering, searching:
@@ -41,7 +41,7 @@ func (m *model) key(name string) []wish {
 		m.readingKey(name)
 		return nil
 	case helping:
-		if m.helpAt += m.helpRows(); m.helpAt >= len(keyHelp) {
+		if m.helpAt += helpRows(*m); m.helpAt >= len(keyHelp) {
 			m.mode = normal
 		}
 		return nil
@@ -49,7 +49,7 @@ func (m *model) key(name string) []wish {
 	return m.normalKey(name)
 }
 
-func (m *model) normalKey(name string) []wish {
+func (m *model) normalKey(name string) []command {
 	page := max(1, m.layout().rows)
 	switch name {
 	case "up", "k":
@@ -67,7 +67,7 @@ func (m *model) normalKey(name string) []wish {
 	case "tab":
 		m.onGPUs = !m.onGPUs
 	case "enter":
-		if m.chosen != "" {
+		if m.selectedID != "" {
 			m.mode = reading
 		}
 	case "/":
@@ -81,15 +81,15 @@ func (m *model) normalKey(name string) []wish {
 	case "o":
 		m.own = !m.own
 		m.askingQueue = true
-		return []wish{{Kind: seeQueue}}
+		return []command{{Kind: loadQueue}}
 	case "e":
 		m.ended = !m.ended
 		m.askingQueue = true
-		return []wish{{Kind: seeQueue}}
+		return []command{{Kind: loadQueue}}
 	case "?":
 		m.mode, m.helpAt = helping, 0
 	case "q":
-		return []wish{{Kind: doQuit}}
+		return []command{{Kind: doQuit}}
 	default:
 		return m.actKey(name)
 	}
@@ -97,7 +97,7 @@ func (m *model) normalKey(name string) []wish {
 }
 
 // actKey is a key that changes something.
-func (m *model) actKey(name string) []wish {
+func (m *model) actKey(name string) []command {
 	switch name {
 	case "c":
 		return m.act(api.ActCancel)
@@ -118,22 +118,22 @@ func (m *model) actKey(name string) []wish {
 	case "p":
 		return m.pause()
 	case "y":
-		if m.chosen != "" {
-			id := m.chosen
+		if m.selectedID != "" {
+			id := m.selectedID
 			if v, ok := m.selected(); ok {
 				id, _, _ = m.named(v)
 				if sum, folded := m.folded(v); folded && sum.File != "" {
 					id = sum.File
 				}
 			}
-			m.say("copied " + id)
-			return []wish{{Kind: doCopy, ID: id}}
+			m.notify("copied " + id)
+			return []command{{Kind: doCopy, ID: id}}
 		}
 	}
 	return nil
 }
 
-func (m *model) move(by int) []wish {
+func (m *model) move(by int) []command {
 	if m.onGPUs {
 		m.gpuAt = max(0, min(m.gpuAt+by, len(m.gpus)-1))
 		return nil
@@ -142,17 +142,17 @@ func (m *model) move(by int) []wish {
 }
 
 // answer is the key after a question. Anything but y is no.
-func (m *model) answer(name string) []wish {
+func (m *model) answer(name string) []command {
 	m.mode = normal
 	if name != "y" {
-		m.say("nothing was changed")
+		m.notify("nothing was changed")
 		return nil
 	}
-	return []wish{m.ask.want}
+	return []command{m.ask.onYes}
 }
 
 // typed is a key of a line that is being typed.
-func (m *model) typed(name string) []wish {
+func (m *model) typed(name string) []command {
 	was := m.mode
 	back := normal
 	if was == searching {
@@ -179,7 +179,7 @@ func (m *model) typed(name string) []wish {
 	return nil
 }
 
-func (m *model) filterBy(words string) []wish {
+func (m *model) filterBy(words string) []command {
 	// The characters of a pattern mean themselves here.
 	m.filter = strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`*?[]\`, r) {
@@ -188,7 +188,7 @@ func (m *model) filterBy(words string) []wish {
 		return r
 	}, words)
 	m.askingQueue = true
-	return []wish{{Kind: seeQueue}}
+	return []command{{Kind: loadQueue}}
 }
 
 // readingKey is a key while the log has the whole screen.
@@ -217,7 +217,7 @@ func (m *model) readingKey(name string) {
 	m.log.back = max(0, min(m.log.back, len(m.log.lines)-page))
 }
 
-func (m *model) mouse(e mouseEvent) []wish {
+func (m *model) mouse(e mouseMsg) []command {
 	switch {
 	case m.mode == reading && e.Turn != 0:
 		m.log.back = max(0, min(m.log.back-3*e.Turn, len(m.log.lines)-max(1, m.Height-2)))

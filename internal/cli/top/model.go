@@ -13,14 +13,14 @@ import (
 
 // How often things are asked for, at most. Events say when the queue changed.
 const (
-	tick       = time.Second
-	cardsEvery = 2 * time.Second
-	queueEvery = 15 * time.Second // if no event came
-	jobEvery   = 5 * time.Second
-	pastEvery  = 5 * time.Second // of one GPU, in turn
-	whyAge     = time.Minute     // how long an expected start is shown
-	pastSpan   = 30 * time.Minute
-	saidFor    = 10 * time.Second
+	tickEvery    = time.Second
+	gpusEvery    = 2 * time.Second
+	queueEvery   = 15 * time.Second // if no event came
+	jobEvery     = 5 * time.Second
+	samplesEvery = 5 * time.Second // of one GPU, in turn
+	whyAge       = time.Minute     // how long an expected start is shown
+	samplesSpan  = 30 * time.Minute
+	noticeFor    = 10 * time.Second
 
 	maxRows     = 200  // jobs that are asked for
 	maxLogLines = 2000 // of the selected job
@@ -40,41 +40,41 @@ type model struct {
 	now time.Time
 	me  string
 
-	gpus  []api.GPU
-	past  map[int][]float64 // utilisation of each GPU, the latest last
-	page  api.JobPage
-	shown api.Query // the question that page answers
-	kept  bool      // the selected job is not on page
-	rows  []job.View
-	since time.Time // when the daemon stopped answering; zero: it answers
-	lost  string
+	gpus          []api.GPU
+	utilisation   map[int][]float64 // utilisation of each GPU, the latest last
+	page          api.JobPage
+	shown         api.Query // the question that page answers
+	keptSelection bool      // the selected job is not on page
+	rows          []job.View
+	lostSince     time.Time // when the daemon stopped answering; zero: it answers
+	lostErr       string
 
-	onGPUs  bool // the keys move among GPUs, not jobs
-	gpuAt   int
-	at      int
-	chosen  string // id of the selected job
-	scroll  int    // first row that is shown
-	filter  string
-	own     bool
-	ended   bool // those that have ended are shown too
-	sortBy  int
-	starts  map[string]start // expected starts of queued jobs
-	detail  *api.Detail
-	why     *api.Why
-	samples *api.Samples
-	log     logView
+	onGPUs     bool // the keys move among GPUs, not jobs
+	gpuAt      int
+	at         int
+	selectedID string // id of the selected job
+	scroll     int    // first row that is shown
+	filter     string
+	own        bool
+	ended      bool // those that have ended are shown too
+	sortBy     int
+	starts     map[string]start // expected starts of queued jobs
+	detail     *api.Detail
+	why        *api.Why
+	samples    *api.Samples
+	log        logView
 
-	mode   mode
-	helpAt int // the first key that is shown
-	prompt string
-	ask    question
-	said   string
-	saidAt time.Time
+	mode     mode
+	helpAt   int // the first key that is shown
+	prompt   string
+	ask      question
+	notice   string
+	noticeAt time.Time
 
-	dirty                           bool // the queue changed since it was asked for
-	askingQueue, askingCards        bool
-	queueAt, cardsAt, jobAt, pastAt time.Time
-	pastTurn                        int
+	dirty                             bool // the queue changed since it was asked for
+	askingQueue, askingGPUs           bool
+	queueAt, gpusAt, jobAt, samplesAt time.Time
+	samplesTurn                       int
 }
 
 type mode int
@@ -88,10 +88,10 @@ const (
 	helping        // the keys are listed
 )
 
-// question is what a y carries out.
+// question is asked before a command; y runs it.
 type question struct {
-	text string
-	want wish
+	text  string
+	onYes command
 }
 
 // start is when a queued job is expected to start.
@@ -132,7 +132,7 @@ func memory(v job.View) (mib int64) {
 
 // newModel is a model before anything was asked.
 func newModel(s Screen, now time.Time) model {
-	return model{Screen: s, now: now, past: map[int][]float64{}, starts: map[string]start{}}
+	return model{Screen: s, now: now, utilisation: map[int][]float64{}, starts: map[string]start{}}
 }
 
 // query is the part of the queue that is shown.
@@ -157,15 +157,15 @@ func (m *model) arrange(keep bool) {
 		slices.SortStableFunc(rows, less)
 	}
 	one, folded := m.folded(was)
-	at := slices.IndexFunc(rows, func(v job.View) bool { return v.ID == m.chosen })
+	at := slices.IndexFunc(rows, func(v job.View) bool { return v.ID == m.selectedID })
 	if at < 0 && had && folded { // another of its jobs is shown now
 		at = slices.IndexFunc(rows, func(v job.View) bool {
 			other, ok := m.folded(v)
 			return ok && other.Array == one.Array && other.File == one.File && other.User == one.User
 		})
 	}
-	m.kept = at < 0 && had && keep
-	if m.kept {
+	m.keptSelection = at < 0 && had && keep
+	if m.keptSelection {
 		if m.detail != nil {
 			was = m.detail.View
 		}
@@ -179,8 +179,8 @@ func (m *model) arrange(keep bool) {
 	m.gpuAt = max(0, min(m.gpuAt, len(m.gpus)-1))
 }
 
-// choose selects a row. It wants what is shown of another job.
-func (m *model) choose(at int) []wish {
+// choose selects a row and asks for that job's details.
+func (m *model) choose(at int) []command {
 	m.at = max(0, min(at, len(m.rows)-1))
 	if rows := m.layout().rows; rows > 0 {
 		m.scroll = min(max(m.scroll, m.at-rows+1), m.at)
@@ -189,15 +189,15 @@ func (m *model) choose(at int) []wish {
 	if len(m.rows) > 0 {
 		id = m.rows[m.at].ID
 	}
-	if id == m.chosen {
+	if id == m.selectedID {
 		return nil
 	}
-	m.chosen, m.detail, m.why, m.samples, m.log, m.kept = id, nil, nil, nil, logView{}, false
+	m.selectedID, m.detail, m.why, m.samples, m.log, m.keptSelection = id, nil, nil, nil, logView{}, false
 	if id == "" {
-		return []wish{{Kind: followLog}}
+		return []command{{Kind: followLog}}
 	}
 	m.jobAt = m.now
-	return []wish{{Kind: seeJob, ID: id}, {Kind: followLog, ID: id}}
+	return []command{{Kind: loadJob, ID: id}, {Kind: followLog, ID: id}}
 }
 
 // folded is the array or the jobs file that a row is, and the sum of its jobs.
@@ -227,10 +227,10 @@ func (m model) named(v job.View) (id, name, words string) {
 }
 
 func (m model) selected() (job.View, bool) {
-	if m.at < len(m.rows) && m.rows[m.at].ID == m.chosen {
+	if m.at < len(m.rows) && m.rows[m.at].ID == m.selectedID {
 		return m.rows[m.at], true
 	}
 	return job.View{}, false
 }
 
-func (m *model) say(words string) { m.said, m.saidAt = words, m.now }
+func (m *model) notify(words string) { m.notice, m.noticeAt = words, m.now }

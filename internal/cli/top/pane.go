@@ -9,32 +9,32 @@ import (
 	"berth/internal/text"
 )
 
-// pane shows the selected job: its story, its memory over time and the end of its
+// drawPane shows the selected job: its story, its memory over time and the end of its
 // log, side by side where the screen is wide enough.
-func (m model) pane(l layout) []string {
+func drawPane(m model, l layout) []string {
 	v, ok := m.selected()
 	if !ok {
-		return []string{m.rule(""), ""}
+		return []string{drawRule(m, ""), ""}
 	}
 	title := "job " + v.ID + " " + v.Name
 	if v.Command != nil {
 		title += ": " + *v.Command
 	}
-	lines := []string{m.rule(title)}
+	lines := []string{drawRule(m, title)}
 	if m.Width < wideEnough {
-		story := m.story(v, m.Width)
+		story := drawStory(m, v, m.Width)
 		if keep := max(1, l.pane/2); len(story) > keep {
 			story = story[:keep]
 		}
-		lines = append(lines, m.padded(story, m.Width)...)
-		return append(lines, m.padded(m.logTail(l.pane-len(story)), m.Width)...)
+		lines = append(lines, drawColumn(m, story, m.Width)...)
+		return append(lines, drawColumn(m, logTail(m, l.pane-len(story)), m.Width)...)
 	}
 	left := m.Width / 2
-	story := m.story(v, left-1)
+	story := drawStory(m, v, left-1)
 	if room := l.pane - len(story); room >= 5 {
-		story = append(story, m.chart(left-1, room)...)
+		story = append(story, drawChart(m, left-1, room)...)
 	}
-	story, log := m.padded(story, left-1), m.padded(m.logTail(l.pane), m.Width-left-1)
+	story, log := drawColumn(m, story, left-1), drawColumn(m, logTail(m, l.pane), m.Width-left-1)
 	between := " │"
 	if m.ASCII {
 		between = " |"
@@ -53,15 +53,15 @@ func at(lines []string, i, width int) string {
 	return strings.Repeat(" ", width)
 }
 
-func (m model) padded(lines []string, width int) []string {
+func drawColumn(m model, lines []string, width int) []string {
 	padded := make([]string, len(lines))
 	for i, line := range lines {
-		padded[i] = m.line(line, width, text.Plain)
+		padded[i] = drawLine(m, line, width, text.Plain)
 	}
 	return padded
 }
 
-func (m model) rule(title string) string {
+func drawRule(m model, title string) string {
 	dash := "─"
 	if m.ASCII {
 		dash = "-"
@@ -70,25 +70,25 @@ func (m model) rule(title string) string {
 	if words != "" {
 		words = " " + words + " "
 	}
-	return m.painted(text.Dim, dash+words+strings.Repeat(dash, max(0, m.Width-1-text.Width(words))))
+	return paint(m, text.Dim, dash+words+strings.Repeat(dash, max(0, m.Width-1-text.Width(words))))
 }
 
-func (m model) logTail(rows int) []string {
+func logTail(m model, rows int) []string {
 	if len(m.log.lines) == 0 {
-		return []string{m.emptyLog()}
+		return []string{emptyLog(m)}
 	}
 	last := m.log
 	last.back = 0
 	return last.tail(rows)
 }
 
-// story says what the job does, or waits for.
-func (m model) story(v job.View, width int) []string {
+// drawStory says what the job does, or waits for.
+func drawStory(m model, v job.View, width int) []string {
 	state := stateOf(v)
 	if v.Outcome != nil {
 		state += ", " + string(*v.Outcome)
 	}
-	state += ", " + m.timeOf(v)
+	state += ", " + timeOf(m, v)
 	if v.Priority != 0 {
 		state += fmt.Sprintf(", priority %d", v.Priority)
 	}
@@ -111,18 +111,18 @@ func (m model) story(v job.View, width int) []string {
 	}
 	if m.why != nil && v.State == job.Queued && m.why.Expected != nil {
 		e := m.why.Expected
-		lines = append(lines, fmt.Sprintf("expected to start %s, between %s and %s", m.moment(e.Mid), m.moment(e.Low), m.moment(e.High)))
+		lines = append(lines, fmt.Sprintf("expected to start %s, between %s and %s", momentOf(m, e.Mid), momentOf(m, e.Low), momentOf(m, e.High)))
 	}
 	if m.detail != nil && m.detail.ID == v.ID {
 		for _, e := range m.detail.Events[max(0, len(m.detail.Events)-4):] {
-			lines = append(lines, m.moment(e.Time)+" "+strings.ReplaceAll(string(e.Kind), "_", " ")+" "+e.Text)
+			lines = append(lines, momentOf(m, e.Time)+" "+strings.ReplaceAll(string(e.Kind), "_", " ")+" "+e.Text)
 		}
 	}
 	return lines
 }
 
-// moment is a time of today, or a date.
-func (m model) moment(t time.Time) string {
+// momentOf is a time of today, or a date.
+func momentOf(m model, t time.Time) string {
 	if t.IsZero() {
 		return "at an unknown time"
 	}
@@ -133,8 +133,8 @@ func (m model) moment(t time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// chart is the job's memory over time.
-func (m model) chart(width, rows int) []string {
+// drawChart is the job's memory over time.
+func drawChart(m model, width, rows int) []string {
 	if m.samples == nil {
 		return nil
 	}
@@ -158,5 +158,5 @@ func (m model) chart(width, rows int) []string {
 	if m.samples.DeclaredMiB != nil {
 		plot.Line = float64(*m.samples.DeclaredMiB) / 1024
 	}
-	return append([]string{fmt.Sprintf("VRAM in GiB since %s", m.moment(from))}, plot.Draw()...)
+	return append([]string{fmt.Sprintf("VRAM in GiB since %s", momentOf(m, from))}, plot.Draw()...)
 }

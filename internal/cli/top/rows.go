@@ -12,9 +12,9 @@ import (
 
 // gpuRows has a line for each GPU: a bar split by job, memory, utilisation,
 // temperature and the utilisation of the last half hour.
-func (m model) gpuRows(l layout) []string {
+func gpuRows(m model, l layout) []string {
 	if len(m.gpus) == 0 {
-		return []string{m.line(" no GPU was read yet", m.Width, text.Dim)}
+		return []string{drawLine(m, " no GPU was read yet", m.Width, text.Dim)}
 	}
 	var lines []string
 	widest := 0 // so that the bars are below one another
@@ -23,29 +23,29 @@ func (m model) gpuRows(l layout) []string {
 	}
 	for i := l.firstGPU; i < l.firstGPU+l.gpus; i++ {
 		g := m.gpus[i]
-		mark, p := m.marked(m.onGPUs && i == m.gpuAt)
+		mark, p := marked(m, m.onGPUs && i == m.gpuAt)
 		spark := ""
 		if m.Width >= 72 {
-			values := m.past[g.Index]
-			spark = " " + text.Pad(text.Spark(values[max(0, len(values)-m.sparkWidth()):], 100, m.ASCII), m.sparkWidth())
+			values := m.utilisation[g.Index]
+			spark = " " + text.Pad(text.Spark(values[max(0, len(values)-sparkWidth(m)):], 100, m.ASCII), sparkWidth(m))
 		}
 		facts := fmt.Sprintf(" %5s/%s G %4s %4s", text.GiB(g.UsedMiB), text.GiB(g.TotalMiB), percent(g.Util), celsius(g.TemperatureC))
 		state := text.Pad(gpuState(g), widest)
 		name := fmt.Sprintf("%sgpu%-3d", mark, g.Index)
 		width := max(4, m.Width-text.Width(name)-text.Width(facts)-text.Width(spark)-text.Width(state)-2)
-		line := name + "[" + m.bar(g, width) + "]" + facts + spark + state
+		line := name + "[" + memoryBar(m, g, width) + "]" + facts + spark + state
 		switch {
 		case g.Health != "ok" && g.Health != "":
 			p = text.Red
 		case g.Paused || g.Stale:
 			p = text.Yellow
 		}
-		lines = append(lines, m.line(line, m.Width, p))
+		lines = append(lines, drawLine(m, line, m.Width, p))
 	}
 	return lines
 }
 
-func (m model) sparkWidth() int {
+func sparkWidth(m model) int {
 	if m.Width >= wideEnough {
 		return 30
 	}
@@ -78,9 +78,9 @@ func celsius(v *float64) string {
 	return fmt.Sprintf("%.0fC", *v)
 }
 
-// bar shows a GPU's memory by job, each part beginning with the job's id where
+// memoryBar shows a GPU's memory by job, each part beginning with the job's id where
 // that fits; external use comes last.
-func (m model) bar(g api.GPU, width int) string {
+func memoryBar(m model, g api.GPU, width int) string {
 	fills, outside, free := []rune("█▓"), '░', '·'
 	if m.ASCII {
 		fills, outside, free = []rune("#="), 'x', '.'
@@ -117,7 +117,7 @@ func (m model) bar(g api.GPU, width int) string {
 }
 
 // jobRows has the titles and the visible jobs.
-func (m model) jobRows(l layout) []string {
+func jobRows(m model, l layout) []string {
 	columns := []struct {
 		title string
 		width int
@@ -126,11 +126,11 @@ func (m model) jobRows(l layout) []string {
 		{"ID", 6, func(v job.View) string { id, _, _ := m.named(v); return id }},
 		{"NAME", 10, func(v job.View) string { _, name, _ := m.named(v); return name }},
 		{"USER", 6, func(v job.View) string { return v.User }},
-		{"STATE", 8, func(v job.View) string { return stateOf(v) }},
+		{"STATE", 8, stateOf},
 		{"GPUS", 5, gpusOf},
-		{"GIB", 5, func(v job.View) string { return gibOf(v) }},
-		{"TIME", 6, m.timeOf},
-		{"STARTS", 6, m.startOf},
+		{"GIB", 5, gibOf},
+		{"TIME", 6, func(v job.View) string { return timeOf(m, v) }},
+		{"STARTS", 6, func(v job.View) string { return startOf(m, v) }},
 	}
 	if m.Width >= wideEnough {
 		columns[0].width, columns[1].width, columns[2].width, columns[3].width, columns[4].width = 10, 24, 12, 10, 8
@@ -139,10 +139,10 @@ func (m model) jobRows(l layout) []string {
 	for _, c := range columns {
 		title += text.Pad(c.title, c.width) + " "
 	}
-	lines := []string{m.line(title+"REASON", m.Width, text.Dim)}
+	lines := []string{drawLine(m, title+"REASON", m.Width, text.Dim)}
 	for i := m.scroll; i < min(len(m.rows), m.scroll+l.rows); i++ {
 		v := m.rows[i]
-		mark, p := m.marked(!m.onGPUs && i == m.at)
+		mark, p := marked(m, !m.onGPUs && i == m.at)
 		row := mark
 		for _, c := range columns {
 			row += text.Pad(text.Cut(text.Line(c.text(v)), c.width), c.width) + " "
@@ -159,17 +159,17 @@ func (m model) jobRows(l layout) []string {
 		if p == text.Plain {
 			p = paintOf(v.State)
 		}
-		lines = append(lines, m.line(row, m.Width, p))
+		lines = append(lines, drawLine(m, row, m.Width, p))
 	}
 	if len(m.rows) == 0 {
-		lines = append(lines, m.line(" no jobs", m.Width, text.Dim))
+		lines = append(lines, drawLine(m, " no jobs", m.Width, text.Dim))
 	}
 	shown := 0
 	for _, n := range m.page.Matching {
 		shown += n
 	}
 	if more := shown - len(m.rows); more > 0 && len(lines) > l.rows && m.scroll+l.rows >= len(m.rows) {
-		lines[len(lines)-1] = m.line(fmt.Sprintf(" … %s more; / filters", text.Grouped(more)), m.Width, text.Dim)
+		lines[len(lines)-1] = drawLine(m, fmt.Sprintf(" … %s more; / filters", text.Grouped(more)), m.Width, text.Dim)
 	}
 	for len(lines) < l.rows+1 {
 		lines = append(lines, "")
@@ -217,7 +217,7 @@ func gibOf(v job.View) string {
 }
 
 // timeOf is how long a job has run, or waited.
-func (m model) timeOf(v job.View) string {
+func timeOf(m model, v job.View) string {
 	from := v.SubmittedAt
 	if v.State != job.Queued && v.StartedAt != nil {
 		from = v.StartedAt
@@ -234,7 +234,7 @@ func (m model) timeOf(v job.View) string {
 
 // startOf is how long until a queued job is expected to start. An expectation that
 // has passed was wrong, and is not shown.
-func (m model) startOf(v job.View) string {
+func startOf(m model, v job.View) string {
 	s := m.starts[v.ID]
 	if v.State != job.Queued || v.Held || s.expected.Before(m.now) {
 		return ""

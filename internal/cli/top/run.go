@@ -29,24 +29,24 @@ const onceStarts = 10
 // Once draws one frame of what there is now.
 func Once(ctx context.Context, c *api.Client, s Screen, now time.Time) (string, error) {
 	m := newModel(s, now)
-	h := &hands{ctx: ctx, client: c}
-	want := m.begin()
-	for len(want) > 0 {
-		next := want[0]
-		want = want[1:]
+	h := &commander{ctx: ctx, client: c}
+	cmds := firstCommands(m)
+	for len(cmds) > 0 {
+		next := cmds[0]
+		cmds = cmds[1:]
 		if next.Kind == followLog {
 			next.N = 1 // only what there is
 		}
 		msg := h.do(next, m.query())
-		if q, is := msg.(queueSeen); is && q.Err != nil {
+		if q, is := msg.(queueMsg); is && q.Err != nil {
 			return "", q.Err
 		}
-		var more []wish
+		var more []command
 		m, more = update(m, msg)
-		want = append(want, more...)
-		if next.Kind == seeCards {
+		cmds = append(cmds, more...)
+		if next.Kind == loadGPUs {
 			for _, g := range m.gpus {
-				want = append(want, wish{Kind: seePast, N: g.Index})
+				cmds = append(cmds, command{Kind: loadSamples, N: g.Index})
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func Once(ctx context.Context, c *api.Client, s Screen, now time.Time) (string, 
 			break
 		}
 		m.starts[id] = start{at: m.now}
-		m, _ = update(m, h.do(wish{Kind: seeWhy, ID: id}, m.query()))
+		m, _ = update(m, h.do(command{Kind: loadWhy, ID: id}, m.query()))
 	}
 	return draw(m) + "\n", nil
 }
@@ -65,12 +65,12 @@ func Once(ctx context.Context, c *api.Client, s Screen, now time.Time) (string, 
 func Run(ctx context.Context, c *api.Client, in io.Reader, out io.Writer, s Screen) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h := &hands{ctx: ctx, client: c}
+	h := &commander{ctx: ctx, client: c}
 	profile := colorprofile.Ascii
 	if s.Colour {
 		profile = colorprofile.ANSI
 	}
-	p := tea.NewProgram(&program{model: newModel(s, time.Now()), hands: h},
+	p := tea.NewProgram(&program{model: newModel(s, time.Now()), commander: h},
 		tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(frames), tea.WithColorProfile(profile), tea.WithoutSignalHandler())
 	h.send = func(msg any) { p.Send(msg) }
 	go h.watch()
@@ -83,37 +83,37 @@ func Run(ctx context.Context, c *api.Client, in io.Reader, out io.Writer, s Scre
 
 // program is the model as bubbletea wants it.
 type program struct {
-	model model
-	hands *hands
+	model     model
+	commander *commander
 }
 
 func (p *program) Init() tea.Cmd {
-	return tea.Batch(p.carry(p.model.begin()), p.hands.know, again())
+	return tea.Batch(p.run(firstCommands(p.model)), p.commander.loadUser, again())
 }
 
-func again() tea.Cmd { return tea.Tick(tick, func(now time.Time) tea.Msg { return second{now} }) }
+func again() tea.Cmd { return tea.Tick(tickEvery, func(now time.Time) tea.Msg { return tickMsg{now} }) }
 
 func (p *program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var next tea.Cmd
 	switch event := msg.(type) {
-	case second:
+	case tickMsg:
 		next = again()
 	case tea.WindowSizeMsg:
-		msg = resized{event.Width, event.Height}
+		msg = sizeMsg{event.Width, event.Height}
 	case tea.KeyPressMsg:
-		msg = keyPress{event.String()}
+		msg = keyMsg{event.String()}
 	case tea.MouseClickMsg:
-		msg = mouseEvent{X: event.X, Y: event.Y}
+		msg = mouseMsg{X: event.X, Y: event.Y}
 	case tea.MouseWheelMsg:
 		turn := 1
 		if event.Button == tea.MouseWheelUp {
 			turn = -1
 		}
-		msg = mouseEvent{X: event.X, Y: event.Y, Turn: turn}
+		msg = mouseMsg{X: event.X, Y: event.Y, Turn: turn}
 	}
-	var want []wish
-	p.model, want = update(p.model, msg)
-	return p, tea.Batch(p.carry(want), next)
+	var cmds []command
+	p.model, cmds = update(p.model, msg)
+	return p, tea.Batch(p.run(cmds), next)
 }
 
 func (p *program) View() tea.View {
@@ -122,10 +122,9 @@ func (p *program) View() tea.View {
 	return v
 }
 
-// carry turns what the model wants into commands.
-func (p *program) carry(want []wish) tea.Cmd {
+func (p *program) run(cmds []command) tea.Cmd {
 	var all []tea.Cmd
-	for _, w := range want {
+	for _, w := range cmds {
 		switch w.Kind {
 		case doQuit:
 			all = append(all, tea.Quit)
@@ -133,87 +132,87 @@ func (p *program) carry(want []wish) tea.Cmd {
 			all = append(all, tea.SetClipboard(w.ID))
 		default:
 			query := p.model.query()
-			all = append(all, func() tea.Msg { return p.hands.do(w, query) })
+			all = append(all, func() tea.Msg { return p.commander.do(w, query) })
 		}
 	}
 	return tea.Batch(all...)
 }
 
-// hands do what a model wants.
-type hands struct {
+// commander carries out commands.
+type commander struct {
 	ctx    context.Context
 	client *api.Client
 	send   func(any)
 
-	mu     sync.Mutex
-	unread context.CancelFunc // ends the log that is followed
+	mu      sync.Mutex
+	stopLog context.CancelFunc // ends the log that is followed
 }
 
 // watch sends a word about every change, at most twice a second: a busy queue has
 // thousands.
-func (h *hands) watch() {
+func (h *commander) watch() {
 	for h.ctx.Err() == nil {
 		last := time.Time{}
 		_ = h.client.Events(h.ctx, api.EventQuery{Since: -1}, func(api.Event) error {
-			if time.Since(last) >= tick/2 {
+			if time.Since(last) >= tickEvery/2 {
 				last = time.Now()
-				h.send(changed{})
+				h.send(changedMsg{})
 			}
 			return nil
 		})
-		h.send(changed{})
-		if api.Pause(h.ctx, 2*tick) != nil {
+		h.send(changedMsg{})
+		if api.Pause(h.ctx, 2*tickEvery) != nil {
 			return
 		}
 	}
 }
 
-func (h *hands) know() tea.Msg {
+func (h *commander) loadUser() tea.Msg {
 	status, err := h.client.Status(h.ctx)
 	if err != nil {
 		return nil
 	}
-	return known{status.You.Name}
+	return userMsg{status.You.Name}
 }
 
 // do carries out one thing and returns the message about it.
-func (h *hands) do(w wish, query api.Query) any {
+func (h *commander) do(w command, query api.Query) any {
 	ctx, cancel := context.WithTimeout(h.ctx, askTime)
 	defer cancel()
 	switch w.Kind {
-	case seeQueue:
+	case loadQueue:
 		page, err := h.client.Jobs(ctx, query)
-		return queueSeen{query, page, err}
-	case seeCards:
+		return queueMsg{query, page, err}
+	case loadGPUs:
 		cards, err := h.client.GPUs(ctx)
-		return cardsSeen{cards, err}
-	case seePast:
-		from := time.Now().Add(-pastSpan)
+		return gpusMsg{cards, err}
+	case loadSamples:
+		from := time.Now().Add(-samplesSpan)
 		samples, err := h.client.GPUSamples(ctx, w.N, api.SamplesQuery{From: &from})
 		if err != nil {
 			return nil
 		}
-		return pastSeen{w.N, samples}
-	case seeJob:
+		return samplesMsg{w.N, samples}
+	case loadJob:
 		return h.job(ctx, w.ID)
-	case seeWhy:
+	case loadWhy:
 		why, err := h.client.Why(ctx, w.ID)
 		if err != nil {
 			return nil
 		}
-		return whySeen{w.ID, why}
+		return whyMsg{w.ID, why}
 	case followLog:
 		return h.follow(w.ID, w.N == 0)
 	}
-	return done{h.change(ctx, w)}
+	return doneMsg{h.change(ctx, w)}
 }
 
-func (h *hands) job(ctx context.Context, id string) any {
+func (h *commander) job(ctx context.Context, id string) any {
 	detail, err := h.client.Job(ctx, id)
 	if err != nil {
-		return jobSeen{ID: id, Err: err}
+		return jobMsg{ID: id, Err: err}
 	}
-	msg := jobSeen{ID: id, Detail: detail}
+	msg := jobMsg{ID: id, Detail: detail}
 	if samples, err := h.client.JobSamples(ctx, id, api.SamplesQuery{}); err == nil {
 		msg.Samples = &samples
 	}
@@ -221,7 +220,7 @@ func (h *hands) job(ctx context.Context, id string) any {
 }
 
 // change acts on a job or a GPU, and says what came of it.
-func (h *hands) change(ctx context.Context, w wish) string {
+func (h *commander) change(ctx context.Context, w command) string {
 	var err error
 	switch w.Kind {
 	case doEdit:
@@ -255,25 +254,25 @@ func (h *hands) change(ctx context.Context, w wish) string {
 
 // follow reads the end of a log, and sends what comes after it until another is
 // followed.
-func (h *hands) follow(id string, on bool) any {
+func (h *commander) follow(id string, on bool) any {
 	h.mu.Lock()
-	if h.unread != nil {
-		h.unread()
+	if h.stopLog != nil {
+		h.stopLog()
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
-	h.unread = cancel
+	h.stopLog = cancel
 	h.mu.Unlock()
 	if id == "" {
 		return nil
 	}
 	log, err := h.client.Log(ctx, api.LogQuery{ID: id, Lines: maxLogLines / 4, Follow: on})
 	if err != nil {
-		return logPart{ID: id, Err: err}
+		return logMsg{ID: id, Err: err}
 	}
 	if !on {
 		defer log.Close()
 		data, err := io.ReadAll(io.LimitReader(log, maxLogLines*maxLogLine))
-		return logPart{ID: id, Data: data, Err: err}
+		return logMsg{ID: id, Data: data, Err: err}
 	}
 	go func() {
 		defer log.Close()
@@ -284,12 +283,12 @@ func (h *hands) follow(id string, on bool) any {
 				return
 			}
 			if n > 0 {
-				h.send(logPart{ID: id, Data: append([]byte(nil), buffer[:n]...)})
+				h.send(logMsg{ID: id, Data: append([]byte(nil), buffer[:n]...)})
 			}
 			if err != nil {
 				return
 			}
-			if n > 4<<10 && api.Pause(ctx, tick/frames) != nil { // a log may be faster than any reader
+			if n > 4<<10 && api.Pause(ctx, tickEvery/frames) != nil { // a log may be faster than any reader
 				return
 			}
 		}

@@ -9,147 +9,148 @@ import (
 	"berth/internal/job"
 )
 
-// deed is what a model wants done.
-type deed int
+// commandKind is what a command does.
+type commandKind int
 
 // The kinds.
 const (
-	seeQueue  deed = iota + 1 // the jobs of query
-	seeCards                  // the GPUs
-	seePast                   // samples of the GPU N
-	seeJob                    // a job in detail, with its samples
-	seeWhy                    // when a queued job is expected to start
-	followLog                 // of this job and no other; empty: of none
-	doAct                     // Word is an action of the api
-	doEdit                    // N is a new priority
-	doPause                   // the GPU N
-	doResume                  // likewise
-	doCopy                    // the id to the clipboard
+	loadQueue   commandKind = iota + 1 // the jobs of query
+	loadGPUs                           // the GPUs
+	loadSamples                        // samples of the GPU N
+	loadJob                            // a job in detail, with its samples
+	loadWhy                            // when a queued job is expected to start
+	followLog                          // of this job and no other; empty: of none
+	doAct                              // Word is an action of the api
+	doEdit                             // N is a new priority
+	doPause                            // the GPU N
+	doResume                           // likewise
+	doCopy                             // the id to the clipboard
 	doQuit
 )
 
-// wish is something to be done outside of the model.
-type wish struct {
-	Kind deed
+// command is what Update returns beside the model, as a tea.Cmd, but a value that
+// tests can compare.
+type command struct {
+	Kind commandKind
 	ID   string
 	Word string
 	N    int
 	File job.Batch // doAct: all lines of this jobs file instead of ID
 }
 
-// The messages. Each answer to a wish carries what it is about, since the model
-// may have moved on.
+// The messages. The reply to a command names its subject, since the model may have
+// moved on.
 type (
-	// second is a second.
-	second struct{ Now time.Time }
-	// resized is a new size of the terminal.
-	resized struct{ Width, Height int }
-	// keyPress is a key, by bubbletea's name for it.
-	keyPress struct{ Name string }
-	// mouseEvent is a click, or a turn of the wheel.
-	mouseEvent struct {
+	// tickMsg arrives once a second.
+	tickMsg struct{ Now time.Time }
+	// sizeMsg is a new size of the terminal.
+	sizeMsg struct{ Width, Height int }
+	// keyMsg is a key, by bubbletea's name for it.
+	keyMsg struct{ Name string }
+	// mouseMsg is a click, or a turn of the wheel.
+	mouseMsg struct {
 		X, Y int
 		Turn int // 0: a click
 	}
-	// known is the name of the user at the terminal.
-	known struct{ Name string }
-	// queueSeen answers seeQueue.
-	queueSeen struct {
+	// userMsg is the name of the user at the terminal.
+	userMsg struct{ Name string }
+	// queueMsg answers loadQueue.
+	queueMsg struct {
 		Query api.Query
 		Page  api.JobPage
 		Err   error
 	}
-	// cardsSeen answers seeCards.
-	cardsSeen struct {
+	// gpusMsg answers loadGPUs.
+	gpusMsg struct {
 		GPUs []api.GPU
 		Err  error
 	}
-	// pastSeen answers seePast.
-	pastSeen struct {
+	// samplesMsg answers loadSamples.
+	samplesMsg struct {
 		GPU     int
 		Samples api.Samples
 	}
-	// jobSeen answers seeJob. Samples is nil if the caller may not see them.
-	jobSeen struct {
+	// jobMsg answers loadJob. Samples is nil if the caller may not see them.
+	jobMsg struct {
 		ID      string
 		Detail  api.Detail
 		Samples *api.Samples
 		Err     error
 	}
-	// whySeen answers seeWhy.
-	whySeen struct {
+	// whyMsg answers loadWhy.
+	whyMsg struct {
 		ID  string
 		Why api.Why
 	}
-	// logPart is more of a log, or why there is no more.
-	logPart struct {
+	// logMsg is more of a log, or why there is no more.
+	logMsg struct {
 		ID   string
 		Data []byte
 		Err  error
 	}
-	// done says what became of an action.
-	done struct {
+	// doneMsg is the outcome of an action.
+	doneMsg struct {
 		Said string
 	}
-	// changed means that the queue is not as it was.
-	changed struct{}
+	// changedMsg means that the queue has changed.
+	changedMsg struct{}
 )
 
-// begin is what a new model wants.
-func (m model) begin() []wish { return []wish{{Kind: seeCards}, {Kind: seeQueue}} }
+// firstCommands are those of a new model.
+func firstCommands(m model) []command { return []command{{Kind: loadGPUs}, {Kind: loadQueue}} }
 
-// update is the next model and what it wants.
-func update(m model, msg any) (model, []wish) {
+// update returns the next model and its commands.
+func update(m model, msg any) (model, []command) {
 	switch msg := msg.(type) {
-	case second:
+	case tickMsg:
 		return m, m.tick(msg.Now)
-	case resized:
+	case sizeMsg:
 		m.Width, m.Height = msg.Width, msg.Height
 		return m, m.choose(m.at)
-	case keyPress:
-		m.said = "" // it was about the key before
+	case keyMsg:
+		m.notice = "" // it was about the key before
 		return m, m.key(msg.Name)
-	case mouseEvent:
+	case mouseMsg:
 		return m, m.mouse(msg)
-	case known:
+	case userMsg:
 		m.me = msg.Name
-	case queueSeen:
+	case queueMsg:
 		return m, m.takeQueue(msg)
-	case cardsSeen:
-		m.askingCards = false
+	case gpusMsg:
+		m.askingGPUs = false
 		m.answered(msg.Err)
 		if msg.Err == nil {
 			m.gpus = msg.GPUs
 			m.gpuAt = max(0, min(m.gpuAt, len(m.gpus)-1))
 		}
-	case pastSeen:
-		m.past[msg.GPU] = utilisation(msg.Samples, m.now)
-	case jobSeen:
-		if msg.ID == m.chosen && msg.Err == nil {
+	case samplesMsg:
+		m.utilisation[msg.GPU] = utilisation(msg.Samples, m.now)
+	case jobMsg:
+		if msg.ID == m.selectedID && msg.Err == nil {
 			m.detail, m.samples = &msg.Detail, msg.Samples
-			if m.kept {
+			if m.keptSelection {
 				m.rows[m.at] = msg.Detail.View
 			}
 		}
-	case whySeen:
+	case whyMsg:
 		m.takeWhy(msg)
-	case logPart:
-		if msg.ID == m.chosen {
+	case logMsg:
+		if msg.ID == m.selectedID {
 			m.log.add(msg.Data)
 			if msg.Err != nil {
 				m.log.note = msg.Err.Error()
 			}
 		}
-	case done:
-		m.say(msg.Said)
+	case doneMsg:
+		m.notify(msg.Said)
 		m.dirty = true
-	case changed:
+	case changedMsg:
 		m.dirty = true
 	}
 	return m, nil
 }
 
-func (m *model) takeQueue(msg queueSeen) []wish {
+func (m *model) takeQueue(msg queueMsg) []command {
 	m.askingQueue = false
 	m.answered(msg.Err)
 	if msg.Err != nil {
@@ -172,19 +173,19 @@ func sameRows(a, b api.Query) bool { return a.Name == b.Name && a.User == b.User
 func (m *model) answered(err error) {
 	switch {
 	case err == nil:
-		m.since, m.lost = time.Time{}, ""
-	case m.since.IsZero():
-		m.since, m.lost = m.now, err.Error()
+		m.lostSince, m.lostErr = time.Time{}, ""
+	case m.lostSince.IsZero():
+		m.lostSince, m.lostErr = m.now, err.Error()
 	}
 }
 
-func (m *model) takeWhy(msg whySeen) {
+func (m *model) takeWhy(msg whyMsg) {
 	var expected time.Time
 	if e := msg.Why.Expected; e != nil && !e.Mid.IsZero() {
 		expected = m.now.Add(e.Mid.Sub(e.Now)) // by this machine's clock
 	}
 	m.starts[msg.ID] = start{expected, m.now}
-	if msg.ID == m.chosen {
+	if msg.ID == m.selectedID {
 		m.why = &msg.Why
 	}
 	if len(m.starts) > 2*maxRows { // of jobs that are long gone
@@ -201,13 +202,13 @@ func utilisation(s api.Samples, now time.Time) []float64 {
 	}
 	for _, track := range s.Tracks {
 		for i, p := range track.Points {
-			at := parts - 1 - int(now.Sub(p.At)*parts/pastSpan)
+			at := parts - 1 - int(now.Sub(p.At)*parts/samplesSpan)
 			if p.Util == nil || at < 0 || at >= parts {
 				continue
 			}
 			first := at
 			if i > 0 && !p.AfterGap { // a value counts since the point before
-				first = max(0, min(at, parts-int(now.Sub(track.Points[i-1].At)*parts/pastSpan)))
+				first = max(0, min(at, parts-int(now.Sub(track.Points[i-1].At)*parts/samplesSpan)))
 			}
 			for ; first <= at; first++ {
 				values[first] = *p.Util
@@ -218,34 +219,34 @@ func utilisation(s api.Samples, now time.Time) []float64 {
 }
 
 // tick asks for what is due.
-func (m *model) tick(now time.Time) (want []wish) {
+func (m *model) tick(now time.Time) (cmds []command) {
 	m.now = now
-	if now.Sub(m.saidAt) > saidFor {
-		m.said = ""
+	if now.Sub(m.noticeAt) > noticeFor {
+		m.notice = ""
 	}
-	if !m.askingCards && now.Sub(m.cardsAt) >= cardsEvery {
-		m.askingCards, m.cardsAt = true, now
-		want = append(want, wish{Kind: seeCards})
+	if !m.askingGPUs && now.Sub(m.gpusAt) >= gpusEvery {
+		m.askingGPUs, m.gpusAt = true, now
+		cmds = append(cmds, command{Kind: loadGPUs})
 	}
 	changed := m.dirty
-	if !m.askingQueue && (m.dirty || now.Sub(m.queueAt) >= queueEvery || !m.since.IsZero()) {
+	if !m.askingQueue && (m.dirty || now.Sub(m.queueAt) >= queueEvery || !m.lostSince.IsZero()) {
 		m.askingQueue, m.queueAt, m.dirty = true, now, false
-		want = append(want, wish{Kind: seeQueue})
+		cmds = append(cmds, command{Kind: loadQueue})
 	}
-	if m.chosen != "" && (changed || now.Sub(m.jobAt) >= jobEvery) {
+	if m.selectedID != "" && (changed || now.Sub(m.jobAt) >= jobEvery) {
 		m.jobAt = now
-		want = append(want, wish{Kind: seeJob, ID: m.chosen})
+		cmds = append(cmds, command{Kind: loadJob, ID: m.selectedID})
 	}
-	if len(m.gpus) > 0 && (now.Sub(m.pastAt) >= pastEvery || len(m.past) < len(m.gpus)) {
-		m.pastAt = now
-		m.pastTurn = (m.pastTurn + 1) % len(m.gpus)
-		want = append(want, wish{Kind: seePast, N: m.gpus[m.pastTurn].Index})
+	if len(m.gpus) > 0 && (now.Sub(m.samplesAt) >= samplesEvery || len(m.utilisation) < len(m.gpus)) {
+		m.samplesAt = now
+		m.samplesTurn = (m.samplesTurn + 1) % len(m.gpus)
+		cmds = append(cmds, command{Kind: loadSamples, N: m.gpus[m.samplesTurn].Index})
 	}
 	if id := m.nextWhy(); id != "" {
 		m.starts[id] = start{m.starts[id].expected, now}
-		want = append(want, wish{Kind: seeWhy, ID: id})
+		cmds = append(cmds, command{Kind: loadWhy, ID: id})
 	}
-	return want
+	return cmds
 }
 
 // nextWhy is a queued job on the screen whose expected start is not known, or was
@@ -264,15 +265,15 @@ func (m *model) nextWhy() string {
 }
 
 // act asks first where work could be lost.
-func (m *model) act(action string) []wish {
+func (m *model) act(action string) []command {
 	v, ok := m.selected()
 	if !ok {
 		return nil
 	}
 	id, _, words := m.named(v)
-	want := wish{Kind: doAct, ID: id, Word: action}
+	cmd := command{Kind: doAct, ID: id, Word: action}
 	if sum, ok := m.folded(v); ok && sum.File != "" {
-		want.ID, want.File = "", job.Batch{User: sum.User, File: sum.File}
+		cmd.ID, cmd.File = "", job.Batch{User: sum.User, File: sum.File}
 	}
 	switch {
 	case action == api.ActCancel:
@@ -282,32 +283,32 @@ func (m *model) act(action string) []wish {
 	case action == api.ActRequeue:
 		words = "stop " + words + " and run it again from the beginning"
 	default:
-		return []wish{want}
+		return []command{cmd}
 	}
-	m.mode, m.ask = asking, question{words + "? y/n", want}
+	m.mode, m.ask = asking, question{words + "? y/n", cmd}
 	return nil
 }
 
-func (m *model) raise(by int) []wish {
+func (m *model) raise(by int) []command {
 	v, ok := m.selected()
 	if !ok {
 		return nil
 	}
 	if _, folded := m.folded(v); folded {
-		m.say("+ and - change one job, not an array or a jobs file")
+		m.notify("+ and - change one job, not an array or a jobs file")
 		return nil
 	}
-	return []wish{{Kind: doEdit, ID: v.ID, N: v.Priority + by}}
+	return []command{{Kind: doEdit, ID: v.ID, N: v.Priority + by}}
 }
 
-func (m *model) pause() []wish {
+func (m *model) pause() []command {
 	if m.gpuAt >= len(m.gpus) {
 		return nil
 	}
 	g := m.gpus[m.gpuAt]
 	if g.Paused {
-		return []wish{{Kind: doResume, N: g.Index}}
+		return []command{{Kind: doResume, N: g.Index}}
 	}
-	m.mode, m.ask = asking, question{"start no more jobs on gpu" + strconv.Itoa(g.Index) + "? y/n", wish{Kind: doPause, N: g.Index}}
+	m.mode, m.ask = asking, question{"start no more jobs on gpu" + strconv.Itoa(g.Index) + "? y/n", command{Kind: doPause, N: g.Index}}
 	return nil
 }

@@ -50,26 +50,26 @@ func draw(m model) string {
 	var lines []string
 	switch m.mode {
 	case reading, searching:
-		lines = m.logScreen()
+		lines = logScreen(m)
 	case helping:
-		lines = m.helpScreen()
+		lines = helpScreen(m)
 	default:
-		lines = m.mainScreen()
+		lines = mainScreen(m)
 	}
 	for len(lines) < m.Height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines[:m.Height-1], m.footer())
+	lines = append(lines[:m.Height-1], drawFooter(m))
 	return strings.Join(lines, "\n")
 }
 
-// line makes a line of exactly the given width, with nothing in it that could
+// drawLine makes a line of exactly the given width, with nothing in it that could
 // control the terminal. Everything that is shown passes through here or rule.
-func (m model) line(words string, width int, p text.Paint) string {
-	return m.painted(p, text.Pad(text.Cut(text.Line(words), width), width))
+func drawLine(m model, words string, width int, p text.Paint) string {
+	return paint(m, p, text.Pad(text.Cut(text.Line(words), width), width))
 }
 
-func (m model) painted(p text.Paint, words string) string {
+func paint(m model, p text.Paint, words string) string {
 	if !m.Colour {
 		return words
 	}
@@ -77,25 +77,25 @@ func (m model) painted(p text.Paint, words string) string {
 }
 
 // marked shows which row is selected, with and without colours.
-func (m model) marked(on bool) (mark string, p text.Paint) {
+func marked(m model, on bool) (mark string, p text.Paint) {
 	if on {
 		return ">", text.Bold
 	}
 	return " ", text.Plain
 }
 
-func (m model) mainScreen() []string {
+func mainScreen(m model) []string {
 	l := m.layout()
-	lines := []string{m.header()}
-	lines = append(lines, m.gpuRows(l)...)
-	lines = append(lines, m.jobRows(l)...)
+	lines := []string{drawHeader(m)}
+	lines = append(lines, gpuRows(m, l)...)
+	lines = append(lines, jobRows(m, l)...)
 	if l.pane > 0 {
-		lines = append(lines, m.pane(l)...)
+		lines = append(lines, drawPane(m, l)...)
 	}
 	return lines
 }
 
-func (m model) header() string {
+func drawHeader(m model) string {
 	var parts []string
 	for _, state := range []job.State{job.Running, job.Parked, job.Queued} {
 		if n := m.page.Counts[string(state)]; n > 0 || state != job.Parked {
@@ -124,13 +124,13 @@ func (m model) header() string {
 		words = titled
 	}
 	p := text.Bold
-	if !m.since.IsZero() {
-		words, p = fmt.Sprintf("no answer since %s: %s", m.since.Format("15:04:05"), m.lost), text.Red
+	if !m.lostSince.IsZero() {
+		words, p = fmt.Sprintf("no answer since %s: %s", m.lostSince.Format("15:04:05"), m.lostErr), text.Red
 	}
-	return m.line(words, left, p) + " " + clock
+	return drawLine(m, words, left, p) + " " + clock
 }
 
-func (m model) footer() string {
+func drawFooter(m model) string {
 	words := "? keys  / filter  enter log  c cancel  tab GPUs  q quit"
 	switch {
 	case m.mode == filtering:
@@ -138,56 +138,56 @@ func (m model) footer() string {
 	case m.mode == searching:
 		words = "search: " + m.prompt + "_"
 	case m.mode == asking:
-		return m.line(m.ask.text, m.Width, text.Bold)
-	case m.said != "":
-		words = m.said
+		return drawLine(m, m.ask.text, m.Width, text.Bold)
+	case m.notice != "":
+		words = m.notice
 	case m.mode == reading:
 		words = "up down pgup pgdown move  / search  n next  q back"
 	case m.mode == helping:
 		words = "any key comes back"
-		if more := len(keyHelp) - m.helpAt - m.helpRows(); more > 0 {
+		if more := len(keyHelp) - m.helpAt - helpRows(m); more > 0 {
 			words = fmt.Sprintf("any key shows %d more", more)
 		}
 	}
-	return m.line(words, m.Width, text.Dim)
+	return drawLine(m, words, m.Width, text.Dim)
 }
 
-func (m model) helpScreen() []string {
-	lines := []string{m.line("berth top: keys", m.Width, text.Bold), ""}
-	for _, k := range keyHelp[m.helpAt:min(m.helpAt+m.helpRows(), len(keyHelp))] {
-		lines = append(lines, m.line(fmt.Sprintf("  %-22s %s", k.keys, k.does), m.Width, text.Plain))
+func helpScreen(m model) []string {
+	lines := []string{drawLine(m, "berth top: keys", m.Width, text.Bold), ""}
+	for _, k := range keyHelp[m.helpAt:min(m.helpAt+helpRows(m), len(keyHelp))] {
+		lines = append(lines, drawLine(m, fmt.Sprintf("  %-22s %s", k.keys, k.does), m.Width, text.Plain))
 	}
-	return append(lines, "", m.line("  A click selects, the wheel moves.", m.Width, text.Dim))
+	return append(lines, "", drawLine(m, "  A click selects, the wheel moves.", m.Width, text.Dim))
 }
 
 // helpRows is how many keys a screen has room for, between the title and what is
 // said about the mouse.
-func (m model) helpRows() int { return max(1, m.Height-5) }
+func helpRows(m model) int { return max(1, m.Height-5) }
 
-func (m model) logScreen() []string {
-	title := "log of job " + m.chosen
+func logScreen(m model) []string {
+	title := "log of job " + m.selectedID
 	if v, ok := m.selected(); ok {
 		title += " (" + v.Name + "), " + string(v.State)
 	}
 	if m.log.back > 0 {
 		title += fmt.Sprintf("  %s below", text.CountGrouped(m.log.back, "line"))
 	}
-	lines := []string{m.line(title, m.Width, text.Bold)}
+	lines := []string{drawLine(m, title, m.Width, text.Bold)}
 	for _, line := range m.log.tail(m.Height - 2) {
 		p := text.Plain
 		if m.log.search != "" && strings.Contains(line, m.log.search) {
 			p = text.Yellow
 			line = "> " + line
 		}
-		lines = append(lines, m.line(line, m.Width, p))
+		lines = append(lines, drawLine(m, line, m.Width, p))
 	}
 	if len(m.log.lines) == 0 {
-		lines = append(lines, m.line(m.emptyLog(), m.Width, text.Dim))
+		lines = append(lines, drawLine(m, emptyLog(m), m.Width, text.Dim))
 	}
 	return lines
 }
 
-func (m model) emptyLog() string {
+func emptyLog(m model) string {
 	if m.log.note != "" {
 		return m.log.note
 	}
