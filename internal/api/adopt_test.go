@@ -22,15 +22,15 @@ func (f *fake) Adopt(_ context.Context, _ Caller, r AdoptRequest) (Detail, error
 
 func TestAProcessIsAdoptedAsItWasAskedFor(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
-	detail, err := s.client.Adopt(background(t), AdoptRequest{PID: 4242, GPUs: []int{3, 1}, VRAM: "2G", Name: "mine"})
+	detail, err := Call(background(t), s.client, Adopt, AdoptRequest{PID: 4242, GPUs: []int{3, 1}, VRAM: "2G", Name: "mine"})
 	testkit.Must(t, err)
 	if detail.Name != "mine" || !slices.Equal(detail.GPUIDs, []int{3, 1}) {
 		t.Errorf("it came back as %+v", detail)
 	}
-	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 1})
+	_, err = Call(background(t), s.client, Adopt, AdoptRequest{PID: 1})
 	wantProblem(t, err, problem.Refused, "process 1 runs everything")
-	_, err = s.client.Adopt(background(t), AdoptRequest{PID: -4})
+	_, err = Call(background(t), s.client, Adopt, AdoptRequest{PID: -4})
 	wantProblem(t, err, problem.Invalid, "expected a process id, found -4")
-	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 4, GPUs: make([]int, maxAdoptGPUs+1)})
+	_, err = Call(background(t), s.client, Adopt, AdoptRequest{PID: 4, GPUs: make([]int, maxAdoptGPUs+1)})
 	wantProblem(t, err, problem.TooMuch, "too many GPUs")
 }

@@ -17,9 +17,9 @@ const attachProtocol = "berth-attach"
 
 const attachReply = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + attachProtocol + "\r\n\r\n"
 
-func (x *exchange) postAttach() error {
-	id, err := x.id()
-	if err != nil {
+func sendTerminal(x *exchange) error {
+	var q JobID
+	if err := x.read(&q); err != nil {
 		return err
 	}
 	if !wantsUpgrade(x.r, attachProtocol) {
@@ -30,7 +30,7 @@ func (x *exchange) postAttach() error {
 		return err
 	}
 	defer done()
-	terminal, err := x.backend.Attach(ctx, x.caller, id)
+	terminal, err := x.options.Streams.Attach(ctx, x.caller, q.ID)
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,12 @@ func (x *exchange) postAttach() error {
 	client.SetDeadline(time.Time{}) //nolint:errcheck // a dead connection says so when used
 	// If either end or the server closes, both end.
 	defer context.AfterFunc(ctx, func() { terminal.Close(); client.Close() })()
-	x.relay(client, buffered.Reader, terminal)
+	relay(x, client, buffered.Reader, terminal)
 	return nil
 }
 
 // relay copies both ways until either side is done.
-func (x *exchange) relay(client net.Conn, fromClient *bufio.Reader, terminal io.ReadWriteCloser) {
+func relay(x *exchange, client net.Conn, fromClient *bufio.Reader, terminal io.ReadWriteCloser) {
 	toClient := &patientWriter{to: client, patience: x.limits.StallTimeout}
 	if _, err := io.WriteString(toClient, attachReply); err != nil {
 		return
@@ -60,7 +60,7 @@ func (x *exchange) relay(client net.Conn, fromClient *bufio.Reader, terminal io.
 	go func() {
 		defer close(typed)
 		defer terminal.Close() // the caller went away: detached
-		defer x.surviveCopy()
+		defer surviveCopy(x)
 		_, _ = io.Copy(terminal, fromClient) // either way the connection ends
 	}()
 	_, _ = io.Copy(toClient, terminal)
@@ -70,7 +70,7 @@ func (x *exchange) relay(client net.Conn, fromClient *bufio.Reader, terminal io.
 
 // surviveCopy keeps a bug in another goroutine of the request from ending the
 // daemon.
-func (x *exchange) surviveCopy() {
+func surviveCopy(x *exchange) {
 	if cause := recover(); cause != nil {
 		x.log.Error("bug while copying to a terminal", "path", quoted(x.r.URL.Path), "panic", cause)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -223,27 +222,6 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("talk to the daemon at %s: %w", c.place, err)
 }
 
-// ask sends a request and reads the whole reply.
-func (c *Client) ask(ctx context.Context, method, path string, query url.Values, request any) ([]byte, error) {
-	var body []byte
-	if request != nil {
-		var err error
-		if body, err = json.Marshal(request); err != nil {
-			return nil, fmt.Errorf("write request: %w", err)
-		}
-	}
-	reply, err := c.start(ctx, method, path, query, body, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Body.Close()
-	data, err := readReply(reply)
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	return data, nil
-}
-
 func readReply(reply *http.Response) ([]byte, error) {
 	if reply.ContentLength > maxReplyBytes {
 		return nil, errTooLarge
@@ -259,21 +237,7 @@ func readReply(reply *http.Response) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-// call sends a request and reads the reply into a T. Unknown keys are ignored:
-// the daemon may be newer.
-func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, request any) (T, error) {
-	var value T
-	data, err := c.ask(ctx, method, path, query, request)
-	if err != nil {
-		return value, err
-	}
-	if err := json.Unmarshal(data, &value); err != nil {
-		return value, fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
-	}
-	return value, nil
-}
-
-// jobPath is the path of a job, or of a part of it.
-func jobPath(id string, part ...string) string {
-	return strings.Join(append([]string{"/v1/jobs", url.PathEscape(id)}, part...), "/")
+// unexpected is the error for a reply that is not what was asked for.
+func (c *Client) unexpected(err error) error {
+	return fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
 }

@@ -6,38 +6,33 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"berth/internal/job"
 	"berth/internal/text/problem"
 )
 
-// Status asks about the daemon itself.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
-}
-
-// Submit submits jobs. JSON cannot hold text that is not UTF-8: commands and
-// variables go as bytes then, and any other text of a job is refused.
-func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, error) {
+// prepare: JSON cannot hold text that is not UTF-8, so commands and variables go as
+// bytes then, and any other text of a job is refused.
+func (r *SubmitRequest) prepare() error {
 	for i := range r.Jobs {
 		if c := &r.Jobs[i].Command; !utf8.ValidString(c.Shell) {
 			r.Jobs[i].Bytes, c.Shell = []byte(c.Shell), ""
 		}
 		if err := checkText(&r.Jobs[i]); err != nil {
-			return SubmitReply{}, err
+			return err
 		}
 	}
 	if !utf8.ValidString(r.Dir) {
-		return SubmitReply{}, problem.Newf(problem.Invalid, "", "the directory %s is not UTF-8", strconv.QuoteToASCII(r.Dir))
+		return problem.Newf(problem.Invalid, "", "the directory %s is not UTF-8", strconv.QuoteToASCII(r.Dir))
 	}
 	r.Environ, r.EnvironBytes = splitEnviron(r.Environ)
-	return call[SubmitReply](ctx, c, http.MethodPost, "/v1/jobs", nil, r)
+	return nil
 }
+
+func (r *EditRequest) prepare() error { return checkText(&r.Set) }
 
 func checkText(s *Spec) error {
 	bad := ""
@@ -76,16 +71,6 @@ func splitEnviron(environ []string) (kept []string, others [][]byte) {
 	return kept, others
 }
 
-// Jobs returns one page of jobs.
-func (c *Client) Jobs(ctx context.Context, q Query) (JobPage, error) {
-	return call[JobPage](ctx, c, http.MethodGet, "/v1/jobs", q.values(), nil)
-}
-
-// Batches sums up jobs files and arrays.
-func (c *Client) Batches(ctx context.Context, q BatchQuery) ([]BatchSum, error) {
-	return call[[]BatchSum](ctx, c, http.MethodGet, "/v1/batches", q.values(), nil)
-}
-
 // JobsAll calls fn with every job of all pages, or the first q.Limit of them,
 // and returns the last page without its jobs, and with the arrays and jobs files of
 // all pages, some maybe more than once.
@@ -96,7 +81,7 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		var page JobPage
 		if err := json.Unmarshal(data, &page); err != nil {
-			return 0, "", fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
+			return 0, "", c.unexpected(err)
 		}
 		for _, view := range page.Jobs {
 			if err := fn(view); err != nil {
@@ -120,7 +105,7 @@ func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		page, err := splitPage(data)
 		if err != nil {
-			return 0, "", fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
+			return 0, "", c.unexpected(err)
 		}
 		if page.count == 0 {
 			return 0, page.next, nil
@@ -153,7 +138,7 @@ func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, str
 		if left > 0 {
 			q.Limit = min(left-seen, c.pageJobs)
 		}
-		data, err := c.ask(ctx, http.MethodGet, "/v1/jobs", q.values(), nil)
+		data, err := c.ask(ctx, &ListJobs.Operation, &q)
 		if err != nil {
 			return seen, err
 		}
@@ -167,38 +152,4 @@ func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, str
 		}
 		q.After = next
 	}
-}
-
-// Job returns everything about one job.
-func (c *Client) Job(ctx context.Context, id string) (Detail, error) {
-	return call[Detail](ctx, c, http.MethodGet, jobPath(id), nil, nil)
-}
-
-// Snapshots lists the snapshots of code that the caller's jobs refer to.
-func (c *Client) Snapshots(ctx context.Context) (SnapshotIDs, error) {
-	return call[SnapshotIDs](ctx, c, http.MethodGet, "/v1/snapshots", nil, nil)
-}
-
-// Why says why a job waits.
-func (c *Client) Why(ctx context.Context, id string) (Why, error) {
-	return call[Why](ctx, c, http.MethodGet, jobPath(id, "why"), nil, nil)
-}
-
-// Act carries out an action on the selected jobs.
-func (c *Client) Act(ctx context.Context, r ActRequest) (ActReply, error) {
-	return call[ActReply](ctx, c, http.MethodPost, "/v1/jobs/act", nil, r)
-}
-
-// Edit changes a queued job.
-func (c *Client) Edit(ctx context.Context, id string, r EditRequest) (Detail, error) {
-	if err := checkText(&r.Set); err != nil {
-		return Detail{}, err
-	}
-	return call[Detail](ctx, c, http.MethodPatch, jobPath(id), nil, r)
-}
-
-// Wait waits for at most a minute; to wait longer, call it again.
-func (c *Client) Wait(ctx context.Context, r WaitRequest) (WaitReply, error) {
-	ctx = taking(ctx, time.Duration(r.TimeoutS*float64(time.Second)))
-	return call[WaitReply](ctx, c, http.MethodPost, "/v1/jobs/wait", nil, r)
 }

@@ -44,7 +44,7 @@ type LogReader struct {
 
 // Log opens a log. The first connection must succeed.
 func (c *Client) Log(ctx context.Context, q LogQuery) (*LogReader, error) {
-	q.pieces = true
+	q.Pieces = true
 	l := &LogReader{OnRetry: c.OnRetry, c: c, ctx: ctx, query: q, wait: firstRetry}
 	if err := l.open(true); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (l *LogReader) hangUp() {
 }
 
 func (l *LogReader) open(first bool) error {
-	reply, err := l.c.start(l.ctx, http.MethodGet, jobPath(l.query.ID, "log"), l.query.values(), nil, nil)
+	reply, err := l.c.send(l.ctx, &readLog.Operation, &l.query, nil)
 	if err != nil {
 		return err
 	}

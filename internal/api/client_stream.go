@@ -71,7 +71,7 @@ func (s *eventStream) follow(ctx context.Context) error {
 	if s.last > 0 {
 		header.Set("Last-Event-ID", strconv.FormatInt(s.last, 10))
 	}
-	reply, err := s.c.start(ctx, http.MethodGet, "/v1/events", s.query.values(), nil, header)
+	reply, err := s.c.send(ctx, &followEvents.Operation, &s.query, header)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *eventStream) deliver(name, data string, watch *time.Timer) error {
 // Closing it, or the end of ctx, detaches.
 func (c *Client) Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {attachProtocol}}
-	reply, err := c.start(ctx, http.MethodPost, jobPath(id, "attach"), nil, nil, header)
+	reply, err := c.send(ctx, &attachTo.Operation, &JobID{ID: id}, header)
 	if err != nil {
 		return nil, err
 	}

@@ -42,40 +42,39 @@ func atEnd(d *json.Decoder) error {
 // decodeSubmit reads a submission job by job, so that a big one is never in
 // memory twice and one job cannot exceed its limit. Speed matters here: ten
 // thousand jobs take some tens of milliseconds.
-func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
-	var r SubmitRequest
+func decodeSubmit(body io.Reader, r *SubmitRequest, l Limits) error {
 	gate := &gate{from: &strictJSON{from: body}}
 	d := json.NewDecoder(gate)
 	d.DisallowUnknownFields()
 	gate.allow(d, l.SpecBytes, "the request")
 	if err := opening(d, '{'); err != nil {
-		return r, err
+		return err
 	}
 	for d.More() {
 		gate.allow(d, l.SpecBytes, "a key")
 		token, err := d.Token()
 		if err != nil {
-			return r, decodeError("", err, nil)
+			return decodeError("", err, nil)
 		}
 		key, _ := token.(string) // the decoder accepts only strings as keys
 		if key == "jobs" {
 			r.Jobs, err = decodeSpecs(d, gate, l)
 		} else {
 			gate.allow(d, maxEnvironBytes, key)
-			err = decodeMember(d, &r, key)
+			err = decodeMember(d, r, key)
 		}
 		if err != nil {
-			return r, err
+			return err
 		}
 		gate.allow(d, l.SpecBytes, "the request")
 	}
 	if _, err := d.Token(); err != nil {
-		return r, decodeError("", err, nil)
+		return decodeError("", err, nil)
 	}
 	if len(r.Jobs) == 0 && r.Batch == nil { // a jobs file may be empty
-		return r, problem.Newf(problem.Invalid, `send {"jobs": [{"command": "…"}]}`, "the request has no jobs")
+		return problem.Newf(problem.Invalid, `send {"jobs": [{"command": "…"}]}`, "the request has no jobs")
 	}
-	return r, atEnd(d)
+	return atEnd(d)
 }
 
 func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +53,7 @@ func TestSubmissionsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, body := range []io.Reader{strings.NewReader(test.body), iotest.HalfReader(strings.NewReader(test.body))} {
-				_, err := decodeSubmit(body, limits)
+				err := decodeSubmit(body, &SubmitRequest{}, limits)
 				p, ok := errors.AsType[*problem.Problem](err)
 				if !ok || p.Kind != test.kind || !strings.HasPrefix(p.What, test.says) || !strings.HasPrefix(p.Hint, test.hint) {
 					t.Errorf("got %+v\nwant %s: %s (%s)", p, test.kind, test.says, test.hint)
@@ -83,7 +85,8 @@ func TestOtherRequestsThatAreRefused(t *testing.T) {
 }
 
 func TestValuesAsPeopleWriteThem(t *testing.T) {
-	got, err := decodeSubmit(strings.NewReader(`{"jobs":[{"command":["a","b"],"gpus":0.5,"vram":18432,"exclusive":true,"timeout":"2h"}]}`), Limits{}.withDefaults())
+	var got SubmitRequest
+	err := decodeSubmit(strings.NewReader(`{"jobs":[{"command":["a","b"],"gpus":0.5,"vram":18432,"exclusive":true,"timeout":"2h"}]}`), &got, Limits{}.withDefaults())
 	testkit.Must(t, err)
 	want := Spec{Command: Command{Argv: []string{"a", "b"}}, GPUs: "0.5", VRAM: "18432", Exclusive: "true", Timeout: "2h"}
 	if diff := cmp.Diff([]Spec{want}, got.Jobs); diff != "" {
@@ -123,7 +126,8 @@ func TestSubmissionsComeBackAsTheyWere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeSubmit(bytes.NewReader(data), Limits{}.withDefaults())
+		var got SubmitRequest
+		err = decodeSubmit(bytes.NewReader(data), &got, Limits{}.withDefaults())
 		if err != nil {
 			t.Fatalf("%v: %s", err, data)
 		}
@@ -143,7 +147,8 @@ func FuzzDecode(f *testing.F) {
 	limits := Limits{SpecBytes: 4096, Specs: 50}.withDefaults()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var refused *problem.Problem
-		got, err := decodeSubmit(bytes.NewReader(body), limits)
+		var got SubmitRequest
+		err := decodeSubmit(bytes.NewReader(body), &got, limits)
 		switch {
 		case err != nil && !errors.As(err, &refused):
 			t.Errorf("%T: %v", err, err)
@@ -163,11 +168,9 @@ func FuzzDecode(f *testing.F) {
 		if refused != nil && text.Escape(refused.What) != refused.What {
 			t.Errorf("a control byte is echoed: %q", refused.What)
 		}
-		if p, err := newParams(string(body)); err == nil {
-			readQuery(p)
-			readLogQuery(p)
-			readEventQuery(p)
-			if err := p.done(); err != nil && !errors.As(err, &refused) {
+		for _, q := range []any{&Query{}, &LogQuery{}, &EventQuery{}, &CardQuery{}} {
+			r := &http.Request{URL: &url.URL{RawQuery: string(body)}}
+			if err := readURL(r, q); err != nil && !errors.As(err, &refused) {
 				t.Errorf("%T: %v", err, err)
 			}
 		}
@@ -189,7 +192,7 @@ func BenchmarkDecodeTenThousandJobs(b *testing.B) {
 	data, _ := json.Marshal(manySpecs(10_000))
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		if _, err := decodeSubmit(bytes.NewReader(data), Limits{}.withDefaults()); err != nil {
+		if err := decodeSubmit(bytes.NewReader(data), &SubmitRequest{}, Limits{}.withDefaults()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -199,7 +202,7 @@ func BenchmarkSubmitTenThousandJobs(b *testing.B) {
 	s := serve(b, newFake(), Limits{})
 	r := manySpecs(10_000)
 	for b.Loop() {
-		if _, err := s.client.Submit(background(b), r); err != nil {
+		if _, err := Call(background(b), s.client, Submit, r); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -221,7 +224,7 @@ func BenchmarkListTenThousandJobs(b *testing.B) {
 func BenchmarkStatus(b *testing.B) {
 	s := serve(b, newFake(), Limits{})
 	for b.Loop() {
-		if _, err := s.client.Status(background(b)); err != nil {
+		if _, err := Call(background(b), s.client, GetStatus, None{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -18,17 +18,13 @@ const (
 	eventError = "error" // reconnecting would not help
 )
 
-// openingDelay is how long a Backend has to refuse before the stream counts as
+// openingDelay is how long a handler has to refuse before the stream counts as
 // begun.
 const openingDelay = 20 * time.Millisecond
 
-func (x *exchange) getEvents() error {
-	p, err := x.params()
-	if err != nil {
-		return err
-	}
-	q := readEventQuery(p)
-	if err := p.done(); err != nil {
+func sendEvents(x *exchange) error {
+	var q EventQuery
+	if err := x.read(&q); err != nil {
 		return err
 	}
 	if last := x.r.Header.Get("Last-Event-ID"); last != "" {
@@ -55,7 +51,7 @@ func (x *exchange) getEvents() error {
 	// The writer must not be used after the request has ended.
 	settle := func() { cancel(); <-flushed }
 	defer settle()
-	err = x.backend.Events(ctx, x.caller, q, out.send)
+	err = x.options.Streams.Events(ctx, x.caller, q, out.send)
 	settle()
 	switch {
 	case x.stopping.Err() != nil:
@@ -82,7 +78,7 @@ type eventWriter struct {
 	cancel context.CancelFunc
 }
 
-// send is called by the Backend.
+// send is called by the handler.
 func (e *eventWriter) send(event Event) error {
 	data, err := json.Marshal(event)
 	if err != nil {

@@ -131,6 +131,12 @@ func TestAStreamThatIsRefused(t *testing.T) {
 // late is a backend that refuses when the stream has already begun.
 type late struct{ *fake }
 
+func (l late) server(o ServerOptions) *Server {
+	s := l.fake.server(o)
+	s.options.Streams.Events = l.Events
+	return s
+}
+
 func (l late) Events(ctx context.Context, c Caller, q EventQuery, send func(Event) error) error {
 	if err := send(Event{Seq: 1}); err != nil {
 		return err

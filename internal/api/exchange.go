@@ -16,8 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"berth/internal/queue/fair"
 	"berth/internal/text/problem"
@@ -26,7 +24,7 @@ import (
 // exchange is one request and its reply.
 type exchange struct {
 	*Server
-	route  *route
+	op     *Operation // nil: none was found
 	r      *http.Request
 	w      *replyWriter
 	door   *door // nil on the daemon's own socket
@@ -83,12 +81,12 @@ func (s *Server) busyAt(r *http.Request, at time.Time) {
 // operation is the name of the request's operation.
 func (x *exchange) operation() string {
 	switch {
-	case x.route == nil:
+	case x.op == nil:
 		return "none" // refused before one was found
-	case x.route.doc.id == "":
+	case x.op.Hidden:
 		return "openapi"
 	}
-	return x.route.doc.id
+	return x.op.ID
 }
 
 func (x *exchange) serve(identify func(*exchange, context.Context) (Caller, error)) error {
@@ -116,9 +114,6 @@ func (x *exchange) serve(identify func(*exchange, context.Context) (Caller, erro
 	handler, err := x.find()
 	if err != nil {
 		return err
-	}
-	if over := x.options.Ended; over != nil && x.r.Method != http.MethodGet && x.r.URL.Path != "/v1/jobs/wait" {
-		return over
 	}
 	handler.ServeHTTP(x.w, x.r.WithContext(context.WithValue(fair.As(ctx, x.caller.UID), exchangeKey{}, x)))
 	return nil
@@ -240,11 +235,8 @@ func (x *exchange) send(status int, contentType string, body []byte) {
 	}
 }
 
-// reply answers with a value.
-func (x *exchange) reply(value any, err error) error {
-	if err != nil {
-		return err
-	}
+// sendJSON answers with a value.
+func (x *exchange) sendJSON(value any) error {
 	var body bytes.Buffer // unlike Marshal, an encoder makes no second copy of a long reply
 	if err := json.NewEncoder(&body).Encode(value); err != nil {
 		return err
@@ -261,33 +253,8 @@ func list[T any](values []T) []T {
 	return values
 }
 
-// params reads the query of the URL.
-func (x *exchange) params() (*params, error) { return newParams(x.r.URL.RawQuery) }
-
-// none refuses a query where none is allowed.
-func (x *exchange) none() error {
-	p, err := x.params()
-	if err != nil {
-		return err
-	}
-	return p.done()
-}
-
-// maxID is how many bytes an id or a name in a path has at most.
-const maxID = 128
-
-// id is the {id} of the path: an id or a name, short and without control
-// characters.
-func (x *exchange) id() (string, error) {
-	id := x.r.PathValue("id")
-	if id == "" || len(id) > maxID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
-		return "", problem.Newf(problem.NotFound, "", "expected an id or a name, found %s", quoted(id))
-	}
-	return id, nil
-}
-
-// body is the request's body, limited in size and slowness.
-func (x *exchange) body(most int64) io.Reader {
+// newBody is the request's body, limited in size and slowness.
+func newBody(x *exchange, most int64) io.Reader {
 	return &bodyReader{x: x, most: most, began: time.Now()}
 }
 

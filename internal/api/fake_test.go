@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +56,69 @@ func newFake() *fake {
 	}
 	f.tokens[exampleToken.Secret] = exampleToken
 	return f
+}
+
+// server answers every endpoint with it.
+func (f *fake) server(o ServerOptions) *Server {
+	o.Identify, o.Streams = f.Identify, Streams{Log: f.Log, Attach: f.Attach, Events: f.Events, Backup: f.Backup}
+	s := NewServer(o)
+	Handle(s, GetStatus, Plain(f.Status))
+	Handle(s, Submit, f.Submit)
+	Handle(s, ListJobs, f.Jobs)
+	Handle(s, GetJob, ByID(f.Job))
+	Handle(s, GetWhy, ByID(f.Why))
+	Handle(s, Act, f.Act)
+	Handle(s, EditJob, f.Edit)
+	Handle(s, WaitForJobs, f.Wait)
+	Handle(s, Adopt, f.Adopt)
+	Handle(s, ListStrays, Plain(f.Strays))
+	Handle(s, AdoptStrays, f.AdoptStrays)
+	Handle(s, PauseGPU, f.pausing(true))
+	Handle(s, ResumeGPU, f.pausing(false))
+	Handle(s, DrainGPU, f.DrainGPU)
+	Handle(s, SetHealth, f.SetHealth)
+	Handle(s, ListCardEvents, f.CardHistory)
+	Handle(s, GetJobSamples, f.JobSamples)
+	Handle(s, GetGPUSamples, f.GPUSamples)
+	Handle(s, ReleaseGPUs, f.ReleaseGPUs)
+	Handle(s, GetStats, f.Stats)
+	Handle(s, GetReplay, f.Replay)
+	Handle(s, Reload, f.Reload)
+	Handle(s, NewToken, f.NewToken)
+	Handle(s, ListTokens, Plain(f.Tokens))
+	Handle(s, RevokeToken, f.RevokeToken)
+	Handle(s, OpenSession, f.OpenSession)
+	Handle(s, EndSession, f.EndSession)
+	Handle(s, ListBatches, f.Batches)
+	Handle(s, ListGroups, f.Groups)
+	Handle(s, SetGroup, f.SetGroup)
+	Handle(s, RemoveGroup, f.RemoveGroup)
+	Handle(s, GetNotify, f.Notify)
+	Handle(s, SetNotify, f.SetNotify)
+	Handle(s, SendNotify, f.SendNotify)
+	for _, e := range endpoints() { // the others are answered with their examples
+		if s.handlers[e.op()] == nil {
+			s.handlers[e.op()] = answerWith(e)
+		}
+	}
+	return s
+}
+
+// answerWith replies with the example of the description.
+func answerWith(e operation) func(*exchange) error {
+	q, r := e.types()
+	return func(x *exchange) error {
+		if err := x.read(reflect.New(q).Interface()); err != nil {
+			return err
+		}
+		reply := reflect.New(r)
+		reply.Elem().Set(reflect.ValueOf(examples[e.op().ID].reply))
+		return x.reply(reply.Interface())
+	}
+}
+
+func (f *fake) pausing(pause bool) func(context.Context, Caller, GPUIndex) (GPU, error) {
+	return func(_ context.Context, _ Caller, q GPUIndex) (GPU, error) { return f.pause(q.Index, pause) }
 }
 
 // change does something under the lock and wakes whoever waits.
@@ -201,10 +264,10 @@ func (f *fake) Act(_ context.Context, _ Caller, r ActRequest) (ActReply, error) 
 	return reply, nil
 }
 
-func (f *fake) Edit(_ context.Context, _ Caller, id string, r EditRequest) (Detail, error) {
+func (f *fake) Edit(_ context.Context, _ Caller, r EditRequest) (Detail, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d, err := f.find(id)
+	d, err := f.find(r.ID)
 	if err != nil {
 		return Detail{}, err
 	}
@@ -336,14 +399,12 @@ func (f *fake) Events(ctx context.Context, _ Caller, q EventQuery, send func(Eve
 	}
 }
 
-func (f *fake) GPUs(context.Context, Caller) ([]GPU, error) { return []GPU{exampleGPU}, nil }
-
-func (f *fake) DrainGPU(ctx context.Context, c Caller, index int, r DrainRequest) (Drained, error) {
-	card, err := f.PauseGPU(ctx, c, index, true)
+func (f *fake) DrainGPU(_ context.Context, _ Caller, r DrainRequest) (Drained, error) {
+	card, err := f.pause(r.Index, true)
 	return Drained{GPU: card, Jobs: []Acted{{ID: "1", Done: r.Park}}}, err
 }
 
-func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GPU, error) {
+func (f *fake) pause(index int, paused bool) (GPU, error) {
 	if index > 7 {
 		return GPU{}, problem.Newf(problem.NotFound, "", "there is no gpu%d", index)
 	}
@@ -353,7 +414,8 @@ func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GP
 	return card, nil
 }
 
-func (f *fake) SetHealth(_ context.Context, _ Caller, index int, r HealthRequest) (GPU, error) {
+func (f *fake) SetHealth(_ context.Context, _ Caller, r HealthRequest) (GPU, error) {
+	index := r.Index
 	if index > 7 {
 		return GPU{}, problem.Newf(problem.NotFound, "", "there is no gpu%d", index)
 	}
@@ -371,12 +433,12 @@ func (f *fake) CardHistory(_ context.Context, _ Caller, q CardQuery) ([]CardEven
 	return []CardEvent{event}, nil
 }
 
-func (f *fake) JobSamples(_ context.Context, _ Caller, id string, q SamplesQuery) (Samples, error) {
-	return askedSamples(Samples{Job: id, DeclaredMiB: exampleSamples.DeclaredMiB, Tracks: exampleSamples.Tracks}, q), nil
+func (f *fake) JobSamples(_ context.Context, _ Caller, q JobSamplesQuery) (Samples, error) {
+	return askedSamples(Samples{Job: q.ID, DeclaredMiB: exampleSamples.DeclaredMiB, Tracks: exampleSamples.Tracks}, q.SamplesQuery), nil
 }
 
-func (f *fake) GPUSamples(_ context.Context, _ Caller, index int, q SamplesQuery) (Samples, error) {
-	return askedSamples(Samples{GPU: &index, Tracks: exampleGPUSamples.Tracks}, q), nil
+func (f *fake) GPUSamples(_ context.Context, _ Caller, q GPUSamplesQuery) (Samples, error) {
+	return askedSamples(Samples{GPU: &q.Index, Tracks: exampleGPUSamples.Tracks}, q.SamplesQuery), nil
 }
 
 // askedSamples shows in a reply what was asked for.
@@ -415,14 +477,6 @@ func (f *fake) Replay(ctx context.Context, _ Caller, q ReplayQuery) (Replay, err
 	return r, nil
 }
 
-func (f *fake) Snapshots(context.Context, Caller) (SnapshotIDs, error) {
-	return exampleSnapshotIDs, nil
-}
-
-func (f *fake) Snapshot(context.Context, Caller) (json.RawMessage, error) {
-	return exampleSnapshot, nil
-}
-
 func (f *fake) Reload(_ context.Context, c Caller, r ReloadRequest) (Reloaded, error) {
 	reply := exampleReloaded
 	if r.DryRun && r.Text != nil {
@@ -453,11 +507,8 @@ func (f *fake) NewToken(_ context.Context, c Caller, r TokenRequest) (Token, err
 	return token, nil
 }
 
-func (f *fake) NewLogin(context.Context, Caller, LoginRequest) (Login, error) {
-	return exampleLogin, nil
-}
-
-func (f *fake) OpenSession(_ context.Context, r SessionRequest, w Way) (Token, error) {
+func (f *fake) OpenSession(_ context.Context, c Caller, r SessionRequest) (Session, error) {
+	w := c.Way
 	token := Token{ID: "s1", User: "ann", Expires: time.Now().Add(time.Hour)}
 	err := error(problem.Newf(problem.Forbidden, "", "that login is not valid"))
 	f.change(func() {
@@ -466,18 +517,14 @@ func (f *fake) OpenSession(_ context.Context, r SessionRequest, w Way) (Token, e
 			f.tokens["session "+w.Listener+r.Key], err = token, nil
 		}
 	})
-	return token, err
+	return Session{ID: token.ID, User: token.User, Expires: token.Expires}, err
 }
 
-func (f *fake) RevokeTokens(ctx context.Context, c Caller, user string) ([]string, error) {
-	return exampleRevoked.IDs, nil
-}
-
-func (f *fake) EndSession(ctx context.Context, c Caller) error {
+func (f *fake) EndSession(ctx context.Context, c Caller, _ None) (None, error) {
 	if c.Token == "" {
-		return nil // as the example of the description is sent
+		return None{}, nil // as the example of the description is sent
 	}
-	return f.RevokeToken(ctx, c, c.Token)
+	return f.RevokeToken(ctx, c, TokenID{ID: c.Token})
 }
 
 func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {
@@ -485,7 +532,7 @@ func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {
 	defer f.mu.Unlock()
 	var all []Token
 	for _, token := range f.tokens {
-		all = append(all, token)
+		all = append(all, withoutSecret(token))
 	}
 	return all, nil
 }
@@ -506,9 +553,9 @@ func (f *fake) Groups(_ context.Context, c Caller, q GroupQuery) ([]Group, error
 	return []Group{f.group}, nil
 }
 
-func (f *fake) SetGroup(_ context.Context, c Caller, name string, r GroupRequest) (Group, error) {
+func (f *fake) SetGroup(_ context.Context, c Caller, r GroupRequest) (Group, error) {
 	f.change(func() {
-		f.group = Group{Name: name, User: cmp.Or(r.User, c.Name), Paused: r.Paused != nil && *r.Paused}
+		f.group = Group{Name: r.Name, User: cmp.Or(r.User, c.Name), Paused: r.Paused != nil && *r.Paused}
 		if n, err := strconv.Atoi(string(r.Limit)); err == nil {
 			f.group.Limit = &n
 		}
@@ -516,17 +563,17 @@ func (f *fake) SetGroup(_ context.Context, c Caller, name string, r GroupRequest
 	return f.group, nil
 }
 
-func (f *fake) RemoveGroup(_ context.Context, _ Caller, user, name string) error {
-	if f.group.Name != name || user != "" && user != f.group.User {
-		return problem.Newf(problem.NotFound, "", "%s has no group %s", user, name)
+func (f *fake) RemoveGroup(_ context.Context, _ Caller, q GroupRemoval) (None, error) {
+	if f.group.Name != q.Name || q.User != "" && q.User != f.group.User {
+		return None{}, problem.Newf(problem.NotFound, "", "%s has no group %s", q.User, q.Name)
 	}
 	f.change(func() { f.group = Group{} })
-	return nil
+	return None{}, nil
 }
 
-func (f *fake) Notify(_ context.Context, _ Caller, secrets bool) (Notify, error) {
+func (f *fake) Notify(_ context.Context, _ Caller, q NotifyQuery) (Notify, error) {
 	n := f.notify
-	if !secrets {
+	if !q.Secrets {
 		n.Key = ""
 	}
 	return n, nil
@@ -548,18 +595,18 @@ func (f *fake) SendNotify(_ context.Context, _ Caller, r NotifyTest) ([]NotifyRe
 	return []NotifyResult{{Target: r.Target, Error: strings.Join(r.Jobs, ",")}}, nil
 }
 
-func (f *fake) RevokeToken(_ context.Context, _ Caller, id string) error {
+func (f *fake) RevokeToken(_ context.Context, _ Caller, q TokenID) (None, error) {
 	found := false
 	f.change(func() {
 		for secret, token := range f.tokens {
-			if token.ID == id {
+			if token.ID == q.ID {
 				delete(f.tokens, secret)
 				found = true
 			}
 		}
 	})
 	if !found {
-		return problem.Newf(problem.NotFound, "", "there is no token %s", id)
+		return None{}, problem.Newf(problem.NotFound, "", "there is no token %s", q.ID)
 	}
-	return nil
+	return None{}, nil
 }

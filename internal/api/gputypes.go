@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"berth/internal/text/problem"
+)
 
 // GPU is a card, or a part of a partitioned card, as last read. Unknown values
 // are null, or left out if they are text.
@@ -94,8 +98,14 @@ const (
 	HealthQuarantined = "quarantined"
 )
 
+// GPUIndex names a card.
+type GPUIndex struct {
+	Index int `path:"index" json:"-" eg:"0" about:"the number of the GPU in berth gpus"`
+}
+
 // DrainRequest empties a card.
 type DrainRequest struct {
+	GPUIndex
 	Park bool `json:"park,omitempty" doc:"park the jobs on it; otherwise they run to their end"`
 }
 
@@ -107,15 +117,16 @@ type Drained struct {
 
 // HealthRequest sets a card's health.
 type HealthRequest struct {
+	GPUIndex
 	Health string `json:"health" enum:"ok,quarantined"`
 	Reason string `json:"reason,omitempty" doc:"at most 200 bytes"`
 }
 
 // CardQuery selects events of the cards.
 type CardQuery struct {
-	GPU   *int
-	Since *time.Time
-	Limit int
+	GPU   *int       `query:"gpu" range:"0..4096" about:"only this GPU, and events about all of them"`
+	Since *time.Time `query:"since" about:"only events after this time"`
+	Limit int        `query:"limit" range:"1..1000" about:"at most this many; default 50, at most 1000"`
 }
 
 // CardEvent is one event of a card, or of all.
@@ -138,3 +149,51 @@ type Released struct {
 	Until *time.Time `json:"until" doc:"null: it is not released"`
 	Note  string     `json:"note,omitempty" doc:"why there is nothing to release"`
 }
+
+// Bounds on requests about cards.
+const (
+	maxGPU         = 4096
+	maxReason      = 200 // bytes
+	usualEvents    = 50
+	usualRelease   = 10 * time.Minute
+	longestRelease = 24 * time.Hour
+)
+
+// Pausing is PauseGPU or ResumeGPU.
+func Pausing(pause bool) *Endpoint[GPUIndex, GPU] {
+	if pause {
+		return PauseGPU
+	}
+	return ResumeGPU
+}
+
+func (r *HealthRequest) check(*Limits) error {
+	if r.Health != HealthOK && r.Health != HealthQuarantined {
+		return problem.Newf(problem.Invalid, "", "health: expected %s or %s, found %s", HealthOK, HealthQuarantined, quoted(r.Health))
+	}
+	if len(r.Reason) > maxReason {
+		return problem.Newf(problem.Invalid, "", "reason: expected at most %d bytes, found %d", maxReason, len(r.Reason))
+	}
+	return nil
+}
+
+func (q *CardQuery) check(*Limits) error {
+	if q.Limit == 0 {
+		q.Limit = usualEvents
+	}
+	return nil
+}
+
+func (r *ReleaseRequest) check(*Limits) error {
+	if r.ForS < 0 || r.ForS > int64(longestRelease/time.Second) || r.End && r.ForS != 0 {
+		return problem.Newf(problem.Invalid, "", "for_s: expected 1 to %d seconds, without end", int64(longestRelease/time.Second))
+	}
+	if r.ForS == 0 && !r.End {
+		r.ForS = int64(usualRelease / time.Second)
+	}
+	return nil
+}
+
+func (g *GPU) fill() { g.Jobs = list(g.Jobs) }
+
+func (d *Drained) fill() { d.GPU.Jobs, d.Jobs = list(d.GPU.Jobs), list(d.Jobs) }

@@ -32,7 +32,7 @@ func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
 	if !c.checkedAt.IsZero() && time.Since(c.checkedAt) < s.limits.Recheck {
 		return c.caller, nil
 	}
-	caller, err := s.backend.Identify(ctx, c.peer)
+	caller, err := s.options.Identify(ctx, c.peer)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -56,10 +56,10 @@ func (x *exchange) tcpCaller(ctx context.Context) (Caller, error) {
 	return x.identified(ctx, Peer{UID: -1, GID: -1, Secret: secret, Way: x.way()})
 }
 
-// identified asks the backend who a peer is.
+// identified asks who a peer is.
 func (x *exchange) identified(ctx context.Context, p Peer) (Caller, error) {
 	x.peer = p
-	caller, err := x.backend.Identify(ctx, p)
+	caller, err := x.options.Identify(ctx, p)
 	refused, ok := errors.AsType[*problem.Problem](err)
 	if ok && (refused.Kind == problem.Forbidden || refused.Kind == problem.NotFound || refused.Kind == problem.Invalid) {
 		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: refused.What, Hint: refused.Hint, Err: errNoToken}

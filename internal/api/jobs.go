@@ -13,60 +13,25 @@ import (
 	"berth/internal/text/problem"
 )
 
-func (x *exchange) getStatus() error {
-	return x.reply(x.backend.Status(x.r.Context(), x.caller))
-}
+func (r *SubmitReply) fill() { r.Jobs = list(r.Jobs) }
 
-func (x *exchange) getSnapshots() error {
-	return x.reply(x.backend.Snapshots(x.r.Context(), x.caller))
-}
+func (r *ActReply) fill() { r.Jobs = list(r.Jobs) }
 
-func (x *exchange) postJobs() error {
-	r, err := decodeSubmit(x.body(x.limits.SubmitBytes), x.limits)
-	if err != nil {
-		return err
-	}
-	reply, err := x.backend.Submit(x.r.Context(), x.caller, r)
-	reply.Jobs = list(reply.Jobs)
-	return x.reply(reply, err)
-}
+func (r *WaitReply) fill() { r.Jobs = list(r.Jobs) }
 
-func (x *exchange) getJobs() error {
-	p, err := x.params()
-	if err != nil {
-		return err
-	}
-	q := readQuery(p)
-	if err := p.done(); err != nil {
-		return err
-	}
-	page, err := x.backend.Jobs(x.r.Context(), x.caller, q)
-	if err != nil {
-		return err
-	}
-	return x.replyPage(page)
-}
+func (s *Stats) fill() { s.Users, s.Days = list(s.Users), list(s.Days) }
 
-func (x *exchange) getBatches() error {
-	p, err := x.params()
-	if err != nil {
-		return err
-	}
-	q := readBatchQuery(p)
-	if err := p.done(); err != nil {
-		return err
-	}
-	batches, err := x.backend.Batches(x.r.Context(), x.caller, q)
-	return x.reply(list(batches), err)
+func (r *Reloaded) fill() {
+	r.Changed, r.Restart, r.Warnings = list(r.Changed), list(r.Restart), list(r.Warnings)
 }
 
 // jobsAtATime is how many jobs of a page are encoded before other users' long work
 // may have its turn.
 const jobsAtATime = 500
 
-// replyPage answers as reply does, with a page that may be long.
-func (x *exchange) replyPage(page JobPage) error {
-	jobs := page.Jobs
+// reply encodes the jobs in parts: there may be many.
+func (p *JobPage) reply(x *exchange) error {
+	page, jobs := *p, p.Jobs
 	page.Jobs = []job.View{}
 	rest, err := json.Marshal(page)
 	if err != nil {
@@ -97,55 +62,15 @@ func (x *exchange) replyPage(page JobPage) error {
 	return nil
 }
 
-func (x *exchange) getJob() error {
-	id, err := x.id()
-	if err != nil {
-		return err
-	}
-	return x.reply(x.backend.Job(x.r.Context(), x.caller, id))
-}
-
-func (x *exchange) getWhy() error {
-	id, err := x.id()
-	if err != nil {
-		return err
-	}
-	return x.reply(x.backend.Why(x.r.Context(), x.caller, id))
-}
-
-func (x *exchange) postAct() error {
-	var r ActRequest
-	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
-		return err
-	}
+func (r *ActRequest) check(*Limits) error {
 	if !slices.Contains(Actions(), r.Action) {
 		return problem.Newf(problem.Invalid, "", "action: expected %s, found %s", text.Or(Actions()), quoted(r.Action))
 	}
-	if err := r.Select.check(); err != nil {
-		return err
-	}
-	reply, err := x.backend.Act(x.r.Context(), x.caller, r)
-	reply.Jobs = list(reply.Jobs)
-	return x.reply(reply, err)
+	return r.Select.check()
 }
 
-func (x *exchange) patchJob() error {
-	id, err := x.id()
-	if err != nil {
-		return err
-	}
-	var r EditRequest
-	if err := decode(x.body(x.limits.SpecBytes), &r); err != nil {
-		return err
-	}
-	return x.reply(x.backend.Edit(x.r.Context(), x.caller, id, r))
-}
-
-func (x *exchange) postWait() error {
-	var r WaitRequest
-	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
-		return err
-	}
+// check also sets the longest wait.
+func (r *WaitRequest) check(l *Limits) error {
 	if err := r.Select.check(); err != nil {
 		return err
 	}
@@ -155,51 +80,19 @@ func (x *exchange) postWait() error {
 	if r.For != "" && !slices.Contains([]string{WaitEnd, WaitParked, WaitRunning}, r.For) {
 		return problem.Newf(problem.Invalid, "", "for: expected end, parked or running, found %s", quoted(r.For))
 	}
-	if longest := x.limits.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {
+	if longest := l.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {
 		r.TimeoutS = longest
 	}
-	ctx, done, err := x.stream()
-	if err != nil {
-		return err
-	}
-	defer done()
-	reply, err := x.backend.Wait(ctx, x.caller, r)
-	reply.Jobs = list(reply.Jobs)
-	return x.reply(reply, err)
+	return nil
 }
 
-func (x *exchange) getStats() error {
-	p, err := x.params()
-	if err != nil {
-		return err
-	}
-	q := readStatsQuery(p)
-	if err := p.done(); err != nil {
-		return err
-	}
+func (r *WaitRequest) takes() time.Duration { return time.Duration(r.TimeoutS * float64(time.Second)) }
+
+func (q *StatsQuery) check(*Limits) error {
 	if q.Since != nil && q.Until != nil && q.Until.Before(*q.Since) {
 		return problem.Newf(problem.Invalid, "", "until %s is before since %s", q.Until.Format(time.RFC3339), q.Since.Format(time.RFC3339))
 	}
-	stats, err := x.backend.Stats(x.r.Context(), x.caller, q)
-	stats.Users, stats.Days = list(stats.Users), list(stats.Days)
-	return x.reply(stats, err)
-}
-
-// postBackup streams. If it fails half way, the reply is cut off, and the client
-// notices.
-func (x *exchange) postBackup() error {
-	x.w.Header().Set("Content-Type", "application/octet-stream")
-	return x.backend.Backup(x.r.Context(), x.caller, x.w)
-}
-
-func (x *exchange) postReload() error {
-	var r ReloadRequest
-	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
-		return err
-	}
-	reply, err := x.backend.Reload(x.r.Context(), x.caller, r)
-	reply.Changed, reply.Restart, reply.Warnings = list(reply.Changed), list(reply.Restart), list(reply.Warnings)
-	return x.reply(reply, err)
+	return nil
 }
 
 // check refuses an empty selection, which must never mean everything, and bounds

@@ -167,7 +167,7 @@ func TestTooManyConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := s.client.Status(background(t))
+	_, err := Call(background(t), s.client, GetStatus, None{})
 	wantProblem(t, err, problem.TooMuch, "too many connections")
 	for range spareConnections {
 		c, err := net.Dial("unix", s.socket)
@@ -180,7 +180,7 @@ func TestTooManyConnections(t *testing.T) {
 		c.Close()
 	}
 	held = held[1:3]
-	testkit.Eventually(t, "there is room again", func() bool { _, err := s.client.Status(background(t)); return err == nil })
+	testkit.Eventually(t, "there is room again", func() bool { _, err := Call(background(t), s.client, GetStatus, None{}); return err == nil })
 }
 
 // TestConnectionsBeyondTheSpareOnesAreDropped leaves them without an answer.
@@ -207,16 +207,16 @@ func TestTooManyStreams(t *testing.T) {
 	ctx, cancel := context.WithCancel(background(t))
 	var all sync.WaitGroup
 	all.Go(func() { s.client.Events(ctx, EventQuery{}, nil) })
-	all.Go(func() { s.client.Wait(ctx, WaitRequest{Select: Select{Words: []string{"forever"}}}) })
+	all.Go(func() { Call(ctx, s.client, WaitForJobs, WaitRequest{Select: Select{Words: []string{"forever"}}}) })
 	log, err := s.client.Log(ctx, LogQuery{ID: "1", Follow: true})
 	testkit.Must(t, err)
 	testkit.Eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
 	what := "too many streams, followed logs, attached terminals and waits: 3"
 	_, err = s.client.Attach(background(t), "1")
 	wantProblem(t, err, problem.TooMuch, what)
-	_, err = s.client.Wait(background(t), WaitRequest{Select: Select{All: true}})
+	_, err = Call(background(t), s.client, WaitForJobs, WaitRequest{Select: Select{All: true}})
 	wantProblem(t, err, problem.TooMuch, what)
-	if _, err := s.client.Status(background(t)); err != nil {
+	if _, err := Call(background(t), s.client, GetStatus, None{}); err != nil {
 		t.Errorf("what is no stream is refused too: %v", err)
 	}
 	cancel()
@@ -234,7 +234,7 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			if _, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}}); err != nil {
+			if _, err := Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -269,7 +269,7 @@ func TestLongRepliesTakeTurns(t *testing.T) {
 	}
 	testkit.Eventually(t, "the others wait", func() bool { return s.gate.Waiting() == 2 })
 	close(f.listing) // the first waits for it, the others for the first
-	if _, err := s.client.Jobs(background(t), Query{Limit: 1}); err != nil {
+	if _, err := Call(background(t), s.client, ListJobs, Query{Limit: 1}); err != nil {
 		t.Error(err)
 	}
 	testkit.Eventually(t, "all are made", func() bool { return s.gate.Waiting() == 0 })
@@ -282,7 +282,7 @@ func TestRightsAreAskedForOnceAMinute(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})
 	for range 5 {
-		_, err := s.client.Status(background(t))
+		_, err := Call(background(t), s.client, GetStatus, None{})
 		testkit.Must(t, err)
 	}
 	if len(f.callers) != 1 {
@@ -291,7 +291,7 @@ func TestRightsAreAskedForOnceAMinute(t *testing.T) {
 	anew := serve(t, f, Limits{Recheck: time.Nanosecond})
 	f.callers = nil
 	for range 5 {
-		_, err := anew.client.Status(background(t))
+		_, err := Call(background(t), anew.client, GetStatus, None{})
 		testkit.Must(t, err)
 	}
 	if len(f.callers) != 5 {
@@ -313,7 +313,7 @@ func TestStreamsEndWithTheirUser(t *testing.T) {
 		go func() { _, err := io.Copy(io.Discard, log); ended <- err }()
 		go func() { ended <- s.client.Events(background(t), EventQuery{}, func(Event) error { return nil }) }()
 		go func() {
-			_, err := s.client.Wait(background(t), WaitRequest{Select: Select{Words: []string{"forever"}}})
+			_, err := Call(background(t), s.client, WaitForJobs, WaitRequest{Select: Select{Words: []string{"forever"}}})
 			ended <- err
 		}()
 		testkit.Eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
@@ -340,10 +340,10 @@ func TestShutdownFinishesWhatWasBegun(t *testing.T) {
 	var submitErr, waitErr error
 	var both sync.WaitGroup
 	both.Go(func() {
-		reply, submitErr = s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}})
+		reply, submitErr = Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}})
 	})
 	both.Go(func() {
-		_, waitErr = s.client.Wait(background(t), WaitRequest{Select: Select{Words: []string{"forever"}}})
+		_, waitErr = Call(background(t), s.client, WaitForJobs, WaitRequest{Select: Select{Words: []string{"forever"}}})
 	})
 	<-f.entered
 	testkit.Must(t, f.await(background(t), func() bool { return len(f.waited) > 0 }))
@@ -372,7 +372,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	s := serve(t, f, Limits{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}}); err == nil {
+		if _, err := Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}}); err == nil {
 			t.Error("it ended well")
 		}
 	})

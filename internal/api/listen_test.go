@@ -34,13 +34,13 @@ func TestASocketAtItsPlace(t *testing.T) {
 			}
 			c := Dial(socket)
 			defer c.Close()
-			if _, err := c.Status(background(t)); err != nil {
+			if _, err := Call(background(t), c, GetStatus, None{}); err != nil {
 				t.Error(err)
 			}
 			if _, err := Listen(socket, test.mode); !errors.Is(err, errInUse) {
 				t.Errorf("a second daemon: %v", err)
 			}
-			if _, err := c.Status(background(t)); err != nil {
+			if _, err := Call(background(t), c, GetStatus, None{}); err != nil {
 				t.Errorf("the first was disturbed: %v", err)
 			}
 			s.end(t)
@@ -59,7 +59,7 @@ func serveAtMode(t *testing.T, socket string, mode os.FileMode) *running {
 	if l.Addr().String() != socket {
 		t.Errorf("it listens at %s", l.Addr())
 	}
-	r := &running{socket: socket, client: Dial(socket), done: make(chan error, 1), Server: NewServer(ServerOptions{Backend: newFake()})}
+	r := &running{socket: socket, client: Dial(socket), done: make(chan error, 1), Server: newFake().server(ServerOptions{})}
 	go func() { r.done <- r.ServeUnix(l) }()
 	t.Cleanup(func() { r.end(t) })
 	return r
@@ -136,14 +136,14 @@ func TestACallerThatSendsJSONGetsAReplyItCanRead(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := Listen(socket, 0o600)
 	testkit.Must(t, err)
-	r := &running{Server: NewServer(ServerOptions{Backend: newFake(), NotHTTP: reply}), socket: socket, client: Dial(socket), done: make(chan error, 1)}
+	r := &running{Server: newFake().server(ServerOptions{NotHTTP: reply}), socket: socket, client: Dial(socket), done: make(chan error, 1)}
 	go func() { r.done <- r.ServeUnix(l) }()
 	defer r.end(t)
 	// Without a newline and without an end, as the clients of mgpu send it.
 	if got := raw(t, socket, `{"cmd": "queue"}`); got != reply {
 		t.Errorf("it got %q", got)
 	}
-	if _, err := r.client.Status(background(t)); err != nil {
+	if _, err := Call(background(t), r.client, GetStatus, None{}); err != nil {
 		t.Errorf("a caller with HTTP: %v", err)
 	}
 	if got := raw(t, socket, "GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n{"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {

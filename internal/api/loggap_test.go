@@ -49,7 +49,7 @@ func TestGaps(t *testing.T) {
 				t.Errorf("got %q and stands at %d, %v", text, log.Offset(), err)
 			}
 			// Who does not count bytes has the same in one reply.
-			v := test.query.values()
+			_, v := writeURL("", &test.query)
 			r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?"+v.Encode(), nil)
 			testkit.Must(t, err)
 			reply, err := unixHTTP(t, s.socket).Do(r)

@@ -25,29 +25,24 @@ const (
 	logEndFailed   = "failed"
 )
 
-func (x *exchange) getLog() error {
-	id, err := x.id()
-	if err != nil {
-		return err
-	}
-	p, err := x.params()
-	if err != nil {
-		return err
-	}
-	q := readLogQuery(p)
-	q.ID = id
-	if err := p.done(); err != nil {
-		return err
-	}
+func (q *LogQuery) check(*Limits) error {
 	if q.Lines > 0 && q.Offset != 0 {
 		return problem.Newf(problem.Invalid, "", "expected lines or offset, found both")
+	}
+	return nil
+}
+
+func sendLog(x *exchange) error {
+	var q LogQuery
+	if err := x.read(&q); err != nil {
+		return err
 	}
 	ctx, done, err := x.stream()
 	if err != nil {
 		return err
 	}
 	defer done()
-	log, err := x.backend.Log(ctx, x.caller, q)
+	log, err := x.options.Streams.Log(ctx, x.caller, q)
 	if err != nil {
 		return err
 	}
@@ -64,7 +59,7 @@ func (x *exchange) getLog() error {
 	if err := x.w.flush(); err != nil {
 		return nil // the caller is gone
 	}
-	end, next := x.copyLog(ctx, log, q.pieces)
+	end, next := copyLog(ctx, x, log, q.Pieces)
 	header.Set(headerLogEnd, end)
 	header.Set(headerLogNext, next)
 	return nil
@@ -73,13 +68,13 @@ func (x *exchange) getLog() error {
 // copyLog sends the log as it grows and says how it ended. With pieces it ends
 // at a gap and says where to continue, so that byte counts include only the
 // log's own; otherwise a line marks the gap.
-func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end, next string) {
+func copyLog(ctx context.Context, x *exchange, log io.Reader, pieces bool) (end, next string) {
 	buffer := make([]byte, 32<<10)
 	inLine := false
 	for {
 		n, err := log.Read(buffer)
 		if n > 0 {
-			x.sendLog(buffer[:n])
+			sendPart(x, buffer[:n])
 			inLine = buffer[n-1] != '\n'
 		}
 		var gap *LogGap
@@ -88,7 +83,7 @@ func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end
 		case errors.As(err, &gap) && pieces:
 			return logEndGap, strconv.FormatInt(gap.Next, 10)
 		case errors.As(err, &gap):
-			x.sendLog([]byte(gap.mark(inLine)))
+			sendPart(x, []byte(gap.mark(inLine)))
 			inLine = false
 		case x.stopping.Err() != nil, errors.Is(err, context.Canceled) && ctx.Err() == nil:
 			return logEndStopping, "" // the backend may stop a moment before the server
@@ -103,7 +98,7 @@ func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end
 	}
 }
 
-func (x *exchange) sendLog(part []byte) {
+func sendPart(x *exchange, part []byte) {
 	_, err := x.w.Write(part)
 	if err == nil {
 		err = x.w.flush()

@@ -154,6 +154,12 @@ func TestALogThatChangedIsNotGoneOnWith(t *testing.T) {
 // moved is a backend whose logs begin elsewhere than asked.
 type moved struct{ *fake }
 
+func (m moved) server(o ServerOptions) *Server {
+	s := m.fake.server(o)
+	s.options.Streams.Log = m.Log
+	return s
+}
+
 func (m moved) Log(ctx context.Context, c Caller, q LogQuery) (LogStream, error) {
 	stream, err := m.fake.Log(ctx, c, q)
 	stream.Offset = 3

@@ -26,20 +26,23 @@ type running struct {
 	done   chan error
 }
 
-// serve starts a server of a backend on a socket of its own.
-func serve(t testing.TB, b Backend, l Limits) *running {
+// served is what has a server: a fake, or one with other answers.
+type served interface{ server(o ServerOptions) *Server }
+
+// serve starts a server of it on a socket of its own.
+func serve(t testing.TB, b served, l Limits) *running {
 	t.Helper()
 	return serveAt(t, filepath.Join(t.TempDir(), "berth.sock"), b, l)
 }
 
-func serveAt(t testing.TB, socket string, b Backend, l Limits) *running {
+func serveAt(t testing.TB, socket string, b served, l Limits) *running {
 	t.Helper()
 	listener, err := Listen(socket, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &running{socket: socket, client: Dial(socket), logged: &testkit.Buffer{}, done: make(chan error, 1)}
-	r.Server = NewServer(ServerOptions{Backend: b, Version: "test", Limits: l, Log: slog.New(slog.NewTextHandler(r.logged, nil)), Metrics: exampleMetrics})
+	r.Server = b.server(ServerOptions{Version: "test", Limits: l, Log: slog.New(slog.NewTextHandler(r.logged, nil)), Metrics: exampleMetrics})
 	go func() { r.done <- r.ServeUnix(listener) }()
 	t.Cleanup(func() { r.end(t) })
 	return r

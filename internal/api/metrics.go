@@ -3,9 +3,11 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"berth/internal/text/problem"
 )
@@ -15,7 +17,10 @@ const (
 	metricsType = "text/plain; version=0.0.4; charset=utf-8"
 )
 
-func (x *exchange) getMetrics() error {
+func sendMetrics(x *exchange) error {
+	if err := x.read(&None{}); err != nil {
+		return err
+	}
 	if x.options.Metrics == nil {
 		return problem.Newf(problem.Refused, "ask a daemon", "a berth run has no metrics")
 	}
@@ -50,4 +55,31 @@ func (s *Server) ServeMetrics(l net.Listener) error {
 		})
 	})
 	return s.serve(tcpListener{Listener: l, unproven: &s.scrapers}, handler)
+}
+
+// sendStore streams. If it fails half way, the reply is cut off, and the client
+// notices.
+func sendStore(x *exchange) error {
+	if err := x.read(&None{}); err != nil {
+		return err
+	}
+	x.w.Header().Set("Content-Type", "application/octet-stream")
+	return x.options.Streams.Backup(x.r.Context(), x.caller, x.w)
+}
+
+// backupTakes is how long a daemon may need to copy its store.
+const backupTakes = 10 * time.Minute
+
+// Backup writes a copy of the daemon's store to w. An error means that the copy
+// is incomplete.
+func (c *Client) Backup(ctx context.Context, w io.Writer) error {
+	reply, err := c.send(taking(ctx, backupTakes), &copyStore.Operation, &None{}, nil)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if _, err := io.Copy(w, reply.Body); err != nil {
+		return c.explain(ctx, err)
+	}
+	return nil
 }

@@ -23,11 +23,11 @@ func exampleMetrics(context.Context) ([]byte, error) {
 }
 
 // serveMetrics serves a backend's metrics at an address of its own.
-func serveMetrics(t *testing.T, o ServerOptions) string {
+func serveMetrics(t *testing.T, f *fake, o ServerOptions) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	s := NewServer(o)
+	s := f.server(o)
 	done := make(chan error, 1)
 	go func() { done <- s.ServeMetrics(l) }()
 	t.Cleanup(func() {
@@ -56,7 +56,7 @@ func ask(t *testing.T, method, url, host string) (status int, body string, heade
 
 func TestTheAddressForMetricsServesNothingElse(t *testing.T) {
 	f := newFake()
-	address := serveMetrics(t, ServerOptions{Backend: f, Metrics: exampleMetrics})
+	address := serveMetrics(t, f, ServerOptions{Metrics: exampleMetrics})
 	_, port, _ := net.SplitHostPort(address)
 	for _, c := range []struct {
 		method, path, host string
@@ -91,7 +91,7 @@ func TestMetricsAreServedOnThisMachineAlone(t *testing.T) {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	testkit.Must(t, err)
 	defer l.Close()
-	if err := NewServer(ServerOptions{Backend: newFake()}).ServeMetrics(l); err == nil || !strings.Contains(err.Error(), "loopback") {
+	if err := newFake().server(ServerOptions{}).ServeMetrics(l); err == nil || !strings.Contains(err.Error(), "loopback") {
 		t.Errorf("served to the network: %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func TestMetricsNeedATokenByTCP(t *testing.T) {
 // TestManyScrapersAreBounded: the oldest makes room, and the other addresses are
 // not touched.
 func TestManyScrapersAreBounded(t *testing.T) {
-	address := serveMetrics(t, ServerOptions{Backend: newFake(), Metrics: exampleMetrics, Limits: Limits{Scrapers: 2, HeaderTimeout: time.Hour, IdleTimeout: time.Hour}})
+	address := serveMetrics(t, newFake(), ServerOptions{Metrics: exampleMetrics, Limits: Limits{Scrapers: 2, HeaderTimeout: time.Hour, IdleTimeout: time.Hour}})
 	var first net.Conn
 	for range 3 {
 		c, err := net.Dial("tcp", address)
@@ -127,7 +127,7 @@ func TestManyScrapersAreBounded(t *testing.T) {
 
 // TestARunHasNoMetrics: it has no use for them, and says so.
 func TestARunHasNoMetrics(t *testing.T) {
-	address := serveMetrics(t, ServerOptions{Backend: newFake()})
+	address := serveMetrics(t, newFake(), ServerOptions{})
 	if status, body, _ := ask(t, "GET", "http://"+address+"/metrics", ""); status != 409 || !strings.Contains(body, "a berth run has no metrics") {
 		t.Errorf("%d %s", status, body)
 	}
@@ -137,12 +137,12 @@ func TestARunHasNoMetrics(t *testing.T) {
 func TestAScrapeIsNoCaller(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
 	before := s.LastActivity()
-	_, err := s.client.ask(background(t), "GET", metricsPath, nil, nil)
+	_, err := s.client.ask(background(t), &scrape.Operation, &None{})
 	testkit.Must(t, err)
 	if after := s.LastActivity(); !after.Equal(before) {
 		t.Errorf("a scrape counts as activity: %v, before it %v", after, before)
 	}
-	_, err = s.client.Status(background(t))
+	_, err = Call(background(t), s.client, GetStatus, None{})
 	testkit.Must(t, err)
 	if !s.LastActivity().After(before) {
 		t.Error("a request does not count as activity")
@@ -161,7 +161,7 @@ func TestEveryRequestIsCountedByItsOperation(t *testing.T) {
 			t.Errorf("%s took %v", operation, took)
 		}
 	}
-	address := serveMetrics(t, ServerOptions{Backend: newFake(), Metrics: exampleMetrics, Served: note})
+	address := serveMetrics(t, newFake(), ServerOptions{Metrics: exampleMetrics, Served: note})
 	for _, path := range []string{"/metrics", "/v1/jobs/secret", "/metrics?a=b"} {
 		ask(t, "GET", "http://"+address+path, "")
 	}
@@ -169,16 +169,16 @@ func TestEveryRequestIsCountedByItsOperation(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "berth.sock")
 	l, err := Listen(socket, 0o600)
 	testkit.Must(t, err)
-	s := &running{socket: socket, client: Dial(socket), done: make(chan error, 1), Server: NewServer(ServerOptions{Backend: newFake(), Served: note})}
+	s := &running{socket: socket, client: Dial(socket), done: make(chan error, 1), Server: newFake().server(ServerOptions{Served: note})}
 	go func() { s.done <- s.ServeUnix(l) }()
 	t.Cleanup(func() { s.end(t) })
-	_, err = s.client.Job(background(t), "17")
+	_, err = Call(background(t), s.client, GetJob, JobID{ID: "17"})
 	testkit.Must(t, err)
-	_, err = s.client.Job(background(t), "404")
+	_, err = Call(background(t), s.client, GetJob, JobID{ID: "404"})
 	wantProblem(t, err, problem.NotFound, "there is no job 404")
-	_, err = s.client.Wait(background(t), exampleWait)
+	_, err = Call(background(t), s.client, WaitForJobs, exampleWait)
 	testkit.Must(t, err)
-	_, err = s.client.ask(background(t), "GET", "/openapi.json", nil, nil)
+	_, err = s.client.ask(background(t), &describeJSON.Operation, &None{})
 	testkit.Must(t, err)
 	want := []string{"metrics 200 false", "none 403 false", "metrics 400 false", "none 405 false", "show 200 false", "show 404 false", "wait 200 true", "openapi 200 false"}
 	testkit.Eventually(t, "requests are counted", func() bool {

@@ -33,7 +33,7 @@ func TestWhatIsSubmittedArrivesAsItWas(t *testing.T) {
 		},
 		Dir: "/home/ann", Environ: []string{"A=b", "E="}, Umask: &umask, DryRun: true, Interactive: true, Term: "xterm",
 	}
-	reply, err := s.client.Submit(background(t), request)
+	reply, err := Call(background(t), s.client, Submit, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +48,11 @@ func TestWhatIsSubmittedArrivesAsItWas(t *testing.T) {
 func TestTextThatIsNotUTF8IsNeverChangedInSilence(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})
-	_, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Argv: []string{"cat", "caf\xe9"}}}}})
+	_, err := Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Argv: []string{"cat", "caf\xe9"}}}}})
 	wantProblem(t, err, problem.Invalid, "command of a job is not UTF-8")
-	_, err = s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}, Dir: "caf\xe9"}}})
+	_, err = Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}, Dir: "caf\xe9"}}})
 	wantProblem(t, err, problem.Invalid, "dir of a job is not UTF-8")
-	if _, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x\xe9"}}}, Environ: []string{"A=1", "B=\xe9", "C=3"}}); err != nil {
+	if _, err := Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x\xe9"}}}, Environ: []string{"A=1", "B=\xe9", "C=3"}}); err != nil {
 		t.Fatal(err)
 	}
 	want := SubmitRequest{Jobs: []Spec{{Bytes: []byte("x\xe9")}}, Environ: []string{"A=1", "C=3"}, EnvironBytes: [][]byte{[]byte("B=\xe9")}}
@@ -70,7 +70,7 @@ func TestAQueryArrivesAsItWas(t *testing.T) {
 		{Select: Select{Words: []string{"1-3", "@~1"}, All: true, Name: "a&b=c", User: "ann", States: []string{"queued", "held"}},
 			Over: true, Newest: true, Since: &since, Limit: 17, After: "3", Reasons: true, Order: true, Idle: true, Queue: true, Arrays: true},
 	} {
-		if _, err := s.client.Jobs(background(t), q); err != nil {
+		if _, err := Call(background(t), s.client, ListJobs, q); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(q, f.queries[len(f.queries)-1]); diff != "" {
@@ -85,87 +85,87 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	s := serve(t, f, Limits{})
 	ctx, c := background(t), s.client
 
-	status, err := c.Status(ctx)
+	status, err := Call(ctx, c, GetStatus, None{})
 	testkit.Must(t, err)
 	if status.You.UID != os.Getuid() || status.You.PID != os.Getpid() || status.You.Name != "ann" {
 		t.Errorf("the kernel said %+v", status.You)
 	}
-	detail, err := c.Job(ctx, "17")
+	detail, err := Call(ctx, c, GetJob, JobID{ID: "17"})
 	testkit.Must(t, err)
 	if diff := cmp.Diff(exampleView, detail.View); diff != "" {
 		t.Error(diff)
 	}
-	why, err := c.Why(ctx, "3")
+	why, err := Call(ctx, c, GetWhy, JobID{ID: "3"})
 	testkit.Must(t, err)
 	if why.ID != "3" || why.Text != exampleWhy.Text {
 		t.Errorf("why: %+v", why)
 	}
-	acted, err := c.Act(ctx, ActRequest{Action: ActHold, Select: Select{Words: []string{"1", "2"}}})
+	acted, err := Call(ctx, c, Act, ActRequest{Action: ActHold, Select: Select{Words: []string{"1", "2"}}})
 	testkit.Must(t, err)
 	if len(acted.Jobs) != 2 || acted.Jobs[1] != (Acted{ID: "2", Done: true, What: "hold"}) {
 		t.Errorf("acted: %+v", acted)
 	}
-	detail, err = c.Edit(ctx, "2", EditRequest{Set: Spec{Priority: "7"}})
+	detail, err = Call(ctx, c, EditJob, EditRequest{JobID: JobID{ID: "2"}, Set: Spec{Priority: "7"}})
 	testkit.Must(t, err)
 	if diff := cmp.Diff(map[string]string{"priority": "7"}, detail.Settings); diff != "" {
 		t.Error(diff)
 	}
-	waited, err := c.Wait(ctx, WaitRequest{Select: Select{All: true}, Any: true, TimeoutS: 1e6})
+	waited, err := Call(ctx, c, WaitForJobs, WaitRequest{Select: Select{All: true}, Any: true, TimeoutS: 1e6})
 	testkit.Must(t, err)
-	if _, err := c.Wait(ctx, WaitRequest{Select: Select{All: true}, For: "luck"}); problem.KindOf(err) != problem.Invalid {
+	if _, err := Call(ctx, c, WaitForJobs, WaitRequest{Select: Select{All: true}, For: "luck"}); problem.KindOf(err) != problem.Invalid {
 		t.Errorf("waiting for luck: %v", err)
 	}
 	if !waited.Done || f.waited[0].TimeoutS != 60 || !f.waited[0].Any {
 		t.Errorf("waited: %+v for %+v", waited, f.waited)
 	}
-	cards, err := c.GPUs(ctx)
+	cards, err := Call(ctx, c, ListGPUs, None{})
 	testkit.Must(t, err)
 	if diff := cmp.Diff([]GPU{exampleGPU}, cards); diff != "" {
 		t.Error(diff)
 	}
-	card, err := c.PauseGPU(ctx, 3, true)
+	card, err := Call(ctx, c, PauseGPU, GPUIndex{Index: 3})
 	testkit.Must(t, err)
 	if !card.Paused || card.Index != 3 || !f.paused[3] {
 		t.Errorf("paused: %+v", card)
 	}
-	if drained, err := c.DrainGPU(ctx, 3, DrainRequest{Park: true}); err != nil || !drained.GPU.Paused || !drained.Jobs[0].Done {
+	if drained, err := Call(ctx, c, DrainGPU, DrainRequest{GPUIndex: GPUIndex{Index: 3}, Park: true}); err != nil || !drained.GPU.Paused || !drained.Jobs[0].Done {
 		t.Errorf("drained %+v: %v", drained, err)
 	}
-	if card, err = c.PauseGPU(ctx, 3, false); err != nil || card.Paused || f.paused[3] {
+	if card, err = Call(ctx, c, ResumeGPU, GPUIndex{Index: 3}); err != nil || card.Paused || f.paused[3] {
 		t.Errorf("resumed: %+v, %v", card, err)
 	}
-	card, err = c.SetHealth(ctx, 3, HealthRequest{Health: HealthQuarantined, Reason: "it smells"})
+	card, err = Call(ctx, c, SetHealth, HealthRequest{GPUIndex: GPUIndex{Index: 3}, Health: HealthQuarantined, Reason: "it smells"})
 	testkit.Must(t, err)
 	if card.Index != 3 || card.Health != HealthQuarantined || card.HealthReason != "it smells" {
 		t.Errorf("quarantined: %+v", card)
 	}
-	history, err := c.CardHistory(ctx, CardQuery{GPU: pointer(0), Since: &exampleTime, Limit: 7})
+	history, err := Call(ctx, c, ListCardEvents, CardQuery{GPU: pointer(0), Since: &exampleTime, Limit: 7})
 	testkit.Must(t, err)
 	if diff := cmp.Diff([]CardEvent{{At: exampleTime, GPU: pointer(0), Text: "7"}}, history); diff != "" {
 		t.Error(diff)
 	}
-	if history, err = c.CardHistory(ctx, CardQuery{}); err != nil || len(history) != 1 || history[0].GPU != nil || history[0].Text != "50" {
+	if history, err = Call(ctx, c, ListCardEvents, CardQuery{}); err != nil || len(history) != 1 || history[0].GPU != nil || history[0].Text != "50" {
 		t.Errorf("history: %+v, %v", history, err)
 	}
-	released, err := c.ReleaseGPUs(ctx, ReleaseRequest{})
+	released, err := Call(ctx, c, ReleaseGPUs, ReleaseRequest{})
 	testkit.Must(t, err)
 	if released.Until == nil || !released.Until.Equal(exampleTime.Add(10*time.Minute)) {
 		t.Errorf("released: %+v", released)
 	}
-	if released, err = c.ReleaseGPUs(ctx, ReleaseRequest{End: true}); err != nil || released.Until != nil {
+	if released, err = Call(ctx, c, ReleaseGPUs, ReleaseRequest{End: true}); err != nil || released.Until != nil {
 		t.Errorf("taken hold of again: %+v, %v", released, err)
 	}
-	stats, err := c.Stats(ctx, StatsQuery{Since: &exampleTime, User: "ann"})
+	stats, err := Call(ctx, c, GetStats, StatsQuery{Since: &exampleTime, User: "ann"})
 	testkit.Must(t, err)
 	if !stats.Since.Equal(exampleTime) {
 		t.Errorf("stats since %s", stats.Since)
 	}
-	replay, err := c.Replay(ctx, ReplayQuery{Since: &exampleTime, Policies: []string{"fair", "las"}})
+	replay, err := Call(ctx, c, GetReplay, ReplayQuery{Since: &exampleTime, Policies: []string{"fair", "las"}})
 	testkit.Must(t, err)
 	if !replay.Since.Equal(exampleTime) || !slices.Equal(replay.Notes, []string{"fair", "las"}) || len(replay.Figures) != 1 {
 		t.Errorf("replay: %+v", replay)
 	}
-	if reply, err := c.Reload(ctx, ReloadRequest{DryRun: true, Text: pointer("[limits]")}); err != nil || reply.Config != "[limits]" || len(reply.Changed) != 1 {
+	if reply, err := Call(ctx, c, Reload, ReloadRequest{DryRun: true, Text: pointer("[limits]")}); err != nil || reply.Config != "[limits]" || len(reply.Changed) != 1 {
 		t.Errorf("reload: %+v, %v", reply, err)
 	}
 	var copied bytes.Buffer
@@ -173,58 +173,58 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if copied.String() != string(f.log) {
 		t.Errorf("the backup is %q", copied.String())
 	}
-	snapshot, err := c.Snapshot(ctx)
+	snapshot, err := Call(ctx, c, GetSnapshot, None{})
 	testkit.Must(t, err)
 	if string(snapshot) != string(exampleSnapshot) {
 		t.Errorf("the snapshot is %s", snapshot)
 	}
-	if used, err := c.Snapshots(ctx); err != nil || !slices.Equal(used.IDs, exampleSnapshotIDs.IDs) {
+	if used, err := Call(ctx, c, ListSnapshots, None{}); err != nil || !slices.Equal(used.IDs, exampleSnapshotIDs.IDs) {
 		t.Errorf("the snapshots in use: %v, %v", used, err)
 	}
 	long := "/" + strings.Repeat("d/", 1000) + "jobs.txt"
-	if sums, err := c.Batches(ctx, BatchQuery{File: long, User: "bob"}); err != nil || len(sums) != 1 || sums[0].File != long || sums[0].User != "bob" || sums[0].DoneAt == nil {
+	if sums, err := Call(ctx, c, ListBatches, BatchQuery{File: long, User: "bob"}); err != nil || len(sums) != 1 || sums[0].File != long || sums[0].User != "bob" || sums[0].DoneAt == nil {
 		t.Errorf("a jobs file: %+v, %v", sums, err)
 	}
-	if sums, err := c.Batches(ctx, BatchQuery{}); err != nil || len(sums) != 0 {
+	if sums, err := Call(ctx, c, ListBatches, BatchQuery{}); err != nil || len(sums) != 0 {
 		t.Errorf("all jobs files: %+v, %v", sums, err)
 	}
 	yes := true
-	group, err := c.SetGroup(ctx, "io", GroupRequest{User: "ann", Limit: "2", Paused: &yes})
+	group, err := Call(ctx, c, SetGroup, GroupRequest{GroupName: GroupName{Name: "io"}, User: "ann", Limit: "2", Paused: &yes})
 	if err != nil || group.Name != "io" || group.User != "ann" || !group.Paused || group.Limit == nil || *group.Limit != 2 {
 		t.Errorf("a group: %+v, %v", group, err)
 	}
-	if groups, err := c.Groups(ctx, GroupQuery{User: "*"}); err != nil || len(groups) != 1 || groups[0].Name != "io" {
+	if groups, err := Call(ctx, c, ListGroups, GroupQuery{User: "*"}); err != nil || len(groups) != 1 || groups[0].Name != "io" {
 		t.Errorf("groups: %+v, %v", groups, err)
 	}
-	if groups, err := c.Groups(ctx, GroupQuery{User: "nobody"}); err != nil || len(groups) != 0 {
+	if groups, err := Call(ctx, c, ListGroups, GroupQuery{User: "nobody"}); err != nil || len(groups) != 0 {
 		t.Errorf("nobody's groups: %+v, %v", groups, err)
 	}
-	set, err := c.SetNotify(ctx, NotifyRequest{Rules: &[]string{"end:exec:x"}, NewKey: true})
+	set, err := Call(ctx, c, SetNotify, NotifyRequest{Rules: &[]string{"end:exec:x"}, NewKey: true})
 	if err != nil || len(set.Rules) != 1 || set.Rules[0] != "end:exec:x" || set.Key == "" {
 		t.Errorf("rules: %+v, %v", set, err)
 	}
 	for _, secrets := range []bool{true, false} {
-		if n, err := c.Notify(ctx, secrets); err != nil || len(n.Messages) != 1 || (n.Key != "") != secrets {
+		if n, err := Call(ctx, c, GetNotify, NotifyQuery{Secrets: secrets}); err != nil || len(n.Messages) != 1 || (n.Key != "") != secrets {
 			t.Errorf("secrets %v: %+v, %v", secrets, n, err)
 		}
 	}
-	if sent, err := c.SendNotify(ctx, NotifyTest{Target: "exec:x", Jobs: []string{"1", "2"}}); err != nil || len(sent) != 1 || sent[0] != (NotifyResult{"exec:x", "1,2"}) {
+	if sent, err := Call(ctx, c, SendNotify, NotifyTest{Target: "exec:x", Jobs: []string{"1", "2"}}); err != nil || len(sent) != 1 || sent[0] != (NotifyResult{"exec:x", "1,2"}) {
 		t.Errorf("sent: %+v, %v", sent, err)
 	}
-	testkit.Must(t, c.RemoveGroup(ctx, "ann", "io"))
-	wantProblem(t, c.RemoveGroup(ctx, "ann", "io"), problem.NotFound, "ann has no group io")
-	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})
+	testkit.Must(t, Do(ctx, c, RemoveGroup, GroupRemoval{GroupName: GroupName{Name: "io"}, User: "ann"}))
+	wantProblem(t, Do(ctx, c, RemoveGroup, GroupRemoval{GroupName: GroupName{Name: "io"}, User: "ann"}), problem.NotFound, "ann has no group io")
+	token, err := Call(ctx, c, NewToken, TokenRequest{Name: "laptop"})
 	testkit.Must(t, err)
 	if token.Secret != "berth_new" {
 		t.Errorf("token: %+v", token)
 	}
-	tokens, err := c.Tokens(ctx)
+	tokens, err := Call(ctx, c, ListTokens, None{})
 	testkit.Must(t, err)
 	if len(tokens) != 2 || tokens[0].Secret != "" || tokens[1].Secret != "" {
 		t.Errorf("tokens: %+v", tokens)
 	}
-	testkit.Must(t, c.RevokeToken(ctx, "k8"))
-	wantProblem(t, c.RevokeToken(ctx, "k8"), problem.NotFound, "there is no token k8")
+	testkit.Must(t, Do(ctx, c, RevokeToken, TokenID{ID: "k8"}))
+	wantProblem(t, Do(ctx, c, RevokeToken, TokenID{ID: "k8"}), problem.NotFound, "there is no token k8")
 }
 
 func TestAllPagesAreOneList(t *testing.T) {
@@ -266,7 +266,7 @@ func TestAllPagesAreOneList(t *testing.T) {
 	if text.String() != "[]\n" {
 		t.Errorf("no jobs are %q", text.String())
 	}
-	page, err := s.client.Jobs(background(t), Query{})
+	page, err := Call(background(t), s.client, ListJobs, Query{})
 	if err != nil || page.Jobs == nil {
 		t.Errorf("no jobs are null: %+v, %v", page, err)
 	}
@@ -276,7 +276,7 @@ func TestErrorsComeAsProblems(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})
 	submit := func(name string) error {
-		_, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "true"}, Name: Text(name)}}})
+		_, err := Call(background(t), s.client, Submit, SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "true"}, Name: Text(name)}}})
 		return err
 	}
 	wantProblem(t, submit("refused"), problem.Refused, `job asks for 12 GPUs; this machine has 8 \x1b[31m`)
@@ -289,16 +289,16 @@ func TestErrorsComeAsProblems(t *testing.T) {
 	if log := s.logged.String(); !strings.Contains(log, "the backend has a bug") || !strings.Contains(log, "fake_test.go") {
 		t.Errorf("the bug is not in the log: %s", log)
 	}
-	if _, err := s.client.Status(background(t)); err != nil {
+	if _, err := Call(background(t), s.client, GetStatus, None{}); err != nil {
 		t.Errorf("the daemon did not live: %v", err)
 	}
-	_, err := s.client.Job(background(t), "99")
+	_, err := Call(background(t), s.client, GetJob, JobID{ID: "99"})
 	wantProblem(t, err, problem.NotFound, "there is no job 99")
-	_, err = s.client.Job(background(t), "../status")
+	_, err = Call(background(t), s.client, GetJob, JobID{ID: "../status"})
 	wantProblem(t, err, problem.NotFound, `there is nothing at "/v1/jobs/../status"`)
-	_, err = s.client.Act(background(t), ActRequest{Action: ActCancel})
+	_, err = Call(background(t), s.client, Act, ActRequest{Action: ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
-	_, err = s.client.Act(background(t), ActRequest{Action: "kill", Select: Select{All: true}})
+	_, err = Call(background(t), s.client, Act, ActRequest{Action: "kill", Select: Select{All: true}})
 	wantProblem(t, err, problem.Invalid, `action: expected cancel, hold, release, requeue, park or unpark, found "kill"`)
 }
 
@@ -314,7 +314,7 @@ func TestABackupThatBreaksOffIsAnError(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "none.sock")
-	_, err := Dial(socket).Status(background(t))
+	_, err := Call(background(t), Dial(socket), GetStatus, None{})
 	var nobody *Unreachable
 	if !errors.As(err, &nobody) || nobody.Socket != socket || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
@@ -323,7 +323,7 @@ func TestNobodyListens(t *testing.T) {
 	testkit.Must(t, err)
 	dead.(*listener).inode = 0 // so that the socket stays, as after kill -9
 	dead.Close()
-	_, err = Dial(socket).Status(background(t))
+	_, err = Call(background(t), Dial(socket), GetStatus, None{})
 	if !errors.As(err, &nobody) || nobody.Socket != socket {
 		t.Errorf("got %v", err)
 	}
@@ -347,18 +347,18 @@ func TestAClientBearsWhatItDoesNotKnow(t *testing.T) {
 	testkit.Must(t, err)
 	defer c.Close()
 	answer = `{"id":"3","state":"queued","text":"x","new_key":{"a":[1]}}`
-	if why, err := c.Why(background(t), "3"); err != nil || why.ID != "3" {
+	if why, err := Call(background(t), c, GetWhy, JobID{ID: "3"}); err != nil || why.ID != "3" {
 		t.Errorf("%+v, %v", why, err)
 	}
 	answer, status = "<html>bad gateway", http.StatusBadGateway
-	_, err = c.Why(background(t), "3")
+	_, err = Call(background(t), c, GetWhy, JobID{ID: "3"})
 	wantProblem(t, err, problem.Unable, "unexpected answer: HTTP 502 Bad Gateway")
 	answer, status = "hello", 200
-	if _, err = c.Why(background(t), "3"); err == nil {
+	if _, err = Call(background(t), c, GetWhy, JobID{ID: "3"}); err == nil {
 		t.Error("nonsense was understood")
 	}
 	status = http.StatusFound
-	_, err = c.Why(background(t), "3")
+	_, err = Call(background(t), c, GetWhy, JobID{ID: "3"})
 	wantProblem(t, err, problem.Unable, "unexpected answer: HTTP 302 Found")
 }
 

@@ -11,30 +11,19 @@ import (
 	"berth/internal/text/problem"
 )
 
-// route is one operation: its handler, what it accepts, and its description.
-type route struct {
-	method, path string
-	handle       func(*exchange) error
-	body         bool // it accepts a body
-	heavy        bool // limited to a few at a time per user
-	open         bool // needs no identity
-	long         bool // waits for a turn at the server's gate, and has it until the reply is ready
-	sliced       bool // likewise, but only once its work gets long, which its backend says (fair.Spend)
-	doc          doc
-}
-
-// routes registers every operation.
+// routes registers every endpoint.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	s.open = map[string]bool{}
-	for _, r := range operations() {
-		s.open[r.method+" "+r.path] = r.open
-		mux.HandleFunc(r.method+" "+r.path, func(_ http.ResponseWriter, request *http.Request) {
+	for _, e := range endpoints() {
+		op := e.op()
+		s.open[op.Method+" "+op.Path] = op.Need == Anyone
+		mux.HandleFunc(op.Method+" "+op.Path, func(_ http.ResponseWriter, request *http.Request) {
 			x, isOurs := request.Context().Value(exchangeKey{}).(*exchange)
 			if !isOurs {
 				panic("bug: a request bypassed the checks")
 			}
-			x.route, x.r = &r, request
+			x.op, x.r = op, request
 			if err := x.run(); err != nil {
 				x.fail(err)
 			}
@@ -45,41 +34,34 @@ func (s *Server) routes() *http.ServeMux {
 
 // run does what all operations have in common, then the operation.
 func (x *exchange) run() error {
-	if x.r.ContentLength != 0 && !x.route.body {
+	if over := x.options.Ended; over != nil && !x.op.Ended {
+		return over
+	}
+	handle := x.handlers[x.op]
+	if handle == nil {
+		return problem.Newf(problem.Refused, "ask a daemon", "nobody answers %s here", x.op.ID)
+	}
+	if x.r.ContentLength != 0 && x.op.Body == noBody {
 		return problem.Newf(problem.Invalid, "", "this request must not have a body")
 	}
-	if x.route.heavy {
+	if x.op.heavy {
 		done, err := x.heavy.Enter(x.r.Context())
 		if err != nil {
 			return err
 		}
 		defer done()
 	}
-	if x.route.long || x.route.sliced {
+	if x.op.long || x.op.sliced {
 		ctx, leave := x.gate.Begin(x.r.Context())
 		defer leave()
 		x.r, x.ready = x.r.WithContext(ctx), leave
-		if x.route.long {
+		if x.op.long {
 			if err := fair.Spend(ctx, fair.Long); err != nil {
 				return err
 			}
 		}
 	}
-	if !takesQuery(x.route) {
-		if err := x.none(); err != nil {
-			return err
-		}
-	}
-	return x.route.handle(x)
-}
-
-func takesQuery(r *route) bool {
-	for _, p := range r.doc.params {
-		if p.in == "query" {
-			return true
-		}
-	}
-	return false
+	return handle(x)
 }
 
 // stream counts a long-lived request and gives it a context that ends with the
@@ -122,7 +104,7 @@ func (x *exchange) watchCaller(ctx context.Context, cancel context.CancelCauseFu
 			return
 		case <-tick.C:
 		}
-		is, err := x.backend.Identify(ctx, x.peer)
+		is, err := x.options.Identify(ctx, x.peer)
 		refused, ok := errors.AsType[*problem.Problem](err)
 		if ok && refused.Kind == problem.Forbidden || err == nil && (is.Name != x.caller.Name || is.Admin != x.caller.Admin) {
 			cancel(errOver)

@@ -1,11 +1,7 @@
 package api
 
 import (
-	"context"
 	"math"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"berth/internal/text/problem"
@@ -13,8 +9,28 @@ import (
 
 // SamplesQuery selects a part of the past.
 type SamplesQuery struct {
-	From, To *time.Time
-	StepS    int // the least time between two points; 0: as fine as they are kept, within the bounds
+	From  *time.Time `query:"from" about:"only points from this time on; default: the beginning"`
+	To    *time.Time `query:"to" about:"only points until this time; default: now"`
+	StepS int        `query:"step" range:"1..2592000" about:"at least this many seconds between two points. Points in between are merged, and maxima are kept"`
+}
+
+// JobSamplesQuery asks what a job used.
+type JobSamplesQuery struct {
+	JobID
+	SamplesQuery
+}
+
+// GPUSamplesQuery asks what a card did.
+type GPUSamplesQuery struct {
+	GPUIndex
+	SamplesQuery
+}
+
+func (q *SamplesQuery) check(*Limits) error {
+	if q.From != nil && q.To != nil && q.To.Before(*q.From) {
+		return problem.Newf(problem.Invalid, "", "to %s is before from %s", q.To.Format(time.RFC3339), q.From.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // Samples is what was measured of a job or a GPU over time. Each value counts
@@ -57,95 +73,9 @@ type Stretch struct {
 const (
 	MaxSamplePoints = 20_000 // in all
 	MaxTrackPoints  = 2_000  // of one track
-	maxStepS        = 30 * 24 * 3600
 )
 
-var sampleParams = []param{
-	{name: "from", in: "query", kind: "time", about: "only points from this time on; default: the beginning"},
-	{name: "to", in: "query", kind: "time", about: "only points until this time; default: now"},
-	{name: "step", in: "query", kind: "integer", about: "at least this many seconds between two points. Points in between are merged, and maxima are kept"},
-}
-
-func sampleOperations() []route {
-	index := param{name: "index", in: "path", kind: "integer", example: 0, about: "the number of the GPU in berth gpus"}
-	return []route{
-		{method: get, path: "/v1/jobs/{id}/samples", handle: (*exchange).getJobSamples, heavy: true, long: true, doc: doc{
-			id: "job-samples", tag: "jobs", summary: "Read what a job used over time",
-			about:  "Memory on each of its GPUs, and how busy those were. Only users who may see the job's command get them. A reply has at most 2000 points for each attempt and GPU and 20000 in all; more are merged.",
-			params: append([]param{pathID}, sampleParams...), reply: exampleSamples, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden},
-		}},
-		{method: get, path: "/v1/gpus/{index}/samples", handle: (*exchange).getGPUSamples, heavy: true, long: true, doc: doc{
-			id: "gpu-samples", tag: "gpus", summary: "Read what a GPU did over time",
-			about:  "Memory, utilisation, power and temperature.",
-			params: append([]param{index}, sampleParams...), reply: exampleGPUSamples, kinds: []problem.Kind{problem.Invalid, problem.NotFound},
-		}},
-	}
-}
-
-func (q SamplesQuery) values() url.Values {
-	v := url.Values{}
-	putTime(v, "from", q.From)
-	putTime(v, "to", q.To)
-	putInt(v, "step", int64(q.StepS))
-	return v
-}
-
-func readSamplesQuery(p *params) (SamplesQuery, error) {
-	q := SamplesQuery{From: p.time("from"), To: p.time("to"), StepS: int(p.int("step", 1, maxStepS))}
-	if err := p.done(); err != nil {
-		return q, err
-	}
-	if q.From != nil && q.To != nil && q.To.Before(*q.From) {
-		return q, problem.Newf(problem.Invalid, "", "to %s is before from %s", q.To.Format(time.RFC3339), q.From.Format(time.RFC3339))
-	}
-	return q, nil
-}
-
-func (x *exchange) samplesQuery() (SamplesQuery, error) {
-	p, err := x.params()
-	if err != nil {
-		return SamplesQuery{}, err
-	}
-	return readSamplesQuery(p)
-}
-
-func (x *exchange) getJobSamples() error {
-	id, err := x.id()
-	if err != nil {
-		return err
-	}
-	q, err := x.samplesQuery()
-	if err != nil {
-		return err
-	}
-	samples, err := x.backend.JobSamples(x.r.Context(), x.caller, id, q)
-	samples.Tracks, samples.Parked = list(samples.Tracks), list(samples.Parked)
-	return x.reply(samples, err)
-}
-
-func (x *exchange) getGPUSamples() error {
-	index, err := x.index()
-	if err != nil {
-		return err
-	}
-	q, err := x.samplesQuery()
-	if err != nil {
-		return err
-	}
-	samples, err := x.backend.GPUSamples(x.r.Context(), x.caller, index, q)
-	samples.Tracks, samples.Parked = list(samples.Tracks), list(samples.Parked)
-	return x.reply(samples, err)
-}
-
-// JobSamples reads what a job used over time.
-func (c *Client) JobSamples(ctx context.Context, id string, q SamplesQuery) (Samples, error) {
-	return call[Samples](ctx, c, http.MethodGet, jobPath(id, "samples"), q.values(), nil)
-}
-
-// GPUSamples reads what a card did over time.
-func (c *Client) GPUSamples(ctx context.Context, index int, q SamplesQuery) (Samples, error) {
-	return call[Samples](ctx, c, http.MethodGet, "/v1/gpus/"+strconv.Itoa(index)+"/samples", q.values(), nil)
-}
+func (s *Samples) fill() { s.Tracks, s.Parked = list(s.Tracks), list(s.Parked) }
 
 // Highest is the memory on the fullest of the GPUs in n equal parts of a period,
 // in MiB: NaN where nothing was measured. A value counts from the point before

@@ -12,18 +12,18 @@ import (
 func TestSamplesGoThereAndBack(t *testing.T) {
 	c := serve(t, newFake(), Limits{}).client
 	later := exampleTime.Add(time.Hour)
-	got, err := c.JobSamples(t.Context(), "17", SamplesQuery{From: &exampleTime, To: &later, StepS: 60})
+	got, err := Call(t.Context(), c, GetJobSamples, JobSamplesQuery{JobID: JobID{ID: "17"}, SamplesQuery: SamplesQuery{From: &exampleTime, To: &later, StepS: 60}})
 	if err != nil || got.Job != "17" || !got.To.Equal(later) || got.TotalMiB != 60 || len(got.Tracks) != 1 || *got.Tracks[0].Points[0].VRAMMiB != 17904 {
 		t.Errorf("of a job: %+v, %v", got, err)
 	}
-	got, err = c.GPUSamples(t.Context(), 3, SamplesQuery{})
+	got, err = Call(t.Context(), c, GetGPUSamples, GPUSamplesQuery{GPUIndex: GPUIndex{Index: 3}})
 	if err != nil || *got.GPU != 3 || got.Parked == nil {
 		t.Errorf("of a GPU: %+v, %v", got, err)
 	}
-	if _, err := c.JobSamples(t.Context(), "17", SamplesQuery{From: &later, To: &exampleTime}); problem.KindOf(err) != problem.Invalid {
+	if _, err := Call(t.Context(), c, GetJobSamples, JobSamplesQuery{JobID: JobID{ID: "17"}, SamplesQuery: SamplesQuery{From: &later, To: &exampleTime}}); problem.KindOf(err) != problem.Invalid {
 		t.Errorf("a period that ends before it begins: %v", err)
 	}
-	if _, err := c.JobSamples(t.Context(), "17", SamplesQuery{StepS: -1}); problem.KindOf(err) != problem.Invalid {
+	if _, err := Call(t.Context(), c, GetJobSamples, JobSamplesQuery{JobID: JobID{ID: "17"}, SamplesQuery: SamplesQuery{StepS: -1}}); problem.KindOf(err) != problem.Invalid {
 		t.Errorf("a negative step: %v", err)
 	}
 }

@@ -18,13 +18,17 @@ import (
 	"berth/internal/text/problem"
 )
 
+// ServerOptions are what a server answers with besides the handlers of its endpoints.
 type ServerOptions struct {
-	Backend Backend
-	Log     *slog.Logger
-	Version string // of the program, shown in the API description
-	Limits  Limits
-	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
-	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
+	// Identify says who a peer is. Its errors, as those of every handler, are
+	// *problem.Problem where the caller can act on them.
+	Identify func(ctx context.Context, p Peer) (Caller, error)
+	Streams  Streams
+	Log      *slog.Logger
+	Version  string // of the program, shown in the API description
+	Limits   Limits
+	Gate     *fair.Gate // where requests with long replies take turns; nil: one at a time
+	NotHTTP  string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
 
 	// Page serves the files of the page; nil: the server has no page.
 	Page http.Handler
@@ -44,14 +48,14 @@ type TCPOptions struct {
 	ListenerID string      // what sessions opened here are bound to
 }
 
-// Server turns requests into calls of a Backend.
+// Server turns requests into calls of the handlers of its endpoints.
 type Server struct {
-	options ServerOptions
-	limits  Limits
-	backend Backend
-	log     *slog.Logger
-	mux     *http.ServeMux
-	open    map[string]bool // by pattern: what a caller without an identity may ask for
+	options  ServerOptions
+	limits   Limits
+	handlers map[*Operation]func(*exchange) error
+	log      *slog.Logger
+	mux      *http.ServeMux
+	open     map[string]bool // by pattern: what a caller without an identity may ask for
 
 	userConns, streamsHeld tally
 	unproven, scrapers     unproven
@@ -90,11 +94,15 @@ func NewServer(o ServerOptions) *Server {
 	if o.Served == nil {
 		o.Served = func(string, int, time.Duration, bool) {}
 	}
-	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log, gate: o.Gate}
+	s := &Server{options: o, limits: o.Limits.withDefaults(), log: o.Log, gate: o.Gate}
 	s.heavy = fair.NewGate(s.limits.Connections, s.limits.UserHeavy)
 	s.unproven.most, s.scrapers.most = s.limits.Unproven, s.limits.Scrapers
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.lastBusy.Store(time.Now().UnixNano())
+	s.handlers = map[*Operation]func(*exchange) error{
+		&readLog.Operation: sendLog, &attachTo.Operation: sendTerminal, &followEvents.Operation: sendEvents, &copyStore.Operation: sendStore, &scrape.Operation: sendMetrics,
+		&describeJSON.Operation: sendOpenAPI, &describeYAML.Operation: sendOpenAPI, &page.Operation: sendPage, &asset.Operation: sendPage,
+	}
 	s.mux = s.routes()
 	return s
 }
@@ -199,7 +207,9 @@ func (s *Server) tcpHandler(d *door) http.Handler {
 				return Caller{}, wrongHost(r.Host, "use its address, or add the name to http.hosts in the daemon's config")
 			}
 			if s.isOpen(r) {
-				return visitor, nil
+				one := visitor
+				one.Way = x.way()
+				return one, nil
 			}
 			caller, err := x.tcpCaller(ctx)
 			if err == nil && !s.meet(connOf(ctx), caller.UID) {

@@ -175,14 +175,15 @@ func TestChallengesPass(t *testing.T) {
 
 func TestAVisitorReachesThePageAndTheLoginOnly(t *testing.T) {
 	at := "http://" + serveTCP(t, newFake(), TCPOptions{})
-	for _, r := range operations() {
-		path := strings.NewReplacer("{id}", "17", "{index}", "0", "{name}", "g", "{user}", "ann", "{$}", "", "{file}", "x.js").Replace(r.path)
-		reply, text := browserAsk(t, r.method, at+path, "")
-		if (reply.StatusCode == 401) == r.open {
-			t.Errorf("%s %s: %d %s", r.method, path, reply.StatusCode, text)
+	for _, e := range endpoints() {
+		op := e.op()
+		path := strings.NewReplacer("{id}", "17", "{index}", "0", "{name}", "g", "{user}", "ann", "{$}", "", "{file}", "x.js").Replace(op.Path)
+		reply, text := browserAsk(t, op.Method, at+path, "")
+		if (reply.StatusCode == 401) == (op.Need == Anyone) {
+			t.Errorf("%s %s: %d %s", op.Method, path, reply.StatusCode, text)
 		}
-		if r.open && r.path != "/v1/session" && r.method != get {
-			t.Errorf("%s %s is open", r.method, r.path)
+		if op.Need == Anyone && op != &OpenSession.Operation && op.Method != get {
+			t.Errorf("%s %s is open", op.Method, op.Path)
 		}
 	}
 	for name, headers := range map[string][]string{
@@ -214,7 +215,7 @@ func TestAProxyBringsNobodysIdentity(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "http.sock")
 	l, err := Listen(socket, 0o666)
 	testkit.Must(t, err)
-	s := NewServer(ServerOptions{Backend: newFake(), Version: "test"})
+	s := newFake().server(ServerOptions{Version: "test"})
 	done := make(chan error, 1)
 	go func() { done <- s.ServeTCP(l, TCPOptions{Hosts: []string{"lab.example"}}) }()
 	t.Cleanup(func() {

@@ -53,7 +53,7 @@ func TestASlowDaemonIsMentionedAndWaitedFor(t *testing.T) {
 	answer := make(chan struct{})
 	c, heard, _ := heardFrom(t, func(w http.ResponseWriter, _ *http.Request) { <-answer; _, _ = io.WriteString(w, "{}") })
 	done := make(chan error, 1)
-	go func() { _, err := c.Status(background(t)); done <- err }()
+	go func() { _, err := Call(background(t), c, GetStatus, None{}); done <- err }()
 	if s := <-heard; s != Slow {
 		t.Errorf("heard %d", s)
 	}
@@ -70,7 +70,7 @@ func TestASlowDaemonIsMentionedAndWaitedFor(t *testing.T) {
 func TestARequestThatWaitsIsNotSlow(t *testing.T) {
 	c, heard, process := heardFrom(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() })
 	done := make(chan error, 1)
-	go func() { _, err := c.Wait(background(t), WaitRequest{TimeoutS: 3600}); done <- err }()
+	go func() { _, err := Call(background(t), c, WaitForJobs, WaitRequest{TimeoutS: 3600}); done <- err }()
 	suspend(t, process)
 	if err := <-done; problem.KindOf(err) != problem.Unable || !strings.Contains(err.Error(), "is stopped and does not answer") {
 		t.Errorf("got %v", err)
@@ -109,7 +109,7 @@ func TestAStoppedDaemonInAStream(t *testing.T) {
 func TestARemotePeerThatStaysSilent(t *testing.T) {
 	c, _, _ := heardFrom(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	c.secret, c.OnSilence, c.remotePatience = "secret", nil, 50*time.Millisecond
-	_, err := c.Status(background(t))
+	_, err := Call(background(t), c, GetStatus, None{})
 	if problem.KindOf(err) != problem.Unable || !strings.Contains(err.Error(), "here accepted the connection and has not answered for") {
 		t.Errorf("got %v", err)
 	}
@@ -127,7 +127,7 @@ func TestAPeerThatIsNotTheDaemonIsRefusedAtOnce(t *testing.T) {
 	} {
 		c, err := DialRemote(address, "secret", nil)
 		testkit.Must(t, err)
-		_, err = c.Status(background(t))
+		_, err = Call(background(t), c, GetStatus, None{})
 		if problem.KindOf(err) != problem.Refused || !strings.Contains(err.Error(), want) || worthRetry(background(t), err) {
 			t.Errorf("%s: got %v", address, err)
 		}

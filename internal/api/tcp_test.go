@@ -26,7 +26,7 @@ func serveTCP(t *testing.T, f *fake, o TCPOptions) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	s := NewServer(ServerOptions{Backend: f, Version: "test", Metrics: exampleMetrics})
+	s := f.server(ServerOptions{Version: "test", Metrics: exampleMetrics})
 	done := make(chan error, 1)
 	go func() { done <- s.ServeTCP(l, o) }()
 	t.Cleanup(func() {
@@ -111,12 +111,13 @@ func TestARevokedTokenIsWorthNothingAtOnce(t *testing.T) {
 	f := newFake()
 	c := dialTLS(t, f)
 	defer c.Close()
-	status, err := c.Status(background(t))
+	status, err := Call(background(t), c, GetStatus, None{})
 	if err != nil || status.You.Token != "k7" || status.You.UID != 1000 {
 		t.Errorf("%+v, %v", status, err)
 	}
-	testkit.Must(t, f.RevokeToken(t.Context(), Caller{}, "k7"))
-	_, err = c.Status(background(t))
+	_, err = f.RevokeToken(t.Context(), Caller{}, TokenID{ID: "k7"})
+	testkit.Must(t, err)
+	_, err = Call(background(t), c, GetStatus, None{})
 	wantProblem(t, err, problem.Forbidden, "that token is not valid")
 }
 
@@ -124,7 +125,7 @@ func TestPlainTCPIsForLoopbackOnly(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	testkit.Must(t, err)
 	defer l.Close()
-	s := NewServer(ServerOptions{Backend: newFake()})
+	s := newFake().server(ServerOptions{})
 	if err := s.ServeTCP(l, TCPOptions{}); err == nil || !strings.Contains(err.Error(), "without TLS only a loopback address is allowed") {
 		t.Errorf("got %v", err)
 	}
@@ -154,7 +155,7 @@ func TestConnectionsWithoutATokenKeepNobodyOut(t *testing.T) {
 	f := newFake()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	s := NewServer(ServerOptions{Backend: f, Version: "test", Limits: Limits{Unproven: 3, UserConnections: 2}})
+	s := f.server(ServerOptions{Version: "test", Limits: Limits{Unproven: 3, UserConnections: 2}})
 	done := make(chan error, 1)
 	go func() { done <- s.ServeTCP(l, TCPOptions{}) }()
 	defer func() { testkit.Must(t, errors.Join(s.Shutdown(background(t)), <-done)) }()
@@ -214,7 +215,7 @@ func TestTLS(t *testing.T) {
 	c, err := DialRemote("https://"+address, exampleToken.Secret, &tls.Config{RootCAs: pool, ServerName: "lab.example"})
 	testkit.Must(t, err)
 	defer c.Close()
-	if _, err := c.Status(background(t)); err != nil {
+	if _, err := Call(background(t), c, GetStatus, None{}); err != nil {
 		t.Error(err)
 	}
 	log, err := c.Log(background(t), LogQuery{ID: "1", Follow: true})
@@ -236,7 +237,7 @@ func TestTLS(t *testing.T) {
 	stranger, err := DialRemote("https://"+address, exampleToken.Secret, nil)
 	testkit.Must(t, err)
 	defer stranger.Close()
-	if _, err := stranger.Status(background(t)); err == nil {
+	if _, err := Call(background(t), stranger, GetStatus, None{}); err == nil {
 		t.Error("a certificate nobody vouches for is accepted")
 	}
 }

@@ -80,41 +80,38 @@ type Submitted struct {
 	Notes   []string `json:"notes,omitempty" doc:"remarks for the caller"`
 }
 
+// JobID names a job.
+type JobID struct {
+	ID string `path:"id" json:"-" eg:"17" about:"a job id: 17, 17_0 for a task, @ for the caller's last job, @~1 for the one before"`
+}
+
 // Select says which jobs a request concerns. Words are ids and ranges as a user
 // types them (1-3,7 12 @ @~1 17_0 all); the other fields narrow them down.
 // Without words, All, Name, User, Group, Batch or States must be set.
 type Select struct {
-	Words  []string `json:"ids,omitempty"`
-	All    bool     `json:"all,omitempty"`
-	Name   string   `json:"name,omitempty"`
-	User   string   `json:"user,omitempty"`
-	Group  string   `json:"group,omitempty"`
-	Batch  string   `json:"batch,omitempty" doc:"the jobs file they are lines of"`
-	States []string `json:"states,omitempty" doc:"queued running parked finished failed cancelled, or held"`
+	Words  []string `json:"ids,omitempty" query:"id" eg:"17" about:"ids and ranges: 1-3,7 @ 17_0; may be repeated"`
+	All    bool     `json:"all,omitempty" query:"all" about:"every job"`
+	Name   string   `json:"name,omitempty" query:"name" about:"only jobs of this name"`
+	User   string   `json:"user,omitempty" query:"user" about:"only jobs of this user"`
+	Group  string   `json:"group,omitempty" query:"group" about:"only jobs of this group"`
+	Batch  string   `json:"batch,omitempty" query:"batch" names:"file" about:"only the lines of this jobs file: its absolute path" doc:"the jobs file they are lines of"`
+	States []string `json:"states,omitempty" query:"state" about:"only these states, including held; may be repeated" doc:"queued running parked finished failed cancelled, or held"`
 }
 
-// Query is a page of jobs.
+// Query is a page of jobs. Words include jobs that have ended.
 type Query struct {
 	Select
-	// Over includes jobs that have ended; so do Words.
-	Over bool `json:"over,omitempty"`
-	// Newest lists the newest first; ended jobs by their end.
-	Newest bool       `json:"newest,omitempty"`
-	Since  *time.Time `json:"since,omitempty" doc:"only jobs that ended after this time"`
-	Limit  int        `json:"limit,omitempty" doc:"at most this many; 0: 1000; at most 10000"`
-	After  string     `json:"after,omitempty" doc:"the cursor of the previous page"`
-	// Reasons adds why each queued job waits.
-	Reasons bool `json:"reasons,omitempty"`
-	// Order adds the order of the queue.
-	Order bool `json:"order,omitempty"`
-	// Queue lists the first jobs in the order of the queue instead of a page.
-	Queue bool `json:"queue,omitempty"`
-	// Arrays sums up the arrays. With Queue, an array is its first task.
-	Arrays bool `json:"arrays,omitempty"`
-	// Batches does the same with the lines of jobs files that the caller may see.
-	Batches bool `json:"batches,omitempty"`
-	// Idle selects only jobs with an idle_since.
-	Idle bool `json:"idle,omitempty"`
+	Over    bool       `query:"over" about:"include jobs that have ended"`
+	Newest  bool       `query:"newest" about:"newest first; ended jobs by their end"`
+	Since   *time.Time `query:"since" about:"only jobs that ended after this time"`
+	Limit   int        `query:"limit" range:"0..10000" about:"at most this many; default 1000, at most 10000"`
+	After   string     `query:"after" about:"the cursor of the previous page"`
+	Reasons bool       `query:"reasons" about:"say why each queued job waits"`
+	Order   bool       `query:"order" about:"include the order of the queue on the last page"`
+	Idle    bool       `query:"idle" about:"only jobs that hold GPUs or CPUs and have not used them for long"`
+	Queue   bool       `query:"queue" about:"the first jobs in the order of the queue: running ones, queued ones, those that ended, the latest first; there is no next page"`
+	Arrays  bool       `query:"arrays" about:"sum up each array of the page; with queue, an array is its first task"`
+	Batches bool       `query:"batches" about:"the same with the lines of jobs files that the caller may see; up to 20 jobs are listed one by one if all are lines of one file"`
 }
 
 // JobPage is a page of jobs, with totals.
@@ -165,10 +162,10 @@ type BatchSum struct {
 	Tasks
 }
 
-// BatchQuery selects jobs files and arrays.
+// BatchQuery selects jobs files and arrays. Without a file: all with unfinished jobs.
 type BatchQuery struct {
-	File string // an absolute path; empty: all with unfinished jobs
-	User string // whose; empty: the caller's own, *: every user's
+	File string `query:"file" names:"file" eg:"/home/ann/project/jobs.txt" about:"only this jobs file, even if all of its jobs have ended: its absolute path"`
+	User string `query:"user" about:"whose; *: every user's; default: the caller's own"`
 }
 
 // String counts the tasks: "3 running, 4 queued, 1 failed".
@@ -285,6 +282,7 @@ type Acted struct {
 
 // EditRequest is what a job is to have instead.
 type EditRequest struct {
+	JobID
 	Set   Spec     `json:"set" doc:"the keys to change; command is optional"`
 	Unset []string `json:"unset,omitempty" doc:"keys that get their default again; env.NAME removes a variable"`
 }
@@ -319,13 +317,12 @@ type WaitReply struct {
 
 // LogQuery is a part of a job's log.
 type LogQuery struct {
-	ID      string
-	Attempt int   // 0: the latest
-	Offset  int64 // from this byte; negative: that many bytes from the end
-	Lines   int   // only this many last lines, instead of Offset; 0: all
-	Follow  bool  // until the job has ended
-
-	pieces bool // end at a gap, for a reader that counts bytes
+	ID      string `path:"id" eg:"17" about:"a job id: 17, 17_0 for a task, @ for the caller's last job, @~1 for the one before"`
+	Attempt int    `query:"attempt" about:"which attempt; default: the latest"`
+	Offset  int64  `query:"offset" range:"-4611686018427387904..4611686018427387904" about:"start at this byte; negative: this many bytes before the end"`
+	Lines   int    `query:"lines" about:"only this many last lines, instead of offset"`
+	Follow  bool   `query:"follow" about:"continue until the job has ended"`
+	Pieces  bool   `query:"pieces" about:"end the reply at a dropped part, instead of inserting a line"`
 }
 
 // Event is one thing that happened.
@@ -343,17 +340,17 @@ type Event struct {
 
 // EventQuery selects the events of a stream.
 type EventQuery struct {
-	Since int64  // stored events after this number; -1: only new ones
-	User  string // only jobs of this user
-	Job   string // only this job, or the tasks of this array
-	GPUs  bool   // also changes of the GPUs
+	Since int64  `query:"since" range:"-1..4611686018427387904" about:"stored events after this number; -1: only new ones"`
+	User  string `query:"user" about:"only jobs of this user"`
+	Job   string `query:"job" about:"only this job, or the tasks of this array"`
+	GPUs  bool   `query:"gpus" about:"also changes of the GPUs"`
 }
 
 // StatsQuery selects a period.
 type StatsQuery struct {
-	Since *time.Time
-	Until *time.Time
-	User  string
+	Since *time.Time `query:"since" about:"beginning of the period"`
+	Until *time.Time `query:"until" about:"end of the period; default: now"`
+	User  string     `query:"user" about:"only this user"`
 }
 
 // Stats is the usage of the machine.
@@ -453,10 +450,22 @@ type Token struct {
 	Secret   string     `json:"secret,omitempty"`
 }
 
-// revoked lists the tokens that were revoked together.
-type revoked struct {
+// TokenID names a token.
+type TokenID struct {
+	ID string `path:"id" json:"-" eg:"k7" about:"the token's id"`
+}
+
+// RevokeQuery says whose tokens are revoked.
+type RevokeQuery struct {
+	User string `query:"user" about:"whose; the caller's own by default"`
+}
+
+// Revoked lists the tokens that were revoked together.
+type Revoked struct {
 	IDs []string `json:"ids"`
 }
+
+func (r *Revoked) fill() { r.IDs = list(r.IDs) }
 
 // ReloadRequest has the daemon read its config again.
 type ReloadRequest struct {

@@ -144,7 +144,7 @@ func (a *action) run(ctx context.Context, s *session.Session, args, command []st
 	if r.Select, err = a.own(args); err != nil {
 		return err
 	}
-	reply, err := s.Client.Act(ctx, r)
+	reply, err := api.Call(ctx, s.Client, api.Act, r)
 	if err != nil && !(r.Select.All && s.NoJobsYet(err)) {
 		return err
 	}

@@ -95,7 +95,7 @@ func (o *adoptOptions) run(ctx context.Context, s *session.Session, word string)
 			return problem.Newf(problem.Invalid, "berth gpus lists the GPUs", "--gpus: %v", err)
 		}
 	}
-	detail, err := s.Client.Adopt(ctx, r)
+	detail, err := api.Call(ctx, s.Client, api.Adopt, r)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (o *adoptOptions) checkStrays(args []string) error {
 }
 
 func (o *adoptOptions) runStrays(ctx context.Context, s *session.Session) error {
-	adopted, err := s.Client.AdoptStrays(ctx, api.AdoptStraysRequest{Tokens: o.stray})
+	adopted, err := api.Call(ctx, s.Client, api.AdoptStrays, api.AdoptStraysRequest{Tokens: o.stray})
 	if err != nil {
 		return err
 	}

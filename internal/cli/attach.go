@@ -37,7 +37,7 @@ answers; 2 bad usage; 130 interrupted.`,
 		Args:              exactlyOne,
 		ValidArgsFunction: completeJobs,
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
-			detail, err := s.Client.Job(ctx, args[0])
+			detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: args[0]})
 			if err == nil {
 				err = detail.One()
 			}
@@ -75,7 +75,7 @@ func interactive(s *session.Session) bool { return s.Terminal && render.IsTermin
 // known a little later.
 func sayState(ctx context.Context, s *session.Session, id string) error {
 	for tries := 0; ; tries++ {
-		detail, err := s.Client.Job(ctx, id)
+		detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: id})
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func awaitStart(ctx context.Context, s *session.Session, id string) error {
 	patience := session.NewPatience(s)
 	said := ""
 	for {
-		detail, err := s.Client.Job(ctx, id)
+		detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: id})
 		if err != nil {
 			if err := patience.Bear(ctx, err); err != nil {
 				return err
@@ -181,7 +181,7 @@ func (a *attachment) over(ctx context.Context, err error) bool {
 	if session.Passing(err) {
 		return false
 	}
-	detail, err := a.s.Client.Job(ctx, a.id)
+	detail, err := api.Call(ctx, a.s.Client, api.GetJob, api.JobID{ID: a.id})
 	return err == nil && detail.State != job.Running && detail.State != job.Parked
 }
 

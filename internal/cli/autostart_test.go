@@ -61,7 +61,7 @@ func fakeServe(how string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	server := api.NewServer(api.ServerOptions{Backend: newFakeDaemon(), Version: session.Version})
+	server := newFakeDaemon().server(session.Version)
 	go func() { _ = server.ServeUnix(listener) }()
 	<-ctx.Done()
 	return 0

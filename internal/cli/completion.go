@@ -163,7 +163,7 @@ func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, co
 	defer cancel()
 	// An array is one word, until its tasks are asked for.
 	q.Limit, q.Queue, q.Arrays = 100, true, !strings.Contains(typed, "_")
-	page, err := s.Client.Jobs(ctx, q)
+	page, err := api.Call(ctx, s.Client, api.ListJobs, q)
 	if err != nil {
 		return nil, directive
 	}
@@ -178,7 +178,7 @@ func completeGroups(cmd *cobra.Command, _ []string, typed string) (words []strin
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 	defer cancel()
-	groups, _ := s.Client.Groups(ctx, api.GroupQuery{}) // without an answer there is nothing to offer
+	groups, _ := api.Call(ctx, s.Client, api.ListGroups, api.GroupQuery{}) // without an answer there is nothing to offer
 	for _, g := range groups {
 		if strings.HasPrefix(g.Name, typed) {
 			words = append(words, g.Name+"\t"+render.GroupText(g))

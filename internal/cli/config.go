@@ -167,11 +167,11 @@ func asksDaemon(ctx context.Context, s *session.Session, path string, found *con
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
-	if running, err := s.Client.Status(ctx); err != nil || running.Shared != found.Shared {
+	if running, err := api.Call(ctx, s.Client, api.GetStatus, api.None{}); err != nil || running.Shared != found.Shared {
 		return nil
 	}
 	written := string(data)
-	reply, err := s.Client.Reload(ctx, api.ReloadRequest{DryRun: true, Text: &written})
+	reply, err := api.Call(ctx, s.Client, api.Reload, api.ReloadRequest{DryRun: true, Text: &written})
 	if err != nil {
 		return nil
 	}
@@ -238,7 +238,7 @@ Exit status: 0 the config is in force; 1 refused, or no daemon; 2 bad usage, or
 the config has mistakes; 130 interrupted.`,
 		Args: noWords,
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
-			reply, err := s.Client.Reload(ctx, api.ReloadRequest{})
+			reply, err := api.Call(ctx, s.Client, api.Reload, api.ReloadRequest{})
 			if err != nil {
 				return err
 			}

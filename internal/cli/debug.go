@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/api"
 	"berth/internal/cli/session"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -78,7 +79,7 @@ func snapshotPath(args []string, output string) (string, error) {
 }
 
 func writeSnapshot(ctx context.Context, s *session.Session, path string) error {
-	data, err := s.Client.Snapshot(ctx)
+	data, err := api.Call(ctx, s.Client, api.GetSnapshot, api.None{})
 	if err != nil {
 		return err
 	}

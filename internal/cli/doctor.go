@@ -70,7 +70,7 @@ const daemonPatience = 5 * time.Second
 func examine(ctx context.Context, s *session.Session) []site.Finding {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
-	daemon, err := s.Client.Status(asking)
+	daemon, err := api.Call(asking, s.Client, api.GetStatus, api.None{})
 	places, adminGroup := session.SharedPlaces(), site.AdminGroup
 	if s.Target.Private || s.Target.Explicit {
 		if own, err := site.PrivatePlaces(os.Getenv); err == nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
@@ -83,7 +84,7 @@ func examinedConfig(ctx context.Context, s *session.Session) daemon.Config {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
 	places := session.SharedPlaces()
-	if running, err := s.Client.Status(asking); err == nil {
+	if running, err := api.Call(asking, s.Client, api.GetStatus, api.None{}); err == nil {
 		places = site.Places{Config: running.Config, Shared: running.Shared}
 	} else if own, err := site.PrivatePlaces(os.Getenv); err == nil && (s.Target.Private || s.Target.Explicit) {
 		places = own

@@ -71,7 +71,8 @@ func (o *editOptions) run(ctx context.Context, s *session.Session, args []string
 
 // send applies a change, and says what changed.
 func (o *editOptions) send(ctx context.Context, s *session.Session, word string, change api.EditRequest) error {
-	detail, err := s.Client.Edit(ctx, word, change)
+	change.ID = word
+	detail, err := api.Call(ctx, s.Client, api.EditJob, change)
 	if err != nil {
 		return o.named(err)
 	}

@@ -28,7 +28,7 @@ const mistakeMark = "# mistake: "
 // inEditor lets the user change a job in an editor, as often as it takes, and
 // applies what changed.
 func (o *editOptions) inEditor(ctx context.Context, s *session.Session, word string) error {
-	d, err := s.Client.Job(ctx, word)
+	d, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: word})
 	switch {
 	case err != nil:
 		return err
@@ -67,7 +67,7 @@ func (o *editOptions) inEditor(ctx context.Context, s *session.Session, word str
 		if err == nil {
 			return os.Remove(path)
 		}
-		if now, lost := s.Client.Job(ctx, d.ID); lost != nil || now.State != job.Queued {
+		if now, lost := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: d.ID}); lost != nil || now.State != job.Queued {
 			return kept(path, err)
 		}
 		content = withMistakes(edited, err)

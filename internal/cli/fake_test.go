@@ -30,7 +30,6 @@ import (
 type fakeDaemon struct {
 	older bool // it does not know the parameters of later versions
 
-	api.Backend  // what no test asks for
 	mu           sync.Mutex
 	changed      chan struct{} // closed and made anew with every change
 	jobs         []*api.Detail
@@ -151,6 +150,45 @@ func (f *fakeDaemon) until(ctx context.Context, look func() bool) error {
 	}
 }
 
+// server answers what a test asks for.
+func (f *fakeDaemon) server(version string) *api.Server {
+	s := api.NewServer(api.ServerOptions{Identify: f.Identify, Version: version, Streams: api.Streams{Log: f.Log, Attach: f.Attach, Backup: f.Backup}})
+	api.Handle(s, api.GetStatus, api.Plain(f.Status))
+	api.Handle(s, api.Submit, f.Submit)
+	api.Handle(s, api.ListJobs, f.Jobs)
+	api.Handle(s, api.GetJob, api.ByID(f.Job))
+	api.Handle(s, api.GetWhy, api.ByID(f.Why))
+	api.Handle(s, api.Act, f.Act)
+	api.Handle(s, api.EditJob, f.Edit)
+	api.Handle(s, api.WaitForJobs, f.Wait)
+	api.Handle(s, api.ListBatches, f.Batches)
+	api.Handle(s, api.ListSnapshots, api.Plain(f.Snapshots))
+	api.Handle(s, api.ListGPUs, api.Plain(f.GPUs))
+	api.Handle(s, api.PauseGPU, func(ctx context.Context, c api.Caller, q api.GPUIndex) (api.GPU, error) {
+		return f.PauseGPU(ctx, c, q.Index, true)
+	})
+	api.Handle(s, api.ResumeGPU, func(ctx context.Context, c api.Caller, q api.GPUIndex) (api.GPU, error) {
+		return f.PauseGPU(ctx, c, q.Index, false)
+	})
+	api.Handle(s, api.SetHealth, f.SetHealth)
+	api.Handle(s, api.ListCardEvents, f.CardHistory)
+	api.Handle(s, api.ReleaseGPUs, f.ReleaseGPUs)
+	api.Handle(s, api.Reload, f.Reload)
+	api.Handle(s, api.GetStats, f.Stats)
+	api.Handle(s, api.GetSnapshot, api.Plain(f.Snapshot))
+	api.Handle(s, api.ListGroups, f.Groups)
+	api.Handle(s, api.SetGroup, f.SetGroup)
+	api.Handle(s, api.RemoveGroup, f.RemoveGroup)
+	api.Handle(s, api.GetNotify, f.Notify)
+	api.Handle(s, api.SetNotify, f.SetNotify)
+	api.Handle(s, api.SendNotify, f.SendNotify)
+	api.Handle(s, api.NewToken, f.NewToken)
+	api.Handle(s, api.ListTokens, api.Plain(f.Tokens))
+	api.Handle(s, api.RevokeTokens, f.RevokeTokens)
+	api.Handle(s, api.RevokeToken, f.RevokeToken)
+	return s
+}
+
 // serve listens at a socket until the returned function is called.
 func (f *fakeDaemon) serve(t *testing.T, socket string) (stop func()) {
 	t.Helper()
@@ -158,7 +196,7 @@ func (f *fakeDaemon) serve(t *testing.T, socket string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := api.NewServer(api.ServerOptions{Backend: f, Version: "test"})
+	server := f.server("test")
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -370,7 +408,8 @@ func (f *fakeDaemon) Act(_ context.Context, _ api.Caller, r api.ActRequest) (api
 	return reply, err
 }
 
-func (f *fakeDaemon) Edit(_ context.Context, _ api.Caller, id string, r api.EditRequest) (api.Detail, error) {
+func (f *fakeDaemon) Edit(_ context.Context, _ api.Caller, r api.EditRequest) (api.Detail, error) {
+	id := r.ID
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.edits = append(f.edits, r)
@@ -494,7 +533,8 @@ func (f *fakeDaemon) PauseGPU(_ context.Context, _ api.Caller, index int, paused
 	return api.GPU{}, problem.Newf(problem.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
 }
 
-func (f *fakeDaemon) SetHealth(_ context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
+func (f *fakeDaemon) SetHealth(_ context.Context, c api.Caller, r api.HealthRequest) (api.GPU, error) {
+	index := r.Index
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.gpus {
@@ -588,7 +628,8 @@ func (f *fakeDaemon) Groups(context.Context, api.Caller, api.GroupQuery) ([]api.
 	return slices.Clone(f.groups), nil
 }
 
-func (f *fakeDaemon) SetGroup(_ context.Context, c api.Caller, name string, r api.GroupRequest) (api.Group, error) {
+func (f *fakeDaemon) SetGroup(_ context.Context, c api.Caller, r api.GroupRequest) (api.Group, error) {
+	name := r.Name
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := api.Group{Name: name, User: cmp.Or(r.User, c.Name), Paused: r.Paused != nil && *r.Paused}
@@ -596,14 +637,15 @@ func (f *fakeDaemon) SetGroup(_ context.Context, c api.Caller, name string, r ap
 	return g, nil
 }
 
-func (f *fakeDaemon) RemoveGroup(_ context.Context, _ api.Caller, _, name string) error {
+func (f *fakeDaemon) RemoveGroup(_ context.Context, _ api.Caller, q api.GroupRemoval) (api.None, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.groups = slices.DeleteFunc(f.groups, func(g api.Group) bool { return g.Name == name })
-	return nil
+	f.groups = slices.DeleteFunc(f.groups, func(g api.Group) bool { return g.Name == q.Name })
+	return api.None{}, nil
 }
 
-func (f *fakeDaemon) Notify(_ context.Context, _ api.Caller, secrets bool) (api.Notify, error) {
+func (f *fakeDaemon) Notify(_ context.Context, _ api.Caller, q api.NotifyQuery) (api.Notify, error) {
+	secrets := q.Secrets
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.notify
@@ -629,26 +671,26 @@ func (f *fakeDaemon) SendNotify(_ context.Context, _ api.Caller, r api.NotifyTes
 	return []api.NotifyResult{{Target: r.Target}}, nil
 }
 
-func (f *fakeDaemon) RevokeTokens(_ context.Context, c api.Caller, user string) (ids []string, err error) {
+func (f *fakeDaemon) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery) (r api.Revoked, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tokens = slices.DeleteFunc(f.tokens, func(t api.Token) bool {
-		ends := t.User == cmp.Or(user, c.Name)
+		ends := t.User == cmp.Or(q.User, c.Name)
 		if ends {
-			ids = append(ids, t.ID)
+			r.IDs = append(r.IDs, t.ID)
 		}
 		return ends
 	})
-	return ids, nil
+	return r, nil
 }
 
-func (f *fakeDaemon) RevokeToken(_ context.Context, _ api.Caller, id string) error {
+func (f *fakeDaemon) RevokeToken(_ context.Context, _ api.Caller, q api.TokenID) (api.None, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := len(f.tokens)
-	f.tokens = slices.DeleteFunc(f.tokens, func(t api.Token) bool { return t.ID == id })
+	f.tokens = slices.DeleteFunc(f.tokens, func(t api.Token) bool { return t.ID == q.ID })
 	if len(f.tokens) == before {
-		return problem.Newf(problem.NotFound, "", "there is no token %s", id)
+		return api.None{}, problem.Newf(problem.NotFound, "", "there is no token %s", q.ID)
 	}
-	return nil
+	return api.None{}, nil
 }

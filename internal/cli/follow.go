@@ -41,7 +41,7 @@ func watchToEnd(ctx context.Context, s *session.Session, id string, pty bool) ([
 		if err := attachTo(ctx, s, id); err != nil {
 			return nil, err
 		}
-		detail, err := s.Client.Job(ctx, id)
+		detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: id})
 		if err != nil || detail.State != job.Queued {
 			break // the wait below handles it
 		}

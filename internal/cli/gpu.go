@@ -30,23 +30,23 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		newGPUChange(gpuChange{name: "pause", done: "paused", short: "Start no more jobs on these GPUs",
 			long: "Start no more jobs on these GPUs. Jobs that run there keep running.",
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
-				return c.PauseGPU(ctx, index, true)
+				return api.Call(ctx, c, api.PauseGPU, api.GPUIndex{Index: index})
 			}}),
 		newGPUChange(gpuChange{name: "resume", done: "resumed", short: "Start jobs on these GPUs again", long: "Start jobs on these GPUs again.",
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
-				return c.PauseGPU(ctx, index, false)
+				return api.Call(ctx, c, api.ResumeGPU, api.GPUIndex{Index: index})
 			}}),
 		newGPUChange(gpuChange{name: "quarantine", done: "quarantined", reason: true, short: "Take faulty GPUs out of service",
 			long: `Take faulty GPUs out of service. Jobs that run there keep running, and no new
 one starts until an administrator clears them, whatever the driver reports.`,
 			to: func(ctx context.Context, c *api.Client, index int, reason string) (api.GPU, error) {
-				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthQuarantined, Reason: reason})
+				return api.Call(ctx, c, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: index}, Health: api.HealthQuarantined, Reason: reason})
 			}}),
 		newGPUChange(gpuChange{name: "clear", done: "cleared", short: "Put quarantined GPUs back into service",
 			long: `Put quarantined or suspect GPUs back into service. A new fault takes them out
 again.`,
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
-				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthOK})
+				return api.Call(ctx, c, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: index}, Health: api.HealthOK})
 			}}),
 		newGPUDrain(),
 		newGPUHistory(),
@@ -117,7 +117,7 @@ func whichGPUs(ctx context.Context, client *api.Client, args []string, name stri
 		}
 		return indices, nil
 	}
-	gpus, err := client.GPUs(ctx)
+	gpus, err := api.Call(ctx, client, api.ListGPUs, api.None{})
 	indices := make([]int, len(gpus))
 	for i, g := range gpus {
 		indices[i] = g.Index

@@ -43,7 +43,7 @@ func drainGPUs(ctx context.Context, s *session.Session, args []string, park, asJ
 	drained := []api.Drained{}
 	left := map[string]bool{} // jobs that were to be parked and are not
 	for _, index := range indices {
-		one, err := s.Client.DrainGPU(ctx, index, api.DrainRequest{Park: park})
+		one, err := api.Call(ctx, s.Client, api.DrainGPU, api.DrainRequest{GPUIndex: api.GPUIndex{Index: index}, Park: park})
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session.Session, args []
 	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
 		return err
 	}
-	events, err := s.Client.CardHistory(ctx, q)
+	events, err := api.Call(ctx, s.Client, api.ListCardEvents, q)
 	if err != nil && !s.NoJobsYet(err) {
 		return err
 	}

@@ -61,7 +61,7 @@ func (o *gpuReleaseOptions) run(ctx context.Context, s *session.Session) error {
 	if !o.end {
 		r.ForS = int64(length / time.Second)
 	}
-	reply, err := s.Client.ReleaseGPUs(ctx, r)
+	reply, err := api.Call(ctx, s.Client, api.ReleaseGPUs, r)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (o *gpusOptions) run(ctx context.Context, s *session.Session) error {
 // fetchGPUs asks the daemon. Without one, nobody has looked for GPUs, and the list is
 // nil.
 func fetchGPUs(ctx context.Context, s *session.Session) ([]api.GPU, error) {
-	gpus, err := s.Client.GPUs(ctx)
+	gpus, err := api.Call(ctx, s.Client, api.ListGPUs, api.None{})
 	if s.NoJobsYet(err) {
 		s.Say("no daemon is running, so the GPUs are not known; berth start starts one")
 		return nil, nil

@@ -107,7 +107,7 @@ use berth cancel --group NAME.`,
 		ValidArgsFunction: completeGroups,
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, names []string) error {
 			for _, name := range names {
-				if err := s.Client.RemoveGroup(ctx, f.user, name); err != nil {
+				if err := api.Do(ctx, s.Client, api.RemoveGroup, api.GroupRemoval{GroupName: api.GroupName{Name: name}, User: f.user}); err != nil {
 					return err
 				}
 				fmt.Fprintf(s.Out, "group %s: removed\n", text.Line(name))
@@ -133,7 +133,7 @@ func newGroupList() *cobra.Command {
 			if all {
 				q.User = everyone
 			}
-			groups, err := s.Client.Groups(ctx, q)
+			groups, err := api.Call(ctx, s.Client, api.ListGroups, q)
 			switch {
 			case err != nil && !s.NoJobsYet(err):
 				return err
@@ -162,7 +162,8 @@ func someGroups(_ *cobra.Command, args []string) error {
 func (f *groupFlags) change(ctx context.Context, s *session.Session, names []string, r api.GroupRequest) error {
 	changed := []api.Group{}
 	for _, name := range names {
-		g, err := s.Client.SetGroup(ctx, name, r)
+		r.Name = name
+		g, err := api.Call(ctx, s.Client, api.SetGroup, r)
 		if err != nil {
 			return err
 		}
@@ -182,7 +183,7 @@ func (f *groupFlags) change(ctx context.Context, s *session.Session, names []str
 
 // meant suggests a group with jobs for one that has none.
 func (f *groupFlags) meant(ctx context.Context, s *session.Session, name string) string {
-	groups, err := s.Client.Groups(ctx, api.GroupQuery{User: f.user})
+	groups, err := api.Call(ctx, s.Client, api.ListGroups, api.GroupQuery{User: f.user})
 	if err != nil {
 		return ""
 	}

@@ -71,7 +71,7 @@ interrupted.`,
 }
 
 func (o *logsOptions) run(ctx context.Context, s *session.Session, word string) error {
-	detail, err := s.Client.Job(ctx, word)
+	detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: word})
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func awaitAttempt(ctx context.Context, s *session.Session, id string, attempt in
 	patience := session.NewPatience(s)
 	said := false
 	for {
-		detail, err := s.Client.Job(ctx, id)
+		detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: id})
 		if err != nil {
 			if err := patience.Bear(ctx, err); err != nil {
 				return detail, err

@@ -141,7 +141,7 @@ func (f *arrayFollower) run(ctx context.Context) error {
 // look finds tasks that have started since the last look. It reports whether all
 // tasks have ended; that is asked first, so that none is missed.
 func (f *arrayFollower) look(ctx context.Context) (over bool, err error) {
-	detail, err := f.s.Client.Job(ctx, f.array)
+	detail, err := api.Call(ctx, f.s.Client, api.GetJob, api.JobID{ID: f.array})
 	if err != nil {
 		return false, err
 	}

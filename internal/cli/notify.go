@@ -69,7 +69,7 @@ also for running ones.`,
 }
 
 func sendRules(ctx context.Context, s *session.Session, rules []string) error {
-	now, err := s.Client.SetNotify(ctx, api.NotifyRequest{Rules: &rules})
+	now, err := api.Call(ctx, s.Client, api.SetNotify, api.NotifyRequest{Rules: &rules})
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func newNotifyRemove() *cobra.Command {
 			if len(args) == 0 {
 				return sendRules(ctx, s, []string{})
 			}
-			now, err := s.Client.Notify(ctx, true)
+			now, err := api.Call(ctx, s.Client, api.GetNotify, api.NotifyQuery{Secrets: true})
 			if err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ given up within the last week. The secret parts of targets are hidden.`,
   berth notify list --secrets` + notifyStatuses,
 		Args: noWords,
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
-			n, err := s.Client.Notify(ctx, secrets)
+			n, err := api.Call(ctx, s.Client, api.GetNotify, api.NotifyQuery{Secrets: secrets})
 			if err != nil && !s.NoJobsYet(err) {
 				return err
 			}
@@ -195,7 +195,7 @@ answer. It is sent once, as berth sends other messages.`,
 			return problem.Newf(problem.Invalid, "berth notify test ntfy:my-jobs", "expected one target, found %d", len(args))
 		},
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
-			results, err := s.Client.SendNotify(ctx, api.NotifyTest{Target: strings.Join(args, "")})
+			results, err := api.Call(ctx, s.Client, api.SendNotify, api.NotifyTest{Target: strings.Join(args, "")})
 			if err != nil {
 				return err
 			}
@@ -227,9 +227,9 @@ A receiver checks the signature with any library for Standard Webhooks.`,
   berth notify key --new` + notifyStatuses,
 		Args: noWords,
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
-			n, err := s.Client.Notify(ctx, true)
+			n, err := api.Call(ctx, s.Client, api.GetNotify, api.NotifyQuery{Secrets: true})
 			if err == nil && (fresh || n.Key == "") {
-				n, err = s.Client.SetNotify(ctx, api.NotifyRequest{NewKey: true})
+				n, err = api.Call(ctx, s.Client, api.SetNotify, api.NotifyRequest{NewKey: true})
 			}
 			if err != nil {
 				return err

@@ -170,7 +170,7 @@ func (w *parkWait) ask(ctx context.Context, left time.Duration) ([]job.View, err
 	if w.back {
 		r.For = api.WaitRunning
 	}
-	reply, err := w.s.Client.Wait(ctx, r)
+	reply, err := api.Call(ctx, w.s.Client, api.WaitForJobs, r)
 	return reply.Jobs, err
 }
 
@@ -233,7 +233,7 @@ func (w *parkWait) unparkOutcome(ctx context.Context, v *job.View) (what string,
 	case v.State != job.Parked || took < unparkPatience:
 		return "", false, false, nil
 	}
-	why, err := w.s.Client.Why(ctx, v.ID)
+	why, err := api.Call(ctx, w.s.Client, api.GetWhy, api.JobID{ID: v.ID})
 	if err != nil || why.State != string(job.Parked) {
 		return "", false, false, err
 	}

@@ -23,7 +23,7 @@ func sayParked(ctx context.Context, s *session.Session, id string) (stop func())
 	w := parkedWatch{s: s}
 	look := func() {
 		// Whoever shows the output notices that the daemon is gone.
-		if detail, err := s.Client.Job(ctx, id); err == nil {
+		if detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: id}); err == nil {
 			w.see(&detail.View)
 		}
 	}

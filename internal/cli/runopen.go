@@ -71,7 +71,7 @@ func (f *runFlags) open(ctx context.Context, o *batch.Options, say func(string))
 			if err != nil {
 				return nil, err
 			}
-			status, err := link.Client.Status(ctx)
+			status, err := api.Call(ctx, link.Client, api.GetStatus, api.None{})
 			if link.Own.SimDir = status.SimDir; err == nil || problem.KindOf(err) != "" {
 				return link, nil
 			}
@@ -259,7 +259,7 @@ func (f *runFlags) sender(s *session.Session, o *batch.Options, joined bool) fun
 		if err := code.add(ctx, false); err != nil {
 			return api.SubmitReply{}, err
 		}
-		reply, err := s.Client.Submit(ctx, r)
+		reply, err := api.Call(ctx, s.Client, api.Submit, r)
 		if err == nil {
 			code.removeOld(ctx)
 		} else if !f.own {

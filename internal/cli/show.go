@@ -67,14 +67,14 @@ func (o *showOptions) run(ctx context.Context, s *session.Session, id string, no
 	var samples api.Samples
 	if o.csv || o.plot {
 		var err error
-		if samples, err = s.Client.JobSamples(ctx, id, api.SamplesQuery{}); err != nil {
+		if samples, err = api.Call(ctx, s.Client, api.GetJobSamples, api.JobSamplesQuery{JobID: api.JobID{ID: id}}); err != nil {
 			return err
 		}
 	}
 	if o.csv {
 		return csvSamples(s.Out, samples)
 	}
-	detail, err := s.Client.Job(ctx, id)
+	detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: id})
 	switch {
 	case err != nil:
 		return err

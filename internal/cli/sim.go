@@ -41,11 +41,11 @@ func simulateGPUs(ctx context.Context, s *session.Session, flag simFlag) error {
 		return nil
 	}
 	s.SimGPUs = flag.cards
-	told, err := s.Client.Status(ctx) // starts a private one
+	told, err := api.Call(ctx, s.Client, api.GetStatus, api.None{}) // starts a private one
 	if err != nil {
 		return err
 	}
-	gpus, err := s.Client.GPUs(ctx)
+	gpus, err := api.Call(ctx, s.Client, api.ListGPUs, api.None{})
 	if err != nil || told.SimDir != "" && len(gpus) == asked {
 		return err
 	}

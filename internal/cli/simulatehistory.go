@@ -19,7 +19,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session.Session, 
 		return nil, err
 	}
 	if !changed("gpus") || !changed("vram") {
-		gpus, err := s.Client.GPUs(ctx)
+		gpus, err := api.Call(ctx, s.Client, api.ListGPUs, api.None{})
 		if err != nil {
 			return nil, err
 		}

@@ -67,7 +67,7 @@ func (c *codeSnapshots) settle(ctx context.Context, none bool) error {
 	if !ask || c.s.Target.Host != nil || c.s.Target.Run != nil || c.request.DryRun { // an own queue has no default
 		return nil
 	}
-	daemon, err := c.s.Client.Status(ctx)
+	daemon, err := api.Call(ctx, c.s.Client, api.GetStatus, api.None{})
 	if err != nil || !daemon.Snapshot {
 		return err
 	}
@@ -221,7 +221,7 @@ func (c *codeSnapshots) removeOld(ctx context.Context) {
 		return
 	}
 	err := c.place.Remove(ctx, c.queue, time.Now(), func(ctx context.Context) (map[string]bool, error) {
-		reply, err := c.s.Client.Snapshots(ctx)
+		reply, err := api.Call(ctx, c.s.Client, api.ListSnapshots, api.None{})
 		used := make(map[string]bool, len(reply.IDs))
 		for _, id := range reply.IDs {
 			used[id] = true

@@ -59,7 +59,7 @@ func (o *statsOptions) run(ctx context.Context, s *session.Session, now time.Tim
 	if q.Until != nil && q.Since != nil && !q.Since.Before(*q.Until) {
 		return problem.Newf(problem.Invalid, "berth stats --since 30d --until 7d", "expected --since before --until")
 	}
-	stats, err := s.Client.Stats(ctx, q)
+	stats, err := api.Call(ctx, s.Client, api.GetStats, q)
 	if s.NoJobsYet(err) {
 		stats, err = api.Stats{Since: *q.Since, Until: now, Users: []api.StatsLine{}, Days: []api.StatsLine{}}, nil
 		if q.Until != nil {

@@ -79,7 +79,7 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 // without it.
 func stateOf(ctx context.Context, s *session.Session) (daemonState, error) {
 	d := daemonState{Client: session.Version, Socket: s.Client.Place(), Jobs: map[string]int{}, Warnings: []string{}}
-	told, err := s.Client.Status(ctx)
+	told, err := api.Call(ctx, s.Client, api.GetStatus, api.None{})
 	if missing, is := errors.AsType[*api.Unreachable](err); is && s.Target.Host == nil {
 		if s.Target.StateDir != "" {
 			d.StateDir = &s.Target.StateDir
@@ -92,7 +92,7 @@ func stateOf(ctx context.Context, s *session.Session) (daemonState, error) {
 	if err != nil {
 		return d, err
 	}
-	page, err := s.Client.Jobs(ctx, api.Query{Over: true, Limit: 1})
+	page, err := api.Call(ctx, s.Client, api.ListJobs, api.Query{Over: true, Limit: 1})
 	if err != nil {
 		return d, err
 	}

@@ -93,7 +93,7 @@ func stopDaemon(ctx context.Context, s *session.Session) error {
 	defer unix.Close(handle)
 	// The number may have been given to another process before it was opened,
 	// but not if the daemon still has it now.
-	if _, err := s.Client.Status(ctx); err != nil || s.Client.Peer() != pid {
+	if _, err := api.Call(ctx, s.Client, api.GetStatus, api.None{}); err != nil || s.Client.Peer() != pid {
 		return problem.Newf(problem.Unable, "berth status shows what runs now", "the daemon (process %d) ended by itself", pid)
 	}
 	s.Client.Close() // a daemon waits for its connections

@@ -12,7 +12,7 @@ import (
 
 // listStrays shows the supervisors that the daemon's store does not know.
 func listStrays(ctx context.Context, s *session.Session, asJSON bool) error {
-	strays, err := s.Client.Strays(ctx)
+	strays, err := api.Call(ctx, s.Client, api.ListStrays, api.None{})
 	if err != nil && !s.NoJobsYet(err) {
 		return err
 	}

@@ -197,7 +197,7 @@ func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 
 // fromJob copies a job, with what the flags and the words say instead.
 func (o *submitOptions) fromJob(ctx context.Context, s *session.Session, words []string) ([]api.Spec, error) {
-	d, err := s.Client.Job(ctx, o.like)
+	d, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: o.like})
 	switch {
 	case err != nil:
 		return nil, err

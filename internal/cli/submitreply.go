@@ -21,7 +21,7 @@ func (o *submitOptions) send(ctx context.Context, s *session.Session, code *code
 	if err := code.add(ctx, o.noSnapshot); err != nil {
 		return api.SubmitReply{}, err
 	}
-	return s.Client.Submit(ctx, *code.request)
+	return api.Call(ctx, s.Client, api.Submit, *code.request)
 }
 
 // confirm reports the ids of the jobs.

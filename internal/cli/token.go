@@ -61,7 +61,7 @@ func newTokenCreate() *cobra.Command {
 				}
 				r.TTLS = max(1, int64(good/time.Second))
 			}
-			token, err := s.Client.NewToken(ctx, r)
+			token, err := api.Call(ctx, s.Client, api.NewToken, r)
 			if err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ daemon started, and of the address that it came from.`,
 		Example: `  berth token list` + tokenStatuses,
 		Args:    noWords,
 		RunE: session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
-			tokens, err := s.Client.Tokens(ctx)
+			tokens, err := api.Call(ctx, s.Client, api.ListTokens, api.None{})
 			switch {
 			case err != nil && !s.NoJobsYet(err):
 				return err
@@ -152,7 +152,7 @@ an administrator.`,
 				return revokeAll(ctx, s, user)
 			}
 			for _, id := range args {
-				if err := s.Client.RevokeToken(ctx, id); err != nil {
+				if err := api.Do(ctx, s.Client, api.RevokeToken, api.TokenID{ID: id}); err != nil {
 					return err
 				}
 				fmt.Fprintln(s.Out, text.Line("revoked token "+id))
@@ -166,15 +166,15 @@ an administrator.`,
 }
 
 func revokeAll(ctx context.Context, s *session.Session, user string) error {
-	ids, err := s.Client.RevokeTokens(ctx, user)
+	revoked, err := api.Call(ctx, s.Client, api.RevokeTokens, api.RevokeQuery{User: user})
 	if err != nil {
 		return err
 	}
-	if len(ids) == 0 {
+	if len(revoked.IDs) == 0 {
 		_, err := fmt.Fprintln(s.Out, "no tokens")
 		return err
 	}
-	for _, id := range ids {
+	for _, id := range revoked.IDs {
 		fmt.Fprintln(s.Out, text.Line("revoked token "+id))
 	}
 	return nil

@@ -65,7 +65,7 @@ func runTop(ctx context.Context, s *session.Session, once bool) error {
 	if !s.Terminal || !render.IsTerminal(os.Stdin) {
 		return problem.Newf(problem.Invalid, "berth top --once prints one frame", "berth top needs a terminal")
 	}
-	if _, err := s.Client.Jobs(ctx, api.Query{Queue: true, Limit: 1}); err != nil {
+	if _, err := api.Call(ctx, s.Client, api.ListJobs, api.Query{Queue: true, Limit: 1}); err != nil {
 		return err // before the screen is taken
 	}
 	s.Client.OnSilence, s.Client.OnRetry = nil, nil // the frame says so

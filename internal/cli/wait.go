@@ -129,7 +129,7 @@ func (o *waitOptions) tell(ctx context.Context, s *session.Session, jobs []job.V
 	}
 	for _, target := range o.notify {
 		r.Target = target
-		if _, err := s.Client.SendNotify(ctx, r); err != nil {
+		if _, err := api.Call(ctx, s.Client, api.SendNotify, r); err != nil {
 			return fmt.Errorf("the jobs have ended, but no message is sent: %w", err)
 		}
 	}
@@ -141,7 +141,7 @@ func (o *waitOptions) tell(ctx context.Context, s *session.Session, jobs []job.V
 func settle(ctx context.Context, s *session.Session, sel api.Select) ([]job.View, error) {
 	patience := session.NewPatience(s)
 	for first := true; ; first = false {
-		reply, err := s.Client.Wait(ctx, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
+		reply, err := api.Call(ctx, s.Client, api.WaitForJobs, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
 		var nobody *api.Unreachable
 		if err != nil && !(first && errors.As(err, &nobody)) && patience.Bear(ctx, err) == nil {
 			continue
@@ -182,7 +182,7 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 			}
 			r.TimeoutS = min(r.TimeoutS, left.Seconds())
 		}
-		reply, err := w.s.Client.Wait(ctx, r)
+		reply, err := api.Call(ctx, w.s.Client, api.WaitForJobs, r)
 		if err != nil {
 			if err := patience.Bear(ctx, err); err != nil {
 				return nil, err

@@ -63,7 +63,7 @@ func runWeb(ctx context.Context, s *session.Session, open, plainHTTP bool, geten
 	if s.Target.Host != nil {
 		return problem.Newf(problem.Refused, "open the daemon's address in a browser, and log in with your token", "berth web works on the daemon's own machine")
 	}
-	login, err := s.Client.NewLogin(ctx, api.LoginRequest{PlainHTTP: plainHTTP})
+	login, err := api.Call(ctx, s.Client, api.NewLogin, api.LoginRequest{PlainHTTP: plainHTTP})
 	if err != nil {
 		return err
 	}

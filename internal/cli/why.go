@@ -57,7 +57,7 @@ func someJobs(cmd *cobra.Command, args []string) error {
 func (o *whyFlags) run(ctx context.Context, s *session.Session, args []string) error {
 	stories := make([]api.Why, 0, len(args))
 	for _, id := range eachOf(args) {
-		why, err := s.Client.Why(ctx, id)
+		why, err := api.Call(ctx, s.Client, api.GetWhy, api.JobID{ID: id})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func (b *bench) serve(name string) *service {
 // answers waits until the daemon does.
 func (s *service) answers() {
 	for range 1000 {
-		if _, err := s.client.Status(context.Background()); err == nil {
+		if _, err := api.Call(context.Background(), s.client, api.GetStatus, api.None{}); err == nil {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -67,7 +67,7 @@ func (s *service) timed(args ...string) func() time.Duration {
 
 // submit returns the last job's id.
 func (s *service) submit(specs ...api.Spec) string {
-	reply, err := s.client.Submit(context.Background(), api.SubmitRequest{Jobs: specs, Dir: "/tmp", Environ: []string{"PATH=/usr/bin:/bin"}})
+	reply, err := api.Call(context.Background(), s.client, api.Submit, api.SubmitRequest{Jobs: specs, Dir: "/tmp", Environ: []string{"PATH=/usr/bin:/bin"}})
 	check(err)
 	return reply.Jobs[len(reply.Jobs)-1].ID
 }
@@ -77,7 +77,7 @@ func (s *service) drained() { s.leftAtMost(0) }
 
 func (s *service) leftAtMost(jobs int) {
 	for {
-		status, err := s.client.Status(context.Background())
+		status, err := api.Call(context.Background(), s.client, api.GetStatus, api.None{})
 		check(err)
 		if status.Counts["running"]+status.Counts["queued"] <= jobs {
 			return

@@ -46,7 +46,7 @@ func (b *bench) scrape() {
 	b.row(fmt.Sprintf("a scrape with %d queued jobs (%.1f ms), against an empty queue", queued, 1000*median(full).Seconds()), fmt.Sprintf("%.2f x", ratio), "<= 2 x", ratio <= 2)
 	b.row("the same, p99", fmt.Sprintf("%.1f ms", 1000*full[rounds*99/100].Seconds()), "< 50 ms", full[rounds*99/100] < 50*time.Millisecond)
 	b.row("the same, its size", fmt.Sprintf("%.0f kB", float64(size)/1000), "< 100 kB", size < 100_000)
-	_, err := s.client.Act(context.Background(), api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true}})
+	_, err := api.Call(context.Background(), s.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true}})
 	check(err)
 	s.drained()
 }

@@ -26,9 +26,9 @@ func (b *bench) why() {
 	last := fmt.Sprint(queued + 1)
 	var base, open, typed []time.Duration
 	for range rounds {
-		base = append(base, took(func() { _, err := s.client.Status(context.Background()); check(err) }))
+		base = append(base, took(func() { _, err := api.Call(context.Background(), s.client, api.GetStatus, api.None{}); check(err) }))
 		open = append(open, took(func() {
-			why, err := s.client.Why(context.Background(), last)
+			why, err := api.Call(context.Background(), s.client, api.GetWhy, api.JobID{ID: last})
 			if check(err); why.Expected == nil || why.Position != queued {
 				fail(fmt.Sprintf("job %s has no story: %+v", last, why))
 			}

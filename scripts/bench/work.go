@@ -195,11 +195,14 @@ func (b *bench) drainBy(submitters, clients int) load {
 			switch i % 3 {
 			case 0:
 				for ctx.Err() == nil {
-					timed(func() error { _, err := own.Jobs(ctx, api.Query{Limit: 50, Reasons: true}); return err })
+					timed(func() error {
+						_, err := api.Call(ctx, own, api.ListJobs, api.Query{Limit: 50, Reasons: true})
+						return err
+					})
 					time.Sleep(100 * time.Millisecond)
 				}
 			case 1:
-				_, _ = own.Wait(ctx, api.WaitRequest{Select: api.Select{Words: []string{last}}, TimeoutS: 60}) // cut off at the end
+				_, _ = api.Call(ctx, own, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{last}}, TimeoutS: 60}) // cut off at the end
 			default:
 				_ = own.Events(ctx, api.EventQuery{Since: -1}, func(api.Event) error { return nil }) // likewise
 			}

@@ -57,7 +57,7 @@ func parking(ctx context.Context, t *trial) error {
 
 // act does something to a job.
 func (d *daemon) act(ctx context.Context, action, id string) error {
-	reply, err := d.client.Act(ctx, api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
+	reply, err := api.Call(ctx, d.client, api.Act, api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
 	if err != nil {
 		return err
 	}

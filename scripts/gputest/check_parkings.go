@@ -70,7 +70,7 @@ func (t *trial) drained(ctx context.Context, d *daemon, size int64) error {
 	if err != nil {
 		return err
 	}
-	drained, err := d.client.DrainGPU(ctx, c.Index, api.DrainRequest{Park: true})
+	drained, err := api.Call(ctx, d.client, api.DrainGPU, api.DrainRequest{GPUIndex: api.GPUIndex{Index: c.Index}, Park: true})
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (t *trial) drained(ctx context.Context, d *daemon, size int64) error {
 	if err := d.becomes(ctx, id, job.Parked); err != nil {
 		return err
 	}
-	if _, err := d.client.PauseGPU(ctx, c.Index, false); err != nil {
+	if _, err := api.Call(ctx, d.client, api.ResumeGPU, api.GPUIndex{Index: c.Index}); err != nil {
 		return err
 	}
 	_, err = d.allWell(ctx, id)

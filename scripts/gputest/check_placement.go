@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/job"
 )
 
@@ -121,7 +122,7 @@ func launchRace(ctx context.Context, t *trial) error {
 func (d *daemon) mostAtOnce(ctx context.Context, jobs int) (int, error) {
 	most := 0
 	err := poll(ctx, 50*time.Millisecond, "ten jobs to end", func() (bool, error) {
-		status, err := d.client.Status(ctx)
+		status, err := api.Call(ctx, d.client, api.GetStatus, api.None{})
 		if err != nil {
 			return false, err
 		}

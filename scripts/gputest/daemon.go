@@ -119,9 +119,9 @@ func (d *daemon) stop() {
 	if d.t.credential != nil {
 		all.User = d.t.User // all are one's own, unless one says whose
 	}
-	if _, err := d.client.Act(ctx, api.ActRequest{Action: api.ActCancel, Select: all, GraceS: &now}); err == nil {
+	if _, err := api.Call(ctx, d.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: all, GraceS: &now}); err == nil {
 		_ = poll(ctx, 50*time.Millisecond, "the jobs to end", func() (bool, error) {
-			status, err := d.client.Status(ctx)
+			status, err := api.Call(ctx, d.client, api.GetStatus, api.None{})
 			return err != nil || status.Counts["running"]+status.Counts["queued"] == 0, nil
 		})
 	}

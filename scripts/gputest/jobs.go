@@ -100,7 +100,7 @@ func (d *daemon) run(ctx context.Context, p program, flags ...string) (string, e
 }
 
 func (d *daemon) job(ctx context.Context, id string) (api.Detail, error) {
-	return d.client.Job(ctx, id)
+	return api.Call(ctx, d.client, api.GetJob, api.JobID{ID: id})
 }
 
 // log is the job's output so far.

@@ -52,7 +52,7 @@ func (s *server) list(ctx context.Context, in listInput) (*sdk.CallToolResult, e
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Client.Jobs(ctx, api.Query{
+	page, err := api.Call(ctx, s.Client, api.ListJobs, api.Query{
 		Select: api.Select{Words: plain(in.Jobs), States: in.States, User: in.User, Group: in.Group},
 		Over:   in.Ended || len(in.Jobs) > 0, Limit: limit, Reasons: true, Queue: true, Arrays: true,
 	})
@@ -78,7 +78,7 @@ func (s *server) history(ctx context.Context, in historyInput) (*sdk.CallToolRes
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Client.Jobs(ctx, api.Query{
+	page, err := api.Call(ctx, s.Client, api.ListJobs, api.Query{
 		Select: api.Select{User: in.User, Name: in.Name, States: []string{string(job.Finished), string(job.Failed), string(job.Cancelled)}},
 		Over:   true, Newest: true, Since: since, Limit: limit,
 	})
@@ -115,7 +115,7 @@ type jobInput struct {
 }
 
 func (s *server) show(ctx context.Context, in jobInput) (*sdk.CallToolResult, error) {
-	detail, err := s.Client.Job(ctx, string(in.Job))
+	detail, err := api.Call(ctx, s.Client, api.GetJob, api.JobID{ID: string(in.Job)})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *server) show(ctx context.Context, in jobInput) (*sdk.CallToolResult, er
 }
 
 func (s *server) why(ctx context.Context, in jobInput) (*sdk.CallToolResult, error) {
-	why, err := s.Client.Why(ctx, string(in.Job))
+	why, err := api.Call(ctx, s.Client, api.GetWhy, api.JobID{ID: string(in.Job)})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *server) why(ctx context.Context, in jobInput) (*sdk.CallToolResult, err
 type noInput struct{}
 
 func (s *server) gpus(ctx context.Context, _ noInput) (*sdk.CallToolResult, error) {
-	cards, err := s.Client.GPUs(ctx)
+	cards, err := api.Call(ctx, s.Client, api.ListGPUs, api.None{})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *server) stats(ctx context.Context, in statsInput) (*sdk.CallToolResult,
 	if err != nil {
 		return nil, err
 	}
-	stats, err := s.Client.Stats(ctx, api.StatsQuery{Since: since, User: in.User})
+	stats, err := api.Call(ctx, s.Client, api.GetStats, api.StatsQuery{Since: since, User: in.User})
 	if err != nil {
 		return nil, err
 	}

@@ -143,7 +143,7 @@ func (s *server) act(ctx context.Context, action string, in actInput) (*sdk.Call
 	if err := namesFew(words); err != nil {
 		return nil, err
 	}
-	reply, err := s.Client.Act(ctx, api.ActRequest{Action: action, Select: api.Select{Words: words}})
+	reply, err := api.Call(ctx, s.Client, api.Act, api.ActRequest{Action: action, Select: api.Select{Words: words}})
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func startTimeout(ctx context.Context, what string) error {
 // Answers reports whether a daemon answers, even with an error. One that closes
 // the connection without a reply is shutting down.
 func Answers(ctx context.Context, client *api.Client) bool {
-	_, err := client.Status(ctx)
+	_, err := api.Call(ctx, client, api.GetStatus, api.None{})
 	return err == nil || problem.KindOf(err) != ""
 }
 

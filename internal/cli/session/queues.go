@@ -134,7 +134,7 @@ func jobWords(cmd *cobra.Command, args []string) ([]string, error) {
 func (s *Session) having(ctx context.Context, words []string, every bool) (having []Target, err error) {
 	for _, t := range s.Queues {
 		err := s.In(t, func(one *Session) error {
-			page, err := one.Client.Jobs(ctx, api.Query{Select: api.Select{Words: words}, Over: true, Limit: 1})
+			page, err := api.Call(ctx, one.Client, api.ListJobs, api.Query{Select: api.Select{Words: words}, Over: true, Limit: 1})
 			if len(page.Jobs) > 0 {
 				having = append(having, t)
 			}

@@ -168,7 +168,7 @@ func (h *commander) watch() {
 }
 
 func (h *commander) loadUser() tea.Msg {
-	status, err := h.client.Status(h.ctx)
+	status, err := api.Call(h.ctx, h.client, api.GetStatus, api.None{})
 	if err != nil {
 		return nil
 	}
@@ -181,14 +181,14 @@ func (h *commander) do(w command, query api.Query) any {
 	defer cancel()
 	switch w.Kind {
 	case loadQueue:
-		page, err := h.client.Jobs(ctx, query)
+		page, err := api.Call(ctx, h.client, api.ListJobs, query)
 		return queueMsg{query, page, err}
 	case loadGPUs:
-		cards, err := h.client.GPUs(ctx)
+		cards, err := api.Call(ctx, h.client, api.ListGPUs, api.None{})
 		return gpusMsg{cards, err}
 	case loadSamples:
 		from := time.Now().Add(-samplesSpan)
-		samples, err := h.client.GPUSamples(ctx, w.N, api.SamplesQuery{From: &from})
+		samples, err := api.Call(ctx, h.client, api.GetGPUSamples, api.GPUSamplesQuery{GPUIndex: api.GPUIndex{Index: w.N}, SamplesQuery: api.SamplesQuery{From: &from}})
 		if err != nil {
 			return nil
 		}
@@ -196,7 +196,7 @@ func (h *commander) do(w command, query api.Query) any {
 	case loadJob:
 		return h.job(ctx, w.ID)
 	case loadWhy:
-		why, err := h.client.Why(ctx, w.ID)
+		why, err := api.Call(ctx, h.client, api.GetWhy, api.JobID{ID: w.ID})
 		if err != nil {
 			return nil
 		}
@@ -208,12 +208,12 @@ func (h *commander) do(w command, query api.Query) any {
 }
 
 func (h *commander) job(ctx context.Context, id string) any {
-	detail, err := h.client.Job(ctx, id)
+	detail, err := api.Call(ctx, h.client, api.GetJob, api.JobID{ID: id})
 	if err != nil {
 		return jobMsg{ID: id, Err: err}
 	}
 	msg := jobMsg{ID: id, Detail: detail}
-	if samples, err := h.client.JobSamples(ctx, id, api.SamplesQuery{}); err == nil {
+	if samples, err := api.Call(ctx, h.client, api.GetJobSamples, api.JobSamplesQuery{JobID: api.JobID{ID: id}}); err == nil {
 		msg.Samples = &samples
 	}
 	return msg
@@ -224,12 +224,12 @@ func (h *commander) change(ctx context.Context, w command) string {
 	var err error
 	switch w.Kind {
 	case doEdit:
-		_, err = h.client.Edit(ctx, w.ID, api.EditRequest{Set: api.Spec{Priority: api.Text(strconv.Itoa(w.N))}})
+		_, err = api.Call(ctx, h.client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: w.ID}, Set: api.Spec{Priority: api.Text(strconv.Itoa(w.N))}})
 		if err == nil {
 			return fmt.Sprintf("job %s has priority %d", w.ID, w.N)
 		}
 	case doPause, doResume:
-		if _, err = h.client.PauseGPU(ctx, w.N, w.Kind == doPause); err == nil {
+		if _, err = api.Call(ctx, h.client, api.Pausing(w.Kind == doPause), api.GPUIndex{Index: w.N}); err == nil {
 			return fmt.Sprintf("gpu%d: done", w.N)
 		}
 	case doAct:
@@ -238,7 +238,7 @@ func (h *commander) change(ctx context.Context, w command) string {
 		if w.File.File != "" {
 			sel = api.Select{Batch: w.File.File, User: w.File.User}
 		}
-		reply, err = h.client.Act(ctx, api.ActRequest{Action: w.Word, Select: sel})
+		reply, err = api.Call(ctx, h.client, api.Act, api.ActRequest{Action: w.Word, Select: sel})
 		if n := len(reply.Jobs); n > 1 {
 			return text.CountGrouped(n, "job") + ": " + w.Word
 		}

@@ -236,7 +236,7 @@ func (s *scheduler) submit(ctx context.Context, lines []jobfile.CSVJob) error {
 		}
 		r.Jobs = append(r.Jobs, spec)
 	}
-	reply, err := s.client.Submit(ctx, r)
+	reply, err := api.Call(ctx, s.client, api.Submit, r)
 	if err != nil {
 		return err
 	}

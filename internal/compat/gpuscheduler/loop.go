@@ -301,7 +301,7 @@ func (s *scheduler) explain(ctx context.Context, now time.Time) {
 		return
 	}
 	s.looked = now
-	page, err := s.client.Jobs(ctx, api.Query{Select: api.Select{States: []string{"queued"}}, Reasons: true, Limit: explainMost})
+	page, err := api.Call(ctx, s.client, api.ListJobs, api.Query{Select: api.Select{States: []string{"queued"}}, Reasons: true, Limit: explainMost})
 	if err != nil {
 		return
 	}

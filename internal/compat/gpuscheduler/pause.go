@@ -88,7 +88,7 @@ func notePaused(ctx context.Context, stateFile string, index int, pause bool) (l
 		return live, problem.Newf(problem.Refused, "gpu-scheduler status lists them", "there is no GPU %d", index)
 	}
 	if live {
-		if _, err := client.PauseGPU(ctx, index, pause); err != nil {
+		if _, err := api.Call(ctx, client, api.Pausing(pause), api.GPUIndex{Index: index}); err != nil {
 			return live, err
 		}
 	}

@@ -51,7 +51,7 @@ func (s *scheduler) consider(ctx context.Context, v job.View, news bool) {
 // tries counts the failed attempts to start a job. The daemon remembers them over
 // restarts.
 func (s *scheduler) tries(ctx context.Context, v job.View) int {
-	detail, err := s.client.Job(ctx, v.ID)
+	detail, err := api.Call(ctx, s.client, api.GetJob, api.JobID{ID: v.ID})
 	if err != nil {
 		return v.Attempt
 	}
@@ -70,7 +70,7 @@ func (s *scheduler) retry(ctx context.Context, now time.Time) {
 		if now.Before(at) {
 			continue
 		}
-		_, err := s.client.Act(ctx, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: []string{id}}})
+		_, err := api.Call(ctx, s.client, api.Act, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: []string{id}}})
 		if err != nil {
 			s.log.warnOnce("job %s cannot be requeued yet: %v", jobID(s.index.views[id]), err)
 			continue

@@ -98,7 +98,7 @@ func askLive(ctx context.Context, client *api.Client, doc document) (report, boo
 	var since time.Time
 	doc.get(keyLimits, &limits)
 	doc.get(keySince, &since)
-	cards, err := client.GPUs(ctx)
+	cards, err := api.Call(ctx, client, api.ListGPUs, api.None{})
 	if err != nil {
 		return report{}, false
 	}
@@ -112,7 +112,7 @@ func askLive(ctx context.Context, client *api.Client, doc document) (report, boo
 
 // knownCards are the GPUs of the running scheduler, or else of this machine.
 func knownCards(ctx context.Context, client *api.Client, stateFile string, doc document) (cards []shownCard, live bool, err error) {
-	found, err := client.GPUs(ctx)
+	found, err := api.Call(ctx, client, api.ListGPUs, api.None{})
 	var missing *api.Unreachable
 	switch {
 	case err == nil:

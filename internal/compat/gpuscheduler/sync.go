@@ -168,7 +168,7 @@ func (s *scheduler) pausedAtLast(doc document) []int {
 
 // refresh asks the daemon for the GPUs; on an error they stay as they were.
 func (s *scheduler) refresh(ctx context.Context) error {
-	cards, err := s.client.GPUs(ctx)
+	cards, err := api.Call(ctx, s.client, api.ListGPUs, api.None{})
 	if err == nil {
 		s.cards = cards
 	}
@@ -197,7 +197,7 @@ func (s *scheduler) obey(ctx context.Context, doc document, before []int) error 
 		verb   string
 	}{{without(wanted, before), true, "paused"}, {without(before, wanted), false, "resumed"}} {
 		for _, index := range list.cards {
-			_, err := s.client.PauseGPU(ctx, index, list.paused)
+			_, err := api.Call(ctx, s.client, api.Pausing(list.paused), api.GPUIndex{Index: index})
 			if kind := problem.KindOf(err); err != nil && (kind == "" || kind == problem.Unable) {
 				return err
 			}

@@ -65,7 +65,7 @@ func (c call) end(ctx context.Context, word string) error {
 		return err
 	}
 	defer client.Close()
-	reply, err := client.Act(ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}})
+	reply, err := api.Call(ctx, client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (c call) attach(ctx context.Context, word string) int {
 	}
 	defer client.Close()
 	// Only a server that has answered once is waited for.
-	detail, err := client.Job(ctx, id)
+	detail, err := api.Call(ctx, client, api.GetJob, api.JobID{ID: id})
 	if err == nil {
 		err = detail.One()
 	}
@@ -149,7 +149,7 @@ func (f *follower) tolerate(ctx context.Context, err error) error {
 // is requeued.
 func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
 	for shown := 0; ; {
-		detail, err := f.client.Job(ctx, f.id)
+		detail, err := api.Call(ctx, f.client, api.GetJob, api.JobID{ID: f.id})
 		if err != nil {
 			if err := f.tolerate(ctx, err); err != nil {
 				return job.View{}, err
@@ -198,7 +198,7 @@ func (f *follower) pause(ctx context.Context, detail api.Detail) error {
 	if detail.State == job.Queued {
 		return api.Pause(ctx, lookEvery) // Wait is for ends, not starts
 	}
-	_, err := f.client.Wait(ctx, api.WaitRequest{Select: api.Select{Words: []string{f.id}}, TimeoutS: waitFor.Seconds()})
+	_, err := api.Call(ctx, f.client, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{f.id}}, TimeoutS: waitFor.Seconds()})
 	if err != nil {
 		return f.tolerate(ctx, err)
 	}

@@ -162,7 +162,7 @@ func (f *srunFlags) submit(ctx context.Context, c call) int {
 		return c.refused(out, err)
 	}
 	defer client.Close()
-	reply, err := client.Submit(ctx, request)
+	reply, err := api.Call(ctx, client, api.Submit, request)
 	if errors.Is(err, context.Canceled) {
 		c.Complain("interrupted while submitting", "mgpu_queue shows whether the job is queued")
 		return frontend.Interrupted

@@ -78,7 +78,7 @@ func (a *asker) detail(id string) *api.Detail {
 	if d := a.details[id]; d != nil {
 		return d
 	}
-	d, err := a.client.Job(a.ctx, id)
+	d, err := api.Call(a.ctx, a.client, api.GetJob, api.JobID{ID: id})
 	if err != nil {
 		d = api.Detail{} // it is gone
 	}
@@ -355,7 +355,7 @@ func (a *asker) start(e *entry) string {
 	if e.State != job.Queued {
 		return stamp(e.StartedAt)
 	}
-	why, err := a.client.Why(a.ctx, e.ID)
+	why, err := api.Call(a.ctx, a.client, api.GetWhy, api.JobID{ID: e.ID})
 	if err != nil || why.Expected == nil || why.Expected.Mid.IsZero() {
 		return "N/A"
 	}

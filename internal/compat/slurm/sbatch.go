@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
@@ -192,7 +193,7 @@ func waited(c *frontend.Call, id string, status int) int {
 		return status
 	}
 	if asked := ask(c, func(a *asker) error {
-		d, err := a.client.Job(a.ctx, id)
+		d, err := api.Call(a.ctx, a.client, api.GetJob, api.JobID{ID: id})
 		if err == nil && d.Tasks == nil && d.State.Terminal() && (d.Signal != nil || d.ExitCode == nil) {
 			status = frontend.Failed
 		}

@@ -109,7 +109,7 @@ func runScancel(c *frontend.Call) int {
 			if !strict && !e.verbose || strings.Contains(word, "-") {
 				continue // as in Slurm: it may have ended long ago
 			}
-			if _, err := a.client.Job(a.ctx, word); problem.KindOf(err) == problem.NotFound {
+			if _, err := api.Call(a.ctx, a.client, api.GetJob, api.JobID{ID: word}); problem.KindOf(err) == problem.NotFound {
 				unknown = strict
 				c.Complain("error: Kill job error on job id "+word+": Invalid job id specified", "")
 			}
@@ -121,7 +121,7 @@ func runScancel(c *frontend.Call) int {
 		if e.signal != 0 {
 			request.GraceS = new(float64) // KILL at once
 		}
-		reply, err := a.client.Act(a.ctx, request)
+		reply, err := api.Call(a.ctx, a.client, api.Act, request)
 		if problem.KindOf(err) == problem.NotFound {
 			return nil
 		}

@@ -100,7 +100,7 @@ func runScontrol(c *frontend.Call) int {
 		return ask(c, (*asker).showConfig)
 	case len(words) == 1 && words[0] == "ping":
 		return ask(c, func(a *asker) error {
-			_, err := a.client.Status(a.ctx)
+			_, err := api.Call(a.ctx, a.client, api.GetStatus, api.None{})
 			if err == nil {
 				fmt.Fprintf(a.Out, "Slurmctld(primary) at %s is UP\n", a.host)
 			}
@@ -122,7 +122,7 @@ func (a *asker) showJob(id string) error {
 		_, err := a.client.JobsAll(a.ctx, api.Query{}, func(v job.View) error { return a.showJob(v.ID) })
 		return err
 	}
-	d, err := a.client.Job(a.ctx, id)
+	d, err := api.Call(a.ctx, a.client, api.GetJob, api.JobID{ID: id})
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (a *asker) showPartition() error {
 
 // showConfig prints the settings that clients read, and that berth has.
 func (a *asker) showConfig() error {
-	if _, err := a.client.Status(a.ctx); err != nil {
+	if _, err := api.Call(a.ctx, a.client, api.GetStatus, api.None{}); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "Configuration data as of %s\n", stamp(&a.now))

@@ -178,7 +178,7 @@ func aiot(state string) string {
 }
 
 func (a *asker) machine() (*machine, error) {
-	gpus, err := a.client.GPUs(a.ctx)
+	gpus, err := api.Call(a.ctx, a.client, api.ListGPUs, api.None{})
 	cpus, memMiB := site.Host()
 	return &machine{host: a.host, gpus: gpus, cpus: int64(cpus), memMiB: memMiB}, err
 }

@@ -18,8 +18,7 @@ import (
 
 // fakeQueue is a queue in memory that starts nothing.
 type fakeQueue struct {
-	api.Backend // what no test asks for
-	jobs        []*job.Job
+	jobs []*job.Job
 }
 
 func (q *fakeQueue) Identify(context.Context, api.Peer) (api.Caller, error) {
@@ -64,7 +63,11 @@ func (q *fakeQueue) send(lines []*jobfile.Line, retry string) (reply api.SubmitR
 // link is a connection to it, as an own queue.
 func (q *fakeQueue) link(t *testing.T, o *Options) *Link {
 	client := api.DialQueue(filepath.Join(t.TempDir(), "none"), func() (*api.Server, func(), error) {
-		return api.NewServer(api.ServerOptions{Backend: q}), func() {}, nil
+		s := api.NewServer(api.ServerOptions{Identify: q.Identify, Streams: api.Streams{Events: q.Events}})
+		api.Handle(s, api.GetStatus, api.Plain(q.Status))
+		api.Handle(s, api.ListGPUs, api.Plain(q.GPUs))
+		api.Handle(s, api.ListJobs, q.Jobs)
+		return s, func() {}, nil
 	})
 	t.Cleanup(client.Close)
 	return &Link{Client: client, Own: &OwnQueue{}, Send: func(_ context.Context, lines []*jobfile.Line, _, _ bool) (api.SubmitReply, error) {

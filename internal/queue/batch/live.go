@@ -71,7 +71,7 @@ func (f *follower) fetch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	v := &f.view
-	gpus, err := f.link.Client.GPUs(ctx)
+	gpus, err := api.Call(ctx, f.link.Client, api.ListGPUs, api.None{})
 	if err != nil {
 		return // the next time
 	}
@@ -88,13 +88,13 @@ func (f *follower) fetch(ctx context.Context) {
 		}
 	}
 	v.pending, v.paused, v.doneAt = nil, "", time.Time{}
-	if sums, err := f.link.Client.Batches(ctx, api.BatchQuery{File: f.batch}); err == nil && len(sums) > 0 {
+	if sums, err := api.Call(ctx, f.link.Client, api.ListBatches, api.BatchQuery{File: f.batch}); err == nil && len(sums) > 0 {
 		v.doneAt = some(sums[0].DoneAt)
 	}
 	if f.queue.counts.queued == 0 {
 		return
 	}
-	page, err := f.link.Client.Jobs(ctx, api.Query{Select: api.Select{Batch: f.batch, States: []string{string(job.Queued)}}, Queue: true, Limit: 1, Reasons: true})
+	page, err := api.Call(ctx, f.link.Client, api.ListJobs, api.Query{Select: api.Select{Batch: f.batch, States: []string{string(job.Queued)}}, Queue: true, Limit: 1, Reasons: true})
 	if err == nil && len(page.Jobs) > 0 {
 		next := waitingJob{job: jobOf(&page.Jobs[0], nil)}
 		if why := page.Jobs[0].Reason; why != nil {
@@ -102,7 +102,7 @@ func (f *follower) fetch(ctx context.Context) {
 		}
 		v.pending = []waitingJob{next}
 	}
-	if status, err := f.link.Client.Status(ctx); err == nil {
+	if status, err := api.Call(ctx, f.link.Client, api.GetStatus, api.None{}); err == nil {
 		v.paused = status.Blocked
 	}
 }

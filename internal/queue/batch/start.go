@@ -254,7 +254,7 @@ func (f *follower) place(file jobfile.File) error {
 
 // enter makes the queue match the file for the first time.
 func (f *follower) enter(ctx context.Context) error {
-	gpus, err := f.link.Client.GPUs(ctx)
+	gpus, err := api.Call(ctx, f.link.Client, api.ListGPUs, api.None{})
 	if err != nil {
 		return err
 	}
@@ -418,7 +418,7 @@ func (f *follower) greet(ctx context.Context, gpus []api.GPU) {
 
 // before says how many jobs of others wait in the queue.
 func (f *follower) before(ctx context.Context) string {
-	page, err := f.link.Client.Jobs(ctx, api.Query{Limit: 1})
+	page, err := api.Call(ctx, f.link.Client, api.ListJobs, api.Query{Limit: 1})
 	others := 0
 	if err == nil {
 		others = page.Counts[string(job.Queued)] - f.queue.counts.queued

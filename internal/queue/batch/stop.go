@@ -76,7 +76,7 @@ func (f *follower) halt(ctx context.Context) {
 
 // cancel cancels the jobs in a daemon's queue.
 func (f *follower) cancel(ctx context.Context) {
-	_, err := f.link.Client.Act(ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Batch: f.batch, States: []string{string(job.Queued), string(job.Running), string(job.Parked)}}})
+	_, err := api.Call(ctx, f.link.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Batch: f.batch, States: []string{string(job.Queued), string(job.Running), string(job.Parked)}}})
 	if err != nil {
 		f.warn(fmt.Sprintf("the jobs could not be cancelled: %v", err))
 	}

@@ -338,7 +338,8 @@ func (a *action) bound(spec *job.Spec) {
 }
 
 // Edit changes a queued job.
-func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRequest) (api.Detail, error) {
+func (d *Daemon) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (api.Detail, error) {
+	id := r.ID
 	j, err := d.find(ctx, c, id)
 	if err != nil {
 		return api.Detail{}, err

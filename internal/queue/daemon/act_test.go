@@ -89,7 +89,7 @@ func TestGraceIsTheCallers(t *testing.T) {
 	stubborn := l.one(sh("trap '' TERM; echo deaf; while :; do sleep 0.05; done", "gpus", "0", "grace", "1h"))
 	l.until("it hears nothing any more", func() bool { return l.log(stubborn) == "deaf\n" })
 	none := 0.0
-	if _, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{stubborn}}, GraceS: &none}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{stubborn}}, GraceS: &none}); err != nil {
 		t.Fatal(err)
 	}
 	if j := l.end(stubborn); value(j.Outcome) != job.WasCancelled {
@@ -228,22 +228,22 @@ func TestSelections(t *testing.T) {
 		}
 	}
 	for _, sel := range []api.Select{{Words: []string{"3-1"}}, {States: []string{"asleep"}}, {Words: []string{"all", "3"}}} {
-		_, err := l.Jobs(l.ctx, api.Query{Select: sel})
+		_, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Select: sel})
 		wantProblem(t, err, problem.Invalid)
 	}
 	for _, word := range []string{"1-2", "all"} {
-		_, err := l.Job(l.ctx, word)
+		_, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: word})
 		wantProblem(t, err, problem.Invalid)
 	}
-	_, err := l.Edit(l.ctx, "5", api.EditRequest{})
+	_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: "5"}})
 	wantProblem(t, err, problem.Invalid, "5 is an array of 5 tasks")
 	for _, word := range []string{"job[1-5]", "late"} {
-		_, err := l.Job(l.ctx, word)
+		_, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: word})
 		wantProblem(t, err, problem.NotFound, "no job is named "+word)
 	}
-	_, err = l.Act(l.ctx, api.ActRequest{Action: api.ActCancel})
+	_, err = api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
-	_, err = l.Act(l.ctx, api.ActRequest{Action: "explode", Select: api.Select{All: true}})
+	_, err = api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: "explode", Select: api.Select{All: true}})
 	wantProblem(t, err, problem.Invalid)
 	if got := len(l.actOn(api.ActRelease, api.Select{User: l.job("1").User}).Jobs); got != 9 {
 		t.Errorf("by user, %d were released", got)
@@ -265,7 +265,7 @@ func TestANameMeansItsUnfinishedJobsOrElseTheNewest(t *testing.T) {
 	l.end(newer)
 	one := func(word, want string) {
 		t.Helper()
-		if j, err := l.Job(l.ctx, word); err != nil || j.ID != want {
+		if j, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: word}); err != nil || j.ID != want {
 			t.Errorf("%s is job %s, %v; want %s", word, j.ID, err, want)
 		}
 	}
@@ -277,7 +277,7 @@ func TestANameMeansItsUnfinishedJobsOrElseTheNewest(t *testing.T) {
 	l.end(run("mixed"))
 	one("mixed", older) // though a newer one has ended
 	other := run("train", "hold", "yes")
-	_, err := l.Job(l.ctx, "train")
+	_, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: "train"})
 	wantProblem(t, err, problem.Invalid, "train means 2: "+waiting+", "+other)
 	if got := l.list(api.Query{Select: api.Select{Words: []string{"train"}}}); got != strings.Join([]string{old, newer, waiting, other}, " ") {
 		t.Errorf("the list has %s", got)
@@ -289,7 +289,7 @@ func TestANameMeansItsUnfinishedJobsOrElseTheNewest(t *testing.T) {
 	if got := did(l.actOn(api.ActCancel, api.Select{Words: []string{"train"}})); !strings.Contains(got, waiting) || !strings.Contains(got, other) || strings.Contains(got, newer+" ") {
 		t.Errorf("cancelled: %s", got)
 	}
-	_, err = l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{"1", "nothing"}}})
+	_, err = api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{"1", "nothing"}}})
 	wantProblem(t, err, problem.NotFound, "no job of yours is named nothing")
 }
 
@@ -319,7 +319,7 @@ func TestManyAtOnceKeepTheLoopResponsive(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		reply, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: words}})
+		reply, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: words}})
 		if err == nil && len(reply.Jobs) != many+1 {
 			err = fmt.Errorf("%d answers", len(reply.Jobs))
 		}
@@ -327,7 +327,7 @@ func TestManyAtOnceKeepTheLoopResponsive(t *testing.T) {
 	}()
 	answered := 0
 	for over := false; !over; answered++ {
-		if _, err := l.Status(l.ctx); err != nil {
+		if _, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -376,7 +376,7 @@ func TestEdit(t *testing.T) {
 	}
 	want := j.Spec
 	for _, row := range rows {
-		if _, err := l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf(row.set...)}); err != nil {
+		if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf(row.set...)}); err != nil {
 			t.Fatalf("%v: %v", row.set, err)
 		}
 		row.want(&want)
@@ -387,23 +387,23 @@ func TestEdit(t *testing.T) {
 			t.Errorf("after %v\n%+v\nwant\n%+v", row.set, j.Spec, want)
 		}
 	}
-	detail, err := l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf("begin", "now+1h")})
+	detail, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("begin", "now+1h")})
 	if err != nil || detail.NotBefore == nil || time.Until(*detail.NotBefore) < 50*time.Minute {
 		t.Errorf("begins %v, %v", detail.NotBefore, err)
 	}
 	// What was unset is as if it had never been given.
-	if _, err := l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf("retries", "2"), Unset: []string{"vram", "time", "env.B", "begin"}}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("retries", "2"), Unset: []string{"vram", "time", "env.B", "begin"}}); err != nil {
 		t.Fatal(err)
 	}
 	want.VRAMMiB, want.TimeLimit, want.Env, want.Retries = 0, 0, []job.EnvVar{{Key: "A", Value: "3"}}, 2
 	if j, err = l.d.store.Job(id); err != nil || fmt.Sprintf("%+v", j.Spec) != fmt.Sprintf("%+v", want) || !j.NotBefore.IsZero() || j.VRAMMiB != 0 {
 		t.Errorf("unset: %v\n%+v\nwant\n%+v", err, j.Spec, want)
 	}
-	if _, err = l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf("begin", "now+1h")}); err != nil {
+	if _, err = api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("begin", "now+1h")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"dir", "after", "nonsense", "command"} {
-		if _, err := l.Client.Edit(l.ctx, id, api.EditRequest{Unset: []string{key}}); err == nil || !strings.Contains(err.Error(), key) {
+		if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Unset: []string{key}}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("unset %s: %v", key, err)
 		}
 	}
@@ -425,7 +425,7 @@ func TestRequeueWithChanges(t *testing.T) {
 	l.end(id)
 	requeue := func(change api.EditRequest, words ...string) string {
 		t.Helper()
-		reply, err := l.Act(l.ctx, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: words}, Changes: &change})
+		reply, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: words}, Changes: &change})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,7 +452,7 @@ func TestRequeueWithChanges(t *testing.T) {
 	if j := l.end(id); j.State != job.Finished || value(j.VRAMMiB) != 20480 || j.Attempt != 2 {
 		t.Errorf("again, it is %+v", j.View)
 	}
-	_, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{busy}}, Changes: &api.EditRequest{Set: editOf("gpus", "1")}})
+	_, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{busy}}, Changes: &api.EditRequest{Set: editOf("gpus", "1")}})
 	wantProblem(t, err, problem.Invalid, "only with requeue")
 	open()
 	l.finished(busy)
@@ -517,7 +517,7 @@ func TestWhatCannotBeEdited(t *testing.T) {
 		{queued, editOf("vram", "90G"), problem.Refused, []string{"92160"}},
 		{queued, sh("   "), problem.Invalid, []string{"no command"}},
 	} {
-		_, err := l.Client.Edit(l.ctx, row.id, api.EditRequest{Set: row.set})
+		_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: row.id}, Set: row.set})
 		wantProblem(t, err, row.kind, row.words...)
 	}
 	if j := l.job(queued); j.Priority != 0 || value(j.VRAMMiB) != 1024 || j.State != job.Queued {
@@ -532,7 +532,7 @@ func TestAnEditedPriorityMovesAJob(t *testing.T) {
 	busy := l.one(sh(line, "gpus", "2"))
 	l.untilState(busy, job.Running)
 	first, second := l.one(sh("true", "gpus", "2")), l.one(sh("true", "gpus", "2"))
-	if _, err := l.Client.Edit(l.ctx, second, api.EditRequest{Set: editOf("priority", "9")}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: second}, Set: editOf("priority", "9")}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := l.job(first).Position, l.job(second).Position; a != 2 || b != 1 {

@@ -62,7 +62,7 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	pid := l.sleeps(nil)
-	d, err := l.Adopt(l.ctx, api.AdoptRequest{PID: pid, GPUs: []int{1}, VRAM: "2G", Name: "mine"})
+	d, err := api.Call(l.ctx, l.Client, api.Adopt, api.AdoptRequest{PID: pid, GPUs: []int{1}, VRAM: "2G", Name: "mine"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +73,9 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 	if j := l.job(d.ID); j.State != job.Running || j.Attempt != 1 {
 		t.Errorf("after a restart it is %s, attempt %d", j.State, j.Attempt)
 	}
-	_, err = l.Adopt(l.ctx, api.AdoptRequest{PID: pid, GPUs: []int{0}})
+	_, err = api.Call(l.ctx, l.Client, api.Adopt, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 	wantProblem(t, err, problem.Refused, "already adopted, as job "+d.ID)
-	reply, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{d.ID}}})
+	reply, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{d.ID}}})
 	if err != nil || !strings.HasSuffix(reply.Jobs[0].What, "process "+strconv.Itoa(pid)+" keeps running") {
 		t.Errorf("cancelled: %+v, %v", reply, err)
 	}
@@ -86,7 +86,7 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 		t.Errorf("the process: %v", err)
 	}
 	for _, action := range []string{api.ActRequeue, api.ActHold, api.ActRelease} {
-		reply, err := l.Act(l.ctx, api.ActRequest{Action: action, Select: api.Select{Words: []string{d.ID}}})
+		reply, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: action, Select: api.Select{Words: []string{d.ID}}})
 		if err != nil || reply.Jobs[0].Done || !strings.Contains(reply.Jobs[0].What, "represents process") {
 			t.Errorf("%s: %+v, %v", action, reply, err)
 		}
@@ -100,7 +100,7 @@ func TestTwoWhoAdoptTheSameProcessAtOnceGetOneJob(t *testing.T) {
 	answers := make(chan error, 8)
 	for range cap(answers) {
 		go func() {
-			_, err := l.Adopt(l.ctx, api.AdoptRequest{PID: pid, GPUs: []int{0}})
+			_, err := api.Call(l.ctx, l.Client, api.Adopt, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 			answers <- err
 		}()
 	}
@@ -150,13 +150,13 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	page, err := l.Jobs(l.ctx, api.Query{Idle: true, Over: true})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Idle: true, Over: true})
 	if err != nil || len(page.Jobs) != 0 || page.Total != 0 {
 		t.Errorf("nothing runs, and idle are %+v, %v", page, err)
 	}
 	id := l.one(sh("true", "gpus", "0"))
 	l.end(id)
-	if page, err = l.Jobs(l.ctx, api.Query{Idle: true, Over: true}); err != nil || page.Total != 0 {
+	if page, err = api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Idle: true, Over: true}); err != nil || page.Total != 0 {
 		t.Errorf("what is over is idle: %+v, %v", page, err)
 	}
 }

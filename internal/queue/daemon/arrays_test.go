@@ -20,7 +20,7 @@ import (
 func (l *lab) rows(q api.Query) (rows []string, page api.JobPage) {
 	l.t.Helper()
 	q.Queue, q.Arrays = true, true
-	page, err := l.Jobs(l.ctx, q)
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, q)
 	if err != nil {
 		l.t.Fatalf("%+v: %v", q, err)
 	}
@@ -93,7 +93,7 @@ func TestTheQueueIsListedInOrder(t *testing.T) {
 	}
 	for _, q := range []api.Query{{Newest: true}, {After: "1.0.0"}} {
 		q.Queue = true
-		_, err := l.Jobs(l.ctx, q)
+		_, err := api.Call(l.ctx, l.Client, api.ListJobs, q)
 		wantProblem(t, err, problem.Invalid, "queue does not go with")
 	}
 	open()
@@ -151,7 +151,7 @@ func TestAnArrayIsSummedUp(t *testing.T) {
 	array := l.one(sh("test $BERTH_ARRAY_INDEX != 1 || exit 3; "+line, "gpus", "1", "array", "1-5%2", "name", "sweep"))
 	l.untilState(array+"_1", job.Failed)
 	l.until("two tasks run", func() bool { return l.count(job.Running) == 2 })
-	d, err := l.Job(l.ctx, "sweep")
+	d, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: "sweep"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestAnArrayIsSummedUp(t *testing.T) {
 	if !strings.Contains(d.Tasks.Reason, "already has 2 tasks running") {
 		t.Errorf("its tasks wait because %q", d.Tasks.Reason)
 	}
-	why, err := l.Why(l.ctx, array)
+	why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: array})
 	if err != nil || why.ID != array+"_4" || why.State != "queued" {
 		t.Errorf("why %s (%s): %v", why.ID, why.State, err)
 	}
@@ -179,10 +179,10 @@ func TestAnArrayIsSummedUp(t *testing.T) {
 	}
 	open()
 	l.until("all have ended", func() bool { return l.count(job.Running)+l.count(job.Queued) == 0 })
-	if d, err = l.Job(l.ctx, array); err != nil || d.State != job.Failed || d.EndedAt == nil || d.Tasks.GPUHours <= 0 || len(d.Tasks.Unfinished) != 0 {
+	if d, err = api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: array}); err != nil || d.State != job.Failed || d.EndedAt == nil || d.Tasks.GPUHours <= 0 || len(d.Tasks.Unfinished) != 0 {
 		t.Errorf("in the end %+v, %+v, %v", d.View, d.Tasks, err)
 	}
-	if why, err = l.Why(l.ctx, array); err != nil || why.ID != array+"_1" || !strings.Contains(why.Text, "exit code 3") {
+	if why, err = api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: array}); err != nil || why.ID != array+"_1" || !strings.Contains(why.Text, "exit code 3") {
 		t.Errorf("why it failed: %s %q, %v", why.ID, why.Text, err)
 	}
 }

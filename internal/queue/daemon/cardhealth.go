@@ -33,7 +33,8 @@ func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
 }
 
 // SetHealth quarantines a card or clears it, for an administrator.
-func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
+func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, r api.HealthRequest) (api.GPU, error) {
+	index := r.Index
 	action, state, detail := "gpu clear", gpu.HealthOK, cardName(index)
 	if r.Health == api.HealthQuarantined {
 		action, state = "gpu quarantine", gpu.HealthQuarantined

@@ -24,7 +24,7 @@ func TestAJobRunsItsSnapshot(t *testing.T) {
 	l.write(filepath.Join(made.Path, "code"), "old")
 	submit := func(pairs ...string) api.Submitted {
 		t.Helper()
-		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("cat code", pairs...)}, Dir: made.Tree, Environ: l.opt.Env, Snapshots: []job.Snapshot{made}})
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("cat code", pairs...)}, Dir: made.Tree, Environ: l.opt.Env, Snapshots: []job.Snapshot{made}})
 		testkit.Must(t, err)
 		return reply.Jobs[0]
 	}
@@ -38,7 +38,7 @@ func TestAJobRunsItsSnapshot(t *testing.T) {
 	if plain := l.job(submit("snapshot", "no").ID); plain.Snapshot != nil {
 		t.Errorf("a job without a snapshot has %+v", plain.Snapshot)
 	}
-	used, err := l.Snapshots(l.ctx)
+	used, err := api.Call(l.ctx, l.Client, api.ListSnapshots, api.None{})
 	if err != nil || !slices.Equal(used.IDs, []string{"ab12"}) {
 		t.Errorf("in use: %v %v", used, err)
 	}
@@ -84,7 +84,7 @@ func TestBadSnapshotsAreRefused(t *testing.T) {
 			l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "snapshot", "/tree")}, Dir: "/", Snapshots: row.made}, row.kind, row.words)
 		})
 	}
-	if _, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "snapshot", "auto")}, Dir: "/", DryRun: true}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "snapshot", "auto")}, Dir: "/", DryRun: true}); err != nil {
 		t.Errorf("a dry run needs no copy: %v", err)
 	}
 }
@@ -94,11 +94,11 @@ func TestBadSnapshotsAreRefused(t *testing.T) {
 func TestAMissingSnapshotIsNoted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Snapshot = true }))
-	if status, err := l.Status(l.ctx); err != nil || !status.Snapshot {
+	if status, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || !status.Snapshot {
 		t.Errorf("clients are not told: %+v %v", status, err)
 	}
 	for _, row := range []struct{ snapshot, note string }{{"", "this client made none"}, {"no", ""}} {
-		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "snapshot", row.snapshot)}, Dir: "/"})
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "snapshot", row.snapshot)}, Dir: "/"})
 		testkit.Must(t, err)
 		if notes := strings.Join(reply.Jobs[0].Notes, "; "); !strings.Contains(notes, row.note) || (notes != "") != (row.note != "") {
 			t.Errorf("snapshot=%s: %q", row.snapshot, notes)
@@ -111,7 +111,7 @@ func TestOtherCodeIsOtherWork(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	submit := func(id string) error {
-		_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "dedup", "yes", "snapshot", "/tree")}, Dir: "/",
+		_, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "dedup", "yes", "snapshot", "/tree")}, Dir: "/",
 			Snapshots: []job.Snapshot{{Tree: "/tree", ID: id, Path: "/copy"}}})
 		return err
 	}

@@ -591,12 +591,12 @@ func TestLimitsByDefault(t *testing.T) {
 func TestTheMostHostMemoryOfOneJob(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Memory = Portion{Amount: 512} }))
-	_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "mem", "1G")}})
+	_, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "mem", "1G")}})
 	if err == nil || !strings.Contains(err.Error(), "mem: expected at most 512 MiB, found 1024 MiB") {
 		t.Errorf("more than allowed: %v", err)
 	}
 	id := l.one(sh("true", "hold", "yes", "mem", "512M"))
-	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Mem: "513M"}}); err == nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Mem: "513M"}}); err == nil {
 		t.Error("an edit may ask for more")
 	}
 	enforced := l.d.enforced.get(l.d.machine.Runner.Facts).Mem != ""

@@ -12,7 +12,7 @@ import (
 func TestTheDaemonSaysWhatItEnforces(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	status, err := l.Status(l.ctx)
+	status, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil {
 		t.Fatal(err)
 	}

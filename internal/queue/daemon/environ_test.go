@@ -16,7 +16,7 @@ import (
 func (l *lab) environOf(captured []string, pairs ...string) map[string]string {
 	l.t.Helper()
 	spec := sh("exec env -0", pairs...)
-	reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{spec}, Dir: l.dir(), Environ: captured})
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{spec}, Dir: l.dir(), Environ: captured})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestWhereAJobRuns(t *testing.T) {
 		if row.dir != "" {
 			spec.Set("dir", row.dir)
 		}
-		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{spec}, Dir: row.from})
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{spec}, Dir: row.from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestTheUmaskIsTheCallers(t *testing.T) {
 	l := newLab(t)
 	for _, mask := range []int{0o077, 0o002, 0o027} {
 		out := filepath.Join(l.dir(), fmt.Sprintf("made-%o", mask))
-		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("umask; : >"+out, "gpus", "0", "output", out+".log")}, Umask: &mask})
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("umask; : >"+out, "gpus", "0", "output", out+".log")}, Umask: &mask})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -178,7 +178,7 @@ func TestEventsOfCards(t *testing.T) {
 			return ev.Kind == job.EventGPUs && len(ev.GPUs) == 2 && slices.ContainsFunc(ev.GPUs[0].Jobs, func(j api.GPUJob) bool { return j.ID == id })
 		})
 	})
-	if _, err := l.PauseGPU(l.ctx, 1, true); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: 1}); err != nil {
 		t.Fatal(err)
 	}
 	l.until("the pause is told", func() bool {

@@ -138,7 +138,8 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 
 // DrainGPU pauses a card, and parks the jobs on it if that is asked for. They are
 // not held: they come back once the card is resumed.
-func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, index int, r api.DrainRequest) (api.Drained, error) {
+func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest) (api.Drained, error) {
+	index := r.Index
 	if _, err := d.PauseGPU(ctx, c, index, true); err != nil {
 		return api.Drained{}, err
 	}

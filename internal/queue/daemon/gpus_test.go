@@ -188,12 +188,12 @@ func TestACardIsQuarantinedAndCleared(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	eve := api.Caller{UID: 4711, Name: "eve"}
-	_, err := l.d.SetHealth(l.ctx, eve, 1, api.HealthRequest{Health: api.HealthQuarantined})
+	_, err := l.d.SetHealth(l.ctx, eve, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined})
 	wantProblem(t, err, problem.Forbidden, "administrator")
-	_, err = l.SetHealth(l.ctx, 7, api.HealthRequest{Health: api.HealthQuarantined})
+	_, err = api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 7}, Health: api.HealthQuarantined})
 	wantProblem(t, err, problem.NotFound, "no GPU 7", "berth gpus")
 	l.cards() // a card has to have been seen before it can be judged
-	card, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "fan\nis  loud"})
+	card, err := api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined, Reason: "fan\nis  loud"})
 	if err != nil || card.Health != "quarantined" || card.HealthReason != "fan is loud" || card.HealthBy == "" || card.HealthSince.IsZero() {
 		t.Fatalf("%+v, %v", card, err)
 	}
@@ -206,7 +206,7 @@ func TestACardIsQuarantinedAndCleared(t *testing.T) {
 	if card := l.cards()[1]; card.Health != "quarantined" || card.HealthBy == "" {
 		t.Errorf("after a restart: %+v", card)
 	}
-	if card, err = l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthOK}); err != nil || card.Health != "ok" || card.HealthReason != "" {
+	if card, err = api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthOK}); err != nil || card.Health != "ok" || card.HealthReason != "" {
 		t.Errorf("%+v, %v", card, err)
 	}
 	l.finished(waits)
@@ -232,22 +232,22 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 	l := newLab(t)
 	l.cards()
 	for _, index := range []int{1, 0} {
-		if _, err := l.PauseGPU(l.ctx, index, true); err != nil {
+		if _, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: index}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "smoke"}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined, Reason: "smoke"}); err != nil {
 		t.Fatal(err)
 	}
 	// Another reason is told of, the same again is not.
 	for range 2 {
-		if _, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "fire"}); err != nil {
+		if _, err := api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined, Reason: "fire"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	one, none := 1, 7
 	const changed = "gpu1 quarantined by "
-	if events, err := l.CardHistory(l.ctx, api.CardQuery{Limit: 1}); err != nil || len(events) != 1 || !strings.HasSuffix(events[0].Text, ": fire; the previous reason was: smoke") {
+	if events, err := api.Call(l.ctx, l.Client, api.ListCardEvents, api.CardQuery{Limit: 1}); err != nil || len(events) != 1 || !strings.HasSuffix(events[0].Text, ": fire; the previous reason was: smoke") {
 		t.Errorf("%+v, %v", events, err)
 	}
 	before := time.Now().Add(time.Hour)
@@ -261,7 +261,7 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 		{"the last one", api.CardQuery{Limit: 1}, []string{changed}},
 		{"of the future", api.CardQuery{Since: &before}, nil},
 	} {
-		events, err := l.CardHistory(l.ctx, test.query)
+		events, err := api.Call(l.ctx, l.Client, api.ListCardEvents, test.query)
 		if err != nil || len(events) != len(test.want) {
 			t.Errorf("%s: %+v, %v", test.name, events, err)
 			continue
@@ -272,10 +272,10 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 			}
 		}
 	}
-	if events, err := l.CardHistory(l.ctx, api.CardQuery{GPU: &one, Since: &before}); err != nil || len(events) > 0 {
+	if events, err := api.Call(l.ctx, l.Client, api.ListCardEvents, api.CardQuery{GPU: &one, Since: &before}); err != nil || len(events) > 0 {
 		t.Errorf("nothing happened to GPU 1 since: %+v, %v", events, err)
 	}
-	_, err := l.CardHistory(l.ctx, api.CardQuery{GPU: &none})
+	_, err := api.Call(l.ctx, l.Client, api.ListCardEvents, api.CardQuery{GPU: &none})
 	wantProblem(t, err, problem.NotFound, "this machine has no GPU")
 }
 
@@ -284,11 +284,11 @@ func TestAQuarantineOfWhatIsQuarantinedAlreadyIsToldOfOnce(t *testing.T) {
 	l := newLab(t)
 	l.fault("xid 1 79")
 	l.until("the card is out of service", func() bool { return l.cards()[1].Health == "quarantined" })
-	card, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "to the workshop"})
+	card, err := api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined, Reason: "to the workshop"})
 	if err != nil || card.HealthReason != "to the workshop" {
 		t.Fatalf("%+v, %v", card, err)
 	}
-	events, err := l.CardHistory(l.ctx, api.CardQuery{})
+	events, err := api.Call(l.ctx, l.Client, api.ListCardEvents, api.CardQuery{})
 	if err != nil || len(events) != 2 || !strings.HasSuffix(events[0].Text, ": to the workshop") || !strings.Contains(events[1].Text, "Xid 79") {
 		t.Errorf("%+v, %v", events, err)
 	}
@@ -331,7 +331,7 @@ func (h *holder) Released() time.Time {
 func TestTheDriverIsLetGoOf(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	reply, err := l.ReleaseGPUs(l.ctx, api.ReleaseRequest{})
+	reply, err := api.Call(l.ctx, l.Client, api.ReleaseGPUs, api.ReleaseRequest{})
 	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to release") {
 		t.Errorf("a simulation directory: %+v, %v", reply, err)
 	}
@@ -374,7 +374,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	if card := l.cards()[1]; card.LetGoUntil != nil || card.Stale {
 		t.Errorf("%+v", card)
 	}
-	events, err := l.CardHistory(l.ctx, api.CardQuery{})
+	events, err := api.Call(l.ctx, l.Client, api.ListCardEvents, api.CardQuery{})
 	if err != nil || len(events) != 2 || events[0].GPU != nil || !strings.Contains(events[0].Text, "in use again by root") || !strings.Contains(events[1].Text, "released until") {
 		t.Errorf("%+v, %v", events, err)
 	}

@@ -22,15 +22,15 @@ func TestTheLongestGracePeriod(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "grace", "3650d")}})
+	_, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "grace", "3650d")}})
 	refused("submit", err, "grace: expected at most 5s, found 3650d")
-	_, err = l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Grace: "6s"}})
+	_, err = api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Grace: "6s"}})
 	refused("edit", err, "grace: expected at most 5s, found 6s")
-	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Grace: "5s"}}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Grace: "5s"}}); err != nil {
 		t.Errorf("the maximum itself: %v", err)
 	}
 	for grace, words := range map[float64]string{6: "expected at most 5s", math.MaxFloat64: "expected at most 3650d"} {
-		_, err = l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}, GraceS: &grace})
+		_, err = api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}, GraceS: &grace})
 		refused("cancel", err, words)
 	}
 }
@@ -43,7 +43,7 @@ func TestAJobOfOldMayBeEdited(t *testing.T) {
 	id := l.one(sh("true", "hold", "yes", "grace", "1h"))
 	with(func(c *Config) { c.Grace = time.Minute })(&l.opt)
 	l.restart()
-	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Priority: "-1"}}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Priority: "-1"}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -43,10 +43,10 @@ func groupView(g waiting.Group) api.Group {
 }
 
 // SetGroup limits, pauses or resumes a group.
-func (d *Daemon) SetGroup(ctx context.Context, c api.Caller, name string, r api.GroupRequest) (api.Group, error) {
-	g := api.Group{Name: name}
+func (d *Daemon) SetGroup(ctx context.Context, c api.Caller, r api.GroupRequest) (api.Group, error) {
+	g := api.Group{Name: r.Name}
 	what, err := d.setGroup(ctx, c, &g, r)
-	d.note(c, "group set", nil, fmt.Sprintf("%.80s of %.80s: %s", name, g.User, what), err)
+	d.note(c, "group set", nil, fmt.Sprintf("%.80s of %.80s: %s", r.Name, g.User, what), err)
 	return g, err
 }
 
@@ -88,8 +88,9 @@ func (d *Daemon) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api
 }
 
 // RemoveGroup lifts the limit and the pause of a group.
-func (d *Daemon) RemoveGroup(ctx context.Context, c api.Caller, user, name string) error {
-	user, err := d.whoseGroup(c, user)
+func (d *Daemon) RemoveGroup(ctx context.Context, c api.Caller, q api.GroupRemoval) (api.None, error) {
+	name := q.Name
+	user, err := d.whoseGroup(c, q.User)
 	if err == nil {
 		err = checkGroup(name)
 	}
@@ -106,7 +107,7 @@ func (d *Daemon) RemoveGroup(ctx context.Context, c api.Caller, user, name strin
 		}
 	}
 	d.note(c, "group remove", nil, fmt.Sprintf("%.80s of %.80s", name, user), err)
-	return err
+	return api.None{}, err
 }
 
 // whoseGroup is the user whose group is meant. Only an administrator may change

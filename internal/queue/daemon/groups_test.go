@@ -18,22 +18,24 @@ func TestNobodyChangesAnothersGroups(t *testing.T) {
 	for name, r := range map[string]api.GroupRequest{
 		"pause": {User: ann.Name, Paused: &yes}, "resume": {User: ann.Name, Paused: &no}, "limit": {User: ann.Name, Limit: "1"},
 	} {
-		_, err := bob.d.SetGroup(l.ctx, bob.Caller, "io", r)
+		r.Name = "io"
+		_, err := bob.d.SetGroup(l.ctx, bob.Caller, r)
 		if problem.KindOf(err) != problem.Forbidden {
 			t.Errorf("%s of another's group: %v", name, err)
 		}
 	}
-	if err := bob.d.RemoveGroup(l.ctx, bob.Caller, ann.Name, "io"); problem.KindOf(err) != problem.Forbidden {
+	io := api.GroupName{Name: "io"}
+	if _, err := bob.d.RemoveGroup(l.ctx, bob.Caller, api.GroupRemoval{GroupName: io, User: ann.Name}); problem.KindOf(err) != problem.Forbidden {
 		t.Errorf("removing another's group: %v", err)
 	}
 	// A group of the same name is another one.
-	if _, err := bob.d.SetGroup(l.ctx, bob.Caller, "io", api.GroupRequest{Paused: &yes}); err != nil {
+	if _, err := bob.d.SetGroup(l.ctx, bob.Caller, api.GroupRequest{GroupName: io, Paused: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	id := ann.submit(sh("true", "group", "io"))[0]
 	l.untilState(id, job.Finished)
 	// An administrator may.
-	g, err := root.d.SetGroup(l.ctx, root.Caller, "io", api.GroupRequest{User: ann.Name, Paused: &yes})
+	g, err := root.d.SetGroup(l.ctx, root.Caller, api.GroupRequest{GroupName: io, User: ann.Name, Paused: &yes})
 	if err != nil || g.User != ann.Name || g.PausedBy != "root" {
 		t.Errorf("an administrator: %+v, %v", g, err)
 	}

@@ -224,7 +224,7 @@ func sh(line string, pairs ...string) api.Spec {
 // submit takes jobs in from the lab's directory and returns their ids.
 func (l *lab) submit(specs ...api.Spec) []string {
 	l.t.Helper()
-	reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: specs, Dir: filepath.Dir(l.opt.Places.Socket), Environ: l.opt.Env})
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: specs, Dir: filepath.Dir(l.opt.Places.Socket), Environ: l.opt.Env})
 	if err != nil {
 		l.t.Fatalf("submit: %v", err)
 	}
@@ -243,7 +243,7 @@ func (l *lab) one(spec api.Spec) string {
 // refused is a submission that must be, with words that its problem must have.
 func (l *lab) refused(r api.SubmitRequest, kind problem.Kind, words ...string) {
 	l.t.Helper()
-	reply, err := l.Submit(l.ctx, r)
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, r)
 	if err == nil {
 		l.t.Errorf("accepted as %+v", reply.Jobs)
 		return
@@ -270,7 +270,7 @@ func wantProblem(t *testing.T, err error, kind problem.Kind, words ...string) {
 
 func (l *lab) job(id string) api.Detail {
 	l.t.Helper()
-	j, err := l.Job(l.ctx, id)
+	j, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: id})
 	if err != nil {
 		l.t.Fatalf("job %s: %v", id, err)
 	}
@@ -327,7 +327,7 @@ func (l *lab) act(action string, words ...string) api.ActReply {
 
 func (l *lab) actOn(action string, sel api.Select) api.ActReply {
 	l.t.Helper()
-	reply, err := l.Act(l.ctx, api.ActRequest{Action: action, Select: sel})
+	reply, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: action, Select: sel})
 	if err != nil {
 		l.t.Fatalf("%s %+v: %v", action, sel, err)
 	}
@@ -377,7 +377,7 @@ const callWord = "__call"
 func callStatus(socket string) int {
 	client := api.Dial(socket)
 	defer client.Close()
-	status, err := client.Status(context.Background())
+	status, err := api.Call(context.Background(), client, api.GetStatus, api.None{})
 	if err != nil {
 		fmt.Println("problem:", err)
 		return 1

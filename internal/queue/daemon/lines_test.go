@@ -37,7 +37,7 @@ func (l *lab) sent(retry string, specs ...api.Spec) api.SubmitRequest {
 // of one that existed, with a + if it runs again, and then what was withdrawn.
 func (l *lab) became(r api.SubmitRequest) string {
 	l.t.Helper()
-	reply, err := l.Submit(l.ctx, r)
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, r)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestTheLinesOfAFile(t *testing.T) {
 			}
 		}
 	}
-	page, err := l.Jobs(l.ctx, api.Query{Select: api.Select{Batch: "/w/jobs.txt"}, Over: true})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Select: api.Select{Batch: "/w/jobs.txt"}, Over: true})
 	if err != nil || len(page.Jobs) != 3 {
 		t.Errorf("the file has the jobs %+v (%v)", page.Jobs, err)
 	}
@@ -119,7 +119,7 @@ func runLab(t *testing.T) *lab {
 // queue is the names of the queued jobs, in order.
 func (l *lab) queue() string {
 	l.t.Helper()
-	page, err := l.Jobs(l.ctx, api.Query{Select: api.Select{States: []string{"queued"}}, Queue: true})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Select: api.Select{States: []string{"queued"}}, Queue: true})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -373,7 +373,10 @@ func TestADeletedLineIsNotRunAgain(t *testing.T) {
 		t.Errorf("back: %s", got)
 	}
 	open()
-	l.until("job 1 is gone", func() bool { _, err := l.Job(l.ctx, "1"); return problem.KindOf(err) == problem.NotFound })
+	l.until("job 1 is gone", func() bool {
+		_, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: "1"})
+		return problem.KindOf(err) == problem.NotFound
+	})
 	if j := l.end("2"); j.Attempt != 2 {
 		t.Errorf("the line that came back ran %d times", j.Attempt)
 	}
@@ -529,7 +532,7 @@ func TestTheNewestRequestsEnvironment(t *testing.T) {
 	l.restart()
 	open()
 	for _, id := range []string{"2", "3"} {
-		if _, err := l.Edit(l.ctx, id, api.EditRequest{Unset: []string{"begin"}}); err != nil {
+		if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Unset: []string{"begin"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -557,7 +560,7 @@ func TestWhichLinesGetWhichCode(t *testing.T) {
 		want     string
 	}{{"aa", "/tree", true, "aa"}, {"bb", "/tree", false, "aa"}, {"cc", "/tree", true, "cc"}, {"dd", "/other", false, "dd"}} {
 		send(step.id, step.tree, step.first)
-		if used, err := l.Snapshots(l.ctx); err != nil || !slices.Equal(used.IDs, []string{step.want}) {
+		if used, err := api.Call(l.ctx, l.Client, api.ListSnapshots, api.None{}); err != nil || !slices.Equal(used.IDs, []string{step.want}) {
 			t.Errorf("%+v: the job has %v, %v", step, used.IDs, err)
 		}
 	}
@@ -568,7 +571,7 @@ func TestNotesOnLines(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for range 2 {
-		reply, err := l.Submit(l.ctx, l.sent("", sh("true", "timeout", "5", "begin", "now+1h")))
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, l.sent("", sh("true", "timeout", "5", "begin", "now+1h")))
 		if err != nil || len(reply.Jobs[0].Notes) != 1 {
 			t.Errorf("%+v, %v", reply.Jobs, err)
 		}
@@ -593,7 +596,7 @@ func TestAnUnchangedFileCostsNothing(t *testing.T) {
 	send := func(what string) {
 		t.Helper()
 		began := time.Now()
-		if _, err := l.Submit(l.ctx, r); err != nil {
+		if _, err := api.Call(l.ctx, l.Client, api.Submit, r); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond))
@@ -629,7 +632,7 @@ func TestAFileSentTwiceAtOnce(t *testing.T) {
 	var both sync.WaitGroup
 	for range 4 {
 		both.Go(func() {
-			if _, err := l.Submit(l.ctx, l.sent("", specs...)); err != nil {
+			if _, err := api.Call(l.ctx, l.Client, api.Submit, l.sent("", specs...)); err != nil {
 				t.Error(err)
 			}
 		})

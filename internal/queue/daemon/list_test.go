@@ -17,7 +17,7 @@ import (
 func (l *lab) pages(q api.Query, between func()) (ids []string, last api.JobPage) {
 	l.t.Helper()
 	for range 10_000 {
-		page, err := l.Jobs(l.ctx, q)
+		page, err := api.Call(l.ctx, l.Client, api.ListJobs, q)
 		if err != nil {
 			l.t.Fatalf("%+v: %v", q, err)
 		}
@@ -127,12 +127,12 @@ func TestTheOrderOfLists(t *testing.T) {
 			}
 		}
 	}
-	page, err := l.Jobs(l.ctx, api.Query{Over: true, Limit: 2})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Over: true, Limit: 2})
 	if err != nil || page.Total != len(ids) || page.Counts["queued"] != 3 || page.Counts["cancelled"] != 3 {
 		t.Errorf("%d in all, counts %v, %v", page.Total, page.Counts, err)
 	}
 	for _, cursor := range []string{"x", "1", "1.2", "1.2.3.4", "1.2.x", "1.2.3 "} {
-		_, err := l.Jobs(l.ctx, api.Query{After: cursor})
+		_, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{After: cursor})
 		wantProblem(t, err, problem.Invalid, "cursor")
 	}
 }
@@ -162,7 +162,7 @@ func TestReasons(t *testing.T) {
 	line, _ := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "1", "ids", "0"))
 	l.untilState(busy, job.Running)
-	if _, err := l.PauseGPU(l.ctx, 1, true); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: 1}); err != nil {
 		t.Fatal(err)
 	}
 	array := l.one(sh(line, "gpus", "0", "array", "0-3%1"))
@@ -181,11 +181,11 @@ func TestReasons(t *testing.T) {
 	third := l.one(sh(line, "gpus", "0"))
 	l.untilState(third, job.Running)
 	l.wantReasons(map[string]string{l.one(sh("x", "gpus", "0")): "the limit per user is 3"})
-	if why, err := l.Why(l.ctx, busy); err != nil || !strings.Contains(why.Text, "running on GPU 0") {
+	if why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: busy}); err != nil || !strings.Contains(why.Text, "running on GPU 0") {
 		t.Errorf("why it runs: %q, %v", why.Text, err)
 	}
 	l.act(api.ActCancel, held)
-	if why, err := l.Why(l.ctx, held); err != nil || !strings.Contains(why.Text, "was cancelled") {
+	if why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: held}); err != nil || !strings.Contains(why.Text, "was cancelled") {
 		t.Errorf("why it is over: %q, %v", why.Text, err)
 	}
 }
@@ -194,7 +194,7 @@ func TestReasons(t *testing.T) {
 // the list, in the detail and in the answer to why.
 func (l *lab) wantReasons(want map[string]string) {
 	l.t.Helper()
-	page, err := l.Jobs(l.ctx, api.Query{Reasons: true})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Reasons: true})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (l *lab) wantReasons(want map[string]string) {
 		if !asked {
 			continue
 		}
-		why, err := l.Why(l.ctx, v.ID)
+		why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: v.ID})
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -228,12 +228,12 @@ func TestPositions(t *testing.T) {
 	a, b := l.one(sh("x", "gpus", "2")), l.one(sh("x", "gpus", "2", "priority", "3"))
 	held := l.one(sh("x", "hold", "yes"))
 	for id, want := range map[string]int{busy: 0, a: 2, b: 1, held: 0} {
-		why, err := l.Why(l.ctx, id)
+		why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: id})
 		if err != nil || why.Position != want || l.job(id).Position != want {
 			t.Errorf("job %s stands at %d and %d, want %d; %v", id, why.Position, l.job(id).Position, want, err)
 		}
 	}
-	if why, err := l.Why(l.ctx, a); err != nil || why.Queued != 3 {
+	if why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: a}); err != nil || why.Queued != 3 {
 		t.Errorf("%d are queued, %v", why.Queued, err)
 	}
 }
@@ -246,7 +246,7 @@ func TestAJobIsNeverOutOfSight(t *testing.T) {
 	array := l.one(sh("true", "gpus", "0", "array", "0-30"))
 	forms := []api.Select{{Words: []string{array + "_7"}}, {Words: []string{array + "_7-7"}}, {Words: []string{array}, Name: "job" + array + "_7"}}
 	for i := 0; ; i++ {
-		page, err := l.Jobs(l.ctx, api.Query{Select: forms[i%3], Over: true, Newest: i%2 == 0})
+		page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Select: forms[i%3], Over: true, Newest: i%2 == 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ func TestThePageTellsTheOrder(t *testing.T) {
 	line, _ := l.gate("gate")
 	l.untilState(l.one(sh(line, "ids", "0")), job.Running)
 	l.submit(sh("true", "ids", "0"), sh("true", "hold", "yes"), sh("true", "ids", "0", "priority", "5"), sh("true", "ids", "0"))
-	first, err := l.Jobs(l.ctx, api.Query{Order: true, Limit: 2})
+	first, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Order: true, Limit: 2})
 	if err != nil || first.Order != nil {
 		t.Errorf("the first page: %v, %v", first.Order, err)
 	}

@@ -114,9 +114,10 @@ func (d *Daemon) mayLogIn(c api.Caller, trusted, plain bool) error {
 }
 
 // OpenSession exchanges a one-time login or a token for a session.
-func (d *Daemon) OpenSession(ctx context.Context, r api.SessionRequest, w api.Way) (api.Token, error) {
+func (d *Daemon) OpenSession(ctx context.Context, visitor api.Caller, r api.SessionRequest) (api.Session, error) {
+	w := visitor.Way
 	if w.Listener == "" {
-		return api.Token{}, problem.Newf(problem.Refused, "send this to the address of the page", "the daemon's own socket has no sessions: the kernel vouches for its callers")
+		return api.Session{}, problem.Newf(problem.Refused, "send this to the address of the page", "the daemon's own socket has no sessions: the kernel vouches for its callers")
 	}
 	now := time.Now()
 	one, isLogin := d.logins.take(r.Secret, now)
@@ -127,7 +128,7 @@ func (d *Daemon) OpenSession(ctx context.Context, r api.SessionRequest, w api.Wa
 			err := problem.Newf(problem.Forbidden, "berth web makes another login; if somebody else used it, berth token list shows the session and berth token revoke ends it",
 				"this login is unknown, was used already, or has expired")
 			d.note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
-			return api.Token{}, err
+			return api.Session{}, err
 		}
 		detail = " from token " + parent.ID
 	}
@@ -140,7 +141,7 @@ func (d *Daemon) OpenSession(ctx context.Context, r api.SessionRequest, w api.Wa
 		t, err = d.tokens.open(parent, r.Key, w.Listener, now)
 	}
 	d.note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
-	return t, err
+	return api.Session{ID: t.ID, User: t.User, Expires: t.Expires}, err
 }
 
 // endOtherSessions ends the sessions of every listener but the one that the
@@ -152,11 +153,11 @@ func (d *Daemon) endOtherSessions(listener string) {
 }
 
 // EndSession logs a browser out. A token that is not a session's stays valid.
-func (d *Daemon) EndSession(ctx context.Context, c api.Caller) error {
+func (d *Daemon) EndSession(ctx context.Context, c api.Caller, _ api.None) (api.None, error) {
 	if !d.tokens.isSession(c.Token) {
-		return problem.Newf(problem.Refused, "berth token revoke revokes a token", "this request belongs to no session")
+		return api.None{}, problem.Newf(problem.Refused, "berth token revoke revokes a token", "this request belongs to no session")
 	}
-	return d.RevokeToken(ctx, c, c.Token)
+	return d.RevokeToken(ctx, c, api.TokenID{ID: c.Token})
 }
 
 // pageAddress is where a browser finds the page.

@@ -149,23 +149,24 @@ func (d *Daemon) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
 }
 
 // RevokeTokens revokes all tokens and sessions of a user.
-func (d *Daemon) RevokeTokens(_ context.Context, c api.Caller, user string) ([]string, error) {
+func (d *Daemon) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery) (api.Revoked, error) {
 	name, uid := c.Name, c.UID
-	if user != "" && user != c.Name {
-		name, uid = user, -1
+	if q.User != "" && q.User != c.Name {
+		name, uid = q.User, -1
 		if !c.Admin {
 			err := problem.Newf(problem.Forbidden, "", "only administrators revoke other users' tokens")
 			d.note(c, "token revoke all", nil, name, err)
-			return nil, err
+			return api.Revoked{}, err
 		}
 	}
 	ids, err := d.tokens.revokeAll(name, uid)
 	d.note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
-	return ids, err
+	return api.Revoked{IDs: ids}, err
 }
 
-func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, id string) error {
-	err := d.tokens.revoke(id, c.UID, c.Admin)
-	d.note(c, "token revoke", nil, id, err)
-	return err
+// RevokeToken revokes one.
+func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, q api.TokenID) (api.None, error) {
+	err := d.tokens.revoke(q.ID, c.UID, c.Admin)
+	d.note(c, "token revoke", nil, q.ID, err)
+	return api.None{}, err
 }

@@ -24,7 +24,7 @@ import (
 
 func (l *lab) cards() []api.GPU {
 	l.t.Helper()
-	cards, err := l.GPUs(l.ctx)
+	cards, err := api.Call(l.ctx, l.Client, api.ListGPUs, api.None{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -65,12 +65,12 @@ func TestAPausedCardTakesNothingNewAndStaysPaused(t *testing.T) {
 	runs := l.one(sh(line, "ids", "0"))
 	l.untilState(runs, job.Running)
 	for index := range 2 {
-		card, err := l.PauseGPU(l.ctx, index, true)
+		card, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: index})
 		if err != nil || !card.Paused || card.PausedBy == "" {
 			t.Fatalf("%+v, %v", card, err)
 		}
 	}
-	_, err := l.PauseGPU(l.ctx, 7, true)
+	_, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: 7})
 	wantProblem(t, err, problem.NotFound, "7")
 	waits := l.one(sh("true"))
 	l.restart()
@@ -86,7 +86,7 @@ func TestAPausedCardTakesNothingNewAndStaysPaused(t *testing.T) {
 	if j := l.job(waits); j.State != job.Queued {
 		t.Errorf("it is %s on paused cards", j.State)
 	}
-	if _, err := l.PauseGPU(l.ctx, 1, false); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.ResumeGPU, api.GPUIndex{Index: 1}); err != nil {
 		t.Fatal(err)
 	}
 	l.finished(waits)
@@ -221,7 +221,7 @@ func TestASecondDaemonRefuses(t *testing.T) {
 	other.Places.StateDir = filepath.Join(l.dir(), "other")
 	err = Serve(l.ctx, other)
 	wantProblem(t, err, problem.Refused, "sock", "--socket")
-	if _, err := l.Status(l.ctx); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil {
 		t.Errorf("the first does not answer any more: %v", err)
 	}
 }
@@ -259,7 +259,7 @@ func TestBackupAndRestoreOfARunningDaemon(t *testing.T) {
 	if j := l.end(runs); value(j.Outcome) != job.Lost {
 		t.Errorf("what ran then is %s %s", j.State, value(j.Outcome))
 	}
-	_, err = l.Job(l.ctx, later)
+	_, err = api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: later})
 	wantProblem(t, err, problem.NotFound)
 	// The number of a job whose log is still there is not given out again.
 	if id := l.one(sh("echo new", "gpus", "0")); id == later || l.finished(id) != "new\n" {
@@ -299,7 +299,7 @@ func TestNothingIsLostInARestart(t *testing.T) {
 func TestStatus(t *testing.T) {
 	l := newLab(t)
 	l.one(sh("true", "hold", "yes"))
-	s, err := l.Status(l.ctx)
+	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil || s.Version != "test" || s.PID != os.Getpid() || s.Shared || s.Counts["queued"] != 1 || s.StateDir != l.opt.Places.StateDir || s.SimDir == "" || s.Source != "simulated GPUs" {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -311,11 +311,11 @@ func TestStatus(t *testing.T) {
 func TestTokensOpenTheDoorByTCP(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
-	token, err := l.NewToken(l.ctx, api.TokenRequest{Name: "laptop"})
+	token, err := api.Call(l.ctx, l.Client, api.NewToken, api.TokenRequest{Name: "laptop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := l.Tokens(l.ctx); err != nil || len(list) != 1 || list[0].Secret != "" || list[0].ID != token.ID {
+	if list, err := api.Call(l.ctx, l.Client, api.ListTokens, api.None{}); err != nil || len(list) != 1 || list[0].Secret != "" || list[0].ID != token.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
 	who := func(secret string) (api.Caller, error) {
@@ -333,7 +333,7 @@ func TestTokensOpenTheDoorByTCP(t *testing.T) {
 	if _, err := who(token.Secret); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if err := l.RevokeToken(l.ctx, token.ID); err != nil {
+	if err := api.Do(l.ctx, l.Client, api.RevokeToken, api.TokenID{ID: token.ID}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = who(token.Secret)
@@ -347,7 +347,7 @@ func TestAStoppedDaemonSaysSo(t *testing.T) {
 	l.stop()
 	_, err := d.Submit(l.ctx, api.Caller{Admin: true}, api.SubmitRequest{Jobs: []api.Spec{sh("true")}})
 	wantProblem(t, err, problem.Unable, "stopping")
-	if _, err := l.Status(l.ctx); !errors.As(err, new(*api.Unreachable)) {
+	if _, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); !errors.As(err, new(*api.Unreachable)) {
 		t.Errorf("nobody there: %v", err)
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
@@ -369,13 +369,13 @@ func TestATakenPortDoesNotEndTheDaemon(t *testing.T) {
 	defer taken.Close()
 	address := taken.Addr().String()
 	l := newLab(t, with(func(c *Config) { c.Listen = address }), func(o *Options) { o.portRetry = 50 * time.Millisecond })
-	s, err := l.Status(l.ctx)
+	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "not listening for HTTP: listen tcp "+address) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	taken.Close()
 	l.until("the port is open", func() bool {
-		s, err := l.Status(l.ctx)
+		s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 		return err == nil && s.HTTP == address && len(s.Warnings) == 0
 	})
 }

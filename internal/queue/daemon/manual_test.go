@@ -31,7 +31,7 @@ func TestTheManualsFirstRequest(t *testing.T) {
 	for i := range request.Jobs {
 		request.Jobs[i].Set("hold", "yes")
 	}
-	reply, err := l.Submit(l.ctx, request)
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,9 @@ func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
 			t.Errorf("%s %+v: %s, want %s", row.action, row.sel, got, row.want)
 		}
 	}
-	_, err := l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{done}, States: []string{"running"}}})
+	_, err := api.Call(l.ctx, l.Client, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{done}, States: []string{"running"}}})
 	wantProblem(t, err, problem.Refused, "job "+done+" is not selected: it is finished")
-	_, err = l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{"99"}, States: []string{"running"}}})
+	_, err = api.Call(l.ctx, l.Client, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{"99"}, States: []string{"running"}}})
 	wantProblem(t, err, problem.NotFound, "no job 99")
 	open()
 }
@@ -64,7 +64,7 @@ func TestANameMeansWhatIsOverToo(t *testing.T) {
 	const atOnce = 0.001
 	waited := func(sel api.Select) string {
 		t.Helper()
-		reply, err := l.Wait(l.ctx, api.WaitRequest{Select: sel, TimeoutS: atOnce})
+		reply, err := api.Call(l.ctx, l.Client, api.WaitForJobs, api.WaitRequest{Select: sel, TimeoutS: atOnce})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestCountsAgreeWithWhatIsListed(t *testing.T) {
 	l.submit(specs...)
 	deadline := time.Now().Add(testkit.Patience)
 	for n := 0; ; n++ {
-		page, err := l.Jobs(l.ctx, api.Query{Over: n%3 != 0, Newest: n%2 == 0})
+		page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Over: n%3 != 0, Newest: n%2 == 0})
 		if err != nil {
 			t.Fatal(err)
 		}

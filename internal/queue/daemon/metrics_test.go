@@ -17,7 +17,7 @@ import (
 func scraped(t *testing.T, change ...func(*Options)) (l *lab, address string) {
 	t.Helper()
 	l = newLab(t, append(change, with(func(c *Config) { c.MetricsListen = "127.0.0.1:0" }))...)
-	s, err := l.Status(l.ctx)
+	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	if s.Metrics == "" {
 		t.Fatalf("it does not listen for metrics: %v", s.Warnings)
@@ -61,7 +61,7 @@ func TestMetricsShowTheQueueAndTheCards(t *testing.T) {
 	l.untilState(first, job.Running)
 	l.submit(sh("echo hidden", "vram", "20G", "name", "sesame"), sh("true", "after", first), sh("true", "begin", "now+1h"), sh("exit 3", "gpus", "0"))
 	held := l.one(sh("true", "hold", "true"))
-	_, err := l.PauseGPU(l.ctx, 1, true)
+	_, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: 1})
 	testkit.Must(t, err)
 	// The one that needs no card has ended.
 	var missing []string
@@ -117,7 +117,7 @@ func TestAPortForMetricsThatIsTakenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	_, taken := scraped(t)
 	l := newLab(t, with(func(c *Config) { c.MetricsListen = taken }))
-	s, err := l.Status(l.ctx)
+	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "not listening for metrics") || s.Metrics != "" {
 		t.Errorf("warnings %q, address %q", s.Warnings, s.Metrics)

@@ -81,7 +81,7 @@ func TestNotesAreOnTheirJobs(t *testing.T) {
 	l := newLab(t)
 	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "signal", "USR1@60")}}
 	for _, request.DryRun = range []bool{true, false} {
-		reply, err := l.Submit(l.ctx, request)
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestWordsTheKernelTakes(t *testing.T) {
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("echo "+text(maxWord/2), "setup", ": "+text(maxWord/2))}}, problem.TooMuch, "the set-up and the command have")
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "setup", ": "+strings.Repeat("'", maxWord/6))}}, problem.TooMuch, "the set-up and the command have")
 	held := l.one(sh("true", "hold", "yes"))
-	_, err := l.Client.Edit(l.ctx, held, api.EditRequest{Set: api.Spec{Env: variable.Env}})
+	_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: held}, Set: api.Spec{Env: variable.Env}})
 	wantProblem(t, err, problem.TooMuch, "the variable LONG has 131072 bytes")
 }
 
@@ -123,12 +123,12 @@ func TestAnEditHasNotes(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, with(func(c *Config) { c.JobTime = time.Hour }))
 	id := l.submit(sh("true", "hold", "yes"))[0]
-	detail, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Timeout: "2h", GPUs: "1.5"}})
+	detail, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Timeout: "2h", GPUs: "1.5"}})
 	want := []string{"jobs are limited to 1h0m0s here", "gpus: 1.5 means 2 whole GPUs; a fraction below 1 shares one"}
 	if err != nil || !slices.Equal(detail.Notes, want) {
 		t.Errorf("the notes are %q, want %q, %v", detail.Notes, want, err)
 	}
-	if detail, err = l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{GPUs: "1"}}); err != nil || len(detail.Notes) > 0 {
+	if detail, err = api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{GPUs: "1"}}); err != nil || len(detail.Notes) > 0 {
 		t.Errorf("notes on a plain edit: %q, %v", detail.Notes, err)
 	}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // Notify is the caller's rules, and the messages that are not delivered.
-func (d *Daemon) Notify(ctx context.Context, c api.Caller, secrets bool) (api.Notify, error) {
+func (d *Daemon) Notify(ctx context.Context, c api.Caller, q api.NotifyQuery) (api.Notify, error) {
+	secrets := q.Secrets
 	reply := d.notifyOf(d.wishes.get(c.UID, c.Name), secrets)
 	err := d.withTeller(ctx, func(t *teller) {
 		for _, e := range t.box.All() {

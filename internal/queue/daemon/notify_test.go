@@ -29,7 +29,7 @@ func TestAJobIsTold(t *testing.T) {
 	l := newLab(t)
 	told := filepath.Join(t.TempDir(), "told")
 	own, ours := `exec:echo "own $BERTH_NOTIFY_BODY" >>`+told, `exec:echo "ours $BERTH_NOTIFY_BODY" >>`+told
-	if _, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{"fail:" + ours}}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &[]string{"fail:" + ours}}); err != nil {
 		t.Fatal(err)
 	}
 	l.end(l.one(sh("exit 3", "gpus", "0", "name", "first")))
@@ -55,31 +55,31 @@ func TestRulesAreSetAndListed(t *testing.T) {
 	l := newLab(t)
 	bad := func(words string, rules ...string) {
 		t.Helper()
-		_, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &rules})
+		_, err := api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &rules})
 		wantProblem(t, err, problem.Invalid, words)
 	}
 	bad("expected start, end, fail, oom or idle", "done:exec:x")
 	bad("expected a target", "end:smtp:x")
-	set, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{"fail,end:slack:https://hooks.slack.com/services/S3CRET"}})
+	set, err := api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &[]string{"fail,end:slack:https://hooks.slack.com/services/S3CRET"}})
 	if want := "end,fail:slack:https://hooks.slack.com/…"; err != nil || len(set.Rules) != 1 || set.Rules[0] != want || set.Signed || set.Key != "" {
 		t.Errorf("%+v, %v", set, err)
 	}
-	if set, err = l.SetNotify(l.ctx, api.NotifyRequest{NewKey: true}); err != nil || !strings.HasPrefix(set.Key, "whsec_") || len(set.Rules) != 1 {
+	if set, err = api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{NewKey: true}); err != nil || !strings.HasPrefix(set.Key, "whsec_") || len(set.Rules) != 1 {
 		t.Errorf("%+v, %v", set, err)
 	}
 	l.restart()
-	hidden, err := l.Notify(l.ctx, false)
+	hidden, err := api.Call(l.ctx, l.Client, api.GetNotify, api.NotifyQuery{Secrets: false})
 	if err != nil || hidden.Key != "" || !hidden.Signed || strings.Contains(fmt.Sprint(hidden), "S3CRET") {
 		t.Errorf("%+v, %v", hidden, err)
 	}
-	shown, err := l.Notify(l.ctx, true)
+	shown, err := api.Call(l.ctx, l.Client, api.GetNotify, api.NotifyQuery{Secrets: true})
 	if err != nil || shown.Key != set.Key || shown.Rules[0] != "end,fail:slack:https://hooks.slack.com/services/S3CRET" {
 		t.Errorf("%+v, %v", shown, err)
 	}
-	if set, err = l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{}}); err != nil || len(set.Rules) != 0 || !set.Signed {
+	if set, err = api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &[]string{}}); err != nil || len(set.Rules) != 0 || !set.Signed {
 		t.Errorf("%+v, %v", set, err)
 	}
-	_, err = l.SendNotify(l.ctx, api.NotifyTest{})
+	_, err = api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{})
 	wantProblem(t, err, problem.Refused, "no targets")
 	if audit := read(filepath.Join(l.opt.Places.StateDir, "audit.jsonl")); strings.Contains(audit, "S3CRET") || !strings.Contains(audit, "notify set") {
 		t.Errorf("%s", audit)
@@ -105,15 +105,15 @@ func TestATestSaysWhatCameOfIt(t *testing.T) {
 	answer := func(code int) { mu.Lock(); status = code; mu.Unlock() }
 	all := func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(heard, "\n") }
 	target := "webhook:" + hook.URL + "/s3cret"
-	if _, err := l.SetNotify(l.ctx, api.NotifyRequest{Rules: &[]string{"fail:" + target}, NewKey: true}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &[]string{"fail:" + target}, NewKey: true}); err != nil {
 		t.Fatal(err)
 	}
-	results, err := l.SendNotify(l.ctx, api.NotifyTest{})
+	results, err := api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{})
 	if err != nil || len(results) != 1 || results[0].Error != "" || strings.Contains(results[0].Target, "s3cret") || !strings.HasPrefix(all(), "v1,") || !strings.Contains(all(), "a test message") {
 		t.Errorf("%+v, %v: %s", results, err, all())
 	}
 	answer(http.StatusGone)
-	results, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target})
+	results, err = api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{Target: target})
 	if err != nil || len(results) != 1 || !strings.Contains(results[0].Error, "410 channel_is_archived") {
 		t.Errorf("%+v, %v", results, err)
 	}
@@ -121,11 +121,11 @@ func TestATestSaysWhatCameOfIt(t *testing.T) {
 	id := l.one(sh("exit 7", "gpus", "0", "notify", "none"))
 	l.end(id)
 	running := l.one(sh("sleep 1000", "gpus", "0"))
-	_, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target, Jobs: []string{id, running}})
+	_, err = api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{Target: target, Jobs: []string{id, running}})
 	wantProblem(t, err, problem.Refused, "has not ended")
-	_, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target, Jobs: []string{"99"}})
+	_, err = api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{Target: target, Jobs: []string{"99"}})
 	wantProblem(t, err, problem.NotFound, "99")
-	if _, err = l.SendNotify(l.ctx, api.NotifyTest{Target: target, Jobs: []string{id}}); err != nil {
+	if _, err = api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{Target: target, Jobs: []string{id}}); err != nil {
 		t.Fatal(err)
 	}
 	l.until("the end was told", func() bool { return strings.Contains(all(), "failed with exit code 7") })
@@ -149,7 +149,7 @@ func TestWhatWasGivenUpIsListed(t *testing.T) {
 		return false
 	})
 	l.restart()
-	n, err := l.Notify(l.ctx, false)
+	n, err := api.Call(l.ctx, l.Client, api.GetNotify, api.NotifyQuery{Secrets: false})
 	if err != nil || len(n.Messages) != 1 || n.Messages[0].Stage != "given_up" || !strings.Contains(n.Messages[0].Error, "404") || strings.Contains(fmt.Sprint(n), "s3cret") {
 		t.Errorf("%+v, %v", n, err)
 	}
@@ -171,7 +171,7 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 	set(bob, "end:exec:bob's")
 	seen := map[string]bool{}
 	for _, p := range []person{ann, bob, root} {
-		n, err := l.d.Notify(l.ctx, p.Caller, true)
+		n, err := l.d.Notify(l.ctx, p.Caller, api.NotifyQuery{Secrets: true})
 		if err != nil {
 			t.Fatal(err)
 		}

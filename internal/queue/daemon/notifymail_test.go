@@ -44,12 +44,12 @@ func TestAPasswordIsNotGivenToAnImpostor(t *testing.T) {
 		c.Mail = send.Mail{Server: listener.Addr().String(), TLS: send.StartTLS, User: "berth"}
 		c.MailPassword = secret
 	}))
-	results, err := l.SendNotify(l.ctx, api.NotifyTest{Target: "mailto:ann@example.org"})
+	results, err := api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{Target: "mailto:ann@example.org"})
 	if err != nil || len(results) != 1 || !strings.Contains(results[0].Error, "certificate") {
 		t.Errorf("%+v, %v", results, err)
 	}
 	testkit.Must(t, os.Chmod(secret, 0o644))
-	results, err = l.SendNotify(l.ctx, api.NotifyTest{Target: "mailto:ann@example.org"})
+	results, err = api.Call(l.ctx, l.Client, api.SendNotify, api.NotifyTest{Target: "mailto:ann@example.org"})
 	if err != nil || len(results) != 1 || !strings.Contains(results[0].Error, "password of the mail server cannot be read") || strings.Contains(results[0].Error, secret) {
 		t.Errorf("%+v, %v", results, err)
 	}

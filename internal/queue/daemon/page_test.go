@@ -81,10 +81,10 @@ var plainly = api.LoginRequest{PlainHTTP: true}
 func TestABrowserLogsIn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	if s, err := l.Client.Status(t.Context()); err != nil || s.HTTP != "" {
+	if s, err := api.Call(t.Context(), l.Client, api.GetStatus, api.None{}); err != nil || s.HTTP != "" {
 		t.Fatalf("it listens at %q, %v", s.HTTP, err)
 	}
-	login, err := l.Client.NewLogin(t.Context(), plainly)
+	login, err := api.Call(t.Context(), l.Client, api.NewLogin, plainly)
 	testkit.Must(t, err)
 	b := &browser{t: t, at: login.Address}
 	if status, page := b.ask(http.MethodGet, "/", ""); status != 200 || !strings.Contains(page, "<!doctype html>") {
@@ -114,26 +114,26 @@ func TestABrowserLogsIn(t *testing.T) {
 	if status, text := b.ask(http.MethodPost, "/v1/tokens", `{"name":"x"}`); status != 403 {
 		t.Errorf("a session made a token: %d %s", status, text)
 	}
-	again, err := l.Client.NewLogin(t.Context(), plainly)
+	again, err := api.Call(t.Context(), l.Client, api.NewLogin, plainly)
 	testkit.Must(t, err)
 	other := &browser{t: t, at: again.Address}
 	if status, text := other.login(again.Secret); status != 200 {
 		t.Fatalf("log in: %d %s", status, text)
 	}
-	testkit.Must(t, l.Client.RevokeToken(t.Context(), other.session.ID))
+	testkit.Must(t, api.Do(t.Context(), l.Client, api.RevokeToken, api.TokenID{ID: other.session.ID}))
 	if status, _ := other.ask(http.MethodGet, "/v1/status", ""); status != 401 {
 		t.Errorf("a revoked session: %d", status)
 	}
 	l.stop()
 	l.start()
-	login, err = l.Client.NewLogin(t.Context(), plainly)
+	login, err = api.Call(t.Context(), l.Client, api.NewLogin, plainly)
 	testkit.Must(t, err)
 	b.at = login.Address // whichever port it is
 	if status, text := b.ask(http.MethodGet, "/v1/status", ""); status != 401 {
 		t.Errorf("after the port was anybody's: %d %s", status, text)
 	}
 	l.until("the session is forgotten", func() bool {
-		tokens, err := l.Client.Tokens(t.Context())
+		tokens, err := api.Call(t.Context(), l.Client, api.ListTokens, api.None{})
 		return err == nil && len(tokens) == 0
 	})
 }
@@ -157,7 +157,7 @@ func TestATokenOpensASessionThatLogsOutAlone(t *testing.T) {
 	if status, text := b.login(token.Secret); status != 200 {
 		t.Errorf("the token ended with the session: %d %s", status, text)
 	}
-	testkit.Must(t, l.Client.RevokeToken(t.Context(), token.ID))
+	testkit.Must(t, api.Do(t.Context(), l.Client, api.RevokeToken, api.TokenID{ID: token.ID}))
 	if status, _ := b.ask(http.MethodGet, "/v1/status", ""); status != 401 {
 		t.Errorf("a session of a revoked token: %d", status)
 	}
@@ -168,7 +168,7 @@ func (l *lab) browser() *browser {
 	l.t.Helper()
 	address := ""
 	l.until("it listens", func() bool {
-		status, err := l.Client.Status(l.ctx)
+		status, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 		address = status.HTTP
 		return err == nil && address != ""
 	})
@@ -209,10 +209,10 @@ func TestAdministratorsLogInOverTLSOnly(t *testing.T) {
 func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 	t.Parallel()
 	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
-	_, err := l.Client.NewLogin(t.Context(), plainly)
+	_, err := api.Call(t.Context(), l.Client, api.NewLogin, plainly)
 	wantProblem(t, err, problem.Forbidden, "only over TLS")
 	b := l.browser()
-	token, err := l.Client.NewToken(t.Context(), api.TokenRequest{Name: "roots"})
+	token, err := api.Call(t.Context(), l.Client, api.NewToken, api.TokenRequest{Name: "roots"})
 	testkit.Must(t, err)
 	if status, text := b.login(token.Secret); status != 403 || !strings.Contains(text, "only over TLS") {
 		t.Errorf("root's token: %d %s", status, text)
@@ -281,9 +281,9 @@ func TestWhereASessionWasOpened(t *testing.T) {
 	if opened != 3 {
 		t.Errorf("%d lines of 3", opened)
 	}
-	ids, err := l.d.RevokeTokens(t.Context(), user.Caller, "")
-	if err != nil || len(ids) != 3 {
-		t.Errorf("revoked %v, %v", ids, err)
+	revoked, err := l.d.RevokeTokens(t.Context(), user.Caller, api.RevokeQuery{})
+	if err != nil || len(revoked.IDs) != 3 {
+		t.Errorf("revoked %v, %v", revoked, err)
 	}
 	if status, _ := b.ask(http.MethodGet, "/v1/status", ""); status != 401 {
 		t.Errorf("after all tokens were revoked: %d", status)
@@ -296,7 +296,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	l := newLab(t)
 	var ways []*browser
 	for range 2 {
-		login, err := l.Client.NewLogin(t.Context(), plainly)
+		login, err := api.Call(t.Context(), l.Client, api.NewLogin, plainly)
 		testkit.Must(t, err)
 		b := &browser{t: t, at: login.Address}
 		if status, text := b.login(login.Secret); status != 200 {
@@ -313,7 +313,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	}
 	stays := ways[1].open(http.MethodGet, "/v1/events", "")
 	defer stays.Body.Close()
-	testkit.Must(t, l.Client.RevokeToken(t.Context(), ways[0].session.ID))
+	testkit.Must(t, api.Do(t.Context(), l.Client, api.RevokeToken, api.TokenID{ID: ways[0].session.ID}))
 	for path, reply := range streams {
 		late := time.AfterFunc(testkit.Patience, func() { t.Errorf("%s goes on", path); reply.Body.Close() })
 		text, err := io.ReadAll(reply.Body)

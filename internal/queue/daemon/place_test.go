@@ -37,7 +37,7 @@ func TestThePlaceOfAJob(t *testing.T) {
 		{sentence: "here with options for Slurm", pairs: []string{"slurm", "-q long"}, refused: "the job runs on this machine"},
 	} {
 		l := newLab(t, with(func(c *Config) { c.Engine = row.engine }))
-		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", append(row.pairs, "hold", "yes")...)}, Dir: "/"})
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", append(row.pairs, "hold", "yes")...)}, Dir: "/"})
 		if row.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), row.refused) {
 				t.Errorf("%s: %v, want %q", row.sentence, err, row.refused)
@@ -67,7 +67,7 @@ func TestAnEditKeepsThePlace(t *testing.T) {
 		set  []string
 		want job.Place
 	}{{[]string{"cpus", "1"}, job.ToLocal}, {[]string{"to", "slurm"}, job.ToSlurm}, {[]string{"name", "x"}, job.ToSlurm}, {[]string{"to", "local"}, job.ToLocal}} {
-		_, err := l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf(row.set...)})
+		_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf(row.set...)})
 		if j, found := l.d.store.Job(id); err != nil || found != nil || j.Spec.To != row.want {
 			t.Errorf("%s: %v %q", row.set, err, j.Spec.To)
 		}

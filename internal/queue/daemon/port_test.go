@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/machine/site"
 	"berth/internal/tests/testkit"
 )
@@ -79,7 +80,7 @@ func TestAStopFreesThePageAndARestartDoesNot(t *testing.T) {
 	testkit.Must(t, err)
 	before := l.cookies()
 	l.restart()
-	if s, err := l.Status(l.ctx); err != nil || s.HTTP != address || !slices.Equal(l.cookies(), before) {
+	if s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || s.HTTP != address || !slices.Equal(l.cookies(), before) {
 		t.Errorf("after a restart it listens at %q with other sockets, %v", s.HTTP, err)
 	}
 	l.stop()
@@ -92,7 +93,7 @@ func TestAStopFreesThePageAndARestartDoesNot(t *testing.T) {
 		t.Errorf("the holder's socket is there: %v", err)
 	}
 	l.start()
-	if s, err := l.Status(l.ctx); err != nil || s.HTTP != "" {
+	if s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || s.HTTP != "" {
 		t.Errorf("after a stop it listens at %q, %v", s.HTTP, err)
 	}
 }
@@ -128,7 +129,7 @@ func TestAPortThatIsNotWantedAnyMoreIsFree(t *testing.T) {
 	t.Parallel()
 	address := "127.0.0.1:0"
 	l := newLab(t, with(func(c *Config) { c.Listen = address }))
-	s, err := l.Status(l.ctx)
+	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	address = "127.0.0.2:0"
 	l.restart()
@@ -139,7 +140,7 @@ func TestAPortThatIsNotWantedAnyMoreIsFree(t *testing.T) {
 		}
 		return err == nil
 	})
-	if s, err := l.Status(l.ctx); err != nil || !strings.HasPrefix(s.HTTP, "127.0.0.2:") {
+	if s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || !strings.HasPrefix(s.HTTP, "127.0.0.2:") {
 		t.Errorf("it listens at %s, %v", s.HTTP, err)
 	}
 }
@@ -153,7 +154,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 	l := newLab(t, with(func(c *Config) {
 		c.Listen, c.NotifyAdmin = address, []string{"exec:cat >>" + told}
 	}), func(o *Options) { o.portRetry = 50 * time.Millisecond })
-	s, err := l.Status(l.ctx)
+	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	address = s.HTTP
 	l.openSession()
@@ -166,7 +167,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 	defer thief.Close()
 	l.start()
 	owner := "by a process of user " + l.d.userName(os.Getuid())
-	s, err = l.Status(l.ctx)
+	s, err = api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], owner) {
 		t.Errorf("it says %q, %v", s.Warnings, err)
 	}
@@ -182,7 +183,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 	}
 	thief.Close()
 	l.until("it has the port again", func() bool {
-		s, err := l.Status(l.ctx)
+		s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 		return err == nil && s.HTTP == address && len(s.Warnings) == 0
 	})
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io"
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,7 +35,7 @@ func Read(o Options, name string) (server *api.Server, done func(), err error) {
 	}
 	d.takeIn(m)
 	over := problem.Newf(problem.Unable, "the same berth run command continues it", "no berth run is working on %s", name)
-	return api.NewServer(api.ServerOptions{Backend: endedQueue{d, over}, Version: o.Version, Gate: d.gate, Ended: over}), m.Close, nil
+	return newEndedServer(d, over), m.Close, nil
 }
 
 // Rehearse answers dry runs for an own queue that no process has, as if it had one.
@@ -52,7 +51,7 @@ func Rehearse(ctx context.Context, o Options, earlier string) (server *api.Serve
 	}
 	d.takeIn(m)
 	m.Engine.Outside(time.Now(), func(t *engine.Turn) { err = o.Own.Restored(t) })
-	return api.NewServer(api.ServerOptions{Backend: d, Version: o.Version, Gate: d.gate}), m.Close, err
+	return d.newServer(api.ServerOptions{}), m.Close, err
 }
 
 // configOf is the engine's config for a queue that has just been opened.
@@ -79,58 +78,40 @@ func still(o Options) *Daemon {
 	return d
 }
 
-// endedQueue is a queue that no process works on. Its server refuses what would change it.
-type endedQueue struct {
-	*Daemon
-	over error
-}
-
-func (q endedQueue) Status(context.Context, api.Caller) (api.Status, error) {
-	return api.Status{}, q.over
-}
-
-func (q endedQueue) GPUs(context.Context, api.Caller) ([]api.GPU, error) { return nil, q.over }
-
-func (q endedQueue) GPUSamples(context.Context, api.Caller, int, api.SamplesQuery) (api.Samples, error) {
-	return api.Samples{}, q.over
-}
-
-func (q endedQueue) Events(context.Context, api.Caller, api.EventQuery, func(api.Event) error) error {
-	return q.over
-}
-
-func (q endedQueue) Attach(context.Context, api.Caller, string) (io.ReadWriteCloser, error) {
-	return nil, q.over
-}
-
-func (q endedQueue) Tokens(context.Context, api.Caller) ([]api.Token, error) { return nil, q.over }
-
-func (q endedQueue) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
-	why, err := q.Daemon.Why(ctx, c, id)
-	if err == nil && why.State == string(job.Queued) {
-		why.Text = q.over.Error()
-	}
-	return why, err
-}
-
-func (q endedQueue) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
-	r.TimeoutS = time.Millisecond.Seconds()
-	reply, err := q.Daemon.Wait(ctx, c, r)
-	if err == nil && !reply.Done {
-		err = q.over // nothing would ever happen
-	}
-	return reply, err
-}
-
-func (q endedQueue) Log(ctx context.Context, c api.Caller, query api.LogQuery) (api.LogStream, error) {
-	if query.Follow {
-		j, err := q.find(ctx, c, query.ID)
-		if err != nil {
-			return api.LogStream{}, err
+// newEndedServer answers from a queue that no process works on: over says so. It
+// refuses what would change it, or could only wait.
+func newEndedServer(d *Daemon, over error) *api.Server {
+	s := d.newServer(api.ServerOptions{Ended: over, Streams: api.Streams{Log: d.endedLog(over)}})
+	api.Handle(s, api.GetWhy, func(ctx context.Context, c api.Caller, q api.JobID) (api.Why, error) {
+		why, err := d.Why(ctx, c, q.ID)
+		if err == nil && why.State == string(job.Queued) {
+			why.Text = over.Error()
 		}
-		if !j.State.Terminal() {
-			return api.LogStream{}, q.over // its end would not be noticed
+		return why, err
+	})
+	api.Handle(s, api.WaitForJobs, func(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
+		r.TimeoutS = time.Millisecond.Seconds()
+		reply, err := d.Wait(ctx, c, r)
+		if err == nil && !reply.Done {
+			err = over // nothing would ever happen
 		}
+		return reply, err
+	})
+	return s
+}
+
+// endedLog reads a log of such a queue.
+func (d *Daemon) endedLog(over error) func(context.Context, api.Caller, api.LogQuery) (api.LogStream, error) {
+	return func(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
+		if q.Follow {
+			j, err := d.find(ctx, c, q.ID)
+			if err != nil {
+				return api.LogStream{}, err
+			}
+			if !j.State.Terminal() {
+				return api.LogStream{}, over // its end would not be noticed
+			}
+		}
+		return d.Log(ctx, c, q)
 	}
-	return q.Daemon.Log(ctx, c, query)
 }

@@ -26,7 +26,7 @@ func TestAnEndedQueueIsRead(t *testing.T) {
 	})
 	defer c.Close()
 	l.Client = c
-	page, err := c.Jobs(l.ctx, api.Query{Over: true})
+	page, err := api.Call(l.ctx, c, api.ListJobs, api.Query{Over: true})
 	if err != nil || len(page.Jobs) != 2 || page.Counts["queued"] != 1 {
 		t.Errorf("its jobs are %+v, %v", page, err)
 	}
@@ -36,51 +36,66 @@ func TestAnEndedQueueIsRead(t *testing.T) {
 	if text, err := l.read(api.LogQuery{ID: ended, Follow: true}); text != "hello\n" || err != nil {
 		t.Errorf("its log, followed: %q, %v", text, err)
 	}
-	if why, err := c.Why(l.ctx, waits); err != nil || why.Text != "no berth run is working on berth_logs" {
+	if why, err := api.Call(l.ctx, c, api.GetWhy, api.JobID{ID: waits}); err != nil || why.Text != "no berth run is working on berth_logs" {
 		t.Errorf("why: %+v, %v", why, err)
 	}
-	if reply, err := c.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{ended}}}); err != nil || !reply.Done {
+	if reply, err := api.Call(l.ctx, c, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{ended}}}); err != nil || !reply.Done {
 		t.Errorf("wait for the ended job: %+v, %v", reply, err)
 	}
 	for what, ask := range map[string]func() error{
 		"wait": func() error {
-			_, err := c.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{waits}}})
+			_, err := api.Call(l.ctx, c, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{waits}}})
 			return err
 		},
-		"logs -f":     func() error { _, err := l.read(api.LogQuery{ID: waits, Follow: true}); return err },
-		"status":      func() error { _, err := c.Status(l.ctx); return err },
-		"gpus":        func() error { _, err := c.GPUs(l.ctx); return err },
-		"gpu samples": func() error { _, err := c.GPUSamples(l.ctx, 0, api.SamplesQuery{}); return err },
-		"events":      func() error { return c.Events(l.ctx, api.EventQuery{}, func(api.Event) error { return nil }) },
-		"attach":      func() error { _, err := c.Attach(l.ctx, ended); return err },
-		"submit":      func() error { _, err := c.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true")}}); return err },
+		"logs -f": func() error { _, err := l.read(api.LogQuery{ID: waits, Follow: true}); return err },
+		"status":  func() error { _, err := api.Call(l.ctx, c, api.GetStatus, api.None{}); return err },
+		"gpus":    func() error { _, err := api.Call(l.ctx, c, api.ListGPUs, api.None{}); return err },
+		"gpu samples": func() error {
+			_, err := api.Call(l.ctx, c, api.GetGPUSamples, api.GPUSamplesQuery{GPUIndex: api.GPUIndex{Index: 0}})
+			return err
+		},
+		"events": func() error { return c.Events(l.ctx, api.EventQuery{}, func(api.Event) error { return nil }) },
+		"attach": func() error { _, err := c.Attach(l.ctx, ended); return err },
+		"submit": func() error {
+			_, err := api.Call(l.ctx, c, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true")}})
+			return err
+		},
 		"cancel": func() error {
-			_, err := c.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true}})
+			_, err := api.Call(l.ctx, c, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true}})
 			return err
 		},
-		"edit":   func() error { _, err := c.Edit(l.ctx, waits, api.EditRequest{Unset: []string{"begin"}}); return err },
-		"adopt":  func() error { _, err := c.Adopt(l.ctx, api.AdoptRequest{}); return err },
-		"pause":  func() error { _, err := c.PauseGPU(l.ctx, 0, true); return err },
+		"edit": func() error {
+			_, err := api.Call(l.ctx, c, api.EditJob, api.EditRequest{JobID: api.JobID{ID: waits}, Unset: []string{"begin"}})
+			return err
+		},
+		"adopt":  func() error { _, err := api.Call(l.ctx, c, api.Adopt, api.AdoptRequest{}); return err },
+		"pause":  func() error { _, err := api.Call(l.ctx, c, api.PauseGPU, api.GPUIndex{Index: 0}); return err },
 		"backup": func() error { return c.Backup(l.ctx, io.Discard) },
-		"reload": func() error { _, err := c.Reload(l.ctx, api.ReloadRequest{}); return err },
-		"token":  func() error { _, err := c.NewToken(l.ctx, api.TokenRequest{}); return err },
-		"tokens": func() error { _, err := c.Tokens(l.ctx); return err },
-		"revoke": func() error { return c.RevokeToken(l.ctx, "x") },
-		"group":  func() error { _, err := c.SetGroup(l.ctx, "a", api.GroupRequest{}); return err },
-		"notify": func() error { _, err := c.SendNotify(l.ctx, api.NotifyTest{}); return err },
+		"reload": func() error { _, err := api.Call(l.ctx, c, api.Reload, api.ReloadRequest{}); return err },
+		"token":  func() error { _, err := api.Call(l.ctx, c, api.NewToken, api.TokenRequest{}); return err },
+		"tokens": func() error { _, err := api.Call(l.ctx, c, api.ListTokens, api.None{}); return err },
+		"revoke": func() error { return api.Do(l.ctx, c, api.RevokeToken, api.TokenID{ID: "x"}) },
+		"group": func() error {
+			_, err := api.Call(l.ctx, c, api.SetGroup, api.GroupRequest{GroupName: api.GroupName{Name: "a"}})
+			return err
+		},
+		"notify": func() error { _, err := api.Call(l.ctx, c, api.SendNotify, api.NotifyTest{}); return err },
 	} {
 		t.Run(what, func(t *testing.T) {
 			wantProblem(t, ask(), problem.Unable, "no berth run is working on berth_logs", "the same berth run command continues it")
 		})
 	}
 	for what, ask := range map[string]func() error{
-		"stats":       func() error { _, err := c.Stats(l.ctx, api.StatsQuery{}); return err },
-		"samples":     func() error { _, err := c.JobSamples(l.ctx, ended, api.SamplesQuery{}); return err },
-		"snapshots":   func() error { _, err := c.Snapshots(l.ctx); return err },
-		"groups":      func() error { _, err := c.Groups(l.ctx, api.GroupQuery{}); return err },
-		"gpu history": func() error { _, err := c.CardHistory(l.ctx, api.CardQuery{}); return err },
-		"strays":      func() error { _, err := c.Strays(l.ctx); return err },
-		"snapshot":    func() error { _, err := c.Snapshot(l.ctx); return err },
+		"stats": func() error { _, err := api.Call(l.ctx, c, api.GetStats, api.StatsQuery{}); return err },
+		"samples": func() error {
+			_, err := api.Call(l.ctx, c, api.GetJobSamples, api.JobSamplesQuery{JobID: api.JobID{ID: ended}})
+			return err
+		},
+		"snapshots":   func() error { _, err := api.Call(l.ctx, c, api.ListSnapshots, api.None{}); return err },
+		"groups":      func() error { _, err := api.Call(l.ctx, c, api.ListGroups, api.GroupQuery{}); return err },
+		"gpu history": func() error { _, err := api.Call(l.ctx, c, api.ListCardEvents, api.CardQuery{}); return err },
+		"strays":      func() error { _, err := api.Call(l.ctx, c, api.ListStrays, api.None{}); return err },
+		"snapshot":    func() error { _, err := api.Call(l.ctx, c, api.GetSnapshot, api.None{}); return err },
 	} {
 		if err := ask(); err != nil {
 			t.Errorf("%s: %v", what, err)

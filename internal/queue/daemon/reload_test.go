@@ -65,7 +65,7 @@ func TestAGPUThatDoesNotExistIsSaidSo(t *testing.T) {
 	var said bytes.Buffer
 	l := newLab(t, with(func(c *Config) { c.GPUs = []int{1, 9} }), func(o *Options) { o.Out = &said })
 	want := "scheduling.gpus names GPU 9, which does not exist; this machine has 0, 1"
-	if s, err := l.Status(l.ctx); err != nil || !slices.Equal(s.Warnings, []string{want}) {
+	if s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || !slices.Equal(s.Warnings, []string{want}) {
 		t.Errorf("the status warns of %q, %v", s.Warnings, err)
 	}
 	l.stop()

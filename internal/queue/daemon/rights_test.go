@@ -44,7 +44,7 @@ func rightsRequests(t *testing.T) []rightsRequest {
 			}
 		}
 	}
-	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, "../../api/testdata/openapi.json")), &described))
+	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, "../../api/openapi.json")), &described))
 	bodies := map[string]string{ // where the example does not do
 		"/v1/jobs":      `{"jobs":[{"command":"true","gpus":"0"}],"dir":"/"}`,
 		"/v1/jobs/act":  `{"action":"hold","select":{"ids":["1"]}}`,
@@ -120,7 +120,7 @@ func rightsOf(t *testing.T, caller string) []answer {
 	l := newSharedLab(t, with(func(c *Config) { c.Listen, c.MetricsListen, c.AdminGroup = "127.0.0.1:0", "127.0.0.1:0", "bin" }))
 	owner := l.as("nobody")
 	owner.submit(sh("true", "hold", "yes", "gpus", "0"))
-	status, err := l.Status(l.ctx)
+	status, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	secret := ""
 	dial := func(uid int) func(context.Context, string, string) (net.Conn, error) {

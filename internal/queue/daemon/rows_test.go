@@ -53,7 +53,7 @@ func TestTheLinesOfAFileAreOneRow(t *testing.T) {
 		t.Helper()
 		for _, queue := range []bool{true, false} {
 			q.Batches, q.Queue = true, queue
-			page, err := l.Jobs(l.ctx, q)
+			page, err := api.Call(l.ctx, l.Client, api.ListJobs, q)
 			if got := folded(t, page, err); !slices.Equal(got, want) {
 				t.Errorf("%s (queue %v): %v, want %v", what, queue, got, want)
 			}
@@ -67,31 +67,31 @@ func TestTheLinesOfAFileAreOneRow(t *testing.T) {
 	single.Batch.File = "/w/one.txt"
 	l.became(single)
 	check("a file with one line", api.Query{}, "jobs.txt(1 running, 2 queued, 1 finished)", other, "6")
-	if page, err := l.Jobs(l.ctx, api.Query{Queue: true}); err != nil || len(page.Jobs) != 5 || page.Batches != nil {
+	if page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Queue: true}); err != nil || len(page.Jobs) != 5 || page.Batches != nil {
 		t.Errorf("not asked for: %+v, %v", page, err)
 	}
 	l.act(api.ActCancel, other, "6")
 	l.became(file(fewLines + 2)) // one has ended, so more than a few are left
 	check("a long file alone", api.Query{}, "jobs.txt(1 running, 20 queued, 1 finished)")
 
-	sums, err := l.Batches(l.ctx, api.BatchQuery{File: "/w/jobs.txt"})
+	sums, err := api.Call(l.ctx, l.Client, api.ListBatches, api.BatchQuery{File: "/w/jobs.txt"})
 	if err != nil || len(sums) != 1 || sums[0].String() != "1 running, 20 queued, 1 finished" || sums[0].Reason == "" || sums[0].User == "" {
 		t.Errorf("the file: %+v, %v", sums, err)
 	}
 	l.one(sh("true", "ids", "0", "array", "0-2"))
-	sums, err = l.Batches(l.ctx, api.BatchQuery{})
+	sums, err = api.Call(l.ctx, l.Client, api.ListBatches, api.BatchQuery{})
 	if err != nil || len(sums) != 2 || sums[0].File != "/w/jobs.txt" || sums[1].Array == "" || sums[1].User == "" || sums[1].String() != "3 queued" {
 		t.Errorf("all: %+v, %v", sums, err)
 	}
 	open()
 	l.until("all have ended", func() bool { return l.count(job.Queued)+l.count(job.Running) == 0 })
 	over := api.Query{Select: api.Select{States: []string{"finished"}}, Over: true, Queue: true, Batches: true, Arrays: true}
-	page, err := l.Jobs(l.ctx, over)
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, over)
 	if rows := folded(t, page, err); len(rows) != 2 || !slices.Contains(rows, "jobs.txt(22 finished)") {
 		t.Errorf("the history: %v", rows)
 	}
 	for file, want := range map[string]int{"/w/jobs.txt": 1, "/w/none.txt": 0} {
-		if sums, err = l.Batches(l.ctx, api.BatchQuery{File: file}); err != nil || len(sums) != want {
+		if sums, err = api.Call(l.ctx, l.Client, api.ListBatches, api.BatchQuery{File: file}); err != nil || len(sums) != want {
 			t.Errorf("%s has ended: %+v, %v", file, sums, err)
 		}
 	}
@@ -135,14 +135,14 @@ func TestWhenAFileIsExpectedToBeDone(t *testing.T) {
 	l.became(l.sent("", sh("sleep 3000", "gpus", "2", "timeout", "4h"), sh("sleep 3001", "gpus", "2"), sh("sleep 3002", "gpus", "2")))
 	l.untilState("4", job.Running)
 	sum := func() api.BatchSum {
-		sums, err := l.Batches(l.ctx, api.BatchQuery{File: "/w/jobs.txt"})
+		sums, err := api.Call(l.ctx, l.Client, api.ListBatches, api.BatchQuery{File: "/w/jobs.txt"})
 		if err != nil || len(sums) != 1 {
 			t.Fatalf("%+v, %v", sums, err)
 		}
 		return sums[0]
 	}
 	l.until("its end is expected", func() bool { return sum().DoneAt != nil })
-	page, err := l.Jobs(l.ctx, api.Query{Queue: true, Reasons: true, Batches: true})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Queue: true, Reasons: true, Batches: true})
 	testkit.Must(t, err)
 	if len(page.Batches) != 0 {
 		t.Errorf("a short list has %+v", page.Batches)
@@ -152,12 +152,12 @@ func TestWhenAFileIsExpectedToBeDone(t *testing.T) {
 	l.act(api.ActRelease, "6")
 	l.until("none is held", func() bool { return sum().DoneAt != nil })
 	l.one(sh("x", "ids", "0"))
-	page, err = l.Jobs(l.ctx, api.Query{Queue: true, Reasons: true, Batches: true})
+	page, err = api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Queue: true, Reasons: true, Batches: true})
 	testkit.Must(t, err)
 	if len(page.Batches) != 1 || page.Batches[0].DoneAt == nil {
 		t.Errorf("a list with other jobs has %+v", page.Batches)
 	}
-	if page, err = l.Jobs(l.ctx, api.Query{Queue: true, Batches: true}); err != nil || page.Batches[0].DoneAt != nil {
+	if page, err = api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Queue: true, Batches: true}); err != nil || page.Batches[0].DoneAt != nil {
 		t.Errorf("without reasons: %+v, %v", page.Batches, err)
 	}
 }

@@ -18,15 +18,15 @@ import (
 
 // JobSamples is what a job used over time. When it used how much says what it
 // does, so that whoever may not see its command does not get it.
-func (d *Daemon) JobSamples(ctx context.Context, c api.Caller, id string, q api.SamplesQuery) (api.Samples, error) {
-	j, err := d.find(ctx, c, id)
+func (d *Daemon) JobSamples(ctx context.Context, c api.Caller, q api.JobSamplesQuery) (api.Samples, error) {
+	j, err := d.find(ctx, c, q.ID)
 	if err != nil {
 		return api.Samples{}, err
 	}
 	if !d.maySee(c, &j) {
 		return api.Samples{}, problem.Newf(problem.Forbidden, "", "job %s belongs to %s", j.ID, j.User)
 	}
-	return d.jobSamples(&j, q, time.Now()), nil
+	return d.jobSamples(&j, q.SamplesQuery, time.Now()), nil
 }
 
 func (d *Daemon) jobSamples(j *job.Job, q api.SamplesQuery, now time.Time) api.Samples {
@@ -43,7 +43,8 @@ func (d *Daemon) jobSamples(j *job.Job, q api.SamplesQuery, now time.Time) api.S
 
 // GPUSamples is what a card did over time. Everybody may see it, as in berth
 // gpus.
-func (d *Daemon) GPUSamples(ctx context.Context, _ api.Caller, index int, q api.SamplesQuery) (api.Samples, error) {
+func (d *Daemon) GPUSamples(ctx context.Context, _ api.Caller, q api.GPUSamplesQuery) (api.Samples, error) {
+	index := q.Index
 	var card gpu.Device
 	var known bool
 	var devices []gpu.Device
@@ -61,10 +62,10 @@ func (d *Daemon) GPUSamples(ctx context.Context, _ api.Caller, index int, q api.
 	case !known:
 		return api.Samples{}, noCard(index, devices)
 	}
-	reply := period(q, time.Time{}, time.Now())
+	reply := period(q.SamplesQuery, time.Time{}, time.Now())
 	found := d.machine.Samples.Read(reply.From, reply.To, func(t series.Track) bool { return t.Kind == series.GPU && t.ID == card.UUID })
 	reply.GPU, reply.TotalMiB = &index, card.TotalMiB
-	reply.Tracks = sampleTracks(found, q)
+	reply.Tracks = sampleTracks(found, q.SamplesQuery)
 	for i := range reply.Tracks {
 		reply.Tracks[i].GPU = index
 	}

@@ -43,7 +43,7 @@ func TestAJobsSamplesAreItsOwnersAndAGPUsEverybodys(t *testing.T) {
 		who  person
 		kind problem.Kind
 	}{{ann, ""}, {root, ""}, {bob, problem.Forbidden}} {
-		got, err := l.d.JobSamples(l.ctx, test.who.Caller, id, api.SamplesQuery{})
+		got, err := l.d.JobSamples(l.ctx, test.who.Caller, api.JobSamplesQuery{JobID: api.JobID{ID: id}})
 		if problem.KindOf(err) != test.kind {
 			t.Errorf("%s: %v, want %q", test.who.Name, err, test.kind)
 		}
@@ -51,14 +51,14 @@ func TestAJobsSamplesAreItsOwnersAndAGPUsEverybodys(t *testing.T) {
 			t.Errorf("%s sees %+v", test.who.Name, got)
 		}
 	}
-	if _, err := l.d.GPUSamples(l.ctx, bob.Caller, 0, api.SamplesQuery{}); err != nil {
+	if _, err := l.d.GPUSamples(l.ctx, bob.Caller, api.GPUSamplesQuery{}); err != nil {
 		t.Errorf("of a GPU: %v", err)
 	}
-	_, err := l.d.GPUSamples(l.ctx, bob.Caller, 7, api.SamplesQuery{})
+	_, err := l.d.GPUSamples(l.ctx, bob.Caller, api.GPUSamplesQuery{GPUIndex: api.GPUIndex{Index: 7}})
 	wantProblem(t, err, problem.NotFound, "no GPU 7")
 	// The same number may have been another user's before the state was restored.
 	l.measured(series.Job, bob.Name, id, 1, time.Now(), 9000)
-	if got, err := l.d.JobSamples(l.ctx, ann.Caller, id, api.SamplesQuery{}); err != nil {
+	if got, err := l.d.JobSamples(l.ctx, ann.Caller, api.JobSamplesQuery{JobID: api.JobID{ID: id}}); err != nil {
 		t.Error(err)
 	} else if mib, _ := highestMiB(got); mib != 4000 {
 		t.Errorf("with another user's job of that number: %d MiB", mib)

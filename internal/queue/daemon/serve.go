@@ -72,8 +72,8 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.portKeep = &portKeep{dir: d.opt.Places.StateDir, again: every, log: d.log}
 	d.http, d.scrapes = d.httpPort(ctx, every), d.metricsPort(every)
 	meter := meter{do: d.do, engine: d.engine, store: store.Path(queue.StoreDir(d.opt.Places.StateDir))}
-	d.server = api.NewServer(api.ServerOptions{
-		Backend: d, Limits: d.requestLimits(), Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP, Served: d.served, Page: web.Handler(),
+	d.server = d.newServer(api.ServerOptions{
+		Limits: d.requestLimits(), Log: d.log, NotHTTP: d.opt.NotHTTP, Served: d.served, Page: web.Handler(),
 		Metrics: func(ctx context.Context) ([]byte, error) {
 			state, err := meter.look(ctx, d.server.Active())
 			if err != nil {

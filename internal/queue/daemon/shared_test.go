@@ -179,7 +179,7 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		wantProblem(t, err, problem.Forbidden, "daemon")
 		_, err = l.d.Attach(l.ctx, bob.Caller, id)
 		wantProblem(t, err, problem.Forbidden, "daemon")
-		_, err = l.d.Edit(l.ctx, bob.Caller, id, api.EditRequest{Set: editOf("priority", "1")})
+		_, err = l.d.Edit(l.ctx, bob.Caller, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("priority", "1")})
 		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
 	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.ShowCommands = showAllCommands; return &c }())

@@ -29,7 +29,7 @@ func TestALongListLetsOthersInBetween(t *testing.T) {
 		specs[i] = sh("true", "gpus", "2", "vram", fmt.Sprintf("%dM", 1000+i%7))
 	}
 	l.submit(specs...)
-	whole, err := l.Jobs(l.ctx, api.Query{Reasons: true, Order: true})
+	whole, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Reasons: true, Order: true})
 	if err != nil {
 		t.Fatal(err)
 	}

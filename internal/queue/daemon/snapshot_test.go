@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/queue/engine"
 	"berth/internal/sched"
@@ -18,7 +19,7 @@ func TestASnapshotHasWhatIsDecidedOnAndNobodysCommands(t *testing.T) {
 	l.untilState(runs, job.Running)
 	secret := l.one(sh("true secret-command", "gpus", "2", "priority", "3", "name", "secret-name"))
 	small := l.one(sh("true", "ids", "0", "timeout", "1h"))
-	data, err := l.Snapshot(l.ctx)
+	data, err := api.Call(l.ctx, l.Client, api.GetSnapshot, api.None{})
 	if err != nil {
 		t.Fatal(err)
 	}

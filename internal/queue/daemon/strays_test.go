@@ -31,11 +31,11 @@ func TestAnEmptyStoreBesideRunningJobs(t *testing.T) {
 	}
 	l.opt.AcceptEmptyStore = true
 	l.start()
-	strays, err := l.Strays(l.ctx)
+	strays, err := api.Call(l.ctx, l.Client, api.ListStrays, api.None{})
 	if err != nil || len(strays) != 1 || strays[0].Job != id || strays[0].State != "running" || !strays[0].Adoptable || len(strays[0].GPUs) != 1 || strays[0].PID == 0 {
 		t.Fatalf("strays %+v, %v", strays, err)
 	}
-	if s, err := l.Status(l.ctx); err != nil || s.Strays != 1 {
+	if s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || s.Strays != 1 {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	// Its GPU is not another's, and its number neither.
@@ -43,20 +43,20 @@ func TestAnEmptyStoreBesideRunningJobs(t *testing.T) {
 	if next == id {
 		t.Error("a new job has the stray's number")
 	}
-	cards, err := l.GPUs(l.ctx)
+	cards, err := api.Call(l.ctx, l.Client, api.ListGPUs, api.None{})
 	if err != nil || !slices.ContainsFunc(cards, func(g api.GPU) bool {
 		return len(g.Jobs) == 1 && g.Jobs[0].ID == id && g.Jobs[0].Other
 	}) {
 		t.Errorf("cards %+v, %v", cards, err)
 	}
-	adopted, err := l.AdoptStrays(l.ctx, api.AdoptStraysRequest{})
+	adopted, err := api.Call(l.ctx, l.Client, api.AdoptStrays, api.AdoptStraysRequest{})
 	if err != nil || len(adopted) != 1 || adopted[0].Job != id || adopted[0].Problem != "" {
 		t.Fatalf("adopted %+v, %v", adopted, err)
 	}
 	if j := l.job(id); j.State != job.Running || j.Env["A"] != "b" {
 		t.Errorf("it is %+v", j)
 	}
-	if strays, _ := l.Strays(l.ctx); len(strays) != 0 {
+	if strays, _ := api.Call(l.ctx, l.Client, api.ListStrays, api.None{}); len(strays) != 0 {
 		t.Errorf("strays %+v", strays)
 	}
 	// It is an ordinary job again, for the next daemon too.
@@ -106,7 +106,7 @@ func TestAnEmptyStoreWhereJobsWere(t *testing.T) {
 			l.stop()
 			l.opt.AcceptEmptyStore = false // once is enough
 			l.start()
-			if jobs, err := l.Jobs(l.ctx, api.Query{Over: true, Select: api.Select{All: true}}); err != nil || len(jobs.Jobs) != 0 {
+			if jobs, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Over: true, Select: api.Select{All: true}}); err != nil || len(jobs.Jobs) != 0 {
 				t.Errorf("the new queue has %+v, %v", jobs, err)
 			}
 		})
@@ -117,7 +117,7 @@ func TestAnEmptyStoreWhereJobsWere(t *testing.T) {
 func TestAQueueThatNeverHadAJob(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	if _, err := l.PauseGPU(l.ctx, 0, true); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.PauseGPU, api.GPUIndex{Index: 0}); err != nil {
 		t.Fatal(err)
 	}
 	l.act(api.ActCancel, "7") // there is none, which the audit log says, too
@@ -162,7 +162,7 @@ func TestAnOlderStoreBesideRunningJobs(t *testing.T) {
 	if j := l.job(known); j.State != job.Running || j.Attempt != 1 {
 		t.Errorf("the one it has queued is %s, attempt %d", j.State, j.Attempt)
 	}
-	if strays, err := l.Strays(l.ctx); err != nil || len(strays) != 1 || strays[0].Job != unknown {
+	if strays, err := api.Call(l.ctx, l.Client, api.ListStrays, api.None{}); err != nil || len(strays) != 1 || strays[0].Job != unknown {
 		t.Errorf("strays %+v, %v", strays, err)
 	}
 	open()
@@ -173,10 +173,10 @@ func TestAnOlderStoreBesideRunningJobs(t *testing.T) {
 		t.Errorf("it ran %q", text)
 	}
 	testkit.Eventually(t, "the stray is over", func() bool {
-		strays, err := l.Strays(l.ctx)
+		strays, err := api.Call(l.ctx, l.Client, api.ListStrays, api.None{})
 		return err == nil && len(strays) == 1 && strays[0].State == "ended"
 	})
-	if _, err := l.AdoptStrays(l.ctx, api.AdoptStraysRequest{}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.AdoptStrays, api.AdoptStraysRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if j := l.end(unknown); value(j.Outcome) != job.Exited(6) {

@@ -167,7 +167,7 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 		})
 	}
 	l.t = t
-	if page, err := l.Jobs(l.ctx, api.Query{Over: true}); err != nil || page.Total != 0 {
+	if page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Over: true}); err != nil || page.Total != 0 {
 		t.Errorf("%d jobs are there, %v", page.Total, err)
 	}
 	if id := l.one(sh("true", "hold", "yes")); id != "1" {
@@ -195,7 +195,7 @@ func TestArrays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	script := `echo "$BERTH_ARRAY_INDEX in $BERTH_JOB_ID"; printf x >>` + filepath.Join(l.dir(), "at.$BERTH_ARRAY_INDEX")
-	reply, err := l.Submit(l.ctx, api.SubmitRequest{
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{
 		Jobs: []api.Spec{sh("true", "hold", "yes"), sh(script, "gpus", "0", "array", "1-5:2,8", "output", filepath.Join(l.dir(), "%a-%j-%n-%u.out")), sh("true", "hold", "yes")},
 		Dir:  l.dir(),
 	})
@@ -226,7 +226,7 @@ func TestAnArraysLimitIsKept(t *testing.T) {
 	line, open := l.gate("gate")
 	id := l.one(sh(line, "gpus", "0", "array", "0-5%2"))
 	l.until("two tasks run", func() bool { return l.count(job.Running) == 2 })
-	why, err := l.Why(l.ctx, id+"_4")
+	why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: id + "_4"})
 	if err != nil || !strings.Contains(why.Text, "2") {
 		t.Errorf("why: %q, %v", why.Text, err)
 	}
@@ -244,7 +244,7 @@ func TestAnArraysLimitIsKept(t *testing.T) {
 // count is how many jobs are in a state.
 func (l *lab) count(state job.State) int {
 	l.t.Helper()
-	page, err := l.Jobs(l.ctx, api.Query{Select: api.Select{States: []string{string(state)}}, Over: true})
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Select: api.Select{States: []string{string(state)}}, Over: true})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -327,14 +327,14 @@ func TestAfterAStartATaskOrANamesake(t *testing.T) {
 	if got, want := words(third+"_1"), []string{"0 " + first + ":any 0", "0 " + second + ":any 0"}; !slices.Equal(got, want) {
 		t.Errorf("the third waits for %q, want %q", got, want)
 	}
-	reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "name", "new", "after", "@name:any"), sh("true", "gpus", "0", "name", "new", "after", "@name:any|"+first)}, Dir: "/"})
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "name", "new", "after", "@name:any"), sh("true", "gpus", "0", "name", "new", "after", "@name:any|"+first)}, Dir: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := words(reply.Jobs[1].ID), []string{"0 " + reply.Jobs[0].ID + ":any 0", "1 " + first + ":ok 0"}; !slices.Equal(got, want) || len(words(reply.Jobs[0].ID)) != 0 {
 		t.Errorf("within a request: %q, want %q; the first waits for %q", got, want, words(reply.Jobs[0].ID))
 	}
-	if _, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "after", "@name")}, Dir: "/"}); problem.KindOf(err) != problem.Invalid {
+	if _, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "after", "@name")}, Dir: "/"}); problem.KindOf(err) != problem.Invalid {
 		t.Errorf("a job without a name: %v", err)
 	}
 	open()
@@ -396,7 +396,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		request.Jobs = append(request.Jobs, row.spec)
 	}
 	request.DryRun = true
-	reply, err := l.Submit(l.ctx, request)
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +410,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		t.Errorf("%d tasks", reply.Jobs[6].Tasks)
 	}
 	l.refused(api.SubmitRequest{DryRun: true, Jobs: []api.Spec{sh("true", "vram", "x")}}, problem.Invalid)
-	if page, err := l.Jobs(l.ctx, api.Query{Over: true}); err != nil || page.Total != 1 {
+	if page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Over: true}); err != nil || page.Total != 1 {
 		t.Errorf("%d jobs are there, %v", page.Total, err)
 	}
 	if id := l.one(sh("true", "hold", "yes")); id != "2" {
@@ -426,7 +426,7 @@ func TestDedup(t *testing.T) {
 	}
 	accepted := func(r api.SubmitRequest) string {
 		t.Helper()
-		reply, err := l.Submit(l.ctx, r)
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -471,7 +471,7 @@ func TestDedupSeesWhatIsEditedAndRequeued(t *testing.T) {
 	l.one(sh("false", "gpus", "0", "hold", "yes", "dedup", "yes"))
 	l.act(api.ActCancel, "3")
 	line, _ := l.gate("gate")
-	if _, err := l.Edit(l.ctx, "1", api.EditRequest{Set: sh(line)}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: "1"}, Set: sh(line)}); err != nil {
 		t.Fatal(err)
 	}
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh(line, "dedup", "yes")}, Dir: l.dir()}, problem.Refused, "job 1 ")
@@ -492,7 +492,7 @@ func TestOneOfManyTwinsAtOnceIsTaken(t *testing.T) {
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "dedup", "yes")}, Dir: "/"})
+			reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "dedup", "yes")}, Dir: "/"})
 			if err == nil {
 				taken.Store(reply.Jobs[0].ID, true)
 			}
@@ -523,7 +523,9 @@ func TestLimitsOfTheQueue(t *testing.T) {
 	l.act(api.ActCancel, "all")
 	var group sync.WaitGroup
 	for range 30 {
-		group.Go(func() { _, _ = l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes")}}) })
+		group.Go(func() {
+			_, _ = api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes")}})
+		})
 	}
 	group.Wait()
 	if n := l.count(job.Queued); n != 10 {

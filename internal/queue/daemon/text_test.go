@@ -114,13 +114,13 @@ func TestTextOfUnfinishedJobsIsBounded(t *testing.T) {
 	environ := []string{"A=" + strings.Repeat("a", 100_000), "B=" + strings.Repeat("b", 100_000), "C=" + strings.Repeat("c", 100_000)}
 	var last string
 	for range 3 { // the same environment counts once
-		reply, err := l.Submit(l.ctx, submit(environ, sh("true", "hold", "yes")))
+		reply, err := api.Call(l.ctx, l.Client, api.Submit, submit(environ, sh("true", "hold", "yes")))
 		testkit.Must(t, err)
 		last = reply.Jobs[0].ID
 	}
 	l.refused(submit(append(environ, "D=1"), sh("true", "hold", "yes")), problem.TooMuch, "environment")
 	l.one(sh("true", "hold", "yes")) // a small one always fits
-	_, err := l.Edit(l.ctx, last, api.EditRequest{Set: api.Spec{Command: wordy(200, 0).Command}})
+	_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: last}, Set: api.Spec{Command: wordy(200, 0).Command}})
 	wantProblem(t, err, problem.TooMuch, "text")
 	l.act(api.ActCancel, first)
 	second := l.one(wordy(600, 4))

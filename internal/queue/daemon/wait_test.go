@@ -18,7 +18,7 @@ func (l *lab) waits(r api.WaitRequest) <-chan api.WaitReply {
 	answer := make(chan api.WaitReply, 1)
 	heard := l.d.hub.count() + 1
 	go func() {
-		reply, err := l.Wait(l.ctx, r)
+		reply, err := api.Call(l.ctx, l.Client, api.WaitForJobs, r)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			reply.Jobs = []job.View{{ID: err.Error()}}
 		}
@@ -68,9 +68,9 @@ func TestWait(t *testing.T) {
 	if late.Done || !slices.Equal(ends(late), []job.State{job.Queued}) {
 		t.Errorf("out of time: %+v", late)
 	}
-	_, err := l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{"99"}}})
+	_, err := api.Call(l.ctx, l.Client, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{"99"}}})
 	wantProblem(t, err, problem.NotFound, "99")
-	_, err = l.Wait(l.ctx, api.WaitRequest{})
+	_, err = api.Call(l.ctx, l.Client, api.WaitForJobs, api.WaitRequest{})
 	wantProblem(t, err, problem.Invalid)
 
 	all := l.waits(api.WaitRequest{Select: api.Select{Words: []string{slow, held, done}}})
@@ -100,7 +100,7 @@ func TestWaitFollowsARequeue(t *testing.T) {
 	l.act(api.ActRequeue, a)
 	l.finished(a)
 	line, open := l.gate("gate")
-	if _, err := l.Client.Edit(l.ctx, b, api.EditRequest{Set: sh(line)}); err != nil {
+	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: b}, Set: sh(line)}); err != nil {
 		t.Fatal(err)
 	}
 	l.act(api.ActRelease, b)

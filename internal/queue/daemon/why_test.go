@@ -98,7 +98,7 @@ func TestOneStoryAtATime(t *testing.T) {
 
 func (l *lab) why(id string) api.Why {
 	l.t.Helper()
-	why, err := l.Why(l.ctx, id)
+	why, err := api.Call(l.ctx, l.Client, api.GetWhy, api.JobID{ID: id})
 	if err != nil {
 		l.t.Fatal(err)
 	}

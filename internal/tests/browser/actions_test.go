@@ -107,7 +107,7 @@ func TestPausingAGPU(t *testing.T) {
 	b := h.enter(nil)
 	paused := func(want bool) func() bool {
 		return func() bool {
-			gpus, err := h.client.GPUs(h.ctx())
+			gpus, err := api.Call(h.ctx(), h.client, api.ListGPUs, api.None{})
 			return err == nil && gpus[1].Paused == want && !gpus[0].Paused
 		}
 	}
@@ -153,7 +153,7 @@ func TestSubmitting(t *testing.T) {
 	b.fill("Priority", "4")
 	b.click("button", "What would happen?")
 	b.until("the page says what would happen", `/It would start at once on GPU 0/.test(document.querySelector("main").innerText)`)
-	if page, err := h.client.Jobs(h.ctx(), api.Query{Over: true}); err != nil || page.Total > 0 {
+	if page, err := api.Call(h.ctx(), h.client, api.ListJobs, api.Query{Over: true}); err != nil || page.Total > 0 {
 		t.Fatalf("asking made %d jobs (%v)", page.Total, err)
 	}
 	b.click("button", "Submit")

@@ -94,7 +94,7 @@ func (h *host) up() {
 			h.t.Fatalf("the daemon ended; it said %s", h.said)
 		default:
 		}
-		_, err := h.client.Status(h.ctx())
+		_, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil
 	})
 }
@@ -111,7 +111,7 @@ func (h *host) down() {
 func (h *host) cancelAll() {
 	now, left := 0.0, 0
 	if !testkit.Holds(testkit.Patience, func() bool {
-		page, err := h.client.Jobs(h.ctx(), api.Query{})
+		page, err := api.Call(h.ctx(), h.client, api.ListJobs, api.Query{})
 		if left = page.Total; err != nil || left == 0 {
 			return err == nil
 		}
@@ -119,7 +119,7 @@ func (h *host) cancelAll() {
 		for _, v := range page.Jobs {
 			ids = append(ids, v.ID)
 		}
-		_, err = h.client.Act(h.ctx(), api.ActRequest{Action: "cancel", Select: api.Select{Words: ids}, GraceS: &now})
+		_, err = api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: "cancel", Select: api.Select{Words: ids}, GraceS: &now})
 		return err == nil && left == 0
 	}) {
 		h.t.Errorf("%d jobs are left; the daemon said %s", left, h.said)
@@ -192,7 +192,7 @@ func (h *host) origin() string { return "http://" + h.address }
 
 func (h *host) job(id string) api.Detail {
 	h.t.Helper()
-	d, err := h.client.Job(h.ctx(), id)
+	d, err := api.Call(h.ctx(), h.client, api.GetJob, api.JobID{ID: id})
 	testkit.Must(h.t, err)
 	return d
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
 
+	"berth/internal/api"
 	"berth/internal/tests/testkit"
 )
 
@@ -51,7 +52,7 @@ func TestTheAddressLogsInOnce(t *testing.T) {
 // sessions checks how many browsers are logged in.
 func (h *host) sessions(want int) {
 	h.t.Helper()
-	tokens, err := h.client.Tokens(h.ctx())
+	tokens, err := api.Call(h.ctx(), h.client, api.ListTokens, api.None{})
 	testkit.Must(h.t, err)
 	if len(tokens) != want {
 		h.t.Errorf("%d sessions, want %d: %+v", len(tokens), want, tokens)
@@ -94,7 +95,7 @@ func TestLoggingInAgain(t *testing.T) {
 		b.until("it is still logged in", `document.querySelector("header") && document.querySelector(".cards")`)
 	}
 	testkit.Eventually(t, "one session is left", func() bool {
-		tokens, err := h.client.Tokens(h.ctx())
+		tokens, err := api.Call(h.ctx(), h.client, api.ListTokens, api.None{})
 		return err == nil && len(tokens) == 1
 	})
 	tabs[1].click("button", "Log out")
@@ -120,7 +121,7 @@ func TestALoginOfSomebodyElseAsks(t *testing.T) {
 	b.click("dialog button", "No")
 	b.until("ann stays", is(ann))
 	testkit.Eventually(t, "bob's session ends unused", func() bool {
-		tokens, err := h.client.Tokens(h.ctx())
+		tokens, err := api.Call(h.ctx(), h.client, api.ListTokens, api.None{})
 		return err == nil && len(tokens) == 1 && tokens[0].User == ann.name
 	})
 	b.view("/users", "Users")
@@ -128,7 +129,7 @@ func TestALoginOfSomebodyElseAsks(t *testing.T) {
 	b.click("dialog button", "Log in as "+bob.name)
 	b.until("bob is logged in", is(bob))
 	testkit.Eventually(t, "ann's session has ended", func() bool {
-		tokens, err := h.client.Tokens(h.ctx())
+		tokens, err := api.Call(h.ctx(), h.client, api.ListTokens, api.None{})
 		return err == nil && len(tokens) == 1 && tokens[0].User == bob.name
 	})
 	// Whose session has ended is not asked about.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/tests/testkit"
 )
@@ -15,7 +16,7 @@ func TestALongQueueAndALongLog(t *testing.T) {
 	h := newHost(t)
 	id := h.submit(nil, "-n", "prints", "-g", "0", "--", fmt.Sprintf(`awk 'BEGIN { for (i = 1; i <= %d; i++) printf "line %%07d %%048d\n", i, i }'`, lines))
 	for gpu := range 2 { // the jobs wait
-		_, err := h.client.PauseGPU(h.ctx(), gpu, true)
+		_, err := api.Call(h.ctx(), h.client, api.PauseGPU, api.GPUIndex{Index: gpu})
 		testkit.Must(t, err)
 	}
 	h.submit(nil, "-n", "many", "--array", fmt.Sprintf("1-%d", jobs), "--", "true")

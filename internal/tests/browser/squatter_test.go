@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/tests/testkit"
 )
@@ -138,7 +139,7 @@ func TestAFalseServerAtThePagesPort(t *testing.T) {
 		t.Errorf("the job is %s", d.State)
 	}
 	testkit.Eventually(t, "no session is left", func() bool {
-		tokens, err := h.client.Tokens(h.ctx())
+		tokens, err := api.Call(h.ctx(), h.client, api.ListTokens, api.None{})
 		return err == nil && len(tokens) == 0
 	})
 	b.says("Log in")
@@ -160,7 +161,7 @@ func (h *host) replay(t *testing.T, method, path, body string, header http.Heade
 func (h *host) listens() {
 	h.t.Helper()
 	testkit.Eventually(h.t, "the daemon has its port", func() bool {
-		status, err := h.client.Status(h.ctx())
+		status, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil && status.HTTP == h.address
 	})
 }

@@ -193,7 +193,7 @@ func TestWhatIf(t *testing.T) {
 	b.until("fair is ticked", `((e) => e && (e.checked || e.click(), e.checked))([...document.querySelectorAll("label.choice")].find((e) => e.innerText.startsWith("fair"))?.control)`)
 	b.click("button", "Replay")
 	b.until("fair is replayed too", columns("default", "backfill", "fair"))
-	if page, err := h.client.Jobs(h.ctx(), api.Query{Over: true}); err != nil || page.Total != 3 {
+	if page, err := api.Call(h.ctx(), h.client, api.ListJobs, api.Query{Over: true}); err != nil || page.Total != 3 {
 		t.Errorf("a replay left %d jobs (%v)", page.Total, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/tests/fakenvml"
 	"berth/internal/tests/testkit"
 )
@@ -81,7 +82,7 @@ func TestCardsChange(t *testing.T) {
 					b.kill()
 					b = r.serve()
 					testkit.Eventually(t, "the next daemon answers or says why not", func() bool {
-						_, err := r.client.Status(r.ctx())
+						_, err := api.Call(r.ctx(), r.client, api.GetStatus, api.None{})
 						return err == nil || !b.running()
 					})
 				}

@@ -48,7 +48,7 @@ func newRack(t *testing.T, cards int) *rack {
 
 func (r *rack) card(index int) api.GPU {
 	r.t.Helper()
-	cards, err := r.client.GPUs(r.ctx())
+	cards, err := api.Call(r.ctx(), r.client, api.ListGPUs, api.None{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -95,11 +95,11 @@ func (r *rack) latencies(answers *atomic.Int64) (stop func() []time.Duration) {
 			var err error
 			switch n % 3 {
 			case 0:
-				_, err = r.client.GPUs(r.ctx())
+				_, err = api.Call(r.ctx(), r.client, api.ListGPUs, api.None{})
 			case 1:
-				_, err = r.client.Status(r.ctx())
+				_, err = api.Call(r.ctx(), r.client, api.GetStatus, api.None{})
 			case 2:
-				_, err = r.client.Jobs(r.ctx(), api.Query{})
+				_, err = api.Call(r.ctx(), r.client, api.ListJobs, api.Query{})
 			}
 			if err != nil {
 				r.t.Errorf("the daemon does not answer: %v", err)

@@ -54,7 +54,7 @@ func TestNoInodesForLogs(t *testing.T) {
 	}
 	b := h.up()
 	for range 2 {
-		reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Dir: h.dir, Environ: h.environ(), Jobs: []api.Spec{
+		reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Dir: h.dir, Environ: h.environ(), Jobs: []api.Spec{
 			{Command: api.Command{Shell: "exit 4"}, Output: api.Text(logs + "/%j.log"), GPUs: "0"},
 			{Command: api.Command{Shell: "exit 4"}, GPUs: "0"},
 		}})

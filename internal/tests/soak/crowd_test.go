@@ -112,7 +112,7 @@ func (c *crowd) ask(w *wish, hand func(*wish) ([]string, error)) {
 }
 
 func (c *crowd) handIn(client *api.Client, w *wish) ([]string, error) {
-	reply, err := client.Submit(c.ctx(), api.SubmitRequest{Jobs: w.specs, Dir: c.dir, Environ: c.environ()})
+	reply, err := api.Call(c.ctx(), client, api.Submit, api.SubmitRequest{Jobs: w.specs, Dir: c.dir, Environ: c.environ()})
 	var ids []string
 	for _, s := range reply.Jobs {
 		ids = append(ids, s.ID)
@@ -164,7 +164,7 @@ func (c *crowd) pause(ctx context.Context, d time.Duration) bool {
 // awaitRoom waits until there are few enough jobs.
 func (c *crowd) awaitRoom() bool {
 	for c.open.Err() == nil {
-		status, err := c.client.Status(c.ctx())
+		status, err := api.Call(c.ctx(), c.client, api.GetStatus, api.None{})
 		if err == nil && status.Counts["queued"]+status.Counts["running"] < mostLive {
 			return true
 		}
@@ -198,7 +198,7 @@ func (c *crowd) followUp(w *wish) {
 // act does it once, and reports whether nothing is left to do.
 func (c *crowd) act(w *wish) (done bool, err error) {
 	if w.ripe {
-		v, err := c.client.Job(c.ctx(), w.ids[0])
+		v, err := api.Call(c.ctx(), c.client, api.GetJob, api.JobID{ID: w.ids[0]})
 		if err != nil {
 			return false, err
 		}
@@ -209,7 +209,7 @@ func (c *crowd) act(w *wish) (done bool, err error) {
 			return false, nil
 		}
 	}
-	reply, err := c.client.Act(c.ctx(), api.ActRequest{Action: w.then, Select: api.Select{Words: w.ids[:1]}})
+	reply, err := api.Call(c.ctx(), c.client, api.Act, api.ActRequest{Action: w.then, Select: api.Select{Words: w.ids[:1]}})
 	if err != nil {
 		return false, err
 	}

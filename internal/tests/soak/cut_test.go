@@ -117,13 +117,13 @@ func (h *cutHost) ask(b *berth) (id string) {
 		if !b.running() {
 			return true
 		}
-		_, err := h.client.Status(h.ctx())
+		_, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil
 	})
 	if !b.running() {
 		return ""
 	}
-	reply, err := h.client.Submit(h.ctx(), request)
+	reply, err := api.Call(h.ctx(), h.client, api.Submit, request)
 	if err != nil || len(reply.Jobs) != 1 {
 		return ""
 	}
@@ -139,7 +139,7 @@ func (h *cutHost) await(id string, after int) {
 		patience = 300 * time.Millisecond
 	}
 	ended := testkit.Holds(patience, func() bool {
-		detail, err := h.client.Job(h.ctx(), id)
+		detail, err := api.Call(h.ctx(), h.client, api.GetJob, api.JobID{ID: id})
 		return err == nil && detail.View.Outcome != nil
 	})
 	if !ended && after < 0 {

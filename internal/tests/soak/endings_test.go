@@ -15,6 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/tests/testkit"
 )
@@ -193,7 +194,7 @@ func TestProcessThatCannotBeKilled(t *testing.T) {
 	}
 	h.says(id, "does not end (state D: waiting in the kernel), 30s after KILL")
 	health := func() string {
-		gpus, err := h.client.GPUs(h.ctx())
+		gpus, err := api.Call(h.ctx(), h.client, api.ListGPUs, api.None{})
 		testkit.Must(t, err)
 		return string(gpus[0].Health)
 	}

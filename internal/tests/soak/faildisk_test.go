@@ -32,7 +32,7 @@ func (h *host) beforeTheDiskFails() (b *berth, ids []string, lines []line) {
 // stops jobs, starts and accepts none, and says why.
 func (h *host) mustServe(b *berth, ids []string, why string) {
 	h.t.Helper()
-	if _, err := h.client.Submit(h.ctx(), api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "true"}, GPUs: "0"}}, Dir: "/"}); !isUnable(err) || strings.Contains(err.Error(), "full") {
+	if _, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "true"}, GPUs: "0"}}, Dir: "/"}); !isUnable(err) || strings.Contains(err.Error(), "full") {
 		h.t.Errorf("a new job is answered %v", err)
 	}
 	_, said, _ := h.cli("submit", "-g", "0", "--", "true")
@@ -40,10 +40,10 @@ func (h *host) mustServe(b *berth, ids []string, why string) {
 		h.t.Errorf("the user is told %q", said)
 	}
 	h.letGo("both did their work", func() bool { return h.wrote("end 1 1 0") && h.wrote("end 2 1 7") })
-	_, _ = h.client.Act(h.ctx(), api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: ids[2:3]}}) // it cannot be saved
+	_, _ = api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: ids[2:3]}}) // it cannot be saved
 	testkit.Eventually(h.t, "the cancelled job is stopped", func() bool { return len(h.jobProcesses("")) == 0 })
 	testkit.Never(h.t, 500*time.Millisecond, "a job starts or the daemon gives up", func() bool { return h.wrote("start 4") || !b.running() })
-	status, err := h.client.Status(h.ctx())
+	status, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 	if err != nil || !strings.Contains(status.Blocked, why) {
 		h.t.Errorf("status says %q: %v", status.Blocked, err)
 	}
@@ -87,7 +87,7 @@ func TestKilledWhileTheStateDiskFails(t *testing.T) {
 	}
 	h.disk.fail(-1)
 	b = h.up()
-	if _, err := h.client.Act(h.ctx(), api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: ids[2:3]}}); err != nil {
+	if _, err := api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: ids[2:3]}}); err != nil {
 		t.Error(err)
 	}
 	h.drain()

@@ -28,7 +28,7 @@ func TestFollowThroughKills(t *testing.T) {
 	h := newHost(t, 1)
 	b := h.up()
 	testkit.Write(t, filepath.Join(h.dir, "chatty.sh"), chatty)
-	reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{
+	reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{
 		Jobs: []api.Spec{{Command: api.Command{Shell: "true"}}, {Command: api.Command{Shell: `exec sh "$SOAK/chatty.sh"`}}}, Dir: h.dir, Environ: h.environ(),
 	})
 	if err != nil {

@@ -104,7 +104,7 @@ func (h *host) awaitAnswer(b *berth) {
 		if !b.running() {
 			h.t.Fatalf("the daemon ended with %d; it said\n%s%s", b.wait(), b.said(), b.stderr.String())
 		}
-		_, err := h.client.Status(h.ctx())
+		_, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil
 	})
 }
@@ -176,7 +176,7 @@ func (h *host) submit(lines ...line) []string {
 	for _, l := range lines {
 		request.Jobs = append(request.Jobs, l.spec())
 	}
-	reply, err := h.client.Submit(h.ctx(), request)
+	reply, err := api.Call(h.ctx(), h.client, api.Submit, request)
 	if err != nil {
 		h.t.Fatalf("submit: %v", err)
 	}
@@ -206,7 +206,7 @@ func (h *host) all() map[string]job.View {
 
 func (h *host) job(id string) job.View {
 	h.t.Helper()
-	detail, err := h.client.Job(h.ctx(), id)
+	detail, err := api.Call(h.ctx(), h.client, api.GetJob, api.JobID{ID: id})
 	if err != nil {
 		h.t.Fatalf("job %s: %v", id, err)
 	}
@@ -224,7 +224,7 @@ func outcome(v job.View) string {
 func (h *host) drain() {
 	h.t.Helper()
 	testkit.Within(h.t, 2*testkit.Patience, "everything is over", func() bool {
-		status, err := h.client.Status(h.ctx())
+		status, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil && status.Counts["queued"]+status.Counts["running"] == 0
 	})
 }

@@ -78,7 +78,7 @@ func TestKillWhileMessagesAreSent(t *testing.T) {
 	spec := api.Spec{Command: api.Command{Shell: "true"}, GPUs: "0", Notify: api.Text("end:webhook:" + server.URL)}
 	jobs := map[string]bool{}
 	submit := func() {
-		reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Jobs: []api.Spec{spec, spec}, Dir: h.dir})
+		reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{spec, spec}, Dir: h.dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -255,7 +255,7 @@ func TestMemoryKills(t *testing.T) {
 		eat + "; exit 0":                      "ok",
 		"(" + eat + "; kill -KILL $$) & wait": "signal:KILL",
 	} {
-		reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Dir: h.dir, Environ: h.environ(), Jobs: []api.Spec{
+		reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Dir: h.dir, Environ: h.environ(), Jobs: []api.Spec{
 			{Command: api.Command{Shell: command}, GPUs: "0", Mem: "100M"},
 		}})
 		testkit.Must(t, err)

@@ -41,14 +41,14 @@ func newParkable(t *testing.T, plainUser bool) (h *host, b *berth, id string) {
 func (h *host) holdsCard() {
 	h.t.Helper()
 	testkit.Eventually(h.t, "the job has its memory on the card", func() bool {
-		cards, err := h.client.GPUs(h.ctx())
+		cards, err := api.Call(h.ctx(), h.client, api.ListGPUs, api.None{})
 		return err == nil && cards[0].UsedMiB >= 14000
 	})
 }
 
 // order parks or unparks a job. The daemon may die of it.
 func (h *host) order(action, id string) error {
-	_, err := h.client.Act(h.ctx(), api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
+	_, err := api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
 	return err
 }
 
@@ -94,7 +94,7 @@ func (h *host) mustBe(id string, state job.State) {
 		h.t.Errorf("job %s is %s, and its CUDA processes are %q", id, state, got)
 	}
 	testkit.Eventually(h.t, "the card has what is on it", func() bool {
-		cards, err := h.client.GPUs(h.ctx())
+		cards, err := api.Call(h.ctx(), h.client, api.ListGPUs, api.None{})
 		return err == nil && (cards[0].UsedMiB == 0) == (state == job.Parked) && len(cards[0].Parked) == map[bool]int{true: 1}[state == job.Parked]
 	})
 }
@@ -158,7 +158,7 @@ func (h *host) finish(b *berth, id string, parkings int) {
 func (h *host) mustHoldNothing(b *berth) {
 	h.t.Helper()
 	testkit.Eventually(h.t, "the cards are free", func() bool {
-		cards, err := h.client.GPUs(h.ctx())
+		cards, err := api.Call(h.ctx(), h.client, api.ListGPUs, api.None{})
 		return err == nil && !slices.ContainsFunc(cards, func(g api.GPU) bool {
 			return g.UsedMiB > 0 || g.BudgetMiB > 0 || len(g.Jobs) > 0 || len(g.Parked) > 0
 		})
@@ -455,7 +455,7 @@ func (h *host) fidget(rng *rand.Rand, ids []string, given *sync.Map) (enough fun
 					given.LoadOrStore(id, false)
 				}
 				// Most of it is refused, or no daemon is there.
-				_, err := client.Act(h.ctx(), api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
+				_, err := api.Call(h.ctx(), client, api.Act, api.ActRequest{Action: action, Select: api.Select{Words: []string{id}}})
 				if action == api.ActCancel && err == nil {
 					given.Store(id, true)
 				}
@@ -480,8 +480,8 @@ func said(m *sync.Map) (n int) {
 func (h *host) unparkAll() {
 	h.t.Helper()
 	testkit.Within(h.t, 2*testkit.Patience, "everything is over", func() bool {
-		_, _ = h.client.Act(h.ctx(), api.ActRequest{Action: api.ActUnpark, Select: api.Select{All: true, States: []string{string(job.Parked)}}})
-		status, err := h.client.Status(h.ctx())
+		_, _ = api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: api.ActUnpark, Select: api.Select{All: true, States: []string{string(job.Parked)}}})
+		status, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil && status.Counts["queued"]+status.Counts["running"]+status.Counts["parked"] == 0
 	})
 }

@@ -16,7 +16,7 @@ import (
 func (h *host) far(dir, command string) <-chan string {
 	id := make(chan string, 1)
 	go func() {
-		reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Dir: dir, Environ: h.environ(), Jobs: []api.Spec{
+		reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Dir: dir, Environ: h.environ(), Jobs: []api.Spec{
 			{Command: api.Command{Shell: command}, Output: api.Text(filepath.Join(dir, "%j.log")), GPUs: "1"},
 		}})
 		if err != nil || len(reply.Jobs) != 1 {

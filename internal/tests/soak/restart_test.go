@@ -30,7 +30,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	ids := h.submit(running...)
 	// These wait for all the cards at once.
 	waiting := api.Spec{Name: "waiting", Command: api.Command{Shell: "true"}, GPUs: api.Text(fmt.Sprint(1 + (live+9)/10)), Array: api.Text(fmt.Sprintf("0-%d", queued-1))}
-	if _, err := h.client.Submit(h.ctx(), api.SubmitRequest{Jobs: []api.Spec{waiting}, Dir: h.dir}); err != nil {
+	if _, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{waiting}, Dir: h.dir}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "all run", func() bool { return h.count("ready") == live })
@@ -58,7 +58,7 @@ func TestRestartUnderLoad(t *testing.T) {
 		}
 	}
 
-	if _, err := h.client.Act(h.ctx(), api.ActRequest{Action: api.ActCancel, Select: api.Select{Name: "waiting"}}); err != nil {
+	if _, err := api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Name: "waiting"}}); err != nil {
 		t.Errorf("cancel the queue: %v", err)
 	}
 	h.letGo("all end", func() bool { return h.live() == 0 })
@@ -134,7 +134,7 @@ func TestSecondDaemonRefuses(t *testing.T) {
 		if !strings.Contains(said, "another") || !strings.Contains(said, "hint: ") {
 			t.Errorf("a second daemon with %s said %q", what, said)
 		}
-		if _, err := h.client.Status(h.ctx()); err != nil || h.job(id).State != job.Running {
+		if _, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{}); err != nil || h.job(id).State != job.Running {
 			t.Errorf("a second daemon with %s disturbed the first: %v", what, err)
 		}
 	}

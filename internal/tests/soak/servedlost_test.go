@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/tests/testkit"
 )
@@ -187,7 +188,7 @@ func loseAny(t *testing.T, rng *rand.Rand, n *toll) {
 // live is how many jobs are not over.
 func (h *host) live() int {
 	h.t.Helper()
-	status, err := h.client.Status(h.ctx())
+	status, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 	if err != nil {
 		h.t.Fatalf("status: %v", err)
 	}

@@ -57,7 +57,7 @@ func TestStateDiskFull(t *testing.T) {
 	testkit.Never(t, 500*time.Millisecond, "a job starts or the daemon gives up", func() bool {
 		return h.wrote("start 4") || !b.running()
 	})
-	status, err := h.client.Status(h.ctx())
+	status, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 	if err != nil || !strings.Contains(status.Blocked, "full") {
 		t.Errorf("the daemon should say what is wrong; status says %q: %v", status.Blocked, err)
 	}
@@ -65,7 +65,7 @@ func TestStateDiskFull(t *testing.T) {
 	testkit.Eventually(t, "both ends are recorded", func() bool {
 		return outcome(h.job(ids[0])) == "ok" && outcome(h.job(ids[1])) == "exit:7"
 	})
-	if _, err := h.client.Act(h.ctx(), api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: ids[2:3]}}); err != nil {
+	if _, err := api.Call(h.ctx(), h.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: ids[2:3]}}); err != nil {
 		t.Errorf("a cancel on a full disk is answered %v", err)
 	}
 	testkit.Eventually(t, "the cancelled job is gone", func() bool { return outcome(h.job(ids[2])) == "cancelled" })
@@ -75,7 +75,7 @@ func TestStateDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "it takes jobs again", func() bool {
-		reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "exit 5"}, GPUs: "0"}}, Dir: "/"})
+		reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "exit 5"}, GPUs: "0"}}, Dir: "/"})
 		if err == nil {
 			taken = append(taken, reply.Jobs[0].ID)
 		}
@@ -100,12 +100,12 @@ func (h *host) settingsAreRefused() {
 	var err error
 	for i := 0; err == nil && i < 2000; i++ {
 		rules := []string{fmt.Sprintf("end:webhook:http://127.0.0.1:1/%d%s", i, strings.Repeat("x", 500))}
-		_, err = h.client.SetNotify(h.ctx(), api.NotifyRequest{Rules: &rules})
+		_, err = api.Call(h.ctx(), h.client, api.SetNotify, api.NotifyRequest{Rules: &rules})
 	}
 	if err == nil || !strings.Contains(err.Error(), "full") {
 		h.t.Errorf("rules for messages are refused with %v", err)
 	}
-	if _, err := h.client.NewToken(h.ctx(), api.TokenRequest{}); err != nil && !strings.Contains(err.Error(), "full") {
+	if _, err := api.Call(h.ctx(), h.client, api.NewToken, api.TokenRequest{}); err != nil && !strings.Contains(err.Error(), "full") {
 		h.t.Errorf("a token is refused with %v", err)
 	}
 }
@@ -119,7 +119,7 @@ func (h *host) submitUntilRefused() (taken []string, refusal error) {
 	for i := range 2000 {
 		request := api.SubmitRequest{Dir: "/", Environ: []string{fmt.Sprintf("LARGE=%d%s", i, strings.Repeat("x", 64<<10))}}
 		request.Jobs = []api.Spec{{Command: api.Command{Shell: "exit 5"}, GPUs: "0", Hold: "true"}}
-		reply, err := h.client.Submit(h.ctx(), request)
+		reply, err := api.Call(h.ctx(), h.client, api.Submit, request)
 		if err != nil {
 			if !isUnable(err) {
 				h.t.Errorf("refused with %v", err)
@@ -153,7 +153,7 @@ func TestLogDiskFull(t *testing.T) {
 	logs := filepath.Join(h.dir, "small")
 	h.small(logs, "size=64k")
 	b := h.up()
-	reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Dir: h.dir, Environ: h.environ(), Jobs: []api.Spec{
+	reply, err := api.Call(h.ctx(), h.client, api.Submit, api.SubmitRequest{Dir: h.dir, Environ: h.environ(), Jobs: []api.Spec{
 		{Command: api.Command{Shell: "head -c 1000000 /dev/zero || exit 9"}, Output: api.Text(logs + "/%j.log"), GPUs: "0"},
 		{Command: api.Command{Shell: "exit 4"}, GPUs: "0"},
 	}})
@@ -220,7 +220,7 @@ func TestKilledOnAFullDisk(t *testing.T) {
 	// It may or may not be able to start like this, but says which.
 	second := h.serve()
 	testkit.Eventually(t, "the next one answers or says why not", func() bool {
-		_, err := h.client.Status(h.ctx())
+		_, err := api.Call(h.ctx(), h.client, api.GetStatus, api.None{})
 		return err == nil || !second.running()
 	})
 	if !second.running() {

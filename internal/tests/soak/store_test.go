@@ -85,7 +85,7 @@ func TestStoreForgotten(t *testing.T) {
 func TestStoreRestored(t *testing.T) {
 	h := newHost(t, 1)
 	b := h.up()
-	_, err := h.client.PauseGPU(h.ctx(), 0, true)
+	_, err := api.Call(h.ctx(), h.client, api.PauseGPU, api.GPUIndex{Index: 0})
 	testkit.Must(t, err)
 	known := []line{tenthUntil(1, 0), tenthUntil(2, 3)}
 	ids := h.submit(known...)
@@ -93,7 +93,7 @@ func TestStoreRestored(t *testing.T) {
 	if _, said, status := h.cli("backup", backup); status != 0 {
 		t.Fatalf("backup: %s", said)
 	}
-	_, err = h.client.PauseGPU(h.ctx(), 0, false)
+	_, err = api.Call(h.ctx(), h.client, api.ResumeGPU, api.GPUIndex{Index: 0})
 	testkit.Must(t, err)
 	later := []line{tenthUntil(3, 0), tenthUntil(4, 5)}
 	ids = append(ids, h.submit(later...)...)
@@ -113,9 +113,9 @@ func TestStoreRestored(t *testing.T) {
 	if views := h.all(); len(views) != 2 || views["1"].State != "running" || views["2"].State != "running" {
 		t.Errorf("the daemon has %v", views)
 	}
-	_, err = h.client.PauseGPU(h.ctx(), 0, false) // as it was at the backup
+	_, err = api.Call(h.ctx(), h.client, api.ResumeGPU, api.GPUIndex{Index: 0}) // as it was at the backup
 	testkit.Must(t, err)
-	if adopted, err := h.client.AdoptStrays(h.ctx(), api.AdoptStraysRequest{}); err != nil || len(adopted) != 2 {
+	if adopted, err := api.Call(h.ctx(), h.client, api.AdoptStrays, api.AdoptStraysRequest{}); err != nil || len(adopted) != 2 {
 		t.Errorf("adopted %v, %v", adopted, err)
 	}
 	h.letGo("all end", func() bool { return h.live() == 0 })

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"berth/internal/job"
@@ -105,7 +106,7 @@ var (
 	exampleLoginRequest   = LoginRequest{}
 	exampleSessionRequest = SessionRequest{Secret: exampleLogin.Secret, Key: "BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}
 	exampleSession        = Session{ID: "k8", User: "ann", Expires: exampleTime.AddDate(0, 0, 7)}
-	exampleRevoked        = revoked{IDs: []string{"k7"}}
+	exampleRevoked        = Revoked{IDs: []string{"k7"}}
 
 	exampleToken = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
 
@@ -134,3 +135,27 @@ func withoutSecret(t Token) Token {
 }
 
 func pointer[T any](value T) *T { return &value }
+
+var exampleAdopt = AdoptRequest{PID: 4242, GPUs: []int{0}, VRAM: "18G", Name: "by-hand"}
+
+var exampleAdopted = Detail{View: exampleView, UUIDs: []string{"GPU-a1", "GPU-b2"}, BudgetMiB: 18432}
+
+var exampleStray = Stray{
+	Token: "5f0c2a91d3e84b67", Job: "17", Attempt: 1, State: "running", User: "ann", Name: "train", Command: "python train.py",
+	GPUs: []int{0}, PID: 4242, StartedAt: exampleTime, Log: "/var/lib/berth/jobs/17/1.log", Adoptable: true,
+}
+
+var exampleReplay = Replay{
+	Since: exampleTime.AddDate(0, 0, -30), Jobs: 60, Users: 5, GPUs: 8, VRAMMiB: 81920,
+	Policies: []ReplayPolicy{{Name: "backfill", About: "by priority, then submission"}, {Name: "fair", About: "by priority, then least usage of the user"}},
+	Figures: []ReplayFigure{{Name: "wait_mean_s", Title: "wait, mean", Values: []ReplayValue{
+		{Value: 8580, Text: "2h23m"}, {Value: 7320, Text: "2h02m", Best: true},
+	}}},
+	Notes: []string{"3 jobs left out: never started, or had no GPU"},
+	Known: []ReplayPolicy{{Name: "backfill", About: "by priority, then submission"}},
+}
+
+var exampleSnapshot = json.RawMessage(`{"format":"berth-snapshot","version":1,"now":"2026-03-01T14:02:10Z",` +
+	`"rules":{"policy":"backfill","fair":true},"host":{},"cards":[{"index":0,"total_mib":24576}],` +
+	`"held":[{"job":"16","cards":[0],"user":"ann","started":"2026-03-01T13:00:00Z"}],` +
+	`"queue":[{"job":"17","user":"ann","request":{"gpus":1}}],"default_limit":{}}`)
