@@ -7,9 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
-	"berth/internal/queue"
 	"berth/internal/sched"
 )
 
@@ -62,32 +60,6 @@ func allocated(env []string) sched.Host {
 		host.MemMiB = int64(number("SLURM_MEM_PER_GPU") * number("SLURM_GPUS_ON_NODE"))
 	}
 	return host
-}
-
-// noneAllocated reports whether Slurm gave no card, so that none of the machine's
-// may be used.
-func (h *Host) noneAllocated() bool {
-	_, set := h.lookupEnv("CUDA_VISIBLE_DEVICES")
-	return inAllocation(h.env) && h.opt.GPUs == nil && (set || h.opt.Sim == 0) && queue.GaveNone(h.lookupEnv)
-}
-
-// chooseAllocated uses the cards that Slurm gave, if they can be told.
-func (h *Host) chooseAllocated(sample gpu.Sample) bool {
-	if !inAllocation(h.env) {
-		return false
-	}
-	var cards []int
-	for _, given := range queue.Given(h.lookupEnv, sample.Devices) {
-		for _, d := range sample.Devices {
-			if d.UUID == given.UUID {
-				cards = append(cards, d.Index)
-			}
-		}
-	}
-	if len(cards) > 0 {
-		h.cards = cards
-	}
-	return len(cards) > 0
 }
 
 // halt is a signal to stop. Slurm sends it to all processes of its job, the jobs of

@@ -16,10 +16,9 @@ import (
 // DryRun says what Run would do with each line now. It starts and writes nothing,
 // and returns 1 if a job could never run here.
 func DryRun(ctx context.Context, opt Options) (int, error) {
-	f := &follower{opt: opt, queue: newJobList()}
-	f.openScreen()
-	f.screen.live = false
-	defer f.screen.finish()
+	f := newFollower(opt)
+	f.voice.screen.live = false
+	defer f.voice.screen.finish()
 	link, err := f.open(ctx)
 	if link != nil {
 		defer link.Client.Close()
@@ -28,9 +27,9 @@ func DryRun(ctx context.Context, opt Options) (int, error) {
 		return 0, err
 	}
 	f.link = link
-	reply, err := f.link.Send(ctx, f.file.Lines, true, true)
+	reply, err := f.link.Send(ctx, f.source.file.Lines, true, true)
 	if err == nil {
-		err = f.checkPlaces(f.file.Lines, reply.Jobs)
+		err = f.source.checkPlaces(f.source.file.Lines, reply.Jobs)
 	}
 	if err != nil {
 		return 0, err
@@ -42,7 +41,7 @@ func DryRun(ctx context.Context, opt Options) (int, error) {
 func (f *follower) foretell(jobs []api.Submitted) (status int) {
 	table := &text.Table{Columns: []text.Column{{Title: "LINE", Right: true}, {Title: "NAME", Shy: true}, {Title: "WOULD"}, {Title: "GPUS"}, {Title: "WHY", Shy: true}, {Title: "COMMAND"}}}
 	counts, order := map[string]int{}, []string{"start", "wait", "be skipped", "never run"}
-	for i, line := range f.file.Lines {
+	for i, line := range f.source.file.Lines {
 		would, why := prospect(line, &jobs[i])
 		if counts[would]++; would == "never run" {
 			status = problem.Unable.ExitStatus()
@@ -60,7 +59,7 @@ func (f *follower) foretell(jobs []api.Submitted) (status int) {
 			sums = append(sums, fmt.Sprintf("%d would %s", n, would))
 		}
 	}
-	f.screen.finish(strings.TrimSuffix(table.Draw(columns, false), "\n"),
+	f.voice.screen.finish(strings.TrimSuffix(table.Draw(columns, false), "\n"),
 		fmt.Sprintf("%s in %s: %s; nothing was started", text.Count(len(jobs), "job"), f.opt.File, strings.Join(sums, ", ")))
 	return status
 }

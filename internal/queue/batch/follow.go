@@ -9,15 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
-	"berth/internal/text"
 	"berth/internal/text/problem"
-)
-
-// How long the output waits for a slow reader before it drops lines. A program that
-// reads events gets more time than a terminal.
-const (
-	linePatience  = 250 * time.Millisecond
-	eventPatience = time.Second
 )
 
 // lingerTime is how long a run waits for its own queue to end.
@@ -26,18 +18,14 @@ const lingerTime = 20 * time.Second
 // follower is one `berth run`, from reading the file to the summary: it makes a
 // queue match the file, and tells what becomes of the jobs.
 type follower struct {
-	opt     Options
-	link    *Link
-	batch   string // the file as the queue knows it
-	watcher *watcher
-	sizes   string // the table of model sizes in use; empty: none
-	file    jobfile.File
-	specs   map[string]*job.Spec // of the jobs, by id; only for gpusched's words
-	cards   int
-
-	queue    *jobList
-	screen   *screen
-	narrator narrator
+	opt      Options
+	link     *Link
+	batch    string // the file as the queue knows it
+	source   *source
+	voice    *voice
+	jobs     *jobList
+	specs    map[string]*job.Spec // of the jobs, by id; only for gpusched's words
+	cards    int
 	account  *account
 	view     view
 	events   chan api.Event
@@ -45,9 +33,14 @@ type follower struct {
 	hush     func()     // ends it
 
 	stop    stop
-	drained bool            // the wait for new lines was announced
-	lost    bool            // the queue has ended by itself
-	notes   map[string]bool // those on lines that were said
+	drained bool // the wait for new lines was announced
+	lost    bool // the queue has ended by itself
+}
+
+func newFollower(opt Options) *follower {
+	f := &follower{opt: opt, voice: newVoice(&opt), jobs: newJobList(), events: make(chan api.Event, 256), streamed: make(chan error, 1)}
+	f.source = &source{opt: &f.opt}
+	return f
 }
 
 // Run runs a jobs file and returns the exit status. It returns an error if no job
@@ -55,9 +48,8 @@ type follower struct {
 func Run(ctx context.Context, opt Options) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := &follower{opt: opt, queue: newJobList(), events: make(chan api.Event, 256), streamed: make(chan error, 1), notes: map[string]bool{}}
-	f.openScreen()
-	defer f.screen.finish()
+	f := newFollower(opt)
+	defer f.voice.screen.finish()
 	status, err := f.run(ctx)
 	if f.link != nil && f.link.Own != nil && !f.stop.left {
 		cancel() // the stream ends
@@ -78,7 +70,7 @@ func (f *follower) run(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if f.stop.left {
-		return f.parted()
+		return f.stop.parted(f)
 	}
 	return f.finish(), nil
 }
@@ -89,7 +81,7 @@ func (f *follower) loop(ctx context.Context) error {
 	defer poll.Stop()
 	draw := time.NewTicker(drawEvery)
 	defer draw.Stop()
-	if !f.screen.live {
+	if !f.voice.screen.live {
 		draw.Stop()
 	}
 	for !f.over() {
@@ -101,14 +93,14 @@ func (f *follower) loop(ctx context.Context) error {
 				return err
 			}
 		case sig := <-f.opt.Signals:
-			f.obey(ctx, sig)
+			f.stop.obey(ctx, f, sig)
 		case key := <-f.opt.Keyboard:
-			f.press(ctx, key)
+			f.stop.press(ctx, f, key)
 		case <-poll.C:
 			f.look(ctx)
 			f.stop.remind(f)
 		case <-draw.C:
-			f.draw(ctx)
+			f.view.draw(ctx, f)
 		}
 	}
 	return nil
@@ -125,14 +117,14 @@ func (f *follower) over() bool {
 	if f.stop.asked > 0 && f.link.Own != nil {
 		return false // until the queue has ended
 	}
-	idle := f.queue.counts.queued+f.queue.counts.running == 0
-	if grows := f.opt.Watch && f.watcher.canGrow(); !idle || !grows {
+	idle := f.jobs.counts.queued+f.jobs.counts.running == 0
+	if grows := f.opt.Watch && f.source.watcher.canGrow(); !idle || !grows {
 		f.drained = false
 		return idle
 	}
 	if !f.drained {
 		f.drained = true
-		f.say("queue drained — watching jobs file for new lines (Ctrl-C to stop)")
+		f.voice.say("queue drained — watching jobs file for new lines (Ctrl-C to stop)")
 	}
 	return false
 }
@@ -195,15 +187,11 @@ func (f *follower) hear(event api.Event) {
 	if ev.Job != nil {
 		f.view.add(ev.Job)
 	}
-	f.queue.follow(ev)
+	f.jobs.follow(ev)
 	if ev.Kind != job.EventQueued {
 		f.account.follow(ev, f.opt.Tolerance)
 	}
-	if f.opt.JSON {
-		f.emit(event)
-		return
-	}
-	f.screen.print(f.narrator.lines(ev, f.queue.begun, f.queue.total)...)
+	f.voice.narrate(&event, ev, f.jobs.begun, f.jobs.total)
 }
 
 // all reports whether all jobs of the queue are this run's: it has started it.
@@ -216,18 +204,18 @@ func (f *follower) mine(v *job.View) bool {
 
 // look looks at the jobs file.
 func (f *follower) look(ctx context.Context) {
-	file, changed, complaint := f.watcher.look()
+	file, changed, complaint := f.source.watcher.look()
 	if changed {
 		if err := f.send(ctx, file, false); err != nil {
-			complaint = f.watcher.once(fmt.Sprintf("%v; keeping the last good queue", err))
+			complaint = f.source.watcher.once(fmt.Sprintf("%v; keeping the last good queue", err))
 		}
 	}
 	if complaint != "" {
-		f.warn(complaint)
+		f.voice.warn(complaint)
 	}
-	if f.narrator.theirs != nil {
+	if f.voice.narrator.theirs != nil {
 		for _, r := range f.view.jobs {
-			f.screen.print(f.narrator.signals(r, time.Now())...)
+			f.voice.screen.print(f.voice.narrator.signals(r, time.Now())...)
 		}
 	}
 }
@@ -248,118 +236,37 @@ func (f *follower) send(ctx context.Context, file jobfile.File, first bool) erro
 			f.specs[j.ID] = &file.Lines[i].Spec
 		}
 		if j.Again {
-			f.queue.again(j.ID)
+			f.jobs.again(j.ID)
 		}
 	}
-	f.queue.take(ids)
-	f.drained = f.drained && f.queue.counts.queued == 0
-	for _, note := range f.remarks(file, reply) {
-		f.say(note)
+	f.jobs.take(ids)
+	f.drained = f.drained && f.jobs.counts.queued == 0
+	if !f.opt.AsGpusched {
+		for _, note := range f.voice.remarks(file, reply) {
+			f.voice.say(note)
+		}
 	}
 	return nil
-}
-
-// remarks are the notes on lines that were not said before.
-func (f *follower) remarks(file jobfile.File, reply api.SubmitReply) (notes []string) {
-	if f.opt.AsGpusched {
-		return nil
-	}
-	for i, line := range file.Lines {
-		said := appendSome(nil, line.Note)
-		said = append(said, reply.Jobs[i].Notes...)
-		for _, note := range said {
-			if key := line.Key + note; !f.notes[key] {
-				f.notes[key] = true
-				notes = append(notes, fmt.Sprintf("line %d: %s", line.Number, note))
-			}
-		}
-	}
-	if more := len(notes) - maxNamed; more > 0 {
-		notes = append(notes[:maxNamed], fmt.Sprintf("and %s more", text.Count(more, "note")))
-	}
-	return notes
-}
-
-// say prints a notice of berth's own.
-func (f *follower) say(notice string) {
-	if f.opt.Quiet {
-		return
-	}
-	now := time.Now()
-	if f.opt.JSON {
-		f.emit(record{Time: now, Event: job.EventNotice, Text: notice})
-		return
-	}
-	f.screen.print(f.narrator.wrap(text.Plain, stamp(now, text.Line(notice)))...)
-}
-
-// warn prints a warning of berth's own.
-func (f *follower) warn(warning string) {
-	now := time.Now()
-	if f.opt.JSON {
-		f.emit(record{Time: now, Event: job.EventWarning, Text: warning})
-		return
-	}
-	f.screen.print(f.narrator.warn(now, text.Line(warning))...)
-}
-
-// emit writes one JSON line on stdout.
-func (f *follower) emit(r any) {
-	line, err := encodeLine(r)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	f.screen.print(string(line))
-}
-
-// missedEvents replaces dropped events in --json.
-func missedEvents(missed int) string {
-	line, err := encodeLine(record{Time: time.Now(), Event: job.EventWarning,
-		Text: fmt.Sprintf("%s not shown because the output was not read; journal.jsonl has all stored events", text.Count(missed, "line"))})
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	return string(line)
-}
-
-func (f *follower) openScreen() {
-	f.screen = &screen{
-		out: f.opt.Out, live: f.opt.Terminal && !f.opt.JSON && !f.opt.Quiet, colour: f.opt.Colour && !f.opt.JSON,
-		width: f.opt.Width, height: f.opt.Height, patience: linePatience,
-	}
-	if f.opt.JSON {
-		f.screen.patience, f.screen.notice = eventPatience, missedEvents
-	}
-	f.narrator = narrator{
-		tolerance: f.opt.Tolerance, verbose: f.opt.Verbose, quiet: f.opt.Quiet, paint: painter(f.screen.colour),
-		dir: f.opt.Dir, exists: isThere, tail: tailOfLog,
-	}
-	if f.opt.Terminal && !f.opt.AsGpusched {
-		f.narrator.width = f.opt.Width
-	}
 }
 
 // finish prints the summary and returns the exit status.
 func (f *follower) finish() int {
 	now := time.Now()
-	status, outcomes := f.queue.status()
+	status, outcomes := f.jobs.status()
 	if f.stop.asked > 0 || f.stop.cancelled {
 		status = problem.Interrupted.ExitStatus()
 	}
 	if f.opt.JSON {
-		f.emit(summaryRecord(now, f.account, f.queue.counts, status))
+		f.voice.emit(summaryRecord(now, f.account, f.jobs.counts, status))
 		return status
 	}
-	var lines []string
-	for _, line := range f.account.lines(now, f.queue.counts, outcomes) {
-		lines = append(lines, f.narrator.wrap(text.Plain, line)...)
-	}
-	if f.narrator.theirs != nil {
-		lines = append(f.narrator.theirs.summary(now), lines...)
-	} else if f.stop.asked > 0 && f.queue.counts.queued > 0 {
+	lines := f.voice.wrapped(f.account.lines(now, f.jobs.counts, outcomes))
+	if f.voice.narrator.theirs != nil {
+		lines = append(f.voice.narrator.theirs.summary(now), lines...)
+	} else if f.stop.asked > 0 && f.jobs.counts.queued > 0 {
 		lines = append(lines, "run the same command to continue")
 	}
-	f.screen.finish(lines...)
+	f.voice.screen.finish(lines...)
 	return status
 }
 

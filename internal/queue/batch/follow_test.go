@@ -80,13 +80,12 @@ func (q *fakeQueue) link(t *testing.T, o *Options) *Link {
 func following(t *testing.T, text string, had ...job.Outcome) (*follower, *bytes.Buffer) {
 	t.Helper()
 	out := &bytes.Buffer{}
-	f := &follower{opt: Options{File: "jobs.txt", HostOptions: HostOptions{LogDir: t.TempDir(), Tolerance: 0.1}, Out: out}, queue: newJobList(), watcher: &watcher{}, notes: map[string]bool{}}
-	f.openScreen()
-	t.Cleanup(func() { f.screen.finish() })
-	f.file = parsed(t, text)
+	f := newFollower(Options{File: "jobs.txt", HostOptions: HostOptions{LogDir: t.TempDir(), Tolerance: 0.1}, Out: out})
+	t.Cleanup(func() { f.voice.screen.finish() })
+	f.source.watcher, f.source.file = &watcher{}, parsed(t, text)
 	q := &fakeQueue{}
 	for i, outcome := range had {
-		line := f.file.Lines[i]
+		line := f.source.file.Lines[i]
 		j := &job.Job{ID: strconv.Itoa(i + 1), Key: line.Key, Spec: line.Spec, State: job.Queued, Attempt: job.Attempt{Number: 1}}
 		if outcome != "" {
 			j.State, j.Outcome = outcome.State(), outcome
@@ -106,7 +105,7 @@ func parsed(t *testing.T, text string) jobfile.File {
 
 // said is what was printed, line by line.
 func said(f *follower, out *bytes.Buffer) []string {
-	f.screen.flush()
+	f.voice.screen.flush()
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
@@ -126,18 +125,18 @@ func TestWhatIsHeardIsToldAndCounted(t *testing.T) {
 	if got := said(f, out); len(got) != 1 || got[0] != "[15:09:26] job 101 started on gpu [0] (1/1 dispatched, no vram declared: alone on its GPU) — a" {
 		t.Errorf("it says %q", got)
 	}
-	if f.queue.counts.running != 1 || f.view.jobs["101"] == nil || f.over() {
-		t.Errorf("counted %+v", f.queue.counts)
+	if f.jobs.counts.running != 1 || f.view.jobs["101"] == nil || f.over() {
+		t.Errorf("counted %+v", f.jobs.counts)
 	}
 	out.Reset()
-	f.opt.JSON = true
+	f.voice.json = true
 	f.hear(event(job.EventEnded, ended(started("101", "a", 0), job.OK, time.Second)))
-	f.warn("something")
+	f.voice.warn("something")
 	if got := said(f, out); len(got) != 2 || !strings.HasPrefix(got[0], `{"time":"2026-03-14T15:09:26Z","event":"ended","job":{"id":"101",`) || !strings.Contains(got[1], `"event":"warning","text":"something"`) {
 		t.Errorf("as JSON it says %q", got)
 	}
 	if len(f.view.jobs) != 0 || !f.over() {
-		t.Errorf("it goes on with %+v", f.queue.counts)
+		t.Errorf("it goes on with %+v", f.jobs.counts)
 	}
 }
 
@@ -152,8 +151,8 @@ func TestWhoseJobsAreFollowed(t *testing.T) {
 			f.batch, f.link.Own = "/w/jobs.txt", own
 			j := started("101", "a", 0)
 			j.Spec.Batch = batch
-			if f.hear(event(job.EventStarted, j)); f.queue.counts.running == 1 != (all || mine) {
-				t.Errorf("of %q in %+v: %+v", batch, own, f.queue.counts)
+			if f.hear(event(job.EventStarted, j)); f.jobs.counts.running == 1 != (all || mine) {
+				t.Errorf("of %q in %+v: %+v", batch, own, f.jobs.counts)
 			}
 		}
 	}
@@ -164,13 +163,13 @@ func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
 	var heard [2]string
 	for i, live := range []bool{false, true} {
 		f, out := following(t, "a\n")
-		f.screen.live = live
-		f.screen.width, f.screen.height = func() int { return 80 }, func() int { return 24 }
-		f.queue.take([]string{"1"})
+		f.voice.screen.live = live
+		f.voice.screen.width, f.voice.screen.height = func() int { return 80 }, func() int { return 24 }
+		f.jobs.take([]string{"1"})
 		f.account = newAccount(at0, 1)
 		f.hear(event(job.EventStarted, started("1", "a", 0)))
 		f.hear(event(job.EventEnded, ended(started("1", "a", 0), job.OK, time.Second)))
-		f.screen.finish()
+		f.voice.screen.finish()
 		heard[i] = out.String()
 	}
 	if heard[0] != heard[1] || !strings.Contains(heard[1], "job 1 started on gpu [0]") {
@@ -203,7 +202,7 @@ func TestWhenARunIsOver(t *testing.T) {
 			f.link.Own = nil
 		}
 		if test.running {
-			f.queue.follow(job.Event{Kind: job.EventStarted, Job: started("1", "a")})
+			f.jobs.follow(job.Event{Kind: job.EventStarted, Job: started("1", "a")})
 		}
 		if got := f.over(); got != test.want {
 			t.Errorf("%s: over is %v", name, got)
@@ -233,7 +232,7 @@ func TestANoteOnALineIsSaidOnce(t *testing.T) {
 		if step.note != "" {
 			reply.Jobs[0].Notes = []string{step.note}
 		}
-		if got := strings.Join(f.remarks(file, reply), "\n"); got != step.want {
+		if got := strings.Join(f.voice.remarks(file, reply), "\n"); got != step.want {
 			t.Errorf("%q: %q, want %q", step.file, got, step.want)
 		}
 	}

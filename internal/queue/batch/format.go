@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"berth/internal/job/jobfile"
-	"berth/internal/text/problem"
 )
 
 // Format is what a jobs file is written in.
@@ -58,27 +57,6 @@ const (
 	defaultSizes  = "llm_config.json"
 	maxSizesBytes = 16 << 20
 )
-
-// openSizes reads the table of model sizes. The default one may be missing.
-func (f *follower) openSizes() error {
-	if f.opt.Format != CSV {
-		return nil
-	}
-	path := f.opt.LLMConfig
-	if path == "" {
-		path = filepath.Join(f.opt.Dir, defaultSizes)
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		path = defaultSizes
-	}
-	sizes, err := readSizes(f.opt.Dir, path)
-	if err != nil {
-		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
-	}
-	f.watcher.sizes, f.sizes = sizes, path
-	return nil
-}
 
 func readSizes(dir, path string) (jobfile.Sizes, error) {
 	whole := path

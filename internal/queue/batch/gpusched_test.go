@@ -211,9 +211,9 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 {"key": "a#0", "event": "oom", "attempts": 1, "next_vram": 5000}
 {"key": "a#0", "event": "started", "pgid": %d, "gpus": [0]}
 `, leader.Process.Pid))
-	f := &follower{opt: Options{HostOptions: h.opt}, file: parsed(t, "[vram=4000] echo left\n")}
-	testkit.Must(t, f.besideTheirs())
-	h.opt = f.opt.HostOptions
+	o, lines := &Options{HostOptions: h.opt}, parsed(t, "[vram=4000] echo left\n").Lines
+	testkit.Must(t, o.besideTheirs(lines))
+	h.opt = o.HostOptions
 	testkit.Must(t, h.inherit(at0))
 	key := jobfile.Key("echo left", 1)
 	if j, err := h.store.Job("1"); err != nil || j.State != job.Queued || j.Key != key || j.VRAMMiB != 5000 || j.Spec.VRAMMiB != 4000 {
@@ -226,16 +226,16 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 	if h.Admit([]*job.Job{line, {}}); !line.Held {
 		t.Error("the job of its line is not held")
 	}
-	f.opt.Fresh = true
+	o.Fresh = true
 	var p *problem.Problem
-	if err := f.besideTheirs(); !errors.As(err, &p) || !strings.Contains(p.Hint, "kill -TERM -") {
+	if err := o.besideTheirs(lines); !errors.As(err, &p) || !strings.Contains(p.Hint, "kill -TERM -") {
 		t.Errorf("asked to run it again: %v", err)
 	}
 	hold.Close()
 	if err := leader.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.besideTheirs(); err != nil {
+	if err := o.besideTheirs(lines); err != nil {
 		t.Errorf("once it is gone: %v", err)
 	}
 }

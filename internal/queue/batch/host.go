@@ -12,15 +12,12 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/job/reason"
-	"berth/internal/machine/gpu"
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/cards"
 	"berth/internal/queue/engine/launch"
-	"berth/internal/queue/engine/running"
 	"berth/internal/queue/engine/settings"
 	"berth/internal/queue/engine/waiting"
 	"berth/internal/queue/series"
@@ -42,7 +39,7 @@ type Host struct {
 	env     []string
 	dir     string
 	say     func(Word) // to the run that started it
-	cards   []int
+	gpus    *gpuChoice
 	store   *store.Store
 	log     *slog.Logger
 	began   time.Time
@@ -51,16 +48,10 @@ type Host struct {
 	simDir  string
 	journal *journal
 	trimmed int64
-	board   board
-	theirs  *theirWords // writes gpusched's board; nil: berth's own
-	file    string      // whose lines were taken last
-	queue   *jobList
-	ended   []*job.Job // newest last, bounded
-	orphans []orphan   // of gpusched
+	jobs    *jobList
+	report  report
+	orphans orphans // of gpusched
 	halt    halt
-
-	boardAt time.Time
-	changed bool // since the board was written
 }
 
 // HostOptions are the flags of `berth run` that its queue needs.
@@ -107,7 +98,7 @@ type Ready struct {
 
 // NewHost makes the directories of an own queue.
 func NewHost(opt HostOptions, env []string, dir string, say func(Word)) (*Host, error) {
-	h := &Host{opt: opt, env: env, dir: dir, say: say, began: time.Now(), queue: newJobList()}
+	h := newHostOf(opt, env, dir, say)
 	if err := elsewhere(opt.LogDir); err != nil && !opt.Fresh {
 		return nil, problem.Wrap(problem.Unable, "run it there, or keep the state where all machines see it (XDG_STATE_HOME); --fresh starts over", err)
 	}
@@ -115,13 +106,21 @@ func NewHost(opt HostOptions, env []string, dir string, say func(Word)) (*Host, 
 	if err != nil {
 		return nil, problem.Wrap(problem.Unable, "choose another place with --log-dir", err)
 	}
-	h.layout, h.board = l, board{path: l.board(), render: renderBoard}
+	h.layout, h.report.board = l, board{path: l.board(), render: renderBoard}
 	return h, nil
+}
+
+func newHostOf(opt HostOptions, env []string, dir string, say func(Word)) *Host {
+	h := &Host{opt: opt, env: env, dir: dir, say: say, began: time.Now(), jobs: newJobList()}
+	h.gpus = &gpuChoice{opt: &h.opt, env: env, say: say}
+	return h
 }
 
 // RehearsalHost is a host for a dry run, with temporary state.
 func RehearsalHost(opt HostOptions, env []string, dir, temporary string, say func(Word)) *Host {
-	return &Host{opt: opt, env: env, dir: dir, say: say, began: time.Now(), queue: newJobList(), layout: layout{logDir: opt.LogDir, state: temporary}}
+	h := newHostOf(opt, env, dir, say)
+	h.layout = layout{logDir: opt.LogDir, state: temporary}
+	return h
 }
 
 // StartApart starts a host in a session of its own. The caller gets its end from
@@ -161,14 +160,14 @@ func (h *Host) Setup(s *queue.Setup) {
 		Log: queue.Log{Path: h.layout.log(), MaxBytes: site.LogBytes, Level: h.opt.LogLevel},
 		Sim: h.opt.Sim, SimVRAMMiB: h.opt.SimVRAMMiB, Getenv: h.getenv, Within: allocated(h.env),
 		Launcher: launch.Launcher{JobsDir: h.layout.jobsDir(), Dir: h.dir, Home: h.getenv("HOME"), Owner: s.Launcher.Owner, LeaveRest: h.opt.AsGpusched},
-		Choose:   h.choose,
+		Choose:   h.gpus.from,
 	}
 }
 
 // Settings are the rules of the run.
 func (h *Host) Settings(c *engine.Config) {
 	c.Settings = settings.Settings{
-		Rules: h.opt.Rules, Limits: settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}}, Cards: h.cards, Poll: h.opt.Poll, Tolerance: h.opt.Tolerance,
+		Rules: h.opt.Rules, Limits: settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}}, Cards: h.gpus.cards, Poll: h.opt.Poll, Tolerance: h.opt.Tolerance,
 		User: h.user(), Outer: outerBooking(h.getenv("BERTH_TOKEN")), TellQueued: true, Submissions: true, Wanted: c.Wanted,
 		IdleAfter: settings.DefaultIdleAfter, KeepAll: h.opt.Preempt == queue.PreemptNever, Parking: queue.ParkingFor(h.opt.Preempt, h.opt.Parking),
 	}
@@ -206,14 +205,13 @@ func (h *Host) Began(ctx context.Context, m *queue.Queue, found []run.Found) ([]
 		return nil, problem.Wrap(problem.Unable, "", err)
 	}
 	if h.opt.AsGpusched {
-		h.theirs = newTheirWords(h.opt.Tolerance, false, len(h.cards))
-		h.board.render = h.theirs.board
+		h.report.board.render = newTheirWords(h.opt.Tolerance, false, len(h.gpus.cards)).board
 	}
 	return found, h.store.Each(func(j *job.Job) error {
-		h.queue.remember(j)
+		h.jobs.remember(j)
 		h.empty = false
 		if j.State.Terminal() {
-			h.remember(j)
+			h.report.remember(j)
 		}
 		return nil
 	})
@@ -236,19 +234,19 @@ func (h *Host) Restored(t *engine.Turn) error {
 
 // Took sees the jobs of all lines of a jobs file.
 func (h *Host) Took(t *engine.Turn, file string, ids []string) {
-	h.file, h.changed = file, true
+	h.report.file, h.report.changed = file, true
 	h.log.Info("jobs file changed", "lines", len(ids))
-	h.queue.take(ids)
-	h.tendOrphans(t)
+	h.jobs.take(ids)
+	h.orphans.tend(t, h.began)
 }
 
 // Publish receives all events, in order, once they are durable.
 func (h *Host) Publish(events []job.Event) {
-	h.changed = true
+	h.report.changed = true
 	for _, ev := range events {
-		h.queue.follow(ev)
+		h.jobs.follow(ev)
 		if ev.Kind == job.EventEnded {
-			h.remember(ev.Job)
+			h.report.remember(ev.Job)
 		}
 		if ev.Kind == job.EventStarted && h.opt.AsGpusched {
 			if err := h.layout.linkLog(ev.Job); err != nil {
@@ -257,14 +255,6 @@ func (h *Host) Publish(events []job.Event) {
 		}
 	}
 	h.keep(events)
-}
-
-// remember puts an ended job on the board, in place of the oldest.
-func (h *Host) remember(j *job.Job) {
-	h.ended = append(h.ended, j)
-	if len(h.ended) > 2*boardEnded {
-		h.ended = append([]*job.Job(nil), h.ended[len(h.ended)-boardEnded:]...)
-	}
 }
 
 // keep brings the journal up to date.
@@ -290,75 +280,17 @@ func (h *Host) keep(events []job.Event) {
 // After writes the board if a poll has passed. While jobs run or wait, times and
 // measurements change without an event.
 func (h *Host) After(t *engine.Turn) {
-	queued, running := t.Explain().Live()
-	if (h.changed || queued+running > 0) && t.Now.Sub(h.boardAt) >= h.opt.Poll {
-		h.tendOrphans(t)
+	if h.report.due(t, h.opt.Poll) {
+		h.orphans.tend(t, h.began)
 		h.Over(t)
 	}
 }
 
 // Over writes the board.
 func (h *Host) Over(t *engine.Turn) {
-	h.boardAt, h.changed = t.Now, false
-	if err := h.board.write(h.snapshot(t)); err != nil {
+	if err := h.report.write(t, h.jobs, h.began); err != nil {
 		h.log.Error("board", "err", err)
 	}
-}
-
-func (h *Host) snapshot(t *engine.Turn) snapshot {
-	snap := snapshot{
-		at: t.Now, file: h.file, tally: h.queue.counts, total: h.queue.total, cards: t.Cards().List(), paused: t.Explain().Blocked(), began: h.began,
-		running: append(t.Running().List(), running.Elsewhere(t.Remote().Running())...),
-	}
-	if t.Stopping() {
-		snap.paused = ""
-	}
-	snap.doneAt = expectedEnd(t)
-	jobs := t.Explain().Next(boardPending)
-	ids := make([]string, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.ID
-	}
-	stories := make([]reason.Story, len(ids))
-	if !t.Stopping() {
-		copy(stories, sched.Stories(t.Explain().State(), ids))
-	}
-	for i, j := range jobs {
-		w := waitingJob{job: j}
-		if story := stories[i]; story.ID != "" {
-			story.WasPreempted(j.PreemptedFor)
-			w.reason = story.String()
-		} else {
-			w.reason = t.Explain().Why(j.ID)
-		}
-		snap.pending = append(snap.pending, w)
-	}
-	for i := len(h.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {
-		snap.ended = append(snap.ended, h.ended[i])
-	}
-	return snap
-}
-
-// mostForeseen bounds the jobs whose ends are foreseen for the board: in a long queue
-// that takes too long to do at each poll.
-const mostForeseen = 1000
-
-// expectedEnd is when all jobs are expected to have ended; zero: that is not known.
-func expectedEnd(t *engine.Turn) (last time.Time) {
-	open := t.Jobs().Size()
-	if open > mostForeseen {
-		return time.Time{}
-	}
-	t.Explain().Ends(func(_ *job.Job, at time.Time) {
-		open--
-		if at.After(last) {
-			last = at
-		}
-	})
-	if open > 0 {
-		return time.Time{}
-	}
-	return last
 }
 
 // Close closes the journal.
@@ -368,38 +300,6 @@ func (h *Host) Close() {
 			h.log.Warn("close", "err", err)
 		}
 	}
-}
-
-// choose evaluates the first reading of the cards.
-func (h *Host) choose(m *queue.Queue, first gpu.Sample, err error) ([]gpu.Device, error) {
-	switch {
-	case h.opt.Away && h.opt.GPUs == nil && (err != nil || m.NoGPUs):
-		return nil, nil // a login node needs no GPU
-	case err != nil:
-		return nil, problem.Newf(problem.Unable, queue.NoCardsHint, "the GPUs cannot be read: %w", err)
-	case m.NoGPUs:
-		return nil, h.without("this machine has no GPU")
-	case h.noneAllocated():
-		m.Source, m.NoGPUs = gpu.None(), true
-		return nil, h.without("Slurm gave no GPU to this job")
-	}
-	return first.Devices, h.chooseCards(first)
-}
-
-// without checks whether the jobs can run without a GPU: either all of them can, or
-// none is started. why says what is wrong with the GPUs.
-func (h *Host) without(why string) error {
-	switch {
-	case h.opt.AsGpusched:
-		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "%s", why)
-	case len(h.opt.GPUs) > 0:
-		return problem.Newf(problem.Invalid, "", "--gpus names GPU %d; %s", h.opt.GPUs[0], why)
-	case h.opt.NeedsGPU != "":
-		return problem.Newf(problem.Unable, "[gpus=0] before a command runs it without one; --sim 2 tries the file on simulated GPUs",
-			"%s, and %s one", why, h.opt.NeedsGPU)
-	}
-	h.say(Word{NoGPU: why})
-	return nil
 }
 
 // outerBooking is the key of the booking of the job that this berth runs in.

@@ -103,7 +103,7 @@ func TestTheLimitsOfGroupsAreThoseOfTheRun(t *testing.T) {
 func TestPublishKeepsTheJournalAndCounts(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.queue.take([]string{"1"})
+	h.jobs.take([]string{"1"})
 	j := started("1", "a", 0)
 	tx := store.Tx{Events: []*job.Event{{At: at0, Kind: job.EventStarted, Job: j}}}
 	testkit.Must(t, h.store.Commit(tx))
@@ -111,8 +111,8 @@ func TestPublishKeepsTheJournalAndCounts(t *testing.T) {
 	if got := numbers(t, h.layout.journal()); got != "1" {
 		t.Errorf("the journal has %s", got)
 	}
-	if h.queue.counts.running != 1 || !h.changed {
-		t.Errorf("counted %+v", h.queue.counts)
+	if h.jobs.counts.running != 1 || !h.report.changed {
+		t.Errorf("counted %+v", h.jobs.counts)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestWhatIsOverIsRememberedUpToABound(t *testing.T) {
 	for i := range 1000 {
 		h.Publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started(fmt.Sprint(i), "x"), job.OK, 0)}})
 	}
-	if len(h.ended) > 2*boardEnded || h.ended[len(h.ended)-1].ID != "999" {
-		t.Errorf("%d are remembered, the last is %s", len(h.ended), h.ended[len(h.ended)-1].ID)
+	if len(h.report.ended) > 2*boardEnded || h.report.ended[len(h.report.ended)-1].ID != "999" {
+		t.Errorf("%d are remembered, the last is %s", len(h.report.ended), h.report.ended[len(h.report.ended)-1].ID)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 	e.Outside(at0, h.After)
 	wants := func(when, words string, has bool) {
 		t.Helper()
-		if text := testkit.Read(t, h.board.path); strings.Contains(text, words) != has {
+		if text := testkit.Read(t, h.report.board.path); strings.Contains(text, words) != has {
 			t.Fatalf("%s the board has:\n%s", when, text)
 		}
 	}
@@ -166,10 +166,10 @@ func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 	wants("within a poll", "1/1 done", false)
 	e.Outside(at0.Add(time.Hour), h.After)
 	wants("a poll later", "1/1 done", true)
-	testkit.Write(t, h.board.path, "untouched")
+	testkit.Write(t, h.report.board.path, "untouched")
 	e.Outside(at0.Add(3*time.Hour), h.After)
 	wants("with nothing new", "untouched", true)
-	h.queue.take([]string{j.ID, "2"})
+	h.jobs.take([]string{j.ID, "2"})
 	e.Outside(at0.Add(3*time.Hour), h.Over)
 	wants("at the end", "1/2 done", true)
 }

@@ -44,8 +44,8 @@ func TestChooseCards(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			h := &Host{opt: HostOptions{GPUs: test.flag}, env: test.env}
-			err := h.chooseCards(test.sample)
+			h := &gpuChoice{opt: &HostOptions{GPUs: test.flag}, env: test.env}
+			err := h.choose(test.sample)
 			if test.says == "" {
 				if err != nil || (job.Grant{GPUs: h.cards}).List() != test.want {
 					t.Errorf("cards %v, %v", h.cards, err)

@@ -187,9 +187,14 @@ type orphan struct {
 }
 
 // Admit holds the jobs of new lines whose processes gpusched left running.
-func (h *Host) Admit(jobs []*job.Job) {
-	for i := range h.orphans {
-		o := &h.orphans[i]
+func (h *Host) Admit(jobs []*job.Job) { h.orphans.admit(jobs) }
+
+// orphans are those of one queue.
+type orphans []orphan
+
+func (all orphans) admit(jobs []*job.Job) {
+	for i := range all {
+		o := &all[i]
 		for _, j := range jobs {
 			if j.Key == o.key {
 				o.job, j.Held = j, true
@@ -198,12 +203,12 @@ func (h *Host) Admit(jobs []*job.Job) {
 	}
 }
 
-// tendOrphans holds the jobs whose processes gpusched left running, and releases
+// tend holds the jobs whose processes gpusched left running, and releases
 // them once these are gone.
-func (h *Host) tendOrphans(t *engine.Turn) {
-	for i := range h.orphans {
-		o := &h.orphans[i]
-		o.gone = o.gone || !groupAlive(o.group, h.began)
+func (all *orphans) tend(t *engine.Turn, began time.Time) {
+	for i := range *all {
+		o := &(*all)[i]
+		o.gone = o.gone || !groupAlive(o.group, began)
 		queued := t.Queue().Queued(o.job.ID) != nil
 		switch {
 		case o.gone:
@@ -215,7 +220,7 @@ func (h *Host) tendOrphans(t *engine.Turn) {
 			t.Warn(nil, fmt.Sprintf("job %s is still running as an ORPHAN of a previous scheduler (pgid %d) — not re-dispatching until it ends; to end it: kill -TERM -%[2]d", o.job.ID, o.group))
 		}
 	}
-	h.orphans = slices.DeleteFunc(h.orphans, func(o orphan) bool { return o.gone })
+	*all = slices.DeleteFunc(*all, func(o orphan) bool { return o.gone })
 }
 
 // refuseTwice refuses to start over while a job that gpusched left is still

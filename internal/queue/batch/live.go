@@ -41,15 +41,15 @@ func (v *view) add(j *job.Job) {
 }
 
 // draw redraws the live block.
-func (f *follower) draw(ctx context.Context) {
+func (v *view) draw(ctx context.Context, f *follower) {
 	now := time.Now()
-	if v := &f.view; now.Sub(v.at) >= fetchEvery || v.stale && now.Sub(v.at) >= drawEvery {
+	if now.Sub(v.at) >= fetchEvery || v.stale && now.Sub(v.at) >= drawEvery {
 		v.stale, v.at = false, now
-		f.fetch(ctx)
+		v.fetch(ctx, f)
 	}
-	snap := snapshot{at: now, file: f.opt.File, tally: f.queue.counts, total: f.queue.total, pending: f.view.pending, paused: f.view.paused, doneAt: f.view.doneAt}
-	for _, j := range f.view.byStart() {
-		r := running.Job{Job: j, NowMiB: -1, CardMiB: f.view.nowMiB[j.ID]}
+	snap := snapshot{at: now, file: f.opt.File, tally: f.jobs.counts, total: f.jobs.total, pending: v.pending, paused: v.paused, doneAt: v.doneAt}
+	for _, j := range v.byStart() {
+		r := running.Job{Job: j, NowMiB: -1, CardMiB: v.nowMiB[j.ID]}
 		if card, mib := job.Highest(r.CardMiB); card >= 0 {
 			r.NowMiB = mib
 		}
@@ -57,7 +57,7 @@ func (f *follower) draw(ctx context.Context) {
 			snap.running = append(snap.running, r)
 		}
 	}
-	f.screen.show(&snap)
+	f.voice.screen.show(&snap)
 }
 
 func (v *view) byStart() []*job.Job {
@@ -67,10 +67,9 @@ func (v *view) byStart() []*job.Job {
 }
 
 // fetch asks the queue what its jobs use, and why the next one waits.
-func (f *follower) fetch(ctx context.Context) {
+func (v *view) fetch(ctx context.Context, f *follower) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	v := &f.view
 	gpus, err := api.Call(ctx, f.link.Client, api.ListGPUs, api.None{})
 	if err != nil {
 		return // the next time
@@ -91,7 +90,7 @@ func (f *follower) fetch(ctx context.Context) {
 	if sums, err := api.Call(ctx, f.link.Client, api.ListBatches, api.BatchQuery{File: f.batch}); err == nil && len(sums) > 0 {
 		v.doneAt = some(sums[0].DoneAt)
 	}
-	if f.queue.counts.queued == 0 {
+	if f.jobs.counts.queued == 0 {
 		return
 	}
 	page, err := api.Call(ctx, f.link.Client, api.ListJobs, api.Query{Select: api.Select{Batch: f.batch, States: []string{string(job.Queued)}}, Queue: true, Limit: 1, Reasons: true})

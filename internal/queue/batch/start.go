@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
-	"berth/internal/queue"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -79,7 +77,7 @@ func (f *follower) follow(ctx context.Context) (back bool, err error) {
 	if !own.Joined {
 		return false, f.ended()
 	}
-	f.queue, f.events, f.streamed = newJobList(), make(chan api.Event, cap(f.events)), make(chan error, 1)
+	f.jobs, f.events, f.streamed = newJobList(), make(chan api.Event, cap(f.events)), make(chan error, 1)
 	return true, nil
 }
 
@@ -94,15 +92,15 @@ func (f *follower) again(ctx context.Context) (*Link, error) {
 // open reads the file and opens the queue. It finds all mistakes in the user's input
 // before anything is written or started.
 func (f *follower) open(ctx context.Context) (*Link, error) {
-	if err := f.openFile(ctx); err != nil {
+	if err := f.source.open(ctx); err != nil {
 		return nil, err
 	}
-	f.opt.Away, f.opt.NeedsGPU = allAway(f.file.Lines), needsGPU(f.file.Lines)
-	if err := f.besideTheirs(); err != nil {
+	f.opt.Away, f.opt.NeedsGPU = allAway(f.source.file.Lines), needsGPU(f.source.file.Lines)
+	if err := f.opt.besideTheirs(f.source.file.Lines); err != nil {
 		return nil, theirProblem(err)
 	}
 	if f.opt.Fresh {
-		if err := f.checkPlaces(f.file.Lines, nil); err != nil {
+		if err := f.source.checkPlaces(f.source.file.Lines, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +109,7 @@ func (f *follower) open(ctx context.Context) (*Link, error) {
 
 // connect opens the queue.
 func (f *follower) connect(ctx context.Context) (*Link, error) {
-	link, err := f.opt.Open(ctx, &f.opt, f.say)
+	link, err := f.opt.Open(ctx, &f.opt, f.voice.say)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -124,50 +122,20 @@ func (f *follower) connect(ctx context.Context) (*Link, error) {
 
 // besideTheirs tells the host of an own queue which lines there are, if gpusched left
 // a journal.
-func (f *follower) besideTheirs() error {
-	l := layout{logDir: f.opt.LogDir}
+func (o *Options) besideTheirs(lines []*jobfile.Line) error {
+	l := layout{logDir: o.LogDir}
 	kept, _ := l.theirs() // the host says what is wrong with the directory
 	if theirs, _ := holdsTheirs(l.journal()); !theirs && len(kept) == 0 {
 		return nil
 	}
-	f.opt.Keys = make(map[string]int64, len(f.file.Lines))
-	for _, line := range f.file.Lines {
-		f.opt.Keys[line.Key] = line.Spec.VRAMMiB
+	o.Keys = make(map[string]int64, len(lines))
+	for _, line := range lines {
+		o.Keys[line.Key] = line.Spec.VRAMMiB
 	}
-	if !f.opt.Fresh {
+	if !o.Fresh {
 		return nil
 	}
-	return l.refuseTwice(f.opt.Keys)
-}
-
-func (f *follower) openFile(ctx context.Context) error {
-	f.watcher = &watcher{path: f.opt.File, defaults: f.opt.defaults(), format: f.opt.Format, asGpusched: f.opt.AsGpusched, live: f.opt.Watch}
-	if err := f.openSizes(); err != nil {
-		return err
-	}
-	pause := func(d time.Duration) {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-	}
-	file, err := f.watcher.read(ctx, f.opt.Poll, pause)
-	var syntax *jobfile.Errors
-	switch {
-	case errors.Is(err, errAmbiguous):
-		return problem.Wrap(problem.Invalid, "use --format csv, or --format lines to run each line in a shell", err)
-	case errors.As(err, &syntax):
-		return problem.Wrap(problem.Invalid, "no job was started; berth help jobsfile explains the format", err)
-	case err != nil:
-		return problem.Wrap(problem.Invalid, "a jobs file has one command per line; to run a single command: berth submit -- COMMAND", err)
-	case len(file.Lines) == 0 && !f.opt.Watch:
-		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", f.opt.File)
-	}
-	f.file, f.watcher.check = file, f.place
-	if err := f.place(file); err != nil {
-		return problem.Wrap(problem.Invalid, "", err)
-	}
-	return nil
+	return l.refuseTwice(o.Keys)
 }
 
 // allAway reports whether every job of a file runs on Slurm, so that this machine
@@ -208,50 +176,6 @@ func someLines(lines []int) string {
 	return text.Numbers(lines)
 }
 
-// checkPlaces refuses the file if directories, virtual environments or outputs of
-// lines that are still to run cannot work. known has the states of their jobs.
-func (f *follower) checkPlaces(lines []*jobfile.Line, known []api.Submitted) error {
-	if f.opt.AsGpusched {
-		return nil
-	}
-	home, _ := lookupEnv(f.opt.Env, "HOME")
-	from := queue.Origin{Dir: f.opt.Dir, Home: home, Env: f.opt.Env}
-	var bad jobfile.Errors
-	for i, line := range lines {
-		if line.Spec.CancelMarked || known != nil && begun(&known[i]) {
-			continue
-		}
-		for _, err := range queue.Unusable(&line.Spec, from) {
-			bad.Add(f.opt.File, line.Number, err.Error())
-		}
-	}
-	if len(bad.Problems) == 0 {
-		return nil
-	}
-	return problem.Wrap(problem.Invalid, "no job was started; correct them, or make what is missing", &bad)
-}
-
-// begun reports whether the job of a line has started or ended, and is left so.
-func begun(j *api.Submitted) bool {
-	state := job.State(j.State)
-	return (state == job.Running || state == job.Parked || state.Terminal()) && !j.Again
-}
-
-// place refuses lines for a Slurm whose config could not be read, and leaves the
-// options for Slurm to those that run there.
-func (f *follower) place(file jobfile.File) error {
-	for _, line := range file.Lines {
-		spec := &line.Spec
-		if spec.To == job.ToSlurm && f.opt.Slurm.Unread != nil {
-			return fmt.Errorf("%s:%d: %w", f.opt.File, line.Number, f.opt.Slurm.Unread)
-		}
-		if spec.To != job.ToSlurm && spec.Slurm == f.opt.SlurmOptions {
-			spec.Slurm = ""
-		}
-	}
-	return nil
-}
-
 // enter makes the queue match the file for the first time.
 func (f *follower) enter(ctx context.Context) error {
 	gpus, err := api.Call(ctx, f.link.Client, api.ListGPUs, api.None{})
@@ -261,12 +185,12 @@ func (f *follower) enter(ctx context.Context) error {
 	f.cards = len(gpus)
 	f.account = newAccount(time.Now(), f.cards)
 	if f.opt.AsGpusched {
-		f.narrator.theirs = newTheirWords(f.opt.Tolerance, f.opt.Verbose, f.cards)
+		f.voice.narrator.theirs = newTheirWords(f.opt.Tolerance, f.opt.Verbose, f.cards)
 		f.specs = map[string]*job.Spec{}
 	}
-	if bad := f.checkPlaces(f.file.Lines, nil); bad != nil {
-		reply, err := f.link.Send(ctx, f.file.Lines, true, true)
-		if err != nil || f.checkPlaces(f.file.Lines, reply.Jobs) != nil {
+	if bad := f.source.checkPlaces(f.source.file.Lines, nil); bad != nil {
+		reply, err := f.link.Send(ctx, f.source.file.Lines, true, true)
+		if err != nil || f.source.checkPlaces(f.source.file.Lines, reply.Jobs) != nil {
 			return bad
 		}
 	}
@@ -274,8 +198,8 @@ func (f *follower) enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(f.file.Lines) > 0 {
-		if err := f.send(ctx, f.file, true); err != nil {
+	if len(f.source.file.Lines) > 0 {
+		if err := f.send(ctx, f.source.file, true); err != nil {
 			if p, ok := errors.AsType[*problem.Problem](err); ok && p.Kind == problem.Refused {
 				return problem.Wrap(problem.Invalid, p.Hint, err)
 			}
@@ -284,9 +208,9 @@ func (f *follower) enter(ctx context.Context) error {
 	}
 	f.tellEarlier(earlier)
 	f.greet(ctx, gpus)
-	f.file.Lines = nil // free it
+	f.source.file.Lines = nil // free it
 	if f.stop.hangUp {
-		f.leave(0)
+		f.stop.leave(f, 0)
 	}
 	return nil
 }
@@ -302,7 +226,7 @@ func (f *follower) earlier(ctx context.Context) (had []*job.Job, err error) {
 	}
 	_, err = f.link.Client.JobsAll(ctx, api.Query{Select: which, Over: true}, func(v job.View) error {
 		j := jobOf(&v, nil)
-		f.queue.remember(j)
+		f.jobs.remember(j)
 		had = append(had, j)
 		return nil
 	})
@@ -314,13 +238,13 @@ func (f *follower) tellEarlier(had []*job.Job) {
 	var done, cancelled, failed []*job.Job
 	again := 0
 	for _, j := range had {
-		e := f.queue.byID[j.ID]
+		e := f.jobs.byID[j.ID]
 		switch {
-		case e == nil || !f.queue.inFile(e):
+		case e == nil || !f.jobs.inFile(e):
 		case !j.State.Terminal():
 			if f.view.add(j); j.State == job.Running && f.link.Since < 0 {
 				f.account.follow(job.Event{Kind: job.EventAdopted, Job: j, At: f.account.began}, f.opt.Tolerance)
-				f.say(fmt.Sprintf("%s runs on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), j.Spec.Command()))
+				f.voice.say(fmt.Sprintf("%s runs on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), j.Spec.Command()))
 			}
 		case !e.earlier:
 			again++
@@ -332,60 +256,33 @@ func (f *follower) tellEarlier(had []*job.Job) {
 			failed = append(failed, j)
 		}
 	}
-	if f.narrator.theirs != nil {
-		f.sayEach(done, func(j *job.Job) string {
+	if f.voice.narrator.theirs != nil {
+		f.voice.sayEach(done, func(j *job.Job) string {
 			return fmt.Sprintf("job %s already completed ok — skipping (journal): %s", j.ID, j.Spec.Command())
 		})
 	} else {
-		f.saySkipped(done, "that finished")
+		f.voice.saySkipped(done, "that finished")
 	}
-	f.saySkipped(cancelled, "cancelled")
+	f.voice.saySkipped(cancelled, "cancelled")
 	switch {
 	case again > 0 && f.opt.Retry == api.RetryAll:
-		f.say(fmt.Sprintf("running %s of an earlier run again", text.Count(again, "job")))
+		f.voice.say(fmt.Sprintf("running %s of an earlier run again", text.Count(again, "job")))
 	case again > 0:
-		f.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))
+		f.voice.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))
 	}
-	f.sayEach(failed, func(j *job.Job) string {
+	f.voice.sayEach(failed, func(j *job.Job) string {
 		return fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command())
 	})
 	if len(failed) > 0 {
-		f.say("the exit status includes " + text.Count(len(failed), "old failure") + "; retry with --retry-failed")
-	}
-}
-
-// saySkipped names the jobs that do not run again.
-func (f *follower) saySkipped(jobs []*job.Job, ended string) {
-	if len(jobs) == 0 {
-		return
-	}
-	names := make([]string, 0, maxNamed+1)
-	for i, j := range jobs {
-		if i == maxNamed {
-			names = append(names, fmt.Sprintf("and %d more", len(jobs)-i))
-			break
-		}
-		names = append(names, strings.TrimPrefix(label(j), "job "))
-	}
-	f.say(fmt.Sprintf("skipping %s %s in an earlier run (--retry all runs them again): %s", text.Count(len(jobs), "job"), ended, strings.Join(names, ", ")))
-}
-
-// sayEach says a sentence about each job, up to a bound.
-func (f *follower) sayEach(jobs []*job.Job, sentence func(*job.Job) string) {
-	for i, j := range jobs {
-		if i == maxNamed {
-			f.say(fmt.Sprintf("and %d more", len(jobs)-i))
-			return
-		}
-		f.say(sentence(j))
+		f.voice.say("the exit status includes " + text.Count(len(failed), "old failure") + "; retry with --retry-failed")
 	}
 }
 
 // greet says what is about to run, and in which queue.
 func (f *follower) greet(ctx context.Context, gpus []api.GPU) {
-	own, count := f.link.Own, text.Count(f.queue.total, "job")
+	own, count := f.link.Own, text.Count(f.jobs.total, "job")
 	if own == nil {
-		f.say(fmt.Sprintf("%s in %s, into the %s%s", count, f.opt.File, f.link.Name, f.before(ctx)))
+		f.voice.say(fmt.Sprintf("%s in %s, into the %s%s", count, f.opt.File, f.link.Name, f.before(ctx)))
 		f.invite()
 		return
 	}
@@ -398,21 +295,21 @@ func (f *follower) greet(ctx context.Context, gpus []api.GPU) {
 	case f.opt.Sim > 0 && len(gpus) > 0:
 		kind = fmt.Sprintf("%s of %d MiB", text.Count(f.cards, "simulated GPU"), gpus[0].TotalMiB)
 	}
-	f.say(fmt.Sprintf("%s in %s, %s, in a queue of its own%s, logs in %s", count, f.opt.File, kind, f.link.Why, f.opt.LogDir))
-	if f.sizes != "" {
-		f.say("model sizes from " + f.sizes)
+	f.voice.say(fmt.Sprintf("%s in %s, %s, in a queue of its own%s, logs in %s", count, f.opt.File, kind, f.link.Why, f.opt.LogDir))
+	if f.source.sizes != "" {
+		f.voice.say("model sizes from " + f.source.sizes)
 	}
 	if own.SimDir != "" {
-		f.say("simulation directory: BERTH_SIM_DIR=" + own.SimDir)
+		f.voice.say("simulation directory: BERTH_SIM_DIR=" + own.SimDir)
 	}
 	f.sayBound()
 	f.invite()
 	if besideAllocation(f.opt.Env) {
 		id, _ := lookupEnv(f.opt.Env, "SLURM_JOB_ID")
-		f.warn(fmt.Sprintf("this machine is not a node of Slurm's job %s; srun berth run %s runs the jobs there", id, f.opt.File))
+		f.voice.warn(fmt.Sprintf("this machine is not a node of Slurm's job %s; srun berth run %s runs the jobs there", id, f.opt.File))
 	}
 	if own.StateDir != own.LogDir {
-		f.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", f.opt.LogDir, own.StateDir))
+		f.voice.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", f.opt.LogDir, own.StateDir))
 	}
 }
 
@@ -421,7 +318,7 @@ func (f *follower) before(ctx context.Context) string {
 	page, err := api.Call(ctx, f.link.Client, api.ListJobs, api.Query{Limit: 1})
 	others := 0
 	if err == nil {
-		others = page.Counts[string(job.Queued)] - f.queue.counts.queued
+		others = page.Counts[string(job.Queued)] - f.jobs.counts.queued
 	}
 	if others <= 0 {
 		return ""
@@ -432,19 +329,19 @@ func (f *follower) before(ctx context.Context) string {
 // invite says how to leave.
 func (f *follower) invite() {
 	if f.opt.Keyboard != nil {
-		f.say("press d to detach: the jobs then go on without this terminal")
+		f.voice.say("press d to detach: the jobs then go on without this terminal")
 	}
 }
 
 // sayBound says what bounds the jobs at a time if -j does not.
 func (f *follower) sayBound() {
 	cpuJobs := 0
-	for _, line := range f.file.Lines {
+	for _, line := range f.source.file.Lines {
 		if line.Spec.GPUs == 0 && line.Spec.To != job.ToSlurm && !line.Spec.CancelMarked {
 			cpuJobs++
 		}
 	}
 	if cpus := hostCPUs(f.opt.Env); f.opt.Jobs > 0 && min(f.opt.Jobs, cpuJobs) > cpus {
-		f.say(fmt.Sprintf("at most %s without a GPU run at a time here, not %d: each takes a CPU, or as many as its cpus= says", text.Count(cpus, "job"), f.opt.Jobs))
+		f.voice.say(fmt.Sprintf("at most %s without a GPU run at a time here, not %d: each takes a CPU, or as many as its cpus= says", text.Count(cpus, "job"), f.opt.Jobs))
 	}
 }

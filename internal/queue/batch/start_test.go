@@ -156,9 +156,9 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f, out := following(t, file, job.OK, "exit:3", job.WasCancelled, "")
 			f.opt.Retry = test.retry
-			f.file.Lines[1].Spec.CancelMarked = test.marked
+			f.source.file.Lines[1].Spec.CancelMarked = test.marked
 			if test.gone {
-				f.file.Lines = slices.Delete(f.file.Lines, 1, 2)
+				f.source.file.Lines = slices.Delete(f.source.file.Lines, 1, 2)
 			}
 			testkit.Must(t, f.enter(t.Context()))
 			lines, says := said(f, out), append(test.says, "in a queue of its own, logs in ")
@@ -170,8 +170,8 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 					t.Errorf("it says %q, want %q", lines[i], says)
 				}
 			}
-			if code, _ := f.queue.status(); code != test.code || f.queue.counts != test.counts {
-				t.Errorf("exit status %d, want %d, with %+v", code, test.code, f.queue.counts)
+			if code, _ := f.jobs.status(); code != test.code || f.jobs.counts != test.counts {
+				t.Errorf("exit status %d, want %d, with %+v", code, test.code, f.jobs.counts)
 			}
 		})
 	}

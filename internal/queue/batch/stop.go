@@ -36,51 +36,51 @@ type stop struct {
 
 // obey obeys a signal. On a terminal, Ctrl-C asks first if stopping would lose long
 // work, or if the jobs are in a daemon's queue.
-func (f *follower) obey(ctx context.Context, sig os.Signal) {
+func (s *stop) obey(ctx context.Context, f *follower, sig os.Signal) {
 	switch {
 	case sig == syscall.SIGHUP:
-		f.stop.hangUp = true
-		f.leave(0)
-	case f.opt.Keyboard != nil && sig == os.Interrupt && !f.stop.question && f.stop.asked == 0:
-		if words := f.stopQuestion(time.Now()); words != "" {
-			f.stop.question = true
-			f.ask(words)
+		s.hangUp = true
+		s.leave(f, 0)
+	case f.opt.Keyboard != nil && sig == os.Interrupt && !s.question && s.asked == 0:
+		if words := s.ask(f, time.Now()); words != "" {
+			s.question = true
+			f.voice.ask(words)
 			return
 		}
-		f.halt(ctx)
+		s.halt(ctx, f)
 	case f.link.Own == nil:
-		f.leave(130)
+		s.leave(f, 130)
 	default:
-		f.halt(ctx)
+		s.halt(ctx, f)
 	}
 }
 
 // halt stops the jobs, and does not wait for them the second time.
-func (f *follower) halt(ctx context.Context) {
-	f.stop.question = false
+func (s *stop) halt(ctx context.Context, f *follower) {
+	s.question = false
 	if f.link.Own == nil {
-		f.cancel(ctx)
+		s.cancel(ctx, f)
 		return
 	}
-	f.stop.asked++
-	f.stop.at = time.Now()
-	here, there := f.queue.place()
-	if f.stop.asked == 1 && here > 0 {
-		f.say(fmt.Sprintf("stopping %s; the next run starts them again (Ctrl-C again: do not wait for them to end)", text.Count(here, "running job")))
+	s.asked++
+	s.at = time.Now()
+	here, there := f.jobs.place()
+	if s.asked == 1 && here > 0 {
+		f.voice.say(fmt.Sprintf("stopping %s; the next run starts them again (Ctrl-C again: do not wait for them to end)", text.Count(here, "running job")))
 	}
-	if f.stop.asked == 1 && there > 0 {
-		f.say(fmt.Sprintf("%s %s with Slurm; run the same command to come back to them (berth cancel ends them then)", text.Count(there, "job"), text.Verb(there, "stay")))
+	if s.asked == 1 && there > 0 {
+		f.voice.say(fmt.Sprintf("%s %s with Slurm; run the same command to come back to them (berth cancel ends them then)", text.Count(there, "job"), text.Verb(there, "stay")))
 	}
 	f.link.Own.Stop()
 }
 
 // cancel cancels the jobs in a daemon's queue.
-func (f *follower) cancel(ctx context.Context) {
+func (s *stop) cancel(ctx context.Context, f *follower) {
 	_, err := api.Call(ctx, f.link.Client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Batch: f.batch, States: []string{string(job.Queued), string(job.Running), string(job.Parked)}}})
 	if err != nil {
-		f.warn(fmt.Sprintf("the jobs could not be cancelled: %v", err))
+		f.voice.warn(fmt.Sprintf("the jobs could not be cancelled: %v", err))
 	}
-	f.opt.Watch, f.stop.cancelled = false, true
+	f.opt.Watch, s.cancelled = false, true
 }
 
 // remind reports a job that does not end, and gives up after a second interrupt.
@@ -105,21 +105,21 @@ func (s *stop) remind(f *follower) {
 	}
 	list := strings.Join(names, ", ")
 	if s.asked > 1 {
-		f.warn(fmt.Sprintf("%s did not end; left to its supervisor, and the next berth run adopts it", list))
+		f.voice.warn(fmt.Sprintf("%s did not end; left to its supervisor, and the next berth run adopts it", list))
 		f.link.Own.Stop()
 		s.at = time.Now()
 		return
 	}
 	if !s.warned {
 		s.warned = true
-		f.warn(fmt.Sprintf("%s has not ended; press Ctrl-C again to leave it to its supervisor", list))
+		f.voice.warn(fmt.Sprintf("%s has not ended; press Ctrl-C again to leave it to its supervisor", list))
 	}
 }
 
-// stopQuestion is the question before jobs are stopped; empty: none is asked.
-func (f *follower) stopQuestion(now time.Time) string {
+// ask is the question before jobs are stopped; empty: none is asked.
+func (s *stop) ask(f *follower, now time.Time) string {
 	if f.link.Own == nil {
-		c := f.queue.counts
+		c := f.jobs.counts
 		return fmt.Sprintf("%s %s in the queue: cancel %s? [y/N/d=leave]", text.Count(c.running+c.queued, "job"), text.Verb(c.running+c.queued, "are"), map[bool]string{true: "it", false: "them"}[c.running+c.queued == 1])
 	}
 	long, longest := 0, time.Duration(0)
@@ -136,58 +136,53 @@ func (f *follower) stopQuestion(now time.Time) string {
 }
 
 // press obeys a key.
-func (f *follower) press(ctx context.Context, key byte) {
-	open := f.stop.question
-	f.stop.question = false
+func (s *stop) press(ctx context.Context, f *follower, key byte) {
+	open := s.question
+	s.question = false
 	switch {
 	case key == 'd' || key == 'D':
-		f.leave(0)
+		s.leave(f, 0)
 	case !open:
 	case key == 'y' || key == 'Y':
-		f.halt(ctx)
+		s.halt(ctx, f)
 	default:
-		f.ask("no: the jobs go on")
+		f.voice.ask("no: the jobs go on")
 	}
-}
-
-// ask prints a question, or the answer to one, even where little else is.
-func (f *follower) ask(words string) {
-	f.screen.print(f.narrator.wrap(text.Bold, stamp(time.Now(), words))...)
 }
 
 // leave ends this berth, and leaves the jobs to the queue.
-func (f *follower) leave(status int) {
-	if f.watcher.stream {
-		if _, over := f.watcher.piped(); !over && !f.stop.hangUp {
-			f.warn("not detached: more jobs may come through the pipe; put them in a file to detach")
+func (s *stop) leave(f *follower, status int) {
+	if f.source.watcher.stream {
+		if _, over := f.source.watcher.piped(); !over && !s.hangUp {
+			f.voice.warn("not detached: more jobs may come through the pipe; put them in a file to detach")
 			return
 		}
 	}
-	f.stop.left, f.stop.status = true, status
+	s.left, s.status = true, status
 }
 
 // parted says what happens to the jobs, how to come back to them and how to cancel
 // them.
-func (f *follower) parted() (int, error) {
-	f.screen.finish()
+func (s *stop) parted(f *follower) (int, error) {
+	f.voice.screen.finish()
 	file, back := f.opt.File, "the same command"
-	if f.watcher.stream && f.link.Own != nil {
-		lines, _ := f.watcher.piped()
+	if f.source.watcher.stream && f.link.Own != nil {
+		lines, _ := f.source.watcher.piped()
 		path := pipedIn(f.link.Own.LogDir)
 		if err := replace(path, lines); err != nil {
-			return f.stop.status, err
+			return s.status, err
 		}
-		file = f.narrator.relative(path)
+		file = f.voice.narrator.relative(path)
 		back = "berth run " + file
 	}
 	where := "in the background"
 	if f.link.Own == nil {
 		where = "in the " + f.link.Name
 	}
-	c := f.queue.counts
+	c := f.jobs.counts
 	line := fmt.Sprintf("detached: %s %s; %s comes back, berth cancel --batch %s cancels them", c.goOn(), where, back, job.QuoteArgv([]string{file}))
-	fmt.Fprintln(f.opt.Out, strings.Join(f.narrator.wrap(text.Plain, stamp(time.Now(), text.Line(line))), "\n"))
-	return f.stop.status, nil
+	fmt.Fprintln(f.opt.Out, strings.Join(f.voice.narrator.wrap(text.Plain, stamp(time.Now(), text.Line(line))), "\n"))
+	return s.status, nil
 }
 
 // goOn says how many jobs go on without this berth.

@@ -30,16 +30,17 @@ func TestWhatIsAskedBeforeJobsAreStopped(t *testing.T) {
 		{[]*job.Job{parked, soon}, "1 job has run for up to 1h00m: stop it? [y/N/d=detach]", "2 jobs are in the queue: cancel them? [y/N/d=leave]"},
 		{[]*job.Job{long, parked}, "2 jobs have run for up to 3h00m: stop them? [y/N/d=detach]", "2 jobs are in the queue: cancel them? [y/N/d=leave]"},
 	} {
-		f := &follower{link: &Link{Own: &OwnQueue{}}, queue: newJobList(), opt: Options{AskAfter: 10 * time.Minute}}
+		f := newFollower(Options{AskAfter: 10 * time.Minute})
+		f.link = &Link{Own: &OwnQueue{}}
 		for _, j := range row.jobs {
 			f.view.add(j)
-			f.queue.follow(job.Event{Kind: job.EventStarted, Job: j})
+			f.jobs.follow(job.Event{Kind: job.EventStarted, Job: j})
 		}
-		if got := f.stopQuestion(now); got != row.own {
+		if got := f.stop.ask(f, now); got != row.own {
 			t.Errorf("%q, want %q", got, row.own)
 		}
 		f.link.Own = nil
-		if got := f.stopQuestion(now); got != row.shared {
+		if got := f.stop.ask(f, now); got != row.shared {
 			t.Errorf("%q, want %q", got, row.shared)
 		}
 	}

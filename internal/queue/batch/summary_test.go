@@ -111,7 +111,7 @@ func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
 	t.Parallel()
 	f, _ := following(t, "a\nb\nc\n", job.OK, "exit:3", job.WasCancelled)
 	testkit.Must(t, f.enter(t.Context()))
-	head := newAccount(at0, 0).lines(at0.Add(time.Second), f.queue.counts, nil)[0]
+	head := newAccount(at0, 0).lines(at0.Add(time.Second), f.jobs.counts, nil)[0]
 	if want := "0 jobs in 1.0s: 1 ok, 1 failed, 1 cancelled (3 of them in an earlier run)"; head != want {
 		t.Errorf("it says %q, want %q", head, want)
 	}

@@ -1,0 +1,120 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/job/jobfile"
+	"berth/internal/queue"
+	"berth/internal/text/problem"
+)
+
+// source is the jobs file of a run.
+type source struct {
+	opt     *Options
+	watcher *watcher
+	sizes   string       // the table of model sizes in use; empty: none
+	file    jobfile.File // as it was at first, until the queue has it
+}
+
+// open reads the file for the first time.
+func (s *source) open(ctx context.Context) error {
+	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
+	if err := s.openSizes(); err != nil {
+		return err
+	}
+	pause := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	file, err := s.watcher.read(ctx, s.opt.Poll, pause)
+	var syntax *jobfile.Errors
+	switch {
+	case errors.Is(err, errAmbiguous):
+		return problem.Wrap(problem.Invalid, "use --format csv, or --format lines to run each line in a shell", err)
+	case errors.As(err, &syntax):
+		return problem.Wrap(problem.Invalid, "no job was started; berth help jobsfile explains the format", err)
+	case err != nil:
+		return problem.Wrap(problem.Invalid, "a jobs file has one command per line; to run a single command: berth submit -- COMMAND", err)
+	case len(file.Lines) == 0 && !s.opt.Watch:
+		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
+	}
+	s.file, s.watcher.check = file, s.place
+	if err := s.place(file); err != nil {
+		return problem.Wrap(problem.Invalid, "", err)
+	}
+	return nil
+}
+
+// openSizes reads the table of model sizes. The default one may be missing.
+func (s *source) openSizes() error {
+	if s.opt.Format != CSV {
+		return nil
+	}
+	path := s.opt.LLMConfig
+	if path == "" {
+		path = filepath.Join(s.opt.Dir, defaultSizes)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		path = defaultSizes
+	}
+	sizes, err := readSizes(s.opt.Dir, path)
+	if err != nil {
+		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
+	}
+	s.watcher.sizes, s.sizes = sizes, path
+	return nil
+}
+
+// checkPlaces refuses the file if directories, virtual environments or outputs of
+// lines that are still to run cannot work. known has the states of their jobs.
+func (s *source) checkPlaces(lines []*jobfile.Line, known []api.Submitted) error {
+	if s.opt.AsGpusched {
+		return nil
+	}
+	home, _ := lookupEnv(s.opt.Env, "HOME")
+	from := queue.Origin{Dir: s.opt.Dir, Home: home, Env: s.opt.Env}
+	var bad jobfile.Errors
+	for i, line := range lines {
+		if line.Spec.CancelMarked || known != nil && begun(&known[i]) {
+			continue
+		}
+		for _, err := range queue.Unusable(&line.Spec, from) {
+			bad.Add(s.opt.File, line.Number, err.Error())
+		}
+	}
+	if len(bad.Problems) == 0 {
+		return nil
+	}
+	return problem.Wrap(problem.Invalid, "no job was started; correct them, or make what is missing", &bad)
+}
+
+// place refuses lines for a Slurm whose config could not be read, and leaves the
+// options for Slurm to those that run there.
+func (s *source) place(file jobfile.File) error {
+	for _, line := range file.Lines {
+		spec := &line.Spec
+		if spec.To == job.ToSlurm && s.opt.Slurm.Unread != nil {
+			return fmt.Errorf("%s:%d: %w", s.opt.File, line.Number, s.opt.Slurm.Unread)
+		}
+		if spec.To != job.ToSlurm && spec.Slurm == s.opt.SlurmOptions {
+			spec.Slurm = ""
+		}
+	}
+	return nil
+}
+
+// begun reports whether the job of a line has started or ended, and is left so.
+func begun(j *api.Submitted) bool {
+	state := job.State(j.State)
+	return (state == job.Running || state == job.Parked || state.Terminal()) && !j.Again
+}
