@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"berth/internal/api"
@@ -53,23 +54,38 @@ func (o *submitOptions) fromLines(path string) ([]api.Spec, error) {
 
 // specsOf turns the lines of a jobs file into jobs for a request.
 func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []api.BatchLine, err error) {
-	specs, lines = []api.Spec{}, []api.BatchLine{} // not null: the file may be empty
-	for _, line := range file.Lines {
-		spec := defaults
-		spec.Env = maps.Clone(defaults.Env)
-		spec.Command = api.Command{Shell: line.Spec.Shell, Argv: line.Spec.Argv}
-		for _, pair := range jobfile.Pairs(&line.Spec) {
-			if pair.Key == "cancel" {
-				continue
-			}
-			if err := setPair(&spec, pair); err != nil {
-				return nil, nil, err
-			}
+	// Not null: the file may be empty.
+	specs, lines = make([]api.Spec, len(file.Lines)), make([]api.BatchLine, len(file.Lines))
+	var last, now job.Spec // what the blocks of the last line and of this one say
+	for i, line := range file.Lines {
+		spec := &specs[i]
+		now = line.Spec
+		now.Shell, now.Argv = "", nil
+		if i > 0 && reflect.DeepEqual(&last, &now) { // most lines of a long file are alike
+			*spec = specs[i-1]
+		} else if *spec, err = blockOf(&line.Spec, defaults); err != nil {
+			return nil, nil, err
 		}
-		specs = append(specs, spec)
-		lines = append(lines, api.BatchLine{Number: line.Number, Cancel: line.Spec.CancelMarked})
+		last = now
+		spec.Command = api.Command{Shell: line.Spec.Shell, Argv: line.Spec.Argv}
+		lines[i] = api.BatchLine{Number: line.Number, Cancel: line.Spec.CancelMarked}
 	}
 	return specs, lines, nil
+}
+
+// blockOf is what the block of a line says, on top of defaults.
+func blockOf(from *job.Spec, defaults api.Spec) (spec api.Spec, err error) {
+	spec = defaults
+	spec.Env = maps.Clone(defaults.Env)
+	for _, pair := range jobfile.Pairs(from) {
+		if pair.Key == "cancel" {
+			continue
+		}
+		if err := setPair(&spec, pair); err != nil {
+			return spec, err
+		}
+	}
+	return spec, nil
 }
 
 // batchText is what became of the lines of a file.

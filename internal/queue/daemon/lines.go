@@ -139,7 +139,7 @@ func (l *lines) match(ctx context.Context) error {
 // resolve leaves the new lines in the submission, and finds out what each line waits
 // for.
 func (l *lines) resolve() error {
-	index, place := map[string]int{}, make([]int, len(l.all))
+	index, place, fresh := map[string]int{}, make([]int, len(l.all)), 0
 	for i := range l.asked {
 		index[strconv.Itoa(l.batch.Lines[i].Number)] = i
 	}
@@ -148,7 +148,13 @@ func (l *lines) resolve() error {
 			index[name] = i
 		}
 	}
-	l.items, l.jobs, l.after = nil, nil, make([][]job.Dependency, len(l.asked))
+	for _, row := range l.rows {
+		if row == nil {
+			fresh++
+		}
+	}
+	l.items, l.jobs, l.fresh = make([]item, 0, fresh), make([]*job.Job, 0, fresh), make([]int, 0, fresh)
+	l.after = make([][]job.Dependency, len(l.asked))
 	for i, it := range l.asked {
 		if l.rows[i] == nil {
 			place[i] = len(l.items)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -39,7 +40,12 @@ func migrate(ctx context.Context, conn *sql.Conn, path string, steps []string) e
 	if err != nil || version == len(steps) {
 		return err
 	}
-	if tables > 0 {
+	if tables == 0 {
+		// One commit instead of one per step, each of which waits for the disk: the
+		// own queue of every new berth run begins with this.
+		steps = append(make([]string, len(steps)-1), strings.Join(steps[version:], "\n;\n"))
+		version = len(steps) - 1
+	} else {
 		if err := backUp(ctx, conn, fmt.Sprintf("%s.bak-v%d", path, version)); err != nil {
 			return fmt.Errorf("back up before migrating: %w", err)
 		}
