@@ -69,21 +69,18 @@ type helperSource struct {
 	hi      HelperHi         // the last helper's hello
 	since   time.Time        // when hi arrived
 	seen    []Device         // from the latest reading
-	out     map[int]*leftOut // skipped cards, by driver index
+	out     skippedCards
 	probing bool
 	xids    []Xid
 	idle    *time.Timer
 	until   time.Time // released on request
 
-	places     map[string]bool // bus addresses that ever had a card
-	renewDelay time.Duration   // until the next renewal for a lasting fault
+	places     cardPlaces
+	renewDelay time.Duration // until the next renewal for a lasting fault
 
-	retryAt    time.Time
-	retryDelay time.Duration
-	lastError  error     // why there is no helper
-	failing    time.Time // since when; zero: the last reading was good
-	diedOn     int       // the card of the last death
-	deaths     int       // in a row, about that card
+	retry  retry
+	diedOn int // the card of the last death
+	deaths int // in a row, about that card
 }
 
 var errNoLonger = errors.New("the GPU source is closed")
@@ -100,7 +97,7 @@ type look struct {
 func newHelper(path string, log *slog.Logger, timing helperTiming) *helperSource {
 	return &helperSource{
 		path: path, log: log, words: &helperLog{log: log}, timing: timing,
-		turn: make(chan struct{}, 1), out: map[int]*leftOut{}, places: map[string]bool{}, diedOn: noCard,
+		turn: make(chan struct{}, 1), out: skippedCards{}, places: cardPlaces{}, diedOn: noCard,
 	}
 }
 
@@ -180,13 +177,14 @@ func (h *helperSource) read() (Sample, error) {
 	}
 	sample := *reply.Sample
 	sample.At = at // the helper's clock is not used, and no reading is older than its request
-	h.retryDelay, h.deaths, h.failing = 0, 0, time.Time{}
+	h.retry.succeeded()
+	h.deaths = 0
 	h.xids = append(h.xids, sample.Xids...)
 	h.xids = h.xids[max(0, len(h.xids)-maxXids):]
 	sample.Xids = nil
 	h.seen = sample.Devices
 	h.renew(p, sample)
-	sample.Faults = h.withLeftOut(sample)
+	sample.Faults = h.out.faults(sample, h.log)
 	return sample, nil
 }
 
@@ -196,7 +194,7 @@ func (h *helperSource) ready() (*helperProcess, error) {
 	if err != nil || greeted {
 		return p, err
 	}
-	hi, err := h.greet(p, h.skipped())
+	hi, err := p.greet(h.skipped(), h.timing)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -217,18 +215,18 @@ func (h *helperSource) currentOrNew() (p *helperProcess, greeted bool, err error
 	if p := h.current; p != nil && !p.isSpoilt() {
 		return p, true, nil
 	} else if p != nil {
-		steady := h.retryDelay == 0
+		steady := h.retry.delay == 0
 		err := h.failed(p, p.spoiltBy())
 		if !steady || !errors.Is(err, errHelperDied) {
 			return nil, false, err
 		}
-		h.retryAt = time.Time{}
+		h.retry.at = time.Time{}
 	}
 	if err := h.mayStart(time.Now()); err != nil {
 		return nil, false, err
 	}
 	if p, err = h.start(h.words); err != nil {
-		h.backOff(err)
+		h.retry.failed(err, h.timing)
 	}
 	return p, false, err
 }
@@ -249,8 +247,8 @@ func (h *helperSource) mayStart(now time.Time) error {
 	switch {
 	case len(h.alive) >= maxHelpers:
 		return fmt.Errorf("%d berth-gpu processes have not ended yet", len(h.alive))
-	case now.Before(h.retryAt):
-		return fmt.Errorf("%w; berth-gpu will be restarted at %s", h.lastError, h.retryAt.Format(time.TimeOnly))
+	case now.Before(h.retry.at):
+		return fmt.Errorf("%w; berth-gpu will be restarted at %s", h.retry.err, h.retry.at.Format(time.TimeOnly))
 	}
 	return nil
 }
@@ -276,8 +274,8 @@ func (h *helperSource) start(words *helperLog, args ...string) (*helperProcess, 
 var errNoNVML = errors.New("NVML cannot be used")
 
 // greet sends hello to a new helper.
-func (h *helperSource) greet(p *helperProcess, skip []int) (HelperHi, error) {
-	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, h.timing)
+func (p *helperProcess) greet(skip []int, timing helperTiming) (HelperHi, error) {
+	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, timing)
 	switch {
 	case err != nil:
 		return HelperHi{}, err
@@ -292,10 +290,6 @@ func (h *helperSource) greet(p *helperProcess, skip []int) (HelperHi, error) {
 			errHelperRubbish, HelperProtocol, reply.Hello.Protocol)
 	}
 	return *reply.Hello, nil
-}
-
-func (h *helperSource) endLater(p *helperProcess, patience time.Duration) {
-	go p.end(patience, h.timing.grace)
 }
 
 // rest stops the helper after a long time without requests: an open driver
@@ -332,7 +326,7 @@ func (h *helperSource) letGo() {
 	defer h.mu.Unlock()
 	if p := h.current; p != nil {
 		h.current = nil
-		h.endLater(p, leaveTime)
+		go p.end(leaveTime, h.timing.grace)
 	}
 }
 
@@ -351,7 +345,7 @@ func (h *helperSource) Close() error {
 	alive := slices.Clone(h.alive)
 	h.current = nil
 	for _, p := range alive {
-		h.endLater(p, leaveTime/2)
+		go p.end(leaveTime/2, h.timing.grace)
 	}
 	h.mu.Unlock()
 	bound := time.NewTimer(leaveTime)

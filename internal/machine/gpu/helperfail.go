@@ -21,29 +21,28 @@ func (h *helperSource) failed(p *helperProcess, err error) error {
 		} else if !errors.Is(err, errNoNVML) {
 			p.stuckSince = time.Now() // until it is gone
 		}
-		h.backOff(err)
+		h.retry.failed(err, h.timing)
 	}
 	patience := time.Duration(0)
 	if errors.Is(err, errNoNVML) {
 		patience = leaveTime // it is leaving anyway
 	}
-	h.endLater(p, patience)
+	go p.end(patience, h.timing.grace)
 	return err
 }
 
 // hung skips the card that a process hangs on. If the card is unknown, or
 // skipping it did not help, nothing is started while the process lives.
 func (h *helperSource) hung(p *helperProcess, err error) error {
-	now := time.Now()
-	p.stuckSince = now
+	p.stuckSince = time.Now()
 	card := p.card()
 	h.log.Error("berth-gpu does not answer", "pid", p.pid, "card", card)
 	if card == noCard || h.out[card] != nil {
-		h.backOff(err)
+		h.retry.failed(err, h.timing)
 		return err
 	}
 	p.stuckOn = card
-	h.leaveOut(card, now, "has not answered since "+now.Format(time.TimeOnly))
+	h.out.add(card, h.seen, "has not answered since ", h.timing.probe, h.log)
 	return fmt.Errorf("%w: the driver hangs on GPU %d; berth skips it from now on", err, card)
 }
 
@@ -61,8 +60,7 @@ func (h *helperSource) died(p *helperProcess, err error) error {
 	}
 	err = fmt.Errorf("%w; it was reading GPU %d", err, card)
 	if h.deaths++; h.deaths >= deathsOnCard {
-		now := time.Now()
-		h.leaveOut(card, now, "crashes berth-gpu when it is read, since "+now.Format(time.TimeOnly))
+		h.out.add(card, h.seen, "crashes berth-gpu when it is read, since ", h.timing.probe, h.log)
 		h.deaths = 0
 	}
 	return err
@@ -75,7 +73,7 @@ func (h *helperSource) died(p *helperProcess, err error) error {
 // often.
 func (h *helperSource) renew(p *helperProcess, sample Sample) {
 	lost := slices.ContainsFunc(sample.Faults, func(f Fault) bool { return f.Kind == FaultLost })
-	amiss := h.missing(sample) || len(sample.Faults) > 0
+	amiss := h.places.missing(sample, len(h.out)) || len(sample.Faults) > 0
 	if !amiss {
 		h.renewDelay = 0
 		return
@@ -89,30 +87,23 @@ func (h *helperSource) renew(p *helperProcess, sample Sample) {
 	}
 	h.renewDelay = min(2*delay, h.timing.renewMax)
 	h.current = nil
-	h.endLater(p, leaveTime)
+	go p.end(leaveTime, h.timing.grace)
 }
+
+// cardPlaces are the bus addresses that ever had a card.
+type cardPlaces map[string]bool
 
 // missing reports whether a bus address that had a card is empty, or all are.
 // Skipped cards do not count.
-func (h *helperSource) missing(sample Sample) bool {
+func (c cardPlaces) missing(sample Sample, skipped int) bool {
 	there := map[string]bool{}
 	for _, d := range sample.Devices {
 		if place := normalBusID(d.BusID); place != "" {
-			there[place], h.places[place] = true, true
+			there[place], c[place] = true, true
 		}
 	}
-	if len(h.places) > maxPlaces {
-		clear(h.places)
+	if len(c) > maxPlaces {
+		clear(c)
 	}
-	return len(there)+len(h.out) < len(h.places) || len(sample.Devices)+len(h.out) == 0
-}
-
-// backOff delays the next start, longer each time.
-func (h *helperSource) backOff(err error) {
-	h.lastError = err
-	if h.failing.IsZero() {
-		h.failing = time.Now()
-	}
-	h.retryDelay = min(max(2*h.retryDelay, h.timing.retry), h.timing.retryMax)
-	h.retryAt = time.Now().Add(h.retryDelay)
+	return len(there)+skipped < len(c) || len(sample.Devices)+skipped == 0
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -29,10 +30,15 @@ func (h *helperSource) skipped() []int {
 	return skip
 }
 
-// leaveOut skips a card from now on.
-func (h *helperSource) leaveOut(card int, now time.Time, text string) {
-	left := &leftOut{next: now.Add(h.timing.probe), delay: h.timing.probe}
-	for _, d := range h.seen {
+// skippedCards are those that helpers skip, by driver index.
+type skippedCards map[int]*leftOut
+
+// add skips a card from now on: why ends with a time. seen is the last reading.
+func (s skippedCards) add(card int, seen []Device, why string, probeAfter time.Duration, log *slog.Logger) {
+	now := time.Now()
+	text := why + now.Format(time.TimeOnly)
+	left := &leftOut{next: now.Add(probeAfter), delay: probeAfter}
+	for _, d := range seen {
 		if d.DriverIndex == card || d.Part != nil && d.Part.Of == card {
 			left.faults = append(left.faults, Fault{Index: d.DriverIndex, UUID: d.UUID, Kind: FaultHangs, Text: text})
 		}
@@ -40,22 +46,22 @@ func (h *helperSource) leaveOut(card int, now time.Time, text string) {
 	if left.faults == nil {
 		left.faults = []Fault{{Index: card, Kind: FaultHangs, Text: text}}
 	}
-	h.out[card] = left
-	h.log.Error("skipping a GPU", "driver_index", card, "text", text)
+	s[card] = left
+	log.Error("skipping a GPU", "driver_index", card, "text", text)
 }
 
-// withLeftOut are the faults of a sample and those of the skipped cards. A
-// skipped card that shows up under another number has answered: the driver has
-// renumbered the cards, and the skipped number now belongs to another one.
-func (h *helperSource) withLeftOut(sample Sample) []Fault {
+// faults are those of a sample and of the skipped cards. A skipped card that shows
+// up under another number has answered: the driver has renumbered the cards, and
+// the skipped number now belongs to another one.
+func (s skippedCards) faults(sample Sample, log *slog.Logger) []Fault {
 	faults := sample.Faults
-	for card, left := range h.out {
+	for card, left := range s {
 		present := func(f Fault) bool {
 			return slices.ContainsFunc(sample.Devices, func(d Device) bool { return d.UUID == f.UUID && d.UUID != "" })
 		}
 		if slices.ContainsFunc(left.faults, present) {
-			h.log.Info("a skipped GPU has a new number", "driver_index", card)
-			delete(h.out, card)
+			log.Info("a skipped GPU has a new number", "driver_index", card)
+			delete(s, card)
 			continue
 		}
 		faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.Index == card })
@@ -102,7 +108,7 @@ func (l *leftOut) later(now time.Time, atMost time.Duration) {
 // probe asks about one card. Any answer will do: a lost or missing card does
 // not hang.
 func (h *helperSource) probe(p *helperProcess, card int) {
-	_, err := h.greet(p, nil)
+	_, err := p.greet(nil, h.timing)
 	if err == nil {
 		var reply HelperReply
 		reply, err = p.ask(HelperRequest{Do: HelperSample}, h.timing)
@@ -116,13 +122,13 @@ func (h *helperSource) probe(p *helperProcess, card int) {
 	if err == nil {
 		delete(h.out, card)
 		h.log.Info("a skipped GPU answers again", "driver_index", card)
-		h.endLater(p, leaveTime)
+		go p.end(leaveTime, h.timing.grace)
 		return
 	}
 	if errors.Is(err, errHelperHangs) {
 		p.stuckSince, p.stuckOn = time.Now(), card
 	}
-	h.endLater(p, 0)
+	go p.end(0, h.timing.grace)
 	if left := h.out[card]; left != nil {
 		left.later(time.Now(), h.timing.probeMax)
 		h.log.Warn("a skipped GPU still does not answer", "driver_index", card, "err", err, "next", left.next)

@@ -45,7 +45,7 @@ func realCards(t *testing.T, cards int, timing helperTiming) (*fakenvml.Box, *ca
 	}
 	h := newHelper(path, slog.New(slog.NewTextHandler(t.Output(), nil)), timing)
 	c := newCards(nil, newSysfs(t.TempDir()))
-	c.open = func() (Source, []string, error) { return h, nil, h.open() }
+	c.open = func() (Source, []string, error) { return h, nil, openHelper(h) }
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -81,7 +81,7 @@ func openSource(o OpenOptions, timing helperTiming) (Source, []string, error) {
 	var helperErr error
 	if path != "" {
 		h := newHelper(path, o.Log, timing)
-		helperErr = h.openPatiently()
+		helperErr = openPatiently(h)
 		if helperErr == nil {
 			return h, nil, nil
 		}
@@ -123,23 +123,23 @@ func findHelper(o OpenOptions) (path, why string) {
 
 // openPatiently starts the helper, even if a card crashes it: that card is
 // skipped after a few tries, and nvidia-smi would show less of the others.
-func (h *helperSource) openPatiently() error {
-	err := h.open()
+func openPatiently(h *helperSource) error {
+	err := openHelper(h)
 	for range deathsOnCard {
 		if !errors.Is(err, errHelperDied) {
 			break
 		}
 		h.mu.Lock()
-		wait := time.NewTimer(time.Until(h.retryAt))
+		wait := time.NewTimer(time.Until(h.retry.at))
 		h.mu.Unlock()
 		<-wait.C
-		err = h.open()
+		err = openHelper(h)
 	}
 	return err
 }
 
-// open starts the helper. A helper that hangs is not an error.
-func (h *helperSource) open() error {
+// openHelper starts the helper. A helper that hangs is not an error.
+func openHelper(h *helperSource) error {
 	done := make(chan error, 1)
 	go func() {
 		h.turn <- struct{}{}

@@ -42,7 +42,7 @@ func (c *cardSource) reconsider() {
 		return
 	}
 	helper, is := c.raw.(*helperSource)
-	if is && !helper.useless(uselessAfter) || !is && c.noHelper {
+	if is && !isUseless(helper, uselessAfter) || !is && c.noHelper {
 		return
 	}
 	c.reconsidering = true
@@ -67,13 +67,13 @@ func (c *cardSource) change(from Source, failing bool) {
 	c.reconsiderAt = time.Now().Add(reconsiderEvery)
 }
 
-// useless reports whether the helper has failed for that long although no
+// isUseless reports whether the helper has failed for that long although no
 // process hangs: what hangs in the driver would hang in nvidia-smi too. With
 // MIG parts it is always false: nvidia-smi does not show them, and they would
 // seem to be gone.
-func (h *helperSource) useless(long time.Duration) bool {
+func isUseless(h *helperSource, long time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	parts := slices.ContainsFunc(h.seen, func(d Device) bool { return d.Part != nil })
-	return !parts && !h.failing.IsZero() && time.Since(h.failing) >= long && len(h.alive) == 0
+	return !parts && !h.retry.failing.IsZero() && time.Since(h.retry.failing) >= long && len(h.alive) == 0
 }

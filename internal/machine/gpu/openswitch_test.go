@@ -17,8 +17,8 @@ func reconsiderNow(c *cardSource) {
 	if h, is := c.raw.(*helperSource); is {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !h.failing.IsZero() {
-			h.failing = time.Now().Add(-uselessAfter)
+		if !h.retry.failing.IsZero() {
+			h.retry.failing = time.Now().Add(-uselessAfter)
 		}
 	}
 }
