@@ -46,6 +46,6 @@ func Commands() map[string][]string {
 			walk(name, cmd.Commands())
 		}
 	}
-	walk("", daemonVerbs())
+	walk("", newRoot().Commands())
 	return all
 }

@@ -22,7 +22,10 @@ const helpWidth = 75
 
 // Main runs the command line and returns the exit status.
 func Main(args []string, out, errOut io.Writer) int {
-	root := newRoot()
+	if slices.Equal(args, []string{"--version"}) {
+		args = []string{"version"}
+	}
+	root := newRoot(args...)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -46,7 +49,9 @@ func complain(w io.Writer, what, hint string) {
 	fmt.Fprint(w, text.Complaint("berth", what, hint))
 }
 
-func newRoot() *cobra.Command {
+// newRoot makes the command that these words name, or all of them if the first
+// names none: they have hundreds of flags, which a short command would wait for.
+func newRoot(words ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "A GPU job scheduler for the machine you have",
@@ -76,13 +81,22 @@ Most commands take --host ADDRESS, for a daemon on another machine.`,
 	root.SetFlagErrorFunc(flagError)
 	session.HostFlag(root)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat(), newCompletion(), newVersion())
-	root.AddCommand(daemonVerbs()...)
-	root.SetHelpCommand(newHelp())
-	group(root)
-	root.SetHelpCommandGroupID("see")
+	named := func(v verb) bool { return len(words) > 0 && v.name == words[0] }
+	all := !slices.ContainsFunc(verbs(), named)
+	for _, v := range verbs() {
+		if all || named(v) {
+			root.AddCommand(v.make())
+		}
+	}
+	if all {
+		root.SetHelpCommand(newHelp())
+		group(root)
+		root.SetHelpCommandGroupID("see")
+	}
 	nameValues(root)
-	completeFlags(root)
+	if all {
+		completeFlags(root)
+	}
 	return root
 }
 
@@ -102,13 +116,22 @@ Exit status: 0 printed; 2 bad usage.`,
 	}
 }
 
-// daemonVerbs are the verbs that talk to a daemon.
-func daemonVerbs() []*cobra.Command {
-	return []*cobra.Command{
-		newSubmit(), newList(), newTop(), newWeb(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
-		newCancel(), newHold(), newRelease(), newPark(), newUnpark(), newRequeue(), newEdit(), newHistory(), newStats(),
-		newGPUs(), newGPU(), newGroup(), newNotify(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
-		newStart(), newStop(), newRestart(), newStatus(), newMCP(),
+// verb is a command that is made when it is needed.
+type verb struct {
+	name string
+	make func() *cobra.Command
+}
+
+func verbs() []verb {
+	return []verb{
+		{"run", newRun}, {"submit", newSubmit},
+		{"list", newList}, {"top", newTop}, {"web", newWeb}, {"show", newShow}, {"why", newWhy}, {"logs", newLogs}, {"attach", newAttach},
+		{"wait", newWait}, {"history", newHistory}, {"stats", newStats}, {"simulate", newSimulate},
+		{"cancel", newCancel}, {"hold", newHold}, {"release", newRelease}, {"park", newPark}, {"unpark", newUnpark}, {"requeue", newRequeue},
+		{"edit", newEdit}, {"group", newGroup}, {"notify", newNotify}, {"adopt", newAdopt},
+		{"start", newStart}, {"stop", newStop}, {"restart", newRestart}, {"status", newStatus}, {"serve", newServe}, {"config", newConfig},
+		{"gpus", newGPUs}, {"gpu", newGPU}, {"doctor", newDoctor}, {"backup", newBackup}, {"restore", newRestore}, {"token", newToken},
+		{"debug", newDebug}, {"mcp", newMCP}, {"simjob", newSimjob}, {"compat", newCompat}, {"completion", newCompletion}, {"version", newVersion},
 	}
 }
 

@@ -94,3 +94,17 @@ func TestEverySuggestionCanBeTyped(t *testing.T) {
 		}
 	}
 }
+
+// TestAVerbIsMadeAlone: what names a verb makes that one, and only that one.
+func TestAVerbIsMadeAlone(t *testing.T) {
+	for _, v := range verbs() {
+		if made := newRoot(v.name, "word").Commands(); len(made) != 1 || made[0].Name() != v.name {
+			t.Errorf("berth %s makes %d commands", v.name, len(made))
+		}
+	}
+	for _, words := range [][]string{nil, {"help", "list"}, {"ls"}, {"--host", "a", "list"}, {"__complete", "list", ""}} {
+		if made := newRoot(words...).Commands(); len(made) < len(verbs()) {
+			t.Errorf("berth %q makes only %d commands", words, len(made))
+		}
+	}
+}
