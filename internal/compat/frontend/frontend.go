@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -21,7 +22,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"berth/internal/api"
 	"berth/internal/text"
+	"berth/internal/text/problem"
 )
 
 // Exit statuses, as berth has them.
@@ -68,6 +71,39 @@ func (p Program) Main(c *Call) int {
 // Complain prints a problem and a hint under the program's name.
 func (c *Call) Complain(what, hint string) {
 	fmt.Fprint(c.Err, text.Complaint(c.Name, what, hint))
+}
+
+// Explain is an error as a problem and a hint. start says how to start the server that
+// does not answer.
+func Explain(err error, server, start string) (what, hint string) {
+	if refused, ok := errors.AsType[*problem.Problem](err); ok {
+		return refused.What, refused.Hint
+	}
+	if missing, ok := errors.AsType[*api.Unreachable](err); ok {
+		return fmt.Sprintf("no %s answers at %s: %v", server, missing.Socket, missing.Err), start
+	}
+	return err.Error(), ""
+}
+
+// Dial connects to the daemon that berth's own commands talk to. With start, it
+// starts a private one if no daemon runs.
+func (c *Call) Dial(ctx context.Context, start bool) (*api.Client, error) {
+	socket := os.Getenv("BERTH_SOCKET")
+	if socket == "" {
+		var err error
+		if socket, err = c.Daemon(ctx, start); err != nil {
+			return nil, err
+		}
+	}
+	return api.Dial(socket), nil
+}
+
+// Value is what p points to, or the zero value.
+func Value[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
 }
 
 // Parse reads flags. If it is not ok, it has printed the usage or a complaint,

@@ -2,51 +2,62 @@ package frontend
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"strings"
 )
 
-// Renamed passes on berth's lines under another program's name: complaints begin
-// with that name, and commands in hints are that program's.
-type Renamed struct {
-	out   io.Writer
-	name  string
-	typed *strings.Replacer // berth's commands to that program's
-	rest  []byte            // the incomplete last line
+// Lines passes on what is written to it, line by line.
+type Lines struct {
+	Each func(line []byte) error // with its end, if it has one
+	Ends string                  // the bytes that end a line; empty: \n
+	Most int                     // bytes of a line that are kept until its end; 0: no bound
+	rest []byte
 }
 
-// InItsName is a writer that renames berth's output and passes it to w. typed are
-// pairs: a command of berth's, and the program's equivalent.
-func InItsName(w io.Writer, name string, typed ...string) *Renamed {
-	return &Renamed{out: w, name: name, typed: strings.NewReplacer(typed...)}
-}
-
-func (w *Renamed) Write(p []byte) (int, error) {
-	w.rest = append(w.rest, p...)
+func (l *Lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
 	for {
-		end := bytes.IndexByte(w.rest, '\n') + 1
-		if end == 0 {
+		end := bytes.IndexAny(l.rest, cmp.Or(l.Ends, "\n")) + 1
+		if end == 0 && (len(l.rest) == 0 || l.Most == 0 || len(l.rest) < l.Most) {
 			return len(p), nil
 		}
-		line := w.rest[:end]
-		w.rest = w.rest[end:]
-		if _, err := w.out.Write(w.rename(line)); err != nil {
+		if end == 0 {
+			end = len(l.rest)
+		}
+		line := l.rest[:end]
+		l.rest = l.rest[end:]
+		if err := l.Each(line); err != nil {
 			return len(p), err
 		}
 	}
 }
 
-// Flush passes on a last line without a newline.
-func (w *Renamed) Flush() {
-	if len(w.rest) > 0 {
-		_, _ = w.out.Write(w.rename(w.rest)) // there is nowhere to report it
-		w.rest = nil
+// Flush passes on a last line that has no end, with this one.
+func (l *Lines) Flush(end string) {
+	if len(l.rest) > 0 {
+		_ = l.Each(append(l.rest, end...)) // there is nowhere to report it
+		l.rest = nil
 	}
 }
 
-func (w *Renamed) rename(line []byte) []byte {
-	if rest, found := bytes.CutPrefix(line, []byte("berth: ")); found {
-		line = append([]byte(w.name+": "), rest...)
-	}
-	return []byte(w.typed.Replace(string(line)))
+// InItsName passes on berth's lines under another program's name: complaints begin
+// with that name. typed are pairs: a command of berth's in a hint, and the program's
+// equivalent.
+func InItsName(w io.Writer, name string, typed ...string) *Lines {
+	commands := strings.NewReplacer(typed...)
+	return &Lines{Each: func(line []byte) error {
+		if rest, found := bytes.CutPrefix(line, []byte("berth: ")); found {
+			line = append([]byte(name+": "), rest...)
+		}
+		_, err := commands.WriteString(w, string(line))
+		return err
+	}}
+}
+
+// Verb runs a command line of berth in the program's name.
+func (c *Call) Verb(out io.Writer, args []string, typed ...string) int {
+	errOut := InItsName(c.Err, c.Name, typed...)
+	defer errOut.Flush("")
+	return c.Berth(args, out, errOut)
 }

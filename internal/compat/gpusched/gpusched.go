@@ -99,9 +99,7 @@ func run(c *frontend.Call) int {
 		c.Complain(fmt.Sprintf("expected one jobs file, found %d", flags.NArg()), "gpusched jobs.txt; see gpusched --help")
 		return frontend.BadUsage
 	}
-	errOut := frontend.InItsName(c.Err, c.Name, "berth run", c.Name)
-	defer errOut.Flush()
-	return c.Berth(berthRun(flags), c.Out, errOut)
+	return c.Verb(c.Out, berthRun(flags), "berth run", c.Name)
 }
 
 // newFlags also accepts any unambiguous prefix of a flag, as gpusched does.

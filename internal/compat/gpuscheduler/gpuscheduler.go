@@ -1,7 +1,3 @@
-// Package gpuscheduler is gpu-scheduler: a private berth daemon beside a state
-// file, and a loop in the same process that is its client. The loop submits new
-// lines of the jobs file and synchronises the state file with the daemon. The
-// daemon decides what runs when and where.
 package gpuscheduler
 
 import (
@@ -9,18 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"berth/internal/compat/frontend"
-	"berth/internal/text"
-	"berth/internal/text/problem"
 )
 
 // Program is gpu-scheduler.
 var Program = frontend.Program{Name: "gpu-scheduler", Usage: usage, Run: run}
-
-// call is one use of it.
-type call struct{ *frontend.Call }
 
 // usualStateFile is the default of --state-file.
 const usualStateFile = "gpu_scheduler_state.json"
@@ -57,11 +46,6 @@ func run(plain *frontend.Call) int {
 	return c.badUsage(fmt.Sprintf("expected a command, found %q", verb))
 }
 
-func (c call) badUsage(what string) int {
-	c.Complain(what, "see "+c.Name+" --help")
-	return frontend.BadUsage
-}
-
 // leading reads --state-file before the command.
 func leading(args []string) (stateFile string, rest []string, err error) {
 	for stateFile = usualStateFile; len(args) > 0 && strings.HasPrefix(args[0], "-"); {
@@ -94,45 +78,4 @@ func wantsHelp(args []string) bool {
 		}
 	}
 	return false
-}
-
-// newFlags are the flags that every command has.
-func newFlags(stateFile *string) *pflag.FlagSet {
-	flags := pflag.NewFlagSet("gpu-scheduler", pflag.ContinueOnError)
-	flags.SetOutput(nil)
-	flags.Usage = func() {}
-	flags.StringVar(stateFile, "state-file", *stateFile, "")
-	return flags
-}
-
-// parse reads the flags of a command that takes this many arguments.
-func parse(flags *pflag.FlagSet, verb string, args []string, words int) error {
-	err := flags.Parse(args)
-	var bad *pflag.InvalidValueError
-	if errors.As(err, &bad) { // pflag's own message shows Go's parse error
-		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, text.Mismatch(bad.GetValue(), frontend.TypeInWords(bad.GetFlag())))
-	}
-	if err != nil {
-		return err
-	}
-	switch n := flags.NArg(); {
-	case n > words:
-		return fmt.Errorf("%s: unexpected argument %q", verb, flags.Arg(words))
-	case n < words:
-		return fmt.Errorf("%s: the GPU id is missing", verb)
-	}
-	if file := flags.Lookup("state-file"); file.Value.String() == "" {
-		return errors.New("--state-file needs a path")
-	}
-	return nil
-}
-
-// fail reports an error and returns the exit status.
-func (c call) fail(err error) int {
-	p, ok := errors.AsType[*problem.Problem](err)
-	if !ok {
-		p = problem.Wrap(problem.Unable, "", err)
-	}
-	c.Complain(p.What, p.Hint)
-	return p.Kind.ExitStatus()
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
@@ -328,14 +329,14 @@ func TestOutputIsWholeLinesOfOneJob(t *testing.T) {
 	// seeds: S34
 	var out bytes.Buffer
 	log := &logger{out: &out}
-	a, b := &output{log: log, prefix: "[a] "}, &output{log: log, prefix: "[b] "}
+	a, b := log.output("[a] "), log.output("[b] ")
 	for _, piece := range []struct {
-		to   *output
+		to   *frontend.Lines
 		text string
 	}{{a, "one\ntw"}, {b, "other\n"}, {a, "o\n10%\r20%\r"}, {b, "no end"}} {
 		fmt.Fprint(piece.to, piece.text)
 	}
-	b.close()
+	b.Flush("\n")
 	if got, want := out.String(), "[a] one\n[b] other\n[a] two\n[a] 10%\r[a] 20%\r[b] no end\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -215,8 +216,8 @@ func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 
 // whereToLook says where a job's output is.
 func (s *scheduler) whereToLook(v job.View) string {
-	where := "log " + deref(v.Log)
-	if words := strings.Fields(deref(v.Command)); s.opt.screen && len(words) > 3 && words[1] == ScreenWord {
+	where := "log " + frontend.Value(v.Log)
+	if words := strings.Fields(frontend.Value(v.Command)); s.opt.screen && len(words) > 3 && words[1] == ScreenWord {
 		where = "screen -r " + sessionName(text.Numbers(slices.Sorted(slices.Values(v.GPUIDs))), words[2], words[3]) + ", " + where
 	}
 	return where
@@ -229,7 +230,7 @@ func (s *scheduler) sayEnd(v job.View) {
 		return
 	}
 	text := fmt.Sprintf("job %s failed: %s", jobID(v), outcomeOf(v))
-	if last := lastLine(deref(v.Log)); last != "" {
+	if last := lastLine(frontend.Value(v.Log)); last != "" {
 		text += "; last output: " + last
 	}
 	s.log.fail("%s", text)
@@ -264,13 +265,6 @@ func lastLine(path string) string {
 	n, _ := file.ReadAt(tail, max(0, info.Size()-lastBytes)) // a short read is fine
 	text := strings.TrimSpace(string(tail[:n]))
 	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // tick checks the files, retries jobs that are due, and explains waits.

@@ -1,7 +1,6 @@
 package gpuscheduler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/machine/site"
 )
@@ -56,45 +56,18 @@ func (l *logger) warnOnce(format string, args ...any) {
 	}
 }
 
-// output writes the output of a job, each line with the job's id.
-type output struct {
-	log    *logger
-	prefix string
-	held   []byte // the incomplete last line
-}
+// maxLine bounds an incomplete line.
+const maxLine = 64 << 10
 
-// heldMost bounds an incomplete line.
-const heldMost = 64 << 10
-
-func (o *output) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		// A progress bar ends its lines with a carriage return.
-		at := bytes.IndexAny(rest, "\r\n")
-		if at < 0 && len(o.held)+len(rest) < heldMost {
-			o.held = append(o.held, rest...)
-			break
-		}
-		if at < 0 {
-			at = len(rest) - 1
-		}
-		o.flush(rest[:at+1])
-		rest = rest[at+1:]
-	}
-	return len(p), nil
-}
-
-func (o *output) flush(end []byte) {
-	line := append(o.held, end...)
-	o.held = nil
-	o.log.mu.Lock()
-	defer o.log.mu.Unlock()
-	_, _ = fmt.Fprintf(o.log.out, "%s%s", o.prefix, line)
-}
-
-func (o *output) close() {
-	if len(o.held) > 0 {
-		o.flush([]byte{'\n'})
-	}
+// output writes the output of a job, each line with the job's id. A progress bar
+// ends its lines with a carriage return.
+func (l *logger) output(prefix string) *frontend.Lines {
+	return &frontend.Lines{Ends: "\r\n", Most: maxLine, Each: func(line []byte) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_, _ = fmt.Fprintf(l.out, "%s%s", prefix, line)
+		return nil
+	}}
 }
 
 // stream shows the output of an attempt until it ends. If the attempt began before
@@ -115,9 +88,9 @@ func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
 		defer close(done)
 		log, err := s.client.Log(ctx, q)
 		if err == nil {
-			out := &output{log: s.log, prefix: "[" + jobID(v) + "] "}
+			out := s.log.output("[" + jobID(v) + "] ")
 			_, err = io.Copy(out, log)
-			out.close()
+			out.Flush("\n")
 			_ = log.Close() // it was only read
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {

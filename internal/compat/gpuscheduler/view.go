@@ -88,7 +88,7 @@ func addPart(allocation, part float64) float64 {
 
 // commandOf is a job's command without the wrapper that holds its screen session.
 func commandOf(v job.View) string {
-	command := deref(v.Command)
+	command := frontend.Value(v.Command)
 	if _, inside, found := strings.Cut(command, " "+ScreenWord+" "); found {
 		if _, words, found := strings.Cut(inside, " -- "); found {
 			return words

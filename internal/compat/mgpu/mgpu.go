@@ -1,12 +1,8 @@
-// Package mgpu is the four mgpu_ programs: three clients of a berth daemon, and
-// that daemon. Eight-character ids encode berth's own numbers, so no mapping is
-// stored.
 package mgpu
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
@@ -29,17 +25,10 @@ var usualSocket = "/tmp/mgpu_scheduler.sock"
 // berth's own commands talk to. Any user can put a socket in /tmp, so there the
 // server must be root's or the caller's own.
 func (c call) dial(ctx context.Context, start bool) (*api.Client, error) {
-	if socket := os.Getenv("BERTH_SOCKET"); socket != "" {
-		return api.Dial(socket), nil
-	}
-	if _, err := os.Lstat(usualSocket); err == nil {
+	if _, err := os.Lstat(usualSocket); err == nil && os.Getenv("BERTH_SOCKET") == "" {
 		return api.DialOwn(usualSocket), nil
 	}
-	socket, err := c.Daemon(ctx, start)
-	if err != nil {
-		return nil, err
-	}
-	return api.Dial(socket), nil
+	return c.Dial(ctx, start)
 }
 
 // untilInterrupted ends with Ctrl-C. A second Ctrl-C kills the program.
@@ -51,15 +40,8 @@ func untilInterrupted() (context.Context, context.CancelFunc) {
 
 // problemOf is an error as a problem and a hint.
 func problemOf(err error) (what, hint string) {
-	var refused *problem.Problem
-	var missing *api.Unreachable
-	switch {
-	case errors.As(err, &refused):
-		return withCodes(refused.What), hintOf(refused.Hint)
-	case errors.As(err, &missing):
-		return fmt.Sprintf("no server answers at %s: %v", missing.Socket, missing.Err), "start one: sudo mgpu_scheduler_server"
-	}
-	return err.Error(), ""
+	what, hint = frontend.Explain(err, "server", "start one: sudo mgpu_scheduler_server")
+	return withCodes(what), hintOf(hint)
 }
 
 // hintOf is a hint with these programs' commands in place of berth's.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/compat/frontend"
 	"berth/internal/job"
 )
 
@@ -69,7 +70,7 @@ func (a *asker) fulfilled(d job.Dependency, v *job.View) string {
 		return ""
 	case d.On == job.AfterStart || !v.State.Terminal():
 		return "unfulfilled"
-	case d.On.Holds(valueOf(v.Outcome)):
+	case d.On.Holds(frontend.Value(v.Outcome)):
 		return ""
 	}
 	return "failed"

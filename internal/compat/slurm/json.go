@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/compat/frontend"
 	"berth/internal/job"
 )
 
@@ -77,7 +78,7 @@ func (e *entry) arrayNumber() int64 {
 func (a *asker) queued(e *entry) object {
 	d := a.detail(e.ID)
 	long, _ := state(&e.View)
-	status := int64(valueOf(e.ExitCode)) << 8
+	status := int64(frontend.Value(e.ExitCode)) << 8
 	if e.Signal != nil {
 		status = int64(signalNumber(*e.Signal))
 	}
@@ -99,7 +100,7 @@ func (a *asker) queued(e *entry) object {
 		"submit_time": epoch(e.SubmittedAt), "eligible_time": epoch(e.SubmittedAt), "start_time": epoch(e.StartedAt), "end_time": epoch(e.ends(d.TimeLimitS)), "suspend_time": epoch(e.ParkedSince),
 		"time_limit": minutes(d.TimeLimitS), "exit_code": status, "derived_exit_code": 0, "restart_cnt": max(0, e.Attempt-1), "requeue": d.Settings["requeue"] != "",
 		"nodes": a.node(e), "batch_host": a.node(e), "node_count": 1, "tasks": 1, "cpus": max(1, number(d.Settings["cpus"])), "tres_per_node": gpus, "gres_detail": detail,
-		"command": valueOf(e.Command), "current_working_directory": d.Dir, "standard_output": cmp.Or(valueOf(e.Log), d.Settings["output"]), "standard_error": "", "standard_input": "/dev/null",
+		"command": frontend.Value(e.Command), "current_working_directory": d.Dir, "standard_output": cmp.Or(frontend.Value(e.Log), d.Settings["output"]), "standard_error": "", "standard_input": "/dev/null",
 		"batch_flag": true, "flags": []string{}, "comment": "", "features": "",
 	}
 }
@@ -108,7 +109,7 @@ func (a *asker) queued(e *entry) object {
 func (a *asker) accounted(e *entry) object {
 	d := a.detail(e.ID)
 	long, _ := state(&e.View)
-	exit := object{"status": "SUCCESS", "return_code": valueOf(e.ExitCode)}
+	exit := object{"status": "SUCCESS", "return_code": frontend.Value(e.ExitCode)}
 	switch {
 	case e.Signal != nil:
 		exit["status"], exit["signal"] = "SIGNALED", object{"signal_id": signalNumber(*e.Signal), "name": *e.Signal}

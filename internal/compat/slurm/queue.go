@@ -3,7 +3,6 @@ package slurm
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,11 +16,14 @@ import (
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/text"
-	"berth/internal/text/problem"
 )
 
 // partition is the one that a machine is.
 const partition = "berth"
+
+// release is the one whose options and formats berth has. Clients read it from
+// --version.
+const release = "22.05.8"
 
 // asker is a program's connection to the daemon.
 type asker struct {
@@ -38,14 +40,10 @@ type asker struct {
 func ask(c *frontend.Call, do func(*asker) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	socket := os.Getenv("BERTH_SOCKET")
-	if socket == "" {
-		var err error
-		if socket, err = c.Daemon(ctx, false); err != nil {
-			return fail(c, err)
-		}
+	client, err := c.Dial(ctx, false)
+	if err != nil {
+		return fail(c, err)
 	}
-	client := api.Dial(socket)
 	defer client.Close()
 	host, _ := os.Hostname()
 	a := &asker{Call: c, ctx: ctx, client: client, host: host, now: time.Now(), details: map[string]*api.Detail{}}
@@ -56,12 +54,7 @@ func ask(c *frontend.Call, do func(*asker) error) int {
 }
 
 func fail(c *frontend.Call, err error) int {
-	what, hint := err.Error(), ""
-	if refused, ok := errors.AsType[*problem.Problem](err); ok {
-		what, hint = refused.What, refused.Hint
-	} else if missing, ok := errors.AsType[*api.Unreachable](err); ok {
-		what, hint = fmt.Sprintf("no daemon answers at %s: %v", missing.Socket, missing.Err), "berth start starts one"
-	}
+	what, hint := frontend.Explain(err, "daemon", "berth start starts one")
 	c.Complain(frontend.OneLine(what), hint)
 	return frontend.Failed
 }
@@ -117,7 +110,7 @@ func state(v *job.View) (long, short string) {
 	case job.Cancelled:
 		return "CANCELLED", "CA"
 	}
-	switch outcome := valueOf(v.Outcome); outcome {
+	switch outcome := frontend.Value(v.Outcome); outcome {
 	case job.Timeout:
 		return "TIMEOUT", "TO"
 	case job.OOM:
@@ -128,17 +121,10 @@ func state(v *job.View) (long, short string) {
 	return "FAILED", "F"
 }
 
-func valueOf[T any](v *T) (zero T) {
-	if v != nil {
-		return *v
-	}
-	return zero
-}
-
 // reason is Slurm's word for why a job waits, or failed.
 func (e *entry) reason() string {
-	said := valueOf(e.Reason)
-	switch outcome := valueOf(e.Outcome); {
+	said := frontend.Value(e.Reason)
+	switch outcome := frontend.Value(e.Outcome); {
 	case e.State == job.Failed && outcome == job.Timeout:
 		return "TimeLimit"
 	case e.State == job.Failed && outcome == job.OOM:
@@ -324,7 +310,7 @@ func jobFields() []field {
 		{'Q', "prioritylong priority", "PRIORITY", func(_ *asker, e *entry) string { return strconv.Itoa(e.Priority) }},
 		{'p', "", "PRIORITY", func(_ *asker, e *entry) string { return strconv.Itoa(e.Priority) }},
 		{'Z', "workdir", "WORK_DIR", func(a *asker, e *entry) string { return a.detail(e.ID).Dir }},
-		{'o', "command", "COMMAND", func(_ *asker, e *entry) string { return cmp.Or(valueOf(e.Command), "(null)") }},
+		{'o', "command", "COMMAND", func(_ *asker, e *entry) string { return cmp.Or(frontend.Value(e.Command), "(null)") }},
 		{'a', "account", "ACCOUNT", constant("(null)")},
 		{'q', "qos", "QOS", constant("normal")},
 		{'E', "dependency", "DEPENDENCY", func(a *asker, e *entry) string { return a.dependency(a.detail(e.ID)) }},

@@ -198,7 +198,7 @@ func exitCode(v *job.View) string {
 	if v.Signal != nil {
 		signal = signalNumber(*v.Signal)
 	}
-	return fmt.Sprintf("%d:%d", valueOf(v.ExitCode), signal)
+	return fmt.Sprintf("%d:%d", frontend.Value(v.ExitCode), signal)
 }
 
 func signalNumber(name string) int {

@@ -86,5 +86,5 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 		defer done()
 		command = fed(pipe, os.Getpid(), command)
 	}
-	return c.Berth(slices.Concat([]string{"submit", "--interactive"}, flags, []string{"--"}, command), c.Out, frontend.InItsName(c.Err, c.Name))
+	return c.Verb(c.Out, slices.Concat([]string{"submit", "--interactive"}, flags, []string{"--"}, command))
 }

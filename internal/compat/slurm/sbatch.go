@@ -161,10 +161,12 @@ func runSbatch(c *frontend.Call) int {
 		return badUsage
 	}
 	if w.dry {
-		return c.Berth(slices.Concat([]string{"submit", "--dry-run"}, flags, []string{"--"}, s.command), c.Out, frontend.InItsName(c.Err, c.Name))
+		return c.Verb(c.Out, slices.Concat([]string{"submit", "--dry-run"}, flags, []string{"--"}, s.command))
 	}
 	var id, notes bytes.Buffer
-	status := c.Berth(slices.Concat([]string{"submit", "--quiet"}, flags, []string{"--"}, s.command), &id, frontend.InItsName(&notes, c.Name))
+	quiet := *c
+	quiet.Err = &notes
+	status := quiet.Verb(&id, slices.Concat([]string{"submit", "--quiet"}, flags, []string{"--"}, s.command))
 	if !w.quiet && !w.parsable || status != 0 { // a program reads what is parsable, perhaps stderr too
 		_, _ = notes.WriteTo(c.Err)
 	}
@@ -180,7 +182,7 @@ func runSbatch(c *frontend.Call) int {
 		fmt.Fprintln(c.Out, "Submitted batch job "+number)
 	}
 	if w.wait {
-		status := c.Berth([]string{"wait", number}, io.Discard, frontend.InItsName(c.Err, c.Name))
+		status := c.Verb(io.Discard, []string{"wait", number})
 		return waited(c, number, status)
 	}
 	return 0

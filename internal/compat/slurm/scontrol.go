@@ -109,7 +109,7 @@ func runScontrol(c *frontend.Call) int {
 	case len(words) > 2 && words[0] == "update":
 		return updateJob(c, words[1:])
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
-		return c.Berth(words, io.Discard, frontend.InItsName(c.Err, c.Name))
+		return c.Verb(io.Discard, words)
 	}
 	c.Complain("no equivalent in berth: "+text.Found(strings.Join(words, " ")), "see scontrol --help")
 	return frontend.Failed
@@ -145,9 +145,9 @@ func (a *asker) showJob(id string) error {
 	fmt.Fprintf(a.Out, "   NodeList=%s\n", a.node(&e))
 	fmt.Fprintf(a.Out, "   NumNodes=1 NumCPUs=%s NumTasks=1\n", cmp.Or(d.Settings["cpus"], "1"))
 	fmt.Fprintf(a.Out, "   MinMemoryNode=%s\n", cmp.Or(d.Settings["mem"], "0"))
-	fmt.Fprintf(a.Out, "   Command=%s\n", frontend.OneLine(cmp.Or(valueOf(d.Command), "(null)")))
+	fmt.Fprintf(a.Out, "   Command=%s\n", frontend.OneLine(cmp.Or(frontend.Value(d.Command), "(null)")))
 	fmt.Fprintf(a.Out, "   WorkDir=%s\n", d.Dir)
-	output := cmp.Or(valueOf(d.Log), d.Settings["output"])
+	output := cmp.Or(frontend.Value(d.Log), d.Settings["output"])
 	fmt.Fprintf(a.Out, "   StdErr=%s\n", cmp.Or(jobfile.ErrorFile(d.Settings["setup"], &d.View, a.host), output))
 	fmt.Fprintf(a.Out, "   StdOut=%s\n", output)
 	if d.GPUs > 0 {
@@ -257,5 +257,5 @@ func updateJob(c *frontend.Call, words []string) int {
 		c.Complain("expected JobId=ID, found none", "see scontrol --help")
 		return frontend.Failed
 	}
-	return c.Berth(append([]string{"edit", id}, flags...), io.Discard, frontend.InItsName(c.Err, c.Name))
+	return c.Verb(io.Discard, append([]string{"edit", id}, flags...))
 }

@@ -1,5 +1,3 @@
-// Package slurm has the programs of Slurm that scripts call inside a job: srun,
-// which starts their commands, and scontrol, which tells them where they run.
 package slurm
 
 import (
@@ -19,25 +17,6 @@ import (
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 )
-
-// Programs are those that such jobs find in their PATH.
-func Programs() []frontend.Program {
-	list := []frontend.Program{srun, scontrol, sbatch, squeue, scancel, sinfo, sacct, salloc, sacctmgr, sshare}
-	for i, p := range list {
-		list[i].Run = func(c *frontend.Call) int {
-			if len(c.Args) == 1 && (c.Args[0] == "--version" || c.Args[0] == "-V") {
-				fmt.Fprintf(c.Out, "slurm %s (berth %s)\n", release, c.Version)
-				return 0
-			}
-			return p.Run(c)
-		}
-	}
-	return list
-}
-
-// release is the one whose options and formats berth has. Clients read it from
-// --version.
-const release = "22.05.8"
 
 // srun runs a command as a step. With one task it becomes that command, so
 // signals, output and exit status are the command's own.

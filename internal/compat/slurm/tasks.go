@@ -64,7 +64,7 @@ func (s *step) start(c *frontend.Call, command []string, env *variables) (status
 		cmd.Env, cmd.Stdout, cmd.Stderr = own.list, os.Stdout, os.Stderr
 		if s.label {
 			prefix := fmt.Sprintf("%*d: ", len(strconv.Itoa(s.tasks-1)), i)
-			cmd.Stdout, cmd.Stderr = &labelled{out: os.Stdout, prefix: prefix, lock: &terminal}, &labelled{out: os.Stderr, prefix: prefix, lock: &terminal}
+			cmd.Stdout, cmd.Stderr = labelled(os.Stdout, prefix, &terminal), labelled(os.Stderr, prefix, &terminal)
 		}
 		if files[1] != nil {
 			cmd.Stdout = files[1]
@@ -112,8 +112,8 @@ func (s *step) attend(c *frontend.Call, tasks []*exec.Cmd, feeds []io.Writer) (s
 		go func() {
 			_ = task.Wait() // its state says how it ended
 			for _, out := range []io.Writer{task.Stdout, task.Stderr} {
-				if l, ok := out.(*labelled); ok && len(l.rest) > 0 {
-					_, _ = l.Write([]byte{'\n'}) // its last line had no end
+				if lines, ok := out.(*frontend.Lines); ok {
+					lines.Flush("")
 				}
 			}
 			ended <- i
@@ -179,32 +179,15 @@ func broadcast(in io.Reader, to []io.Writer) {
 	}
 }
 
-// labelled begins each line with the number of a task.
-type labelled struct {
-	out    io.Writer
-	prefix string
-	lock   *sync.Mutex
-	rest   []byte
-}
-
 // maxLabelled bounds a line that is kept until its end.
 const maxLabelled = 64 << 10
 
-func (l *labelled) Write(p []byte) (int, error) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	l.rest = append(l.rest, p...)
-	for {
-		end := bytes.IndexByte(l.rest, '\n') + 1
-		if end == 0 && len(l.rest) < maxLabelled {
-			return len(p), nil
-		}
-		if end == 0 {
-			end = len(l.rest)
-		}
-		if _, err := io.WriteString(l.out, l.prefix+string(bytes.TrimSuffix(l.rest[:end], []byte{'\n'}))+"\n"); err != nil {
-			return len(p), err
-		}
-		l.rest = l.rest[end:]
-	}
+// labelled begins each line with the number of a task.
+func labelled(out io.Writer, prefix string, lock *sync.Mutex) io.Writer {
+	return &frontend.Lines{Most: maxLabelled, Each: func(line []byte) error {
+		lock.Lock()
+		defer lock.Unlock()
+		_, err := io.WriteString(out, prefix+string(bytes.TrimSuffix(line, []byte{'\n'}))+"\n")
+		return err
+	}}
 }

@@ -1,11 +1,7 @@
-// Package tgpu is tgpu in front of berth's own commands: it rewrites its
-// arguments, runs `berth submit`, `list`, `cancel`, `logs` or `stats`, and shows
-// the result as tgpu does. It has no state.
 package tgpu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/text/problem"
 )
 
 // Program is tgpu.
@@ -92,20 +87,14 @@ func run(c *frontend.Call) int {
 
 // berth runs one of berth's own commands and renames its messages.
 func berth(c *frontend.Call, out io.Writer, args ...string) int {
-	errOut := frontend.InItsName(c.Err, c.Name, "berth submit", "tgpu submit", "berth list", "tgpu list", "berth cancel", "tgpu cancel", "berth logs", "tgpu logs")
-	defer errOut.Flush()
-	return c.Berth(args, out, errOut)
+	return c.Verb(out, args, "berth submit", "tgpu submit", "berth list", "tgpu list", "berth cancel", "tgpu cancel", "berth logs", "tgpu logs")
 }
 
 // reach runs a command of berth's that needs a daemon. A private daemon ends when
 // idle; the next one has its jobs again.
 func reach(c *frontend.Call, out io.Writer, args ...string) int {
 	if _, err := c.Daemon(context.Background(), true); err != nil {
-		hint := ""
-		if p, ok := errors.AsType[*problem.Problem](err); ok {
-			hint = p.Hint
-		}
-		c.Complain(err.Error(), hint)
+		c.Complain(frontend.Explain(err, "daemon", ""))
 		return frontend.Failed
 	}
 	return berth(c, out, args...)
