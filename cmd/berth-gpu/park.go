@@ -138,7 +138,7 @@ func park(in io.Reader, out io.Writer) int {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			fmt.Fprintln(c.out, words[0], reply)
-			c.out.Flush()
+			_ = c.out.Flush() // berth is gone
 		}()
 	}
 	return 0

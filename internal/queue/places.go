@@ -102,7 +102,7 @@ func activatable(venv string) error {
 // writable checks the part of an output pattern before its first placeholder.
 // Missing directories are made, so the last one that exists counts.
 func writable(path string) error {
-	fixed := path
+	var fixed string
 	if at := strings.IndexByte(path, '%'); at >= 0 {
 		fixed = filepath.Dir(path[:at] + "x")
 	} else if info, err := os.Stat(path); err == nil {

@@ -122,7 +122,7 @@ func namesFew(words []string) error {
 		}
 		var jobs int64
 		for _, r := range sel.Ranges {
-			jobs += int64(r.To-r.From) + 1
+			jobs += r.To - r.From + 1
 		}
 		return jobs <= mostChanged
 	}

@@ -109,6 +109,7 @@ func state(v *job.View) (long, short string) {
 		return "COMPLETED", "CD"
 	case job.Cancelled:
 		return "CANCELLED", "CA"
+	default: // failed, in one of many ways
 	}
 	switch outcome := frontend.Value(v.Outcome); outcome {
 	case job.Timeout:

@@ -80,10 +80,10 @@ func (o Order) openLog() (*logFile, error) {
 	}
 	uid := os.Geteuid()
 	err := syscall.Mkdir(filepath.Dir(o.Log), 0o755)
-	if err != nil && err != syscall.EEXIST {
+	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		err = os.MkdirAll(filepath.Dir(o.Log), 0o755)
 	}
-	if err != nil && err != syscall.EEXIST {
+	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	var stat syscall.Stat_t

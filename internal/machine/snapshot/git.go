@@ -19,7 +19,6 @@ import (
 type repository struct {
 	top    string // its root
 	commit string // checked out; empty before the first one
-	dirty  bool   // files in the snapshot differ from the commit, or are not in it
 }
 
 // findRepository is the work tree that a directory belongs to; nil: none, or one

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -30,7 +31,7 @@ func tailOfLog(path string) []string {
 	from := max(0, info.Size()-saidBytes)
 	data := make([]byte, min(info.Size(), saidBytes))
 	n, err := file.ReadAt(data, from)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil
 	}
 	data = data[:n]

@@ -42,7 +42,7 @@ func TestAnInheritedSocketKeepsItsID(t *testing.T) {
 	}
 	// A listener whose socket cannot be asked is never taken for another.
 	type wrapped struct{ net.Listener }
-	if listenerID(wrapped{other}, false) == listenerID(wrapped{other}, false) {
+	if one, two := listenerID(wrapped{other}, false), listenerID(wrapped{other}, false); one == two {
 		t.Error("two listeners without a socket have the same id")
 	}
 }

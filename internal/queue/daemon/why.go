@@ -57,6 +57,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 			if d.maySee(c, j) {
 				hindrance = cmp.Or(t.Running().Hindrance(j.ID), t.Running().Uses.EndsForOveruse(j.ID))
 			}
+		default: // it has ended
 		}
 		why.Queued, _ = t.Explain().Live()
 		if d.maySee(c, j) {

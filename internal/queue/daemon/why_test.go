@@ -149,7 +149,7 @@ func TestRunsWithOtherArgumentsAreAGuess(t *testing.T) {
 	if e := l.why(long).Expected; e == nil || e.Guessed != 1 || e.High.Before(limit) {
 		t.Errorf("it is expected to end %+v", e)
 	}
-	if run := l.job(long).ExpectedRun; run == nil || run.Source != "program" || run.HighS < limit.Sub(time.Now()).Seconds() || run.MidS > 60 {
+	if run := l.job(long).ExpectedRun; run == nil || run.Source != "program" || run.HighS < time.Until(limit).Seconds() || run.MidS > 60 {
 		t.Errorf("it is expected to run for %+v", run)
 	}
 }

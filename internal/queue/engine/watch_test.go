@@ -13,7 +13,6 @@ import (
 
 // watcher notes what it hears.
 type watcher struct {
-	unwatched
 	rounds, decisions, commits, failures int
 
 	heard []string

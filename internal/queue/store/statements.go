@@ -77,7 +77,7 @@ func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 		{&s.dropText, "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE text = ?1 AND text <> '')"},
 		{&s.meta, "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"},
 	} {
-		statement, err := conn.PrepareContext(ctx, each.text)
+		statement, err := conn.PrepareContext(ctx, each.text) //nolint:sqlclosecheck // close closes all
 		if err != nil {
 			return s, err
 		}

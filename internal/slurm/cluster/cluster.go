@@ -190,8 +190,8 @@ type pace struct {
 	fence    time.Duration // for a wrapper to stop its job
 	full     time.Duration // for which a user's full share of Slurm's queue is left alone
 	gather   time.Duration // for jobs that are submitted one after the other
-	looks    time.Duration // after looking at files, this many times what it took
-	lists    time.Duration // the same after listing Slurm's queue
+	looks    int           // after looking at files, this many times what it took
+	lists    int           // the same after listing Slurm's queue
 }
 
 // DefaultPatience is longer than NFS hides a new file.

@@ -32,7 +32,7 @@ func (q *comparison) queueDue() bool {
 	if q.w.trouble != "" {
 		return since >= q.w.c.pace.troubled
 	}
-	return q.want && since >= q.w.c.pace.look || since >= max(q.w.c.pace.queue, q.w.c.pace.lists*q.cost)
+	return q.want && since >= q.w.c.pace.look || since >= max(q.w.c.pace.queue, time.Duration(q.w.c.pace.lists)*q.cost)
 }
 
 // compare holds what Slurm has against what berth believes, when it is due.

@@ -19,7 +19,6 @@ import (
 // shared is a daemon for all users.
 type shared struct {
 	*berth
-	config string
 }
 
 // person is a user of the machine.

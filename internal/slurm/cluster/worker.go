@@ -115,7 +115,7 @@ func (w *worker) next() time.Duration {
 	if w.trouble != "" {
 		return max(w.c.pace.look, time.Until(w.queue.asked.Add(w.c.pace.troubled)))
 	}
-	return max(w.c.pace.look, w.c.pace.looks*w.lookCost)
+	return max(w.c.pace.look, time.Duration(w.c.pace.looks)*w.lookCost)
 }
 
 // receive takes in news from the engine.

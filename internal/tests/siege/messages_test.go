@@ -78,8 +78,8 @@ var messageAttacks = []attack{
 		adjust := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
 		testkit.Must(t, unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, nil, &was))
 		testkit.Must(t, unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, &unix.Rlimit{Cur: 12345, Max: was.Max}, nil), os.WriteFile(adjust, []byte("123"), 0))
-		defer os.WriteFile(adjust, []byte("0"), 0)               //nolint:errcheck // it may be gone
-		defer unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, &was, nil) //nolint:errcheck // likewise
+		defer os.WriteFile(adjust, []byte("0"), 0)               // it may be gone
+		defer unix.Prlimit(pid, unix.RLIMIT_MSGQUEUE, &was, nil) // likewise
 		const look = "grep -v files /proc/self/limits; cat /proc/self/oom_score_adj; nice"
 		want := c.bob.does(t, look)
 		for _, p := range []*person{c.bob, c.root} {
