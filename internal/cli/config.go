@@ -16,7 +16,7 @@ import (
 	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -113,7 +113,7 @@ func (o *configCheckOptions) run(ctx context.Context, s *session.Session, file s
 	}
 	shared := !o.private && (os.Geteuid() == 0 || path == site.SharedPlaces().Config)
 	found := configChecked{File: path, Shared: shared, Mistakes: []configMistake{}, Warnings: []string{}}
-	cfg, err := daemon.LoadConfig(path, shared, true)
+	cfg, err := config.Load(path, shared, true)
 	if errors.Is(err, fs.ErrNotExist) && file == "" {
 		found.Missing, err = true, nil
 	}

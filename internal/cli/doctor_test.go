@@ -10,7 +10,7 @@ import (
 	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 )
 
@@ -112,7 +112,7 @@ func TestTheDoctorOfARealCluster(t *testing.T) {
 	s := testkit.NewSlurm(t, testkit.SlurmSetup{Nodes: 2, GPUs: 4, CPUs: 4, Shards: 4, Types: []string{"a100", "nvidia_h100_80gb_hbm3"}})
 	t.Setenv("SLURM_CONF", s.Conf)
 	t.Setenv("SQUEUE_FORMAT", "%i") // must not matter
-	e := clusterExam{config: daemon.DefaultConfig(false)}
+	e := clusterExam{config: config.Default(false)}
 	report := e.all(t.Context())
 	var found []string
 	for _, f := range report.Findings {
@@ -128,7 +128,7 @@ func TestTheDoctorOfARealCluster(t *testing.T) {
 		t.Errorf("%s\n%+v", got, report.Nodes)
 	}
 	s.StopController(t)
-	e = clusterExam{config: daemon.DefaultConfig(false)}
+	e = clusterExam{config: config.Default(false)}
 	if report := e.all(t.Context()); len(report.Findings) < 2 || report.Findings[1].Status != site.Fail || !strings.Contains(report.Findings[1].What, "Unable to contact slurm controller") {
 		t.Errorf("%+v", report.Findings)
 	}

@@ -17,7 +17,7 @@ import (
 	"berth/internal/cli/render"
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/slurm"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -80,7 +80,7 @@ func doctorSlurm(ctx context.Context, s *session.Session, asJSON bool) error {
 
 // examinedConfig is the configuration of the daemon that answers, or would be
 // started. A file that cannot be read is berth config check's to complain about.
-func examinedConfig(ctx context.Context, s *session.Session) daemon.Config {
+func examinedConfig(ctx context.Context, s *session.Session) config.Config {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
 	places := session.SharedPlaces()
@@ -89,16 +89,16 @@ func examinedConfig(ctx context.Context, s *session.Session) daemon.Config {
 	} else if own, err := site.PrivatePlaces(os.Getenv); err == nil && (s.Target.Private || s.Target.Explicit) {
 		places = own
 	}
-	cfg, err := daemon.LoadConfig(places.Config, places.Shared, false)
+	cfg, err := config.Load(places.Config, places.Shared, false)
 	if err != nil {
-		return daemon.DefaultConfig(places.Shared)
+		return config.Default(places.Shared)
 	}
 	return cfg
 }
 
 // clusterExam is one examination of a cluster.
 type clusterExam struct {
-	config   daemon.Config
+	config   config.Config
 	findings []site.Finding
 }
 

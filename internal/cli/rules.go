@@ -11,7 +11,7 @@ import (
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/gpu"
 	"berth/internal/queue"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/sched"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -59,7 +59,7 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
 	flags.StringVar(&f.preempt, "preempt", queue.PreemptRequeue, "what happens to a job with preemptible=requeue when another needs its GPUs: requeue, never, or park (requeue if it cannot be parked)")
 	flags.StringVar(&f.parks, "parking", queue.ParkPreemptible, "which jobs are parked when others need their GPUs: preemptible, all (except with --no-park), or off")
 	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")
-	f.logFreeMiB = daemon.DefaultConfig(false).LogFree >> 20
+	f.logFreeMiB = config.Default(false).LogFree >> 20
 	flags.Var((*size)(&f.logFreeMiB), "log-free", "while less is free on the disk of a job's log, or a twentieth of a small disk, drop the middle of the log if it grows; in MiB or with a unit, 0: never")
 	flags.IntVar(&f.sim, "sim", 0, "use this many simulated GPUs instead of real ones")
 	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
@@ -135,11 +135,11 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 
 // parsePolicy parses a policy; "fair" is backfill with fair share.
 func parsePolicy(name string) (policy sched.Policy, fair bool, err error) {
-	if name == string(daemon.PolicyFair) {
+	if name == string(config.PolicyFair) {
 		return sched.Backfill, true, nil
 	}
 	if policy, err = sched.ParsePolicy(name); err != nil {
-		err = text.Mismatch(name, text.Or(append(sched.Policies(), daemon.PolicyFair)))
+		err = text.Mismatch(name, text.Or(append(sched.Policies(), config.PolicyFair)))
 	}
 	return policy, false, err
 }

@@ -15,6 +15,7 @@ import (
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
 	"berth/internal/queue/batch"
+	"berth/internal/queue/config"
 	"berth/internal/queue/daemon"
 	"berth/internal/slurm/cluster"
 	"berth/internal/text/problem"
@@ -99,8 +100,8 @@ func host(say func(batch.Word)) error {
 }
 
 // hostConfig is the config of an own queue.
-func hostConfig(o *hostOrder) func(*daemon.Config) {
-	return func(c *daemon.Config) {
+func hostConfig(o *hostOrder) func(*config.Config) {
+	return func(c *config.Config) {
 		c.Rules, c.Poll, c.Tolerance, c.GPUs, c.LogFree, c.Slurm, c.LogLevel = o.Rules, o.Poll, o.Tolerance, o.GPUs, o.LogFree, o.Slurm, o.LogLevel
 		c.Preempt, c.Parking = o.Preempt, o.Parking
 	}

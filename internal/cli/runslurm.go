@@ -9,7 +9,7 @@ import (
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/machine/site"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/slurm"
 	"berth/internal/text"
 )
@@ -39,10 +39,10 @@ func (f *runFlags) place(cmd *cobra.Command) error {
 }
 
 // clusterConfig is the user's config, or else the machine's.
-func clusterConfig() (daemon.Config, error) {
+func clusterConfig() (config.Config, error) {
 	places, err := site.PrivatePlaces(os.Getenv)
 	if err != nil || !session.Exists(places.Config) {
 		places = site.SharedPlaces()
 	}
-	return daemon.LoadConfig(places.Config, places.Shared, false)
+	return config.Load(places.Config, places.Shared, false)
 }

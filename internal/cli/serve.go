@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/cli/session"
 	"berth/internal/machine/site"
+	"berth/internal/queue/config"
 	"berth/internal/queue/daemon"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -104,9 +105,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 // checkListen checks the form of --http. Whether the address needs TLS depends
 // on the config, which the daemon reads.
 func (f *serveFlags) checkListen(cmd *cobra.Command) error {
-	form := daemon.Config{Listen: f.listen, TLSCert: "any", TLSKey: "any"}
+	form := config.Config{Listen: f.listen, TLSCert: "any", TLSKey: "any"}
 	if strings.HasPrefix(f.listen, "unix:") {
-		form = daemon.Config{Listen: f.listen, Hosts: []string{"any"}}
+		form = config.Config{Listen: f.listen, Hosts: []string{"any"}}
 	}
 	if err := form.Check(); err != nil {
 		return badFlag(cmd, "http", errors.Unwrap(err))
@@ -154,8 +155,8 @@ func (f *serveFlags) places() (site.Places, error) {
 }
 
 // override lets flags win over the config.
-func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
-	return func(c *daemon.Config) {
+func (f *serveFlags) override(cmd *cobra.Command) func(*config.Config) {
+	return func(c *config.Config) {
 		typed := func(flag string, set func()) {
 			if cmd.Flags().Changed(flag) {
 				set()

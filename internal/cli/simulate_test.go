@@ -18,7 +18,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/cli/session"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/sched/sim"
 )
 
@@ -68,7 +68,7 @@ func TestTheDefaultPolicyIsThatOfASharedDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := daemon.DefaultConfig(true); p.Rules != cfg.Rules || p.HalfLife != cfg.HalfLife {
+	if cfg := config.Default(true); p.Rules != cfg.Rules || p.HalfLife != cfg.HalfLife {
 		t.Errorf("%+v, a daemon has %+v and %v", p, cfg.Rules, cfg.HalfLife)
 	}
 }
@@ -84,20 +84,20 @@ func TestWhatWasReplayedCanBeSwitchedOnAsThePageSays(t *testing.T) {
 	for _, p := range sim.Policies() {
 		_, row, found := strings.Cut(table, "| `"+p.Name+"` |")
 		row, _, _ = strings.Cut(row, "\n")
-		config := "[scheduling]\n"
+		written := "[scheduling]\n"
 		for _, line := range quoted.FindAllStringSubmatch(row, -1) {
-			config += line[1] + "\n"
+			written += line[1] + "\n"
 		}
 		path := filepath.Join(t.TempDir(), "config.toml")
-		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(written), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := daemon.LoadConfig(path, true, true)
+		cfg, err := config.Load(path, true, true)
 		if err != nil || !found {
-			t.Fatalf("%s: %v", config, err)
+			t.Fatalf("%s: %v", written, err)
 		}
 		if got, want := cfg.Rules, p.Rules; got.Policy != want.Policy || got.Fair != want.Fair || p.HalfLife != 0 && p.HalfLife != cfg.HalfLife || got.MaxBypass != want.MaxBypass {
-			t.Errorf("%s is %+v with\n%s", p.Name, got, config)
+			t.Errorf("%s is %+v with\n%s", p.Name, got, written)
 		}
 	}
 }

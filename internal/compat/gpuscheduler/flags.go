@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"berth/internal/machine/gpu"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/sched"
 	"berth/internal/text"
 )
@@ -102,7 +102,7 @@ const (
 func below(threshold float64) float64 { return math.Nextafter(threshold, -1) }
 
 // rules sets berth's rules to this program's.
-func (o options) rules(c *daemon.Config) {
+func (o options) rules(c *config.Config) {
 	c.Rules.Policy, c.Rules.Fair = sched.Backfill, false
 	c.Rules.Placement = sched.Spread
 	c.Rules.MemThreshold, c.Rules.LoadThreshold = below(o.memThreshold), below(o.loadLimit)

@@ -19,7 +19,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
-	"berth/internal/queue/daemon"
+	"berth/internal/queue/config"
 	"berth/internal/sched"
 )
 
@@ -41,7 +41,7 @@ func TestStartHasTheDefaultsOfItsREADME(t *testing.T) {
 	if o, err = parseStart("a.json", []string{"--gpus", "4", "--jobs-file=", "--state-file", "b.json", "--screen"}); err != nil || o.gpus != 4 || o.jobsFile != "" || o.stateFile != "b.json" || !o.screen {
 		t.Errorf("%+v, %v", o, err)
 	}
-	cfg := daemon.DefaultConfig(false)
+	cfg := config.Default(false)
 	o.rules(&cfg)
 	r := cfg.Rules
 	if r.Placement != sched.Spread || r.Policy != sched.Backfill || !(r.MemThreshold < 0.8 && r.MemThreshold > 0.8-1e-9) || r.LoadThreshold != r.MemThreshold || !r.LoadAlways {

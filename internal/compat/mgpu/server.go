@@ -17,6 +17,7 @@ import (
 	"berth/internal/compat/frontend"
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
+	"berth/internal/queue/config"
 	"berth/internal/queue/daemon"
 	"berth/internal/text/problem"
 )
@@ -180,18 +181,18 @@ func (f *serverFlags) options(c call, places site.Places) daemon.Options {
 	return daemon.Options{
 		LimitedLast: true, NotHTTP: oldClient,
 		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: simVRAMMiB, NeedsGPUs: true, Env: os.Environ(), Out: c.Out,
-		Override: func(cfg *daemon.Config) {
+		Override: func(cfg *config.Config) {
 			cfg.Rules.Fair = true
 			if f.maxJobTime > 0 {
 				cfg.JobTime = time.Duration(f.maxJobTime) * time.Second
 			}
 			// Unless configured otherwise, --mem is compared with the free memory
 			// without a margin, and there are no limits on priorities, users and jobs.
-			usual := daemon.DefaultConfig(places.Shared)
+			usual := config.Default(places.Shared)
 			if cfg.Rules.MarginMiB == usual.Rules.MarginMiB {
 				cfg.Rules.MarginMiB = 0
 			}
-			free := daemon.DefaultConfig(false)
+			free := config.Default(false)
 			if cfg.MaxPriority == usual.MaxPriority {
 				cfg.MaxPriority = free.MaxPriority
 			}

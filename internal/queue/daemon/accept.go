@@ -10,6 +10,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/reason"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/engine/journal"
@@ -122,8 +123,8 @@ func (s *submission) captureEnviron() {
 }
 
 // room says why a user cannot have that many more jobs; nil: there is room.
-func (d *Daemon) room(t *engine.Turn, cfg *Config, c api.Caller, user string, more int) *problem.Problem {
-	have, limit := t.Jobs().Owned(user), cfg.queuedJobsFor(user)
+func (d *Daemon) room(t *engine.Turn, cfg *config.Config, c api.Caller, user string, more int) *problem.Problem {
+	have, limit := t.Jobs().Owned(user), cfg.QueuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
 		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some with berth cancel", "you have %d unfinished jobs; %d more would exceed the limit of %d", have, more, limit)
 	}

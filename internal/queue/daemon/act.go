@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/judge"
 	"berth/internal/queue/engine/waiting"
@@ -53,7 +54,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
 	}
 	cfg := d.config()
-	if err := cmp.Or(cfg.checkGrace(r.GraceS), cfg.checkParked(r.Until)); err != nil {
+	if err := cmp.Or(cfg.CheckGrace(r.GraceS), cfg.CheckParked(r.Until)); err != nil {
 		return api.ActReply{}, err
 	}
 	ch, err := d.choose(ctx, c, r.Select)
@@ -109,7 +110,7 @@ type action struct {
 	d       *Daemon
 	caller  api.Caller
 	request *api.ActRequest
-	cfg     *Config
+	cfg     *config.Config
 	exact   map[string]bool // jobs whose own id or name was given: each gets an answer
 	chosen  map[string]bool // all jobs of the request
 	left    map[string]int  // how many others had nothing to do, by state
@@ -238,15 +239,6 @@ func (a *action) park(t *engine.Turn, j *job.Job, live bool) (string, bool) {
 		what += fmt.Sprintf("; it comes back by itself after %s at most (limits.parked_time)", text.Brief(longest))
 	}
 	return what, true
-}
-
-// checkParked refuses to have a job parked for longer than allowed.
-func (c *Config) checkParked(until *time.Time) error {
-	if until == nil || c.ParkedTime <= 0 || time.Until(*until) <= c.ParkedTime {
-		return nil
-	}
-	return problem.Newf(problem.Invalid, "limits.parked_time of the config is the maximum",
-		"until: expected at most %s from now, found %s", text.Brief(c.ParkedTime), until.Local().Format(time.DateTime))
 }
 
 func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) (string, bool) {

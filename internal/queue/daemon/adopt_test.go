@@ -16,6 +16,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/run"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/settings"
 	"berth/internal/sched"
@@ -142,7 +143,7 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 	}
 	full := l.sleeps(&bob)
 	l.uses(full, map[int]int64{0: 300})
-	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
+	l.d.cfg.Store(func() *config.Config { c := *l.d.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
 	bob.submit(sh("true", "hold", "yes"))
 	wantProblem(t, ask(bob, full), problem.TooMuch, "the limit of 1")
 }
@@ -165,7 +166,7 @@ func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
 // for.
 func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Limits = config.Limits{} }))
 	bob, root := l.as("nobody"), l.as("root")
 	for _, c := range []struct {
 		says    string

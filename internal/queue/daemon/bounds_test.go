@@ -11,13 +11,14 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
 
 func TestUsersMayNotPassEverybodyByPriority(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	for _, row := range []struct {
 		admin    bool
 		priority int
@@ -35,7 +36,7 @@ func TestUsersMayNotPassEverybodyByPriority(t *testing.T) {
 
 func TestAJobThatSomeoneSitsAtKeepsItsLimit(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	cfg.InteractiveTime = time.Hour
 	for _, row := range []struct {
 		name        string
@@ -64,7 +65,7 @@ func TestAJobThatSomeoneSitsAtKeepsItsLimit(t *testing.T) {
 // seeds: M1 M18
 func TestNoJobHasMoreThanTheTimeOfAll(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	for _, row := range []struct{ all, asked, want time.Duration }{
 		{0, 0, 0}, {0, time.Hour, time.Hour}, {time.Minute, 0, time.Minute}, {time.Minute, time.Second, time.Second}, {time.Minute, time.Hour, time.Minute},
 	} {
@@ -121,7 +122,7 @@ func TestACardThatIsMissingIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	cfg := DefaultConfig(false)
+	cfg := config.Default(false)
 	at := time.Now()
 	begin := func(now time.Time, there ...int) []int {
 		d, m := &Daemon{}, &queue.Queue{Store: st, Log: slog.New(slog.DiscardHandler)}

@@ -13,6 +13,7 @@ import (
 	"berth/internal/machine/keep"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/store"
 )
 
@@ -21,7 +22,7 @@ func cardless(t *testing.T, seen ...seenCard) *Daemon {
 	t.Helper()
 	dir := t.TempDir()
 	d := &Daemon{opt: Options{Places: site.Places{StateDir: dir}, Env: []string{gpu.HelperVariable + "=none"}}}
-	cfg := DefaultConfig(false)
+	cfg := config.Default(false)
 	d.cfg.Store(&cfg)
 	t.Cleanup(d.close)
 	if len(seen) > 0 {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"strings"
 
 	"berth/internal/api"
@@ -39,7 +40,7 @@ func (s *submission) setSnapshot(spec *job.Spec) error {
 // checkSnapshot refuses text that no berth client sends.
 func checkSnapshot(s *job.Snapshot) error {
 	for _, path := range []string{s.Tree, s.Path, cmp.Or(s.Script, s.Path)} {
-		if !absolute(path) || len(path) > maxDir || strings.IndexByte(path, 0) >= 0 {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > maxDir || strings.IndexByte(path, 0) >= 0 {
 			return problem.Newf(problem.Invalid, "", "snapshots: expected absolute paths of at most %d bytes, found %.100q", maxDir, path)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -93,7 +94,7 @@ func TestBadSnapshotsAreRefused(t *testing.T) {
 // config asks for them.
 func TestAMissingSnapshotIsNoted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Snapshot = true }))
+	l := newLab(t, with(func(c *config.Config) { c.Snapshot = true }))
 	if status, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || !status.Snapshot {
 		t.Errorf("clients are not told: %+v %v", status, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/fair"
@@ -31,7 +32,7 @@ type Options struct {
 	Explicit bool // the config file was named, so it must exist
 
 	// Override applies the command line on top of the config.
-	Override func(*Config)
+	Override func(*config.Config)
 
 	TypedGPUs  bool  // --gpus was given
 	Sim        int   // simulated cards; 0: real ones
@@ -69,10 +70,10 @@ type Options struct {
 // Daemon is a running daemon.
 type Daemon struct {
 	opt     Options
-	cfg     atomic.Pointer[Config]
-	begun   Config       // the config at the start
-	there   []gpu.Device // the GPUs found at the start, and those known from before; nil: not read
-	uid     int          // whose daemon it is
+	cfg     atomic.Pointer[config.Config]
+	begun   config.Config // the config at the start
+	there   []gpu.Device  // the GPUs found at the start, and those known from before; nil: not read
+	uid     int           // whose daemon it is
 	started time.Time
 
 	machine  *queue.Queue
@@ -126,7 +127,7 @@ type Daemon struct {
 	wait      sync.WaitGroup
 }
 
-func (d *Daemon) config() *Config { return d.cfg.Load() }
+func (d *Daemon) config() *config.Config { return d.cfg.Load() }
 
 // maxLong bounds the long work for all users at a time. It leaves some of the
 // store's readers to short requests.

@@ -90,12 +90,12 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 		}
 	}
 	if spec.Grace > j.Spec.Grace {
-		if err := s.cfg.boundGrace(spec.Grace); err != nil {
+		if err := s.cfg.BoundGrace(spec.Grace); err != nil {
 			return nil, err
 		}
 	}
 	if spec.MemMiB > j.Spec.MemMiB {
-		if err := s.cfg.boundMemory(spec); err != nil {
+		if err := s.cfg.BoundMemory(spec); err != nil {
 			return nil, err
 		}
 	}

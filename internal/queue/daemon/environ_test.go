@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 )
 
 // environOf runs `env` with a request's changes and returns what it printed.
@@ -168,7 +169,7 @@ func TestOutputPatterns(t *testing.T) {
 
 func TestInteractiveTime(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.InteractiveTime = 90e9 }))
+	l := newLab(t, with(func(c *config.Config) { c.InteractiveTime = 90e9 }))
 	ann := api.Caller{UID: os.Getuid(), Name: "ann"} // who may not lift limits
 	request := api.SubmitRequest{Interactive: true, Jobs: []api.Spec{
 		sh("a", "hold", "yes"), sh("b", "hold", "yes", "timeout", "1h"), sh("c", "hold", "yes", "timeout", "30"),

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/queue/config"
 )
 
 func TestTheLongestGracePeriod(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Grace = 5 * time.Second }))
+	l := newLab(t, with(func(c *config.Config) { c.Grace = 5 * time.Second }))
 	if got := l.job(l.one(sh("true", "hold", "yes"))).Settings["grace"]; got != "5s" {
 		t.Errorf("a job that asks for nothing gets %q", got)
 	}
@@ -41,7 +42,7 @@ func TestAJobOfOldMayBeEdited(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	id := l.one(sh("true", "hold", "yes", "grace", "1h"))
-	with(func(c *Config) { c.Grace = time.Minute })(&l.opt)
+	with(func(c *config.Config) { c.Grace = time.Minute })(&l.opt)
 	l.restart()
 	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Priority: "-1"}}); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/text/problem"
 )
 
@@ -12,7 +13,7 @@ import (
 // starting, so only its user and administrators may pause it.
 func TestNobodyChangesAnothersGroups(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Limits = config.Limits{} }))
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	yes, no := true, false
 	for name, r := range map[string]api.GroupRequest{

@@ -21,6 +21,7 @@ import (
 	"berth/internal/machine/keep"
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
+	"berth/internal/queue/config"
 	"berth/internal/queue/send"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
@@ -104,7 +105,7 @@ func newLab(t *testing.T, change ...func(*Options)) *lab {
 	l.opt = Options{
 		Places:  site.Places{StateDir: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "sock"), Config: filepath.Join(dir, "config.toml")},
 		Version: "test", Sim: 2, SimVRAMMiB: 24576, Env: []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")},
-		Override: func(c *Config) { c.Poll = 20 * time.Millisecond },
+		Override: func(c *config.Config) { c.Poll = 20 * time.Millisecond },
 	}
 	for _, f := range change {
 		f(&l.opt)
@@ -121,10 +122,10 @@ func newLab(t *testing.T, change ...func(*Options)) *lab {
 }
 
 // with changes the config beyond what the file says.
-func with(change func(*Config)) func(*Options) {
+func with(change func(*config.Config)) func(*Options) {
 	return func(o *Options) {
 		before := o.Override
-		o.Override = func(c *Config) { before(c); change(c) }
+		o.Override = func(c *config.Config) { before(c); change(c) }
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
 	"berth/internal/tests/testkit"
@@ -397,7 +398,7 @@ func TestAJobThatCameBackWithoutALineIsWithdrawn(t *testing.T) {
 // user is another matter.
 func TestLinesThatCanNeverRun(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Limits.Default.GPUs = Portion{Amount: 1}; c.MaxPriority = 5 }))
+	l := newLab(t, with(func(c *config.Config) { c.Limits.Default.GPUs = config.Portion{Amount: 1}; c.MaxPriority = 5 }))
 	lenient := func(pairs ...string) api.SubmitRequest {
 		r := l.sent("", sh("true # much", pairs...), sh("true", "gpus", "0", "begin", "now+1h"))
 		r.Batch.Lenient = true
@@ -647,7 +648,7 @@ func TestAFileSentTwiceAtOnce(t *testing.T) {
 // the limits and the machine before anything changes.
 func TestKnownLinesKeepTheLimits(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.MaxQueue = 2 }))
+	l := newLab(t, with(func(c *config.Config) { c.MaxQueue = 2 }))
 	waits := func(pairs ...string) api.Spec { return sh("echo", append(pairs, "begin", "now+1h")...) }
 	l.became(l.sent("", waits("gpus", "0"), sh("true", "gpus", "0")))
 	l.finished("2")

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/text/problem"
 )
@@ -158,7 +159,7 @@ func TestSinceIsWhatEndedAfter(t *testing.T) {
 
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Limits.Default.Jobs = 3 }))
+	l := newLab(t, with(func(c *config.Config) { c.Limits.Default.Jobs = 3 }))
 	line, _ := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "1", "ids", "0"))
 	l.untilState(busy, job.Running)

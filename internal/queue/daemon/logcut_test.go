@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 )
 
@@ -153,7 +154,7 @@ func wantPlaces(t *testing.T, text string, end int64, width int) {
 // TestACutLogIsToldOf: with a limit on logs, from the job to the caller.
 func TestACutLogIsToldOf(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.MaxLog = 1 << 20 }))
+	l := newLab(t, with(func(c *config.Config) { c.MaxLog = 1 << 20 }))
 	id := l.one(sh("seq 400000; printf end", "gpus", "0"))
 	got := l.finished(id)
 	marks := dropMark.FindAllStringSubmatch(got, -1)

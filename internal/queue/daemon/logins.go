@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/queue/config"
 	"berth/internal/text/problem"
 )
 
@@ -180,8 +181,8 @@ func (d *Daemon) pageAddress() (string, error) {
 
 // pageURL is an address as a browser takes it. One that means all addresses of
 // the machine is replaced by a name.
-func pageURL(address string, cfg *Config) string {
-	if strings.HasPrefix(cfg.Listen, unixListen) {
+func pageURL(address string, cfg *config.Config) string {
+	if strings.HasPrefix(cfg.Listen, config.UnixListen) {
 		return "https://" + cfg.Hosts[0]
 	}
 	scheme := "http://"

@@ -16,6 +16,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
 	"berth/internal/tests/testkit"
@@ -310,7 +311,7 @@ func TestStatus(t *testing.T) {
 
 func TestTokensOpenTheDoorByTCP(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
+	l := newLab(t, with(func(c *config.Config) { c.Listen = "127.0.0.1:0" }))
 	token, err := api.Call(l.ctx, l.Client, api.NewToken, api.TokenRequest{Name: "laptop"})
 	if err != nil {
 		t.Fatal(err)
@@ -368,7 +369,7 @@ func TestATakenPortDoesNotEndTheDaemon(t *testing.T) {
 	}
 	defer taken.Close()
 	address := taken.Addr().String()
-	l := newLab(t, with(func(c *Config) { c.Listen = address }), func(o *Options) { o.portRetry = 50 * time.Millisecond })
+	l := newLab(t, with(func(c *config.Config) { c.Listen = address }), func(o *Options) { o.portRetry = 50 * time.Millisecond })
 	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "not listening for HTTP: listen tcp "+address) {
 		t.Errorf("%+v, %v", s, err)

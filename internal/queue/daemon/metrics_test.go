@@ -10,13 +10,14 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 )
 
 // scraped is a daemon with an address for metrics.
 func scraped(t *testing.T, change ...func(*Options)) (l *lab, address string) {
 	t.Helper()
-	l = newLab(t, append(change, with(func(c *Config) { c.MetricsListen = "127.0.0.1:0" }))...)
+	l = newLab(t, append(change, with(func(c *config.Config) { c.MetricsListen = "127.0.0.1:0" }))...)
 	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	if s.Metrics == "" {
@@ -116,7 +117,7 @@ func TestAScrapeWakesNoDriver(t *testing.T) {
 func TestAPortForMetricsThatIsTakenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	_, taken := scraped(t)
-	l := newLab(t, with(func(c *Config) { c.MetricsListen = taken }))
+	l := newLab(t, with(func(c *config.Config) { c.MetricsListen = taken }))
 	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "not listening for metrics") || s.Metrics != "" {

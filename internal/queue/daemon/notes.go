@@ -10,6 +10,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/text"
 )
 
@@ -21,7 +22,7 @@ func (d *Daemon) cannotPark() string {
 
 // notesOn lists where a job that is accepted as requested does less than it may
 // seem to.
-func notesOn(asked *jobfile.Asked, cfg *Config, cannotPark string) []string {
+func notesOn(asked *jobfile.Asked, cfg *config.Config, cannotPark string) []string {
 	var notes []string
 	s := &asked.Spec
 	keepAll := cfg.Preempt == queue.PreemptNever // then preemptible has no effect

@@ -10,6 +10,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/text/problem"
 )
 
@@ -38,7 +39,7 @@ func TestNotesOn(t *testing.T) {
 		"a signal that may not delay it for long": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Hour},
 			[]string{"signal: before a preemption, USR1 is sent at most 5m ahead (limits.grace)"}},
 	} {
-		cfg := Config{Grace: 5 * time.Minute}
+		cfg := config.Config{Grace: 5 * time.Minute}
 		if strings.HasSuffix(name, "where nobody is set aside") {
 			cfg.Preempt = queue.PreemptNever
 		}
@@ -69,7 +70,7 @@ func TestNotesOnAmountsThatWereMeantOtherwise(t *testing.T) {
 		if row.want != "" {
 			want = []string{row.want}
 		}
-		if got := notesOn(&row.asked, &Config{}, ""); !slices.Equal(got, want) {
+		if got := notesOn(&row.asked, &config.Config{}, ""); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -121,7 +122,7 @@ func TestWordsTheKernelTakes(t *testing.T) {
 // TestAnEditHasNotes: as a submission has, and on the limits that it meets.
 func TestAnEditHasNotes(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.JobTime = time.Hour }))
+	l := newLab(t, with(func(c *config.Config) { c.JobTime = time.Hour }))
 	id := l.submit(sh("true", "hold", "yes"))[0]
 	detail, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Timeout: "2h", GPUs: "1.5"}})
 	want := []string{"jobs are limited to 1h0m0s here", "gpus: 1.5 means 2 whole GPUs; a fraction below 1 shares one"}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/queue/config"
 	"berth/internal/queue/send"
 	"berth/internal/tests/testkit"
 )
@@ -40,7 +41,7 @@ func TestAPasswordIsNotGivenToAnImpostor(t *testing.T) {
 	}()
 	secret := filepath.Join(t.TempDir(), "password")
 	testkit.Must(t, os.WriteFile(secret, []byte("s3cret-passw0rd\n"), 0o600))
-	l := newLab(t, with(func(c *Config) {
+	l := newLab(t, with(func(c *config.Config) {
 		c.Mail = send.Mail{Server: listener.Addr().String(), TLS: send.StartTLS, User: "berth"}
 		c.MailPassword = secret
 	}))

@@ -23,6 +23,7 @@ import (
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/engine/launch"
@@ -84,15 +85,15 @@ func (d *Daemon) openConfig(context.Context) error {
 	return nil
 }
 
-func (d *Daemon) loadConfig() (Config, error) {
+func (d *Daemon) loadConfig() (config.Config, error) {
 	if d.opt.Own != nil {
 		return d.settled(ownConfig(), nil)
 	}
-	return d.settled(LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit))
+	return d.settled(config.Load(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit))
 }
 
 // settled is a config that was read, with what flags override.
-func (d *Daemon) settled(cfg Config, err error) (Config, error) {
+func (d *Daemon) settled(cfg config.Config, err error) (config.Config, error) {
 	if err != nil {
 		p := problem.Newf(problem.Invalid, "berth help config lists the keys", "%v", err)
 		p.Err = err
@@ -289,12 +290,12 @@ func (d *Daemon) engineConfig() engine.Config {
 			Limits:      d.limits(cfg),
 			HalfLife:    cfg.HalfLife,
 			Tolerance:   cfg.Tolerance,
-			Overuse:     cfg.overuse(d.opt.Places.Shared),
+			Overuse:     cfg.Overuse(d.opt.Places.Shared),
 			IdleAfter:   cfg.IdleReport,
 			IdleCancel:  cfg.IdleCancel,
 			MaxGrace:    cfg.Grace,
 			KeepAll:     cfg.Preempt == queue.PreemptNever,
-			Parking:     cfg.parking(d.machine),
+			Parking:     cfg.ParkingOn(d.machine),
 			LimitedLast: d.opt.LimitedLast,
 			Submissions: true,
 			TellQueued:  true,
@@ -394,7 +395,7 @@ func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error)
 	if o, err = d.machine.Launcher.Order(j, card); err == nil {
 		cfg := d.config()
 		o.LogMaxBytes, o.LogFreeBytes = cfg.MaxLog, cfg.LogFree
-		if most := cfg.memoryMiB(); most > 0 && j.Spec.Adopt == nil && d.enforced.get(d.machine.Runner.Facts).Mem != "" {
+		if most := cfg.MemoryMiB(); most > 0 && j.Spec.Adopt == nil && d.enforced.get(d.machine.Runner.Facts).Mem != "" {
 			o.MemMiB = min(cmp.Or(o.MemMiB, most), most)
 		}
 		if o.Credential == nil && j.Umask >= 0 {

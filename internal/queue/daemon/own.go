@@ -8,6 +8,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/run"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 )
 
@@ -37,8 +38,8 @@ type Own interface {
 
 // ownConfig is the config of a berth run: nothing is bounded but by the machine, and
 // nothing is forgotten.
-func ownConfig() Config {
-	c := DefaultConfig(false)
+func ownConfig() config.Config {
+	c := config.Default(false)
 	const most = 1 << 40
 	c.MaxQueue, c.MaxArray, c.MaxSpecs, c.MaxText, c.MaxEnviron = most, most, most, 0, 64<<20
 	c.History, c.HistoryJobs, c.HistoryText, c.Logs = 0, most, most, 0

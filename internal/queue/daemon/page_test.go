@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -140,7 +141,7 @@ func TestABrowserLogsIn(t *testing.T) {
 
 func TestATokenOpensASessionThatLogsOutAlone(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Listen = "127.0.0.1:0" }))
 	ann := l.as("daemon")
 	token, err := l.d.NewToken(t.Context(), ann.Caller, api.TokenRequest{Name: "laptop", TTLS: 3600})
 	testkit.Must(t, err)
@@ -208,7 +209,7 @@ func TestAdministratorsLogInOverTLSOnly(t *testing.T) {
 // and a user's session ends when the user becomes one.
 func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Listen = "127.0.0.1:0" }))
 	_, err := api.Call(t.Context(), l.Client, api.NewLogin, plainly)
 	wantProblem(t, err, problem.Forbidden, "only over TLS")
 	b := l.browser()
@@ -238,7 +239,7 @@ func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 // and the address.
 func TestWhereASessionWasOpened(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) { c.Listen = "127.0.0.1:0" }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Listen = "127.0.0.1:0" }))
 	user := l.as("daemon")
 	b := l.browser()
 	login, err := l.d.NewLogin(t.Context(), user.Caller, api.LoginRequest{})
@@ -342,14 +343,14 @@ func TestThePageIsWhereABrowserFindsIt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		address string
-		cfg     Config
+		cfg     config.Config
 		want    string
 	}{
-		{"127.0.0.1:7878", Config{Hosts: []string{"gpu1"}}, "http://127.0.0.1:7878"},
-		{"10.1.2.3:7878", Config{TLSCert: "/a"}, "https://10.1.2.3:7878"},
-		{"0.0.0.0:7878", Config{TLSCert: "/a", Hosts: []string{"gpu1.example.org"}}, "https://gpu1.example.org:7878"},
-		{"/run/berth/http.sock", Config{Listen: "unix:/run/berth/http.sock", Hosts: []string{"gpu1.example.org"}}, "https://gpu1.example.org"},
-		{"[::]:443", Config{TLSCert: "/a", Hosts: []string{"gpu1"}}, "https://gpu1:443"},
+		{"127.0.0.1:7878", config.Config{Hosts: []string{"gpu1"}}, "http://127.0.0.1:7878"},
+		{"10.1.2.3:7878", config.Config{TLSCert: "/a"}, "https://10.1.2.3:7878"},
+		{"0.0.0.0:7878", config.Config{TLSCert: "/a", Hosts: []string{"gpu1.example.org"}}, "https://gpu1.example.org:7878"},
+		{"/run/berth/http.sock", config.Config{Listen: "unix:/run/berth/http.sock", Hosts: []string{"gpu1.example.org"}}, "https://gpu1.example.org"},
+		{"[::]:443", config.Config{TLSCert: "/a", Hosts: []string{"gpu1"}}, "https://gpu1:443"},
 	} {
 		if got := pageURL(c.address, &c.cfg); got != c.want {
 			t.Errorf("%s: %s, want %s", c.address, got, c.want)

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 )
 
 // TestThePlaceOfAJob: what a job asks for comes before the config.
@@ -36,7 +37,7 @@ func TestThePlaceOfAJob(t *testing.T) {
 		{sentence: "elsewhere", pairs: []string{"to", "moon"}, refused: "expected local or slurm"},
 		{sentence: "here with options for Slurm", pairs: []string{"slurm", "-q long"}, refused: "the job runs on this machine"},
 	} {
-		l := newLab(t, with(func(c *Config) { c.Engine = row.engine }))
+		l := newLab(t, with(func(c *config.Config) { c.Engine = row.engine }))
 		reply, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", append(row.pairs, "hold", "yes")...)}, Dir: "/"})
 		if row.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), row.refused) {
@@ -61,7 +62,7 @@ func TestThePlaceOfAJob(t *testing.T) {
 // TestAnEditKeepsThePlace: the config may have changed since the job was submitted.
 func TestAnEditKeepsThePlace(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Engine = job.ToSlurm }))
+	l := newLab(t, with(func(c *config.Config) { c.Engine = job.ToSlurm }))
 	id := l.one(sh("true", "hold", "yes", "to", "local"))
 	for _, row := range []struct {
 		set  []string

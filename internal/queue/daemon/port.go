@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/machine/site"
+	"berth/internal/queue/config"
 )
 
 // portRetry is how often the daemon tries to listen on a port that it cannot
@@ -194,7 +195,7 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 		all := []net.Listener{first}
 		_, port, _ := net.SplitHostPort(first.Addr().String())
 		for _, address := range addresses[1:] {
-			host, _, _ := cutLast(address, ":")
+			host := address[:strings.LastIndex(address, ":")]
 			var l net.Listener
 			if l, err = net.Listen("tcp", host+":"+port); err == nil {
 				all = append(all, l)
@@ -228,7 +229,7 @@ func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
 				}
 				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 			}
-			if socket, isSocket := strings.CutPrefix(address, unixListen); isSocket {
+			if socket, isSocket := strings.CutPrefix(address, config.UnixListen); isSocket {
 				d.portKeep.take(nil)
 				l, err := api.Listen(socket, 0o666) // like a loopback address: whoever connects needs a token
 				return []net.Listener{l}, err

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/machine/site"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 )
 
@@ -128,7 +129,7 @@ func TestADaemonWithoutAPortStartsNoProcess(t *testing.T) {
 func TestAPortThatIsNotWantedAnyMoreIsFree(t *testing.T) {
 	t.Parallel()
 	address := "127.0.0.1:0"
-	l := newLab(t, with(func(c *Config) { c.Listen = address }))
+	l := newLab(t, with(func(c *config.Config) { c.Listen = address }))
 	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	testkit.Must(t, err)
 	address = "127.0.0.2:0"
@@ -151,7 +152,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 	t.Parallel()
 	told := filepath.Join(t.TempDir(), "told")
 	address := "127.0.0.1:0"
-	l := newLab(t, with(func(c *Config) {
+	l := newLab(t, with(func(c *config.Config) {
 		c.Listen, c.NotifyAdmin = address, []string{"exec:cat >>" + told}
 	}), func(o *Options) { o.portRetry = 50 * time.Millisecond })
 	s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
@@ -211,15 +212,15 @@ func (l *lab) openSession() {
 func TestAPlainPortOfASharedDaemonIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		cfg    Config
+		cfg    config.Config
 		shared bool
 		warns  bool
 	}{
-		{Config{}, true, false},
-		{Config{Listen: "127.0.0.1:7878"}, true, true},
-		{Config{Listen: "127.0.0.1:7878"}, false, false},
-		{Config{Listen: "127.0.0.1:7878", TLSCert: "/a"}, true, false},
-		{Config{Listen: "unix:/run/berth/http.sock"}, true, false},
+		{config.Config{}, true, false},
+		{config.Config{Listen: "127.0.0.1:7878"}, true, true},
+		{config.Config{Listen: "127.0.0.1:7878"}, false, false},
+		{config.Config{Listen: "127.0.0.1:7878", TLSCert: "/a"}, true, false},
+		{config.Config{Listen: "unix:/run/berth/http.sock"}, true, false},
 	} {
 		if got := c.cfg.Warnings(c.shared); len(got) > 0 != c.warns || c.warns && !strings.Contains(got[0], "tls_cert") {
 			t.Errorf("%+v, shared %v: %q", c.cfg.Listen, c.shared, got)

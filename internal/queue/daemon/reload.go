@@ -11,6 +11,7 @@ import (
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/settings"
 	"berth/internal/text/problem"
@@ -38,14 +39,14 @@ func (d *Daemon) Reload(ctx context.Context, c api.Caller, r api.ReloadRequest) 
 }
 
 // judged is the config of a text, as this daemon would read it from its file.
-func (d *Daemon) judged(text *string) (Config, error) {
+func (d *Daemon) judged(text *string) (config.Config, error) {
 	if text == nil {
 		return d.loadConfig()
 	}
-	if len(*text) > maxConfigBytes {
-		return Config{}, problem.Newf(problem.TooMuch, "", "a config of %d bytes; at most %d are read", len(*text), maxConfigBytes)
+	if len(*text) > config.MaxBytes {
+		return config.Config{}, problem.Newf(problem.TooMuch, "", "a config of %d bytes; at most %d are read", len(*text), config.MaxBytes)
 	}
-	return d.settled(parseConfig("config.toml", []byte(*text), DefaultConfig(d.opt.Places.Shared)))
+	return d.settled(config.Parse("config.toml", []byte(*text), config.Default(d.opt.Places.Shared)))
 }
 
 // reload reads the config again. An invalid one changes nothing.
@@ -66,8 +67,8 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 		t.Settings().Rules(cfg.Rules, d.limits(&cfg))
 		t.Settings().KeepAll(cfg.Preempt == queue.PreemptNever)
 		t.Settings().Idle(cfg.IdleReport, cfg.IdleCancel)
-		t.Settings().Overuse(cfg.overuse(d.opt.Places.Shared))
-		t.Settings().Parking(d.machine.Parking(cfg.parking(d.machine)))
+		t.Settings().Overuse(cfg.Overuse(d.opt.Places.Shared))
+		t.Settings().Parking(d.machine.Parking(cfg.ParkingOn(d.machine)))
 		t.Settings().MaxGrace(cfg.Grace)
 	})
 	select {
@@ -80,15 +81,15 @@ func (d *Daemon) reload(ctx context.Context) (api.Reloaded, error) {
 
 // limits are those of users on this machine. Where several share it, what they
 // declare is measured before it counts.
-func (d *Daemon) limits(cfg *Config) settings.Limits {
-	limits := cfg.Limits.on(len(d.machine.Devices), d.machine.Host())
+func (d *Daemon) limits(cfg *config.Config) settings.Limits {
+	limits := cfg.Limits.On(len(d.machine.Devices), d.machine.Host())
 	limits.Measured = d.opt.Places.Shared
 	return limits
 }
 
 // compare says what a config changes: at once against the one in force, and
 // after a restart against the one that the daemon started with.
-func (d *Daemon) compare(ctx context.Context, cfg *Config) api.Reloaded {
+func (d *Daemon) compare(ctx context.Context, cfg *config.Config) api.Reloaded {
 	live, _ := cfg.Changed(*d.config())
 	_, restart := cfg.Changed(d.begun)
 	warnings := slices.Concat(missingGPUs(cfg.GPUs, d.there), cfg.Warnings(d.opt.Places.Shared), cfg.UnknownUsers(ctx, d.users))

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/machine/gpu"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -23,7 +24,7 @@ func TestOnlyAnAdministratorReloads(t *testing.T) {
 	}
 	_, err := l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{Text: &text})
 	wantProblem(t, err, problem.Invalid, "only with dry_run")
-	long := strings.Repeat("#", maxConfigBytes+1)
+	long := strings.Repeat("#", config.MaxBytes+1)
 	_, err = l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &long})
 	wantProblem(t, err, problem.TooMuch, "at most")
 	reply, err := l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &text})
@@ -44,8 +45,8 @@ func TestOnlyAnAdministratorReloads(t *testing.T) {
 func TestAUserWhoDoesNotExistIsSaidSo(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	l := newLab(t, with(func(c *Config) {
-		c.Limits.Users = map[string]UserLimit{"nosuchuser": {Jobs: 1}, "root": {Jobs: 1}}
+	l := newLab(t, with(func(c *config.Config) {
+		c.Limits.Users = map[string]config.UserLimit{"nosuchuser": {Jobs: 1}, "root": {Jobs: 1}}
 	}), func(o *Options) { o.Out = &said })
 	const want = "limits.users.nosuchuser: there is no user nosuchuser, so these limits apply to nobody"
 	text := "[limits.users.nosuchuser]\ngpus = 1\n[limits.users.root]\nqueued_jobs = 1\n"
@@ -63,7 +64,7 @@ func TestAUserWhoDoesNotExistIsSaidSo(t *testing.T) {
 func TestAGPUThatDoesNotExistIsSaidSo(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	l := newLab(t, with(func(c *Config) { c.GPUs = []int{1, 9} }), func(o *Options) { o.Out = &said })
+	l := newLab(t, with(func(c *config.Config) { c.GPUs = []int{1, 9} }), func(o *Options) { o.Out = &said })
 	want := "scheduling.gpus names GPU 9, which does not exist; this machine has 0, 1"
 	if s, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); err != nil || !slices.Equal(s.Warnings, []string{want}) {
 		t.Errorf("the status warns of %q, %v", s.Warnings, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/store"
 )
 
@@ -31,7 +32,7 @@ var _ memory = (*store.Store)(nil)
 // retainNow reports whether to delete now, and by which rules. Between the
 // regular times only a flood needs it, and only numbers count: ages could be wrong
 // after a change of the clock. Every job that comes or ends is an event.
-func retainNow(cfg Config, regular bool, newEvents int64) (rules Config, ok bool) {
+func retainNow(cfg config.Config, regular bool, newEvents int64) (rules config.Config, ok bool) {
 	if regular {
 		return cfg, true
 	}
@@ -42,7 +43,7 @@ func retainNow(cfg Config, regular bool, newEvents int64) (rules Config, ok bool
 // retain deletes what is too old or too much: finished jobs, their logs, and
 // events. An error is reported and does not stop the rest: on a full disk jobs
 // cannot be deleted, but logs can.
-func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (forgotten int, err error) {
+func retain(now time.Time, cfg config.Config, m memory, jobsDir string, log *slog.Logger) (forgotten int, err error) {
 	keep := store.Keep{Jobs: cfg.HistoryJobs}
 	if cfg.History > 0 {
 		keep.Since = now.Add(-cfg.History)
@@ -64,7 +65,7 @@ func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 
 // dropText drops what is too much of the text of ended jobs, and the text that no
 // job refers to any more.
-func dropText(cfg Config, m memory, log *slog.Logger) error {
+func dropText(cfg config.Config, m memory, log *slog.Logger) error {
 	dropped, err := m.DropText(cfg.HistoryText)
 	if dropped > 0 {
 		log.Info("dropped the text of ended jobs", "jobs", dropped)
@@ -76,7 +77,7 @@ func dropText(cfg Config, m memory, log *slog.Logger) error {
 // expire removes directories below jobsDir that are no longer needed: those of
 // forgotten jobs, and those of jobs that ended too long ago for their logs to be
 // kept. It takes ages from the store: a user can set the times of a directory.
-func expire(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (removed int, err error) {
+func expire(now time.Time, cfg config.Config, m memory, jobsDir string, log *slog.Logger) (removed int, err error) {
 	dir, err := os.Open(filepath.Clean(jobsDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -125,7 +126,7 @@ func expire(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 
 // expired reports whether a directory belonged to a job and can be removed. A
 // number above the last one may be a job that is just being submitted.
-func expired(now time.Time, cfg Config, m memory, name string, last int64) (bool, error) {
+func expired(now time.Time, cfg config.Config, m memory, name string, last int64) (bool, error) {
 	number, ok := jobNumber(name)
 	if !ok || number > last {
 		return false, nil

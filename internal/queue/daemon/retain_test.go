@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/store"
 )
 
@@ -84,7 +85,7 @@ func (a *archive) logs(names ...string) {
 	}
 }
 
-func (a *archive) retain(cfg Config) int {
+func (a *archive) retain(cfg config.Config) int {
 	a.t.Helper()
 	forgotten, err := retain(noon, cfg, a.store, a.jobs, quietLog)
 	if err != nil {
@@ -140,7 +141,7 @@ func TestRetainForgetsWhatIsOld(t *testing.T) {
 	a.put(4, 4, 10*day, "")
 	a.put(5, 5, 0, "")
 	a.logs("1", "2", "3", "4", "5")
-	if n := a.retain(DefaultConfig(true)); n != 2 {
+	if n := a.retain(config.Default(true)); n != 2 {
 		t.Errorf("%d forgotten", n)
 	}
 	if diff := cmp.Diff([]string{"3", "4", "5"}, a.remembered()); diff != "" {
@@ -166,7 +167,7 @@ func TestRetainKeepsNoMoreJobsThanItMay(t *testing.T) {
 	a := newArchive(t)
 	a.put(1, 1300, time.Hour, "")
 	a.put(1301, 1301, 0, "")
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	cfg.HistoryJobs = 7
 	if n := a.retain(cfg); n != 1293 {
 		t.Errorf("%d forgotten", n)
@@ -182,7 +183,7 @@ func TestRetainWithoutAnAge(t *testing.T) {
 	a := newArchive(t)
 	a.put(1, 3, 3000*day, "")
 	a.logs("1", "2", "3")
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	cfg.History, cfg.Logs = 0, 0
 	if n := a.retain(cfg); n != 0 || len(a.directories()) != 3 {
 		t.Errorf("%d forgotten, logs of %v", n, a.directories())
@@ -197,7 +198,7 @@ func TestRetainTouchesOnlyDirectoriesOfJobs(t *testing.T) {
 	others := []string{"0", "01", "+1", "1 ", "1_", "1_01", "1_-1", "1_2_3", "17x", "backup", "99999999999999999999", "32", "32_0"}
 	a.logs(others...)
 	a.logs("7", "17_0", "17_3", "31")
-	a.retain(DefaultConfig(true))
+	a.retain(config.Default(true))
 	slices.Sort(others)
 	want := append(others, "31")
 	slices.Sort(want)
@@ -225,7 +226,7 @@ func TestRetainGoesOnWhereACrashLeftOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.retain(DefaultConfig(true))
+	a.retain(config.Default(true))
 	if left := append(a.directories(), a.inBin()...); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -238,7 +239,7 @@ func TestRetainWithoutADirectoryOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.put(1, 1, 100*day, "")
-	if n := a.retain(DefaultConfig(false)); n != 1 {
+	if n := a.retain(config.Default(false)); n != 1 {
 		t.Errorf("%d forgotten", n)
 	}
 }
@@ -253,7 +254,7 @@ func TestRetainMakesRoomOnAFullDisk(t *testing.T) {
 	a := newArchive(t)
 	a.put(1, 1, 40*day, "")
 	a.logs("1")
-	if _, err := retain(noon, DefaultConfig(true), fullStore{a.store}, a.jobs, quietLog); !errors.Is(err, store.ErrFull) {
+	if _, err := retain(noon, config.Default(true), fullStore{a.store}, a.jobs, quietLog); !errors.Is(err, store.ErrFull) {
 		t.Errorf("got %v", err)
 	}
 	if left := a.directories(); len(left) > 0 {
@@ -272,7 +273,7 @@ func TestRetainTakesNothingForAnothersFlood(t *testing.T) {
 	a.putOf("cat", 1, 31, 32, 40*day, "")      // ran
 	a.putOf("cat", 0, 33, 1300, time.Hour, "") // never did
 	a.logs("1", "3", "4", "5", "30", "31")
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	cfg.HistoryJobs, cfg.Events = 30, 9
 	var tx store.Tx
 	for i := range 60 {
@@ -318,7 +319,7 @@ func TestRetainBetweenTimesIsForAFlood(t *testing.T) {
 	a.putOf("ann", 1, 1, 2, 100*day, "")
 	a.putOf("cat", 0, 3, 9, 100*day, "")
 	a.logs("1")
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	cfg.HistoryJobs, cfg.Events = 4, 100
 	if _, ok := retainNow(cfg, false, 25); ok {
 		t.Error("a quarter of the events is a flood")
@@ -348,7 +349,7 @@ func TestRetainTellsWhatItCannotRemove(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a.jobs, binName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	forgotten, err := retain(noon, DefaultConfig(true), a.store, a.jobs, quietLog)
+	forgotten, err := retain(noon, config.Default(true), a.store, a.jobs, quietLog)
 	if err == nil || !strings.Contains(err.Error(), binName) || forgotten != 2 {
 		t.Errorf("%d forgotten, %v", forgotten, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -117,7 +118,7 @@ type answer struct {
 
 // rightsOf sends every request as one caller to a daemon of its own.
 func rightsOf(t *testing.T, caller string) []answer {
-	l := newSharedLab(t, with(func(c *Config) { c.Listen, c.MetricsListen, c.AdminGroup = "127.0.0.1:0", "127.0.0.1:0", "bin" }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Listen, c.MetricsListen, c.AdminGroup = "127.0.0.1:0", "127.0.0.1:0", "bin" }))
 	owner := l.as("nobody")
 	owner.submit(sh("true", "hold", "yes", "gpus", "0"))
 	status, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{})

@@ -15,6 +15,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine/site"
+	"berth/internal/queue/config"
 	"berth/internal/text/problem"
 )
 
@@ -182,7 +183,7 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		_, err = l.d.Edit(l.ctx, bob.Caller, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("priority", "1")})
 		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
-	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.ShowCommands = showAllCommands; return &c }())
+	l.d.cfg.Store(func() *config.Config { c := *l.d.config(); c.ShowCommands = config.ShowAllCommands; return &c }())
 	if detail, err := l.d.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 || detail.Settings["notify"] != "" {
 		t.Errorf("where commands are shown: %+v, %v", detail, err)
 	}
@@ -264,10 +265,10 @@ func TestAfterAndDedupAreOnesOwn(t *testing.T) {
 
 func TestLimitsOfUsers(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) {
+	l := newSharedLab(t, with(func(c *config.Config) {
 		c.QueuedJobs, c.QueuedJobsOf = 3, map[string]int{"nobody": 1}
 		c.Limits.Default.Jobs = 2
-		c.Limits.Users = map[string]UserLimit{"nobody": {GPUs: Portion{Amount: 0.25}}}
+		c.Limits.Users = map[string]config.UserLimit{"nobody": {GPUs: config.Portion{Amount: 0.25}}}
 	}))
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	request := func(n int, pairs ...string) api.SubmitRequest {
@@ -295,9 +296,9 @@ func TestLimitsOfUsers(t *testing.T) {
 // never end.
 func TestLimitsOnTheHost(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) {
-		c.Limits.Default.CPUs, c.Limits.Default.Memory = Portion{Amount: 1}, Portion{Amount: 100}
-		c.Limits.Users = map[string]UserLimit{"nobody": {Memory: Portion{Amount: 50}}}
+	l := newSharedLab(t, with(func(c *config.Config) {
+		c.Limits.Default.CPUs, c.Limits.Default.Memory = config.Portion{Amount: 1}, config.Portion{Amount: 100}
+		c.Limits.Users = map[string]config.UserLimit{"nobody": {Memory: config.Portion{Amount: 50}}}
 	}))
 	ann, bob := l.as("daemon"), l.as("nobody")
 	asleep := func(pairs ...string) api.Spec {
@@ -380,7 +381,7 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 }
 
 func TestIdentify(t *testing.T) {
-	l := newSharedLab(t, with(func(c *Config) { c.AdminGroup = "nogroup" }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.AdminGroup = "nogroup" }))
 	nobody, err := user.Lookup("nobody")
 	if err != nil {
 		t.Skip(err)

@@ -14,6 +14,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/text/problem"
 )
@@ -72,7 +73,7 @@ type submission struct {
 	d       *Daemon
 	caller  api.Caller
 	request *api.SubmitRequest
-	cfg     *Config
+	cfg     *config.Config
 	now     time.Time
 
 	items   []item
@@ -212,7 +213,7 @@ func at(place string, err error) error {
 
 // readSpec parses one spec with the grammar that all of berth shares.
 func (s *submission) readSpec(spec *api.Spec) error {
-	asked, err := jobfile.Ask(spec.Pairs(), s.now, s.cfg.defaults(), s.cfg.MaxArray)
+	asked, err := jobfile.Ask(spec.Pairs(), s.now, s.cfg.JobDefaults(), s.cfg.MaxArray)
 	if err != nil {
 		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
 	}
@@ -250,10 +251,10 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.checkPriority(asked.Spec.Priority); err != nil {
 		return err
 	}
-	if err := s.cfg.boundGrace(asked.Spec.Grace); err != nil {
+	if err := s.cfg.BoundGrace(asked.Spec.Grace); err != nil {
 		return err
 	}
-	if err := s.cfg.boundMemory(&asked.Spec); err != nil {
+	if err := s.cfg.BoundMemory(&asked.Spec); err != nil {
 		return err
 	}
 	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
@@ -353,7 +354,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	}
 	from := len(s.jobs)
 	most := s.cfg.MaxQueue
-	if own := s.cfg.queuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
+	if own := s.cfg.QueuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
 		most = min(most, own)
 	}
 	if from+tasks > most && s.request.Batch == nil { // a file has lines that the queue has, and that have ended

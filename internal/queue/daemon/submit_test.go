@@ -15,6 +15,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
+	"berth/internal/queue/config"
 	"berth/internal/text/problem"
 )
 
@@ -118,7 +119,7 @@ func TestAJobAsSubmitted(t *testing.T) {
 
 func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) {
+	l := newLab(t, with(func(c *config.Config) {
 		c.MaxArray, c.MaxSpecs, c.MaxEnviron, c.MaxQueue = 10, 5, 1000, 20
 	}))
 	long := strings.Repeat("x", maxWord+1)
@@ -508,7 +509,7 @@ func TestOneOfManyTwinsAtOnceIsTaken(t *testing.T) {
 
 func TestLimitsOfTheQueue(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.MaxQueue = 10 }))
+	l := newLab(t, with(func(c *config.Config) { c.MaxQueue = 10 }))
 	ids := l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 8)...)
 	l.refused(api.SubmitRequest{Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, problem.TooMuch, "8", "3", "10")
 	l.refused(api.SubmitRequest{DryRun: true, Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, problem.TooMuch, "10")

@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/fair"
 	"berth/internal/queue/store"
@@ -102,7 +103,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 // captured with them.
 func TestTextOfUnfinishedJobsIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.MaxText = 1 << 20 }))
+	l := newLab(t, with(func(c *config.Config) { c.MaxText = 1 << 20 }))
 	submit := func(environ []string, specs ...api.Spec) api.SubmitRequest {
 		return api.SubmitRequest{Jobs: specs, Dir: "/tmp", Environ: environ}
 	}
@@ -139,7 +140,7 @@ func TestTextOfUnfinishedJobsIsBounded(t *testing.T) {
 // so.
 func TestTheHistoryIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.HistoryText = 1 << 20 }))
+	l := newLab(t, with(func(c *config.Config) { c.HistoryText = 1 << 20 }))
 	first := l.one(wordy(400, 0))
 	for n := 1; n < 8; n++ {
 		l.one(wordy(400, n))
@@ -166,7 +167,7 @@ func TestRetainDropsTextOfOneUser(t *testing.T) {
 	a.putOf("ann", 1, 1, 2, time.Hour, strings.Repeat("A=1\x00", 5000))
 	a.putOf("bob", 1, 3, 4, time.Hour, strings.Repeat("B=1\x00", 20_000))
 	a.putOf("bob", 0, 5, 5, time.Hour, strings.Repeat("C=1\x00", 20_000))
-	cfg := DefaultConfig(true)
+	cfg := config.Default(true)
 	cfg.HistoryText = 100_000
 	a.retain(cfg)
 	for id, gone := range map[string]bool{"1": false, "2": false, "3": false, "4": false, "5": true} {

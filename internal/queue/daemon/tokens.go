@@ -19,8 +19,11 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/api"
+	"berth/internal/text"
 	"berth/internal/text/problem"
 )
+
+const day = 24 * time.Hour
 
 // Bounds on tokens for remote access.
 const (
@@ -312,7 +315,7 @@ func (t *tokens) lastUse(id string) (last use, used bool) {
 func (t *tokens) revoke(id string, uid int, admin bool) error {
 	ids, err := t.end(func(e *tokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
 	if len(ids) == 0 && err == nil {
-		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
+		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", text.Quote(id, 60))
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/notify"
 	"berth/internal/queue/send"
 	"berth/internal/queue/store"
@@ -258,7 +259,7 @@ func TestADamagedMessageHoldsUpNoOther(t *testing.T) {
 func TestADaemonTellsOfACrash(t *testing.T) {
 	t.Parallel()
 	told := filepath.Join(t.TempDir(), "told")
-	l := newLab(t, with(func(c *Config) { c.NotifyAdmin = []string{"exec:echo \"$BERTH_NOTIFY_BODY\" >> " + told} }))
+	l := newLab(t, with(func(c *config.Config) { c.NotifyAdmin = []string{"exec:echo \"$BERTH_NOTIFY_BODY\" >> " + told} }))
 	l.stop()
 	s, err := store.Open(queue.StoreDir(l.opt.Places.StateDir))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 )
 
 // TestAHiddenCommandCostsNothing: the long commands of one user slow down nobody
@@ -13,7 +14,7 @@ import (
 func TestAHiddenCommandCostsNothing(t *testing.T) {
 	d := &Daemon{opt: Options{}}
 	d.opt.Places.Shared = true
-	d.cfg.Store(&Config{})
+	d.cfg.Store(&config.Config{})
 	long := job.Job{ID: "1", UID: 1000, User: "ann", Attempt: job.Attempt{Log: "/secret"}, Spec: job.Spec{Argv: []string{strings.Repeat("x", 1<<20)}}}
 	stranger := api.Caller{UID: 1001}
 	if v := d.view(stranger, &long, nil); v.Command != nil || v.Log != nil {

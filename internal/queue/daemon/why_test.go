@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/config"
 	"berth/internal/queue/fair"
 )
 
@@ -109,7 +110,7 @@ func (l *lab) why(id string) api.Why {
 // business; what its command did before is not.
 func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
 	t.Parallel()
-	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
+	l := newSharedLab(t, with(func(c *config.Config) { c.Limits = config.Limits{} }))
 	ann, bob := l.as("daemon"), l.as("nobody")
 	line, _ := l.gate("gate")
 	busy := ann.submit(sh(line, "gpus", "2", "timeout", "1h"))[0]

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/text/problem"
 )
@@ -14,7 +15,7 @@ const (
 
 // roomFor says why a user's unfinished jobs cannot have that much more text and
 // this environment; nil: there is room.
-func roomFor(t *engine.Turn, cfg *Config, user string, more int, environ string) *problem.Problem {
+func roomFor(t *engine.Turn, cfg *config.Config, user string, more int, environ string) *problem.Problem {
 	have := t.Jobs().Text(user, "")
 	more += t.Jobs().Text(user, environ) - have
 	if cfg.MaxText == 0 || more <= 0 || int64(have+more) <= cfg.MaxText {

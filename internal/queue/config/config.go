@@ -1,13 +1,7 @@
-package daemon
+package config
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"net/netip"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"berth/internal/job"
@@ -22,7 +16,7 @@ import (
 )
 
 // Config is the daemon's configuration beyond its flags.
-// docs/reference/config.md documents it; configkeys.go maps it to the keys of
+// docs/reference/config.md documents it; keys.go maps it to the keys of
 // the file.
 type Config struct {
 	Rules     sched.Rules
@@ -71,7 +65,7 @@ type Config struct {
 	Snapshot bool // jobs run a snapshot of their code unless they ask for none
 
 	AdminGroup   string // its members are administrators; empty: only root is
-	ShowCommands string // showOwnCommands or showAllCommands
+	ShowCommands string // ShowOwnCommands or ShowAllCommands
 
 	Listen          string // HTTP on TCP; empty: off
 	TLSCert, TLSKey string
@@ -94,18 +88,18 @@ type Config struct {
 
 // Whose commands users may see.
 const (
-	showOwnCommands = "own"
-	showAllCommands = "all"
+	ShowOwnCommands = "own"
+	ShowAllCommands = "all"
 )
 
 // PolicyFair is a name for sched.Backfill with fair share.
 const PolicyFair sched.Policy = "fair"
 
 // parking is how jobs are parked under this configuration, on this machine.
-func (c *Config) parking(m *queue.Queue) settings.Parking {
+func (c *Config) ParkingOn(m *queue.Queue) settings.Parking {
 	p := queue.ParkingFor(c.Preempt, c.Parking)
 	host := float64(m.ParkHostMiB())
-	p.MemoryMiB, p.UserMiB = int64(c.ParkMemory.of(host)), int64(c.ParkedMemory.of(host))
+	p.MemoryMiB, p.UserMiB = int64(c.ParkMemory.Of(host)), int64(c.ParkedMemory.Of(host))
 	if c.ParkMemory == (Portion{}) {
 		p.MemoryMiB = -1 // none, and not the default
 	}
@@ -114,9 +108,9 @@ func (c *Config) parking(m *queue.Queue) settings.Parking {
 	return p
 }
 
-// DefaultConfig is the configuration without a file. A shared daemon uses fair
+// Default is the configuration without a file. A shared daemon uses fair
 // share, and bounds what one user or one job can take from the others.
-func DefaultConfig(shared bool) Config {
+func Default(shared bool) Config {
 	c := Config{
 		Rules:        sched.DefaultRules(),
 		Poll:         time.Second,
@@ -142,7 +136,7 @@ func DefaultConfig(shared bool) Config {
 		Samples:      series.Keep,
 		AdminGroup:   site.AdminGroup,
 		Mail:         send.Mail{TLS: send.StartTLS, Sendmail: "/usr/sbin/sendmail"},
-		ShowCommands: showOwnCommands,
+		ShowCommands: ShowOwnCommands,
 		MetricsUsers: 50,
 		Slurm:        cluster.Config{Directory: cluster.DefaultDirectory, Patience: cluster.DefaultPatience},
 		LogLevel:     "info",
@@ -163,132 +157,14 @@ func DefaultConfig(shared bool) Config {
 const day = 24 * time.Hour
 
 // overuse is when jobs are ended for it. A private daemon has nobody else to suffer.
-func (c *Config) overuse(shared bool) settings.Overuse {
+func (c *Config) Overuse(shared bool) settings.Overuse {
 	return settings.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel, Harmful: shared}
 }
 
 // queuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
-func (c *Config) queuedJobsFor(user string) int {
+func (c *Config) QueuedJobsFor(user string) int {
 	if own, ok := c.QueuedJobsOf[user]; ok {
 		return own
 	}
 	return c.QueuedJobs
 }
-
-// Check finds settings that contradict each other. It is called again after
-// flags override the file.
-func (c *Config) Check() error {
-	if key, err := c.conflict(); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	return nil
-}
-
-// conflict names the key that contradicts the others.
-func (c *Config) conflict() (key string, err error) {
-	switch {
-	case c.Mail.User != "" && c.Mail.Server == "":
-		return "notify.smtp_user", errors.New("notify.smtp is missing")
-	case c.Mail.User != "" && c.MailPassword == "":
-		return "notify.smtp_user", errors.New("notify.smtp_password_file is missing")
-	case c.MailPassword != "" && c.Mail.User == "":
-		return "notify.smtp_password_file", errors.New("notify.smtp_user is missing")
-	case c.Mail.User != "" && c.Mail.TLS == send.NoTLS:
-		return "notify.smtp_tls", errors.New("expected starttls or tls with notify.smtp_user: a password is sent only over TLS")
-	case c.TLSCert != "" && c.TLSKey == "":
-		return "http.tls_cert", errors.New("http.tls_key is missing")
-	case c.TLSKey != "" && c.TLSCert == "":
-		return "http.tls_key", errors.New("http.tls_cert is missing")
-	case c.MetricsListen != "" && c.MetricsListen == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
-		return "metrics.listen", errors.New("http.listen has this address already")
-	}
-	if err := checkListen(c.MetricsListen, allowedMetrics, false, "at any other address http.listen serves metrics, with a token"); c.MetricsListen != "" && err != nil {
-		return "metrics.listen", err
-	}
-	if socket, isSocket := strings.CutPrefix(c.Listen, unixListen); isSocket {
-		return c.proxyConflict(socket)
-	}
-	if c.Listen != "" {
-		return "http.listen", checkListen(c.Listen, allowedListen, c.TLSCert != "", "any other address needs http.tls_cert and http.tls_key")
-	}
-	return "", nil
-}
-
-// Warnings are settings that work and are unsafe.
-func (c *Config) Warnings(shared bool) []string {
-	if !shared || c.Listen == "" || c.TLSCert != "" || strings.HasPrefix(c.Listen, unixListen) {
-		return nil
-	}
-	return []string{fmt.Sprintf("http.listen is %s, without TLS: any user of this machine could listen there before the daemon does and pose as it; use tls_cert and tls_key, or unix:/run/berth/http.sock behind a proxy with TLS", c.Listen)}
-}
-
-// proxyConflict checks a Unix socket, behind a proxy with TLS.
-func (c *Config) proxyConflict(socket string) (key string, err error) {
-	switch {
-	case !absolute(socket):
-		return "http.listen", mismatch(c.Listen, allowedListen)
-	case c.TLSCert != "":
-		return "http.tls_cert", errors.New("the proxy before a Unix socket encrypts; leave it out")
-	case len(c.Hosts) == 0:
-		return "http.hosts", errors.New("expected the name that the proxy answers to, found none")
-	}
-	return "", nil
-}
-
-// unixListen begins the path of a Unix socket in http.listen.
-const unixListen = "unix:"
-
-const allowedListen = "an address and a port: 127.0.0.1:7878, [::1]:7878, or with TLS any other; or unix:/path for a proxy"
-
-const allowedMetrics = "a loopback address and a port: 127.0.0.1:9778, [::1]:9778"
-
-// checkListen keeps what is served off the network unless TLS encrypts it.
-func checkListen(listen, allowed string, encrypted bool, otherwise string) error {
-	host, port, found := cutLast(listen, ":")
-	if _, err := strconv.ParseUint(port, 10, 16); !found || err != nil {
-		return mismatch(listen, allowed)
-	}
-	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	address, err := netip.ParseAddr(bare)
-	if err == nil && address.Is6() != (bare != host) {
-		return mismatch(listen, allowed)
-	}
-	switch {
-	case host == "localhost", err == nil && address.Unmap().IsLoopback():
-		return nil
-	case err != nil && host != "":
-		return mismatch(listen, allowed)
-	case !encrypted:
-		return fmt.Errorf("expected a loopback address such as 127.0.0.1:%s, found %q; %s", port, listen, otherwise)
-	}
-	return nil
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, separator); i >= 0 {
-		return s[:i], s[i+len(separator):], true
-	}
-	return s, "", false
-}
-
-// Changed names the settings that differ from an older configuration: those that
-// apply at once, and those that need a restart.
-func (c Config) Changed(old Config) (live, needsRestart []string) {
-	for _, k := range configKeys {
-		switch {
-		case k.same(&c, &old):
-		case k.restart:
-			needsRestart = append(needsRestart, k.name())
-		default:
-			live = append(live, k.name())
-		}
-	}
-	if !sameUsers(&c, &old) {
-		live = append(live, usersTable)
-	}
-	return live, needsRestart
-}
-
-// absolute reports whether a path does not depend on where the daemon was
-// started.
-func absolute(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }

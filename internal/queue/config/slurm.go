@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ const (
 	maxShards = 1024
 )
 
-var slurmKeys = []configKey{
+var slurmKeys = []knownKey{
 	keyFor("engine", func(c *Config) *job.Place { return &c.Engine }, readEngine),
 	keyFor("slurm.options", func(c *Config) *[]string { return &c.Slurm.Slurm.Options }, readOptions),
 	keyFor("slurm.directory", func(c *Config) *string { return &c.Slurm.Directory }, readText("an absolute path, or one that begins with ~/", inHome)),

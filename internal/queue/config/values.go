@@ -1,8 +1,9 @@
-package daemon
+package config
 
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,3 +288,22 @@ func isAddress(s string) bool {
 	_, err := notify.ParseTarget("mailto:" + s)
 	return err == nil
 }
+
+// Bounds on values: beyond what any machine needs, and within what berth can
+// keep in memory.
+const (
+	million         = 1_000_000
+	maxEnvironMiB   = 4 // a request to the API may be a little larger
+	maxTextMiB      = 1 << 20
+	maxLogMiB       = 1 << 30
+	maxMetricsUsers = 1000
+	maxCPUs         = 1 << 16 // as many as a job may ask for
+	shortestPoll    = 10 * time.Millisecond
+	shortestHistory = time.Minute
+	shortestIdle    = time.Second
+	shortestRun     = time.Second
+)
+
+// absolute reports whether a path does not depend on where the daemon was
+// started.
+func absolute(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }

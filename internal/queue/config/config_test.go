@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
@@ -65,7 +64,7 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		{"bytes", "[limits]\nenvironment = \"2M\"\nlog_size = \"1G\"", func(c *Config) { c.MaxEnviron, c.MaxLog = 2<<20, 1<<30 }},
 		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
 		{"dotted keys", "access.show_commands = \"all\"\nlimits.users.ann.gpus = 0.5", func(c *Config) {
-			c.ShowCommands = showAllCommands
+			c.ShowCommands = ShowAllCommands
 			c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 64, GPUs: Portion{Amount: 0.5}, CPUs: Portion{Percent: 50}, Memory: Portion{Percent: 50}}}
 		}},
 		{"what a user's table leaves out is as for all, wherever it stands",
@@ -98,9 +97,9 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
-			want := DefaultConfig(true)
+			want := Default(true)
 			c.want(&want)
-			got, err := parseConfig("config.toml", []byte(c.file), DefaultConfig(true))
+			got, err := Parse("config.toml", []byte(c.file), Default(true))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +128,7 @@ func TestAMistakeInATargetKeepsItsSecret(t *testing.T) {
 		"smtp_user = \"a\\nb\"":                             "expected a user name",
 		"smtp = \"m:1\"\nsmtp_user = \"u\"\nsmtp_password_file = \"/p\"\nsmtp_tls = \"none\"": "only over TLS",
 	} {
-		_, err := parseConfig("config.toml", []byte("[notify]\n"+file), DefaultConfig(true))
+		_, err := Parse("config.toml", []byte("[notify]\n"+file), Default(true))
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v; expected %q", file, err, says)
 		}
@@ -158,7 +157,7 @@ func TestMistakesAboutACluster(t *testing.T) {
 		"[slurm]\ngpus = [7]":                 "slurm.gpus: expected TYPE=SIZE",
 		"[slurm]\nshards = -1":                "slurm.shards: expected a whole number from 0 to 1024",
 	} {
-		if _, err := parseConfig("config.toml", []byte(file), DefaultConfig(true)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Parse("config.toml", []byte(file), Default(true)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v; expected %q", file, err, says)
 		}
 	}
@@ -170,7 +169,7 @@ func TestConfigMistakesAreAllNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = parseConfig("config.toml", file, DefaultConfig(true))
+	_, err = Parse("config.toml", file, Default(true))
 	if err == nil {
 		t.Fatal("a file of mistakes was taken")
 	}
@@ -188,11 +187,11 @@ func TestConfigMistakesAreAllNamed(t *testing.T) {
 
 func TestConfigThatIsNoTOMLNamesTheLine(t *testing.T) {
 	t.Parallel()
-	_, err := parseConfig("config.toml", []byte("[scheduling]\npolicy = fifo\n"), DefaultConfig(false))
+	_, err := Parse("config.toml", []byte("[scheduling]\npolicy = fifo\n"), Default(false))
 	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:2: ") {
 		t.Errorf("got %v", err)
 	}
-	_, err = parseConfig("config.toml", []byte("[scheduling]\n[access]\n[scheduling]\n"), DefaultConfig(false))
+	_, err = Parse("config.toml", []byte("[scheduling]\n[access]\n[scheduling]\n"), Default(false))
 	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:3: ") {
 		t.Errorf("got %v", err)
 	}
@@ -204,7 +203,7 @@ func TestAFileOfNothingButMistakesIsAnsweredSoon(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&file, "[limits.users.u%d]\ngpuz = %d\n", i, i)
 	}
-	_, err := parseConfig("config.toml", []byte(file.String()), DefaultConfig(true))
+	_, err := Parse("config.toml", []byte(file.String()), Default(true))
 	if err == nil || !strings.Contains(err.Error(), "and 19980 more") {
 		t.Errorf("got %v", err)
 	}
@@ -294,7 +293,7 @@ func TestEveryPartOfTheConfigIsSeenToChange(t *testing.T) {
 	t.Parallel()
 	fields := reflect.TypeFor[Config]()
 	for i := range fields.NumField() {
-		old, changed := DefaultConfig(true), DefaultConfig(true)
+		old, changed := Default(true), Default(true)
 		if fields.Field(i).Name == "Rules" || fields.Field(i).Name == "Limits" {
 			continue // below, part by part
 		}
@@ -303,17 +302,17 @@ func TestEveryPartOfTheConfigIsSeenToChange(t *testing.T) {
 	}
 	rules := reflect.TypeFor[sched.Rules]()
 	for i := range rules.NumField() {
-		old, changed := DefaultConfig(true), DefaultConfig(true)
+		old, changed := Default(true), Default(true)
 		alter(t, reflect.ValueOf(&changed.Rules).Elem().Field(i))
 		expectOneChange(t, "Rules."+rules.Field(i).Name, changed, old)
 	}
-	old, changed := DefaultConfig(true), DefaultConfig(true)
+	old, changed := Default(true), Default(true)
 	changed.Limits.Default.GPUs = Portion{Amount: 3}
 	expectOneChange(t, "Limits.Default.GPUs", changed, old)
-	changed = DefaultConfig(true)
+	changed = Default(true)
 	changed.Limits.Users = map[string]UserLimit{"ann": {Jobs: 1}}
 	expectOneChange(t, "Limits.Users", changed, old)
-	if live, restart := old.Changed(DefaultConfig(true)); live != nil || restart != nil {
+	if live, restart := old.Changed(Default(true)); live != nil || restart != nil {
 		t.Errorf("nothing changed, but %v %v", live, restart)
 	}
 }
@@ -351,7 +350,7 @@ func expectOneChange(t *testing.T, part string, changed, old Config) {
 
 func TestWhatARunningDaemonCannotTakeUpIsNamed(t *testing.T) {
 	t.Parallel()
-	old, changed := DefaultConfig(true), DefaultConfig(true)
+	old, changed := Default(true), Default(true)
 	changed.GPUs, changed.Listen, changed.History = []int{0}, "127.0.0.1:1", time.Hour
 	live, restart := changed.Changed(old)
 	if diff := cmp.Diff([]string{"retention.history"}, live); diff != "" {
@@ -366,7 +365,7 @@ func TestQueuedJobsOfAUser(t *testing.T) {
 	t.Parallel()
 	c := Config{QueuedJobs: 5, QueuedJobsOf: map[string]int{"ann": 9, "bob": 0}}
 	for user, want := range map[string]int{"ann": 9, "bob": 0, "eve": 5} {
-		if got := c.queuedJobsFor(user); got != want {
+		if got := c.QueuedJobsFor(user); got != want {
 			t.Errorf("%s may queue %d, want %d", user, got, want)
 		}
 	}
@@ -384,14 +383,14 @@ func writeConfig(t *testing.T, text string) string {
 func TestAConfigThatIsMissing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "none", "config.toml")
-	got, err := LoadConfig(path, false, false)
-	if diff := cmp.Diff(DefaultConfig(false), got); err != nil || diff != "" {
+	got, err := Load(path, false, false)
+	if diff := cmp.Diff(Default(false), got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
-	if _, err := LoadConfig(path, false, true); err == nil {
+	if _, err := Load(path, false, true); err == nil {
 		t.Error("a file that had to exist was not missed")
 	}
-	if _, err := LoadConfig(path, true, false); err != nil {
+	if _, err := Load(path, true, false); err != nil {
 		t.Errorf("a shared daemon without a config: %v", err)
 	}
 }
@@ -400,23 +399,23 @@ func TestASharedDaemonBelievesOnlyTrustedFiles(t *testing.T) {
 	t.Parallel()
 	path := writeConfig(t, "[scheduling]\npolicy = \"fifo\"\n")
 	asked := ""
-	_, err := loadConfig(path, true, false, func(p string) error { asked = p; return fmt.Errorf("%s belongs to eve", p) })
+	_, err := load(path, true, false, func(p string) error { asked = p; return fmt.Errorf("%s belongs to eve", p) })
 	if err == nil || !strings.Contains(err.Error(), "belongs to eve") || asked != path {
 		t.Errorf("asked about %q, got %v", asked, err)
 	}
-	if _, err := LoadConfig(path, false, true); err != nil {
+	if _, err := Load(path, false, true); err != nil {
 		t.Errorf("a private daemon and its user's own file: %v", err)
 	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root: what root's own file looks like")
 	}
-	if got, err := LoadConfig(path, true, true); err != nil || got.Rules.Policy != sched.FIFO {
+	if got, err := Load(path, true, true); err != nil || got.Rules.Policy != sched.FIFO {
 		t.Errorf("root's own file: %v", err)
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadConfig(path, true, true); err == nil {
+	if _, err := Load(path, true, true); err == nil {
 		t.Error("a file that anybody may write to was believed")
 	}
 }
@@ -424,14 +423,14 @@ func TestASharedDaemonBelievesOnlyTrustedFiles(t *testing.T) {
 func TestWhatIsNoConfigFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := LoadConfig(dir, false, true); err == nil {
+	if _, err := Load(dir, false, true); err == nil {
 		t.Error("a directory was read")
 	}
-	if _, err := LoadConfig("/dev/zero", false, true); err == nil {
+	if _, err := Load("/dev/zero", false, true); err == nil {
 		t.Error("a device was read")
 	}
-	big := writeConfig(t, strings.Repeat("# nothing\n", maxConfigBytes/10+1))
-	if _, err := LoadConfig(big, false, true); err == nil || !strings.Contains(err.Error(), "larger") {
+	big := writeConfig(t, strings.Repeat("# nothing\n", MaxBytes/10+1))
+	if _, err := Load(big, false, true); err == nil || !strings.Contains(err.Error(), "larger") {
 		t.Errorf("a huge file: %v", err)
 	}
 }
@@ -442,14 +441,14 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := DefaultConfig(true)
-	got, err := parseConfig("as shipped", example, DefaultConfig(true))
+	want := Default(true)
+	got, err := Parse("as shipped", example, Default(true))
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	commented := regexp.MustCompile(`(?m)^#(\[|[a-z_]+ = )`)
 	used := commented.ReplaceAllString(string(example), "$1")
-	if got, err = parseConfig("with every key in use", []byte(used), Config{}); err != nil {
+	if got, err = Parse("with every key in use", []byte(used), Config{}); err != nil {
 		t.Fatal(err)
 	}
 	want.GPUs = []int{0, 1, 2, 3, 5}
@@ -463,7 +462,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, key := range configKeys {
+	for _, key := range knownKeys {
 		if !regexp.MustCompile(`(?m)^#` + key.key + ` = `).Match(example) {
 			t.Errorf("%s is not in the example", key.name())
 		}
@@ -498,7 +497,7 @@ func TestThePageHasEveryKey(t *testing.T) {
 		for _, row := range rows {
 			first, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
 			for _, listed := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(first, -1) {
-				if strings.HasPrefix(row, "|") && !slices.ContainsFunc(keysOf(section), func(k configKey) bool { return k.key == listed[1] }) {
+				if strings.HasPrefix(row, "|") && !slices.ContainsFunc(keysOf(section), func(k knownKey) bool { return k.key == listed[1] }) {
 					t.Errorf("the page lists %s.%s, which does not exist", section, listed[1])
 				}
 			}
@@ -517,7 +516,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("limits.users.ann = {gpus = 2}\nscheduling.gpus = [[1]]")
 	f.Add("[[limits.users]]\n[http]\nhosts = [1979-05-27]")
 	f.Fuzz(func(t *testing.T, file string) {
-		c, err := parseConfig("config.toml", []byte(file), DefaultConfig(true))
+		c, err := Parse("config.toml", []byte(file), Default(true))
 		if err != nil {
 			return
 		}
@@ -532,7 +531,7 @@ func FuzzConfig(f *testing.F) {
 
 func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
 	t.Parallel()
-	_, err := parseConfig("config.toml", []byte("[scheduling]\nmax_bypass = \"-1h\"\n"), DefaultConfig(true))
+	_, err := Parse("config.toml", []byte("[scheduling]\nmax_bypass = \"-1h\"\n"), Default(true))
 	if err == nil || !strings.Contains(err.Error(), `at least 1s, or 0: no limit (also "never")`) {
 		t.Error(err)
 	}
@@ -541,13 +540,13 @@ func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
 func TestFairIsNotUnfair(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"[scheduling]\npolicy = \"fair\"\nfair_share = false\n", "[scheduling]\nfair_share = false\npolicy = \"fair\"\n"} {
-		_, err := parseConfig("config.toml", []byte(text), DefaultConfig(true))
+		_, err := Parse("config.toml", []byte(text), Default(true))
 		if err == nil || !strings.Contains(err.Error(), `scheduling.fair_share: expected true with policy = "fair", found false`) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	for _, text := range []string{"max_bypass = \"soon\"", "max_bypass = \"10ms\"", "preempt = \"always\""} {
-		if c, err := parseConfig("config.toml", []byte("[scheduling]\n"+text+"\n"), DefaultConfig(true)); err == nil {
+		if c, err := Parse("config.toml", []byte("[scheduling]\n"+text+"\n"), Default(true)); err == nil {
 			t.Errorf("%s was taken: %+v", text, c)
 		}
 	}
@@ -556,57 +555,34 @@ func TestFairIsNotUnfair(t *testing.T) {
 func TestLimitsByDefault(t *testing.T) {
 	t.Parallel()
 	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {
-		if got := DefaultConfig(true).Limits.on(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
+		if got := Default(true).Limits.On(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
 			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
 		}
 	}
 	// A user can always run a job with one CPU.
 	for cpus, want := range map[int]int{1: 1, 2: 1, 3: 2, 64: 32} {
 		host := sched.Host{CPUs: cpus, MemMiB: int64(cpus) * 1000}
-		if got := DefaultConfig(true).Limits.on(1, host).Default; got != (sched.Limit{Jobs: 64, CPUs: want, MemMiB: host.MemMiB / 2}) {
+		if got := Default(true).Limits.On(1, host).Default; got != (sched.Limit{Jobs: 64, CPUs: want, MemMiB: host.MemMiB / 2}) {
 			t.Errorf("of %+v a user may have %+v", host, got)
 		}
 	}
-	shared, private := DefaultConfig(true), DefaultConfig(false)
-	if _, total := site.Host(); shared.memoryMiB() != (total+1)/2 || private.memoryMiB() != 0 {
-		t.Errorf("of %d MiB a job may have %d, or on its own %d", total, shared.memoryMiB(), private.memoryMiB())
+	shared, private := Default(true), Default(false)
+	if _, total := site.Host(); shared.MemoryMiB() != (total+1)/2 || private.MemoryMiB() != 0 {
+		t.Errorf("of %d MiB a job may have %d, or on its own %d", total, shared.MemoryMiB(), private.MemoryMiB())
 	}
-	if got := private.Limits.on(8, sched.Host{CPUs: 8, MemMiB: 8000}); got.Default != (sched.Limit{}) || private.MaxLog != 0 || private.Grace != 0 || private.MaxPriority < 1000 {
+	if got := private.Limits.On(8, sched.Host{CPUs: 8, MemMiB: 8000}); got.Default != (sched.Limit{}) || private.MaxLog != 0 || private.Grace != 0 || private.MaxPriority < 1000 {
 		t.Errorf("a private daemon limits its user: %+v", private)
 	}
 	var c Config
 	for written, want := range map[string]Portion{`"75%"`: {Percent: 75}, `" 12.5 % "`: {Percent: 12.5}, "4": {Amount: 4}, "0.5": {Amount: 0.5}, "0": {}} {
-		c, err := parseConfig("f", []byte("[limits]\ngpus = "+written), c)
+		c, err := Parse("f", []byte("[limits]\ngpus = "+written), c)
 		if err != nil || c.Limits.Default.GPUs != want {
 			t.Errorf("%s is %+v: %v", written, c.Limits.Default.GPUs, err)
 		}
 	}
 	for _, bad := range []string{`"0%"`, `"101%"`, `"-1%"`, `"NaN%"`, `"%"`, `"half"`, "-1", "1025"} {
-		if _, err := parseConfig("f", []byte("[limits]\ngpus = "+bad), c); err == nil || !strings.Contains(err.Error(), "percentage") {
+		if _, err := Parse("f", []byte("[limits]\ngpus = "+bad), c); err == nil || !strings.Contains(err.Error(), "percentage") {
 			t.Errorf("%s: %v", bad, err)
-		}
-	}
-}
-
-func TestTheMostHostMemoryOfOneJob(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, with(func(c *Config) { c.Memory = Portion{Amount: 512} }))
-	_, err := api.Call(l.ctx, l.Client, api.Submit, api.SubmitRequest{Jobs: []api.Spec{sh("true", "mem", "1G")}})
-	if err == nil || !strings.Contains(err.Error(), "mem: expected at most 512 MiB, found 1024 MiB") {
-		t.Errorf("more than allowed: %v", err)
-	}
-	id := l.one(sh("true", "hold", "yes", "mem", "512M"))
-	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Mem: "513M"}}); err == nil {
-		t.Error("an edit may ask for more")
-	}
-	enforced := l.d.enforced.get(l.d.machine.Runner.Facts).Mem != ""
-	for asked, want := range map[int64]int64{0: 512, 100: 100, 4096: 512} {
-		j := &job.Job{ID: "1", Spec: job.Spec{Argv: []string{"true"}, MemMiB: asked}, Umask: -1}
-		if !enforced {
-			want = asked // nothing is promised that the host does not keep
-		}
-		if o, err := l.d.order(j, nil); err != nil || o.MemMiB != want {
-			t.Errorf("a job that asks for %d MiB is held to %d, want %d: %v", asked, o.MemMiB, want, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"maps"
@@ -13,8 +13,8 @@ import (
 	"berth/internal/sched"
 )
 
-// configKey is one key of a config file.
-type configKey struct {
+// knownKey is one key of a config file.
+type knownKey struct {
 	section string
 	key     string
 	restart bool // a change needs a restart
@@ -24,12 +24,12 @@ type configKey struct {
 
 // keyFor connects a key ("scheduling.policy") to a field of Config and the
 // function that reads its value.
-func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)) configKey {
+func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)) knownKey {
 	section, key, found := cutLast(name, ".")
 	if !found {
 		section, key = "", name // above the first section
 	}
-	return configKey{
+	return knownKey{
 		section: section,
 		key:     key,
 		set: func(c *Config, value any) error {
@@ -43,7 +43,7 @@ func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)
 	}
 }
 
-func (k configKey) name() string { return dotted(k.section, k.key) }
+func (k knownKey) name() string { return dotted(k.section, k.key) }
 
 // dotted is the full name of a key. Those above the first section have none.
 func dotted(section, key string) string {
@@ -53,30 +53,15 @@ func dotted(section, key string) string {
 	return section + "." + key
 }
 
-func (k configKey) afterRestart() configKey {
+func (k knownKey) afterRestart() knownKey {
 	k.restart = true
 	return k
 }
 
-// Bounds on values: beyond what any machine needs, and within what berth can
-// keep in memory.
-const (
-	million         = 1_000_000
-	maxEnvironMiB   = 4 // a request to the API may be a little larger
-	maxTextMiB      = 1 << 20
-	maxLogMiB       = 1 << 30
-	maxMetricsUsers = 1000
-	maxCPUs         = 1 << 16 // as many as a job may ask for
-	shortestPoll    = 10 * time.Millisecond
-	shortestHistory = time.Minute
-	shortestIdle    = time.Second
-	shortestRun     = time.Second
-)
+// knownKeys lists every key except those of single users.
+var knownKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, slurmKeys, retentionKeys, accessKeys, notifyKeys, serviceKeys)
 
-// configKeys lists every key except those of single users.
-var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, jobKeys, slurmKeys, retentionKeys, accessKeys, notifyKeys, serviceKeys)
-
-var schedulingKeys = []configKey{
+var schedulingKeys = []knownKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
 	keyFor("scheduling.poll", func(c *Config) *time.Duration { return &c.Poll }, readDuration(shortestPoll, "")).afterRestart(),
 	keyFor("scheduling.policy", func(c *Config) *sched.Policy { return &c.Rules.Policy }, readWord(append(sched.Policies(), PolicyFair)...)),
@@ -101,7 +86,7 @@ var schedulingKeys = []configKey{
 	keyFor("scheduling.load_always", func(c *Config) *bool { return &c.Rules.LoadAlways }, readFlag),
 }
 
-var limitKeys = []configKey{
+var limitKeys = []knownKey{
 	keyFor("limits.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
 	keyFor("limits.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
@@ -126,22 +111,22 @@ var limitKeys = []configKey{
 	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
 }
 
-var idleKeys = []configKey{
+var idleKeys = []knownKey{
 	keyFor("idle.report_after", func(c *Config) *time.Duration { return &c.IdleReport }, readDuration(shortestIdle, "never")),
 	keyFor("idle.park_after", func(c *Config) *time.Duration { return &c.IdlePark }, readDuration(shortestIdle, "never")),
 	keyFor("idle.cancel_after", func(c *Config) *time.Duration { return &c.IdleCancel }, readDuration(shortestIdle, "never")),
 }
 
-var overuseKeys = []configKey{
+var overuseKeys = []knownKey{
 	keyFor("overuse.cancel_after", func(c *Config) *time.Duration { return &c.OveruseCancel }, readDuration(shortestIdle, "never")),
 	keyFor("overuse.cancel_above", func(c *Config) *float64 { return &c.OveruseAbove }, readNumber(0, 1000)),
 }
 
-var jobKeys = []configKey{
+var jobKeys = []knownKey{
 	keyFor("jobs.snapshot", func(c *Config) *bool { return &c.Snapshot }, readFlag),
 }
 
-var retentionKeys = []configKey{
+var retentionKeys = []knownKey{
 	keyFor("retention.history", func(c *Config) *time.Duration { return &c.History }, readDuration(shortestHistory, "only history_jobs counts")),
 	keyFor("retention.history_jobs", func(c *Config) *int { return &c.HistoryJobs }, readCount(1, million)),
 	keyFor("retention.history_text", func(c *Config) *int64 { return &c.HistoryText }, readBytes(1, maxTextMiB, false)),
@@ -150,12 +135,12 @@ var retentionKeys = []configKey{
 	keyFor("retention.events", func(c *Config) *int { return &c.Events }, readCount(1, million)),
 }
 
-var accessKeys = []configKey{
+var accessKeys = []knownKey{
 	keyFor("access.admin_group", func(c *Config) *string { return &c.AdminGroup }, readText("a group name, or \"\" for root alone", isName)),
-	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(showOwnCommands, showAllCommands)),
+	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(ShowOwnCommands, ShowAllCommands)),
 }
 
-var notifyKeys = []configKey{
+var notifyKeys = []knownKey{
 	keyFor("notify.admin", func(c *Config) *[]string { return &c.NotifyAdmin }, readTargets),
 	keyFor("notify.smtp", func(c *Config) *string { return &c.Mail.Server }, readText("HOST:PORT, or \"\" to use sendmail", isServer)),
 	keyFor("notify.smtp_tls", func(c *Config) *string { return &c.Mail.TLS }, readWord(send.StartTLS, send.FullTLS, send.NoTLS)),
@@ -165,7 +150,7 @@ var notifyKeys = []configKey{
 	keyFor("notify.sendmail", func(c *Config) *string { return &c.Mail.Sendmail }, readText("an absolute path", absolute)),
 }
 
-var serviceKeys = []configKey{
+var serviceKeys = []knownKey{
 	keyFor("http.listen", func(c *Config) *string { return &c.Listen }, readText(allowedListen+", or \"\" for none", func(string) bool { return true })).afterRestart(),
 	keyFor("http.tls_cert", func(c *Config) *string { return &c.TLSCert }, readText("an absolute path", absolute)).afterRestart(),
 	keyFor("http.tls_key", func(c *Config) *string { return &c.TLSKey }, readText("an absolute path", absolute)).afterRestart(),
@@ -181,7 +166,7 @@ const usersTable = "limits.users"
 
 // userKeys lists the keys of such a table. It is read into a copy of the config,
 // so that a missing key keeps the general value.
-var userKeys = []configKey{
+var userKeys = []knownKey{
 	keyFor("limits.users.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.users.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
 	keyFor("limits.users.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
@@ -196,7 +181,7 @@ func sameUsers(a, b *Config) bool {
 // sections lists the sections of a file.
 func sections() []string {
 	var found []string
-	for _, k := range configKeys {
+	for _, k := range knownKeys {
 		if k.section != "" && !slices.Contains(found, k.section) {
 			found = append(found, k.section)
 		}
@@ -205,12 +190,12 @@ func sections() []string {
 }
 
 // keysOf lists the keys of one section.
-func keysOf(section string) []configKey {
-	return slices.DeleteFunc(slices.Clone(configKeys), func(k configKey) bool { return k.section != section })
+func keysOf(section string) []knownKey {
+	return slices.DeleteFunc(slices.Clone(knownKeys), func(k knownKey) bool { return k.section != section })
 }
 
 // wordsOf lists keys as they are written.
-func wordsOf(keys []configKey) []string {
+func wordsOf(keys []knownKey) []string {
 	words := make([]string, len(keys))
 	for i, k := range keys {
 		words[i] = k.key
@@ -221,7 +206,7 @@ func wordsOf(keys []configKey) []string {
 // sectionsWith lists the sections that have the key.
 func sectionsWith(key string) []string {
 	var found []string
-	for _, k := range configKeys {
+	for _, k := range knownKeys {
 		if k.key == key {
 			found = append(found, k.section)
 		}

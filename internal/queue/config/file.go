@@ -1,4 +1,4 @@
-package daemon
+package config
 
 import (
 	"cmp"
@@ -19,37 +19,37 @@ import (
 	"berth/internal/text"
 )
 
-// maxConfigBytes bounds a config file. It leaves room for ten thousand users
+// MaxBytes bounds a config file. It leaves room for ten thousand users
 // with limits of their own.
-const maxConfigBytes = 1 << 20
+const MaxBytes = 1 << 20
 
-// LoadConfig reads a config file. A missing file means the defaults, unless
+// Load reads a config file. A missing file means the defaults, unless
 // mustExist. A shared daemon, which runs as root, accepts only a file that
 // nobody but root can change.
-func LoadConfig(path string, shared, mustExist bool) (Config, error) {
+func Load(path string, shared, mustExist bool) (Config, error) {
 	trusted := func(string) error { return nil }
 	if shared {
 		trusted = site.TrustedFile
 	}
-	return loadConfig(path, shared, mustExist, trusted)
+	return load(path, shared, mustExist, trusted)
 }
 
-func loadConfig(path string, shared, mustExist bool, trusted func(path string) error) (Config, error) {
+func load(path string, shared, mustExist bool, trusted func(path string) error) (Config, error) {
 	err := trusted(path)
 	var data []byte
 	if err == nil {
-		data, err = readConfig(path)
+		data, err = read(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
-		return DefaultConfig(shared), nil
+		return Default(shared), nil
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("read config: %w", err)
 	}
-	return parseConfig(path, data, DefaultConfig(shared))
+	return Parse(path, data, Default(shared))
 }
 
-func readConfig(path string) ([]byte, error) {
+func read(path string) ([]byte, error) {
 	// If the path is a pipe, opening it must not block the daemon.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -63,9 +63,9 @@ func readConfig(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
-	if err == nil && len(data) > maxConfigBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxConfigBytes)
+	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	if err == nil && len(data) > MaxBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", path, MaxBytes)
 	}
 	return data, err
 }
@@ -73,9 +73,9 @@ func readConfig(path string) ([]byte, error) {
 // tomlTable is a table whose values have not been decoded.
 type tomlTable = map[string]toml.Primitive
 
-// configFile is a file being read. It continues after a mistake, so that all of
+// parser is a file being read. It continues after a mistake, so that all of
 // them are reported at once.
-type configFile struct {
+type parser struct {
 	path  string
 	meta  toml.MetaData
 	keys  tomlTable // the values read, by section.key
@@ -83,8 +83,8 @@ type configFile struct {
 	more  int // problems beyond those found
 }
 
-func parseConfig(path string, data []byte, c Config) (Config, error) {
-	f := &configFile{path: path, keys: tomlTable{}}
+func Parse(path string, data []byte, c Config) (Config, error) {
+	f := &parser{path: path, keys: tomlTable{}}
 	var tables tomlTable
 	var err error
 	if f.meta, err = toml.Decode(string(data), &tables); err != nil {
@@ -107,7 +107,7 @@ func parseConfig(path string, data []byte, c Config) (Config, error) {
 
 // settlePolicy expands policy = "fair", which sets two things at once, in
 // whatever order the keys were written.
-func (f *configFile) settlePolicy(c *Config) {
+func (f *parser) settlePolicy(c *Config) {
 	if c.Rules.Policy != PolicyFair {
 		return
 	}
@@ -119,14 +119,14 @@ func (f *configFile) settlePolicy(c *Config) {
 
 // doubts reports a problem already found in the section of a key: then its
 // values cannot be judged together.
-func (f *configFile) doubts(key string) bool {
+func (f *parser) doubts(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	return slices.ContainsFunc(f.found, func(p jobfile.Problem) bool { return strings.HasPrefix(p.Text, section+".") })
 }
 
 // tables reads the sections: the limits of all users before those of single
 // users.
-func (f *configFile) tables(c *Config, tables tomlTable) {
+func (f *parser) tables(c *Config, tables tomlTable) {
 	var users tomlTable
 	for name, value := range tables {
 		if slices.Contains(wordsOf(keysOf("")), name) {
@@ -155,9 +155,9 @@ func (f *configFile) tables(c *Config, tables tomlTable) {
 }
 
 // set stores a value under its key.
-func (f *configFile) set(c *Config, section string, known []configKey, key string, value toml.Primitive) {
+func (f *parser) set(c *Config, section string, known []knownKey, key string, value toml.Primitive) {
 	name := dotted(section, key)
-	i := slices.IndexFunc(known, func(k configKey) bool { return k.key == key })
+	i := slices.IndexFunc(known, func(k knownKey) bool { return k.key == key })
 	if i < 0 {
 		f.problem(value, "%s: unknown key; %s", name, meant(key, wordsOf(known), false))
 		return
@@ -170,7 +170,7 @@ func (f *configFile) set(c *Config, section string, known []configKey, key strin
 
 // user reads the limits of one user. Only a limit that is present becomes the
 // user's own, because messages say whose limit applies.
-func (f *configFile) user(c *Config, user string, value toml.Primitive) {
+func (f *parser) user(c *Config, user string, value toml.Primitive) {
 	section := usersTable + "." + user
 	keys, ok := f.asTable(section, value)
 	if !ok {
@@ -194,15 +194,8 @@ func (f *configFile) user(c *Config, user string, value toml.Primitive) {
 	}
 }
 
-func putIn[T any](to *map[string]T, key string, value T) {
-	if *to == nil {
-		*to = map[string]T{}
-	}
-	(*to)[key] = value
-}
-
 // asTable decodes a section.
-func (f *configFile) asTable(name string, value toml.Primitive) (tomlTable, bool) {
+func (f *parser) asTable(name string, value toml.Primitive) (tomlTable, bool) {
 	if _, ok := f.value(value).(map[string]any); !ok {
 		f.problem(value, "%s: expected a section [%s], found %s", name, name, shown(f.value(value)))
 		return nil, false
@@ -215,7 +208,7 @@ func (f *configFile) asTable(name string, value toml.Primitive) (tomlTable, bool
 }
 
 // value is a value of the file, in the parser's own types.
-func (f *configFile) value(p toml.Primitive) any {
+func (f *parser) value(p toml.Primitive) any {
 	var v any
 	if err := f.meta.PrimitiveDecode(p, &v); err != nil {
 		panic("bug: a value that cannot be read: " + err.Error())
@@ -231,7 +224,7 @@ type unreadable struct{}
 func (*unreadable) UnmarshalTOML(any) error { return errors.New("not to be read") }
 
 // line is the line of a value.
-func (f *configFile) line(p toml.Primitive) int {
+func (f *parser) line(p toml.Primitive) int {
 	var where toml.ParseError
 	if err := f.meta.PrimitiveDecode(p, &unreadable{}); errors.As(err, &where) {
 		return where.Position.Line
@@ -239,7 +232,7 @@ func (f *configFile) line(p toml.Primitive) int {
 	return 0
 }
 
-func (f *configFile) unknownTable(name string, value toml.Primitive) {
+func (f *parser) unknownTable(name string, value toml.Primitive) {
 	if _, isTable := f.value(value).(map[string]any); isTable {
 		near := text.Nearest(name, sections())
 		if near == "" {
@@ -248,7 +241,7 @@ func (f *configFile) unknownTable(name string, value toml.Primitive) {
 		f.problem(value, "unknown section [%s]; did you mean [%s]?", name, near)
 		return
 	}
-	f.problem(value, "%s is outside any section; %s", name, meant(name, wordsOf(configKeys), true))
+	f.problem(value, "%s is outside any section; %s", name, meant(name, wordsOf(knownKeys), true))
 }
 
 // meant suggests what a misplaced or misspelt key was meant to be: the same key
@@ -273,7 +266,7 @@ func meant(key string, known []string, outside bool) string {
 
 // problem records a mistake. Finding its line takes a scan of the whole file, so
 // the number of problems is bounded.
-func (f *configFile) problem(value toml.Primitive, format string, args ...any) {
+func (f *parser) problem(value toml.Primitive, format string, args ...any) {
 	const most = 100
 	if len(f.found) == most {
 		f.more++
@@ -284,7 +277,7 @@ func (f *configFile) problem(value toml.Primitive, format string, args ...any) {
 
 // errors lists the problems from the top of the file down, up to a bound: a
 // person fixes the first few and tries again.
-func (f *configFile) errors() error {
+func (f *parser) errors() error {
 	const most = 20
 	slices.SortFunc(f.found, func(a, b jobfile.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
