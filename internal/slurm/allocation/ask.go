@@ -80,7 +80,8 @@ func (f *front) askOne(ctx context.Context) (accepted bool, err error) {
 		return false, err
 	}
 	f.allocations = append(f.allocations, a)
-	id, err := client.Client{Environ: f.opt.environ()}.Submit(ctx, f.opt.arguments(a.directory, a.tag, f.jobs.warning()))
+	sbatch := client.Client{Environ: f.opt.environ(), Dir: f.opt.Dir} // an allocation gets both
+	id, err := sbatch.Submit(ctx, f.opt.arguments(a.directory, a.tag, f.jobs.warning()))
 	switch {
 	case away(err):
 		f.narrator.warn("Slurm does not answer; berth waits for it")

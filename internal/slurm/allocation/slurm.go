@@ -56,7 +56,7 @@ func (o *Options) environ() []string {
 	})
 }
 
-// asker is Slurm for everything but sbatch, whose environment an allocation gets.
+// asker is Slurm for everything but sbatch.
 func (o *Options) asker() client.Client { return client.Client{Environ: slurm.Environ(o.Env)} }
 
 // queue is what Slurm says about the allocations of this run, by their tag. Slurm

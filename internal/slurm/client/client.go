@@ -32,7 +32,10 @@ const (
 const maxIDs = 500
 
 // Client calls Slurm's programs with this environment, whose PATH has them.
-type Client struct{ Environ []string }
+type Client struct {
+	Environ []string
+	Dir     string // in which they run; empty: /
+}
 
 // Kind is what an error means for the caller.
 type Kind int
@@ -161,7 +164,7 @@ func (c Client) call(ctx context.Context, patience time.Duration, program string
 	}
 	cmd := exec.CommandContext(ctx, path, arguments...)
 	var stdout, stderr bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = "/", c.Environ, &stdout, &stderr, time.Second
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = cmp.Or(c.Dir, "/"), c.Environ, &stdout, &stderr, time.Second
 	err = cmd.Run()
 	e := &Error{Program: program, Said: stderr.String(), cause: err}
 	exit, exited := errors.AsType[*exec.ExitError](err)
