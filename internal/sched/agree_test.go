@@ -18,7 +18,7 @@ func TestWhyShowAndTheForecastAgree(t *testing.T) {
 		plan := Decide(s)
 		starts, refused := outcome(plan)
 		jobs := Order(s, s.Queue.Len())
-		shown, stories := Reasons(s, jobs), Stories(s, jobs)
+		shown, stories := Reasons(s, jobs), NewPreview(s, jobs).Stories()
 		for i, id := range jobs {
 			why, story, f := Explain(s, id), stories[i], Expect(s, id)
 			if story.ID != id || story.Position != i+1 || Position(s, id) != i+1 || story.Queued != len(jobs) {
@@ -84,7 +84,8 @@ func checkExpected(t *rapid.T, id string, kind reason.Kind, f reason.Forecast) {
 
 // checkFollows holds the forecast of a job to that of the one it may not pass.
 func checkFollows(t *rapid.T, id string, first, f reason.Forecast) {
-	if first.None != "" && f.None != first.None || f.None == "" && f.Low.Before(first.Low) {
+	// A limit may hold back the job in front by then, which lets this one go first.
+	if first.None != "" && f.None != first.None {
 		t.Fatalf("job %s: %+v, and the job in front %+v", id, f, first)
 	}
 }

@@ -28,11 +28,11 @@ func benchState(request func(i int) Request) State {
 func benchDecide(b *testing.B, request func(i int) Request) {
 	s := benchState(request)
 	b.ResetTimer()
-	for b.Loop() {
+	fastest(b, func() {
 		if plan := Decide(s); len(plan.Starts) == 0 {
 			b.Fatal("nothing starts")
 		}
-	}
+	})
 }
 
 func BenchmarkDecide100kOneKind(b *testing.B) {
@@ -86,31 +86,31 @@ func lab(s State) State {
 
 func BenchmarkDecideLab100kArrays(b *testing.B) {
 	s := lab(benchState(func(int) Request { return Request{GPUs: 1, VRAMMiB: 5000} }))
-	for b.Loop() {
+	fastest(b, func() {
 		if plan := Decide(s); len(plan.Starts) == 0 {
 			b.Fatal("nothing starts")
 		}
-	}
+	})
 }
 
 func BenchmarkDecideLab100kDistinct(b *testing.B) {
 	s := lab(benchState(func(i int) Request {
 		return Request{GPUs: 1, VRAMMiB: 5000 + int64(i*7919%queued)/6, CPUs: i % 6}
 	}))
-	for b.Loop() {
+	fastest(b, func() {
 		if plan := Decide(s); len(plan.Starts) == 0 {
 			b.Fatal("nothing starts")
 		}
-	}
+	})
 }
 
 func BenchmarkOrderLab100k(b *testing.B) {
 	s := lab(benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: 5000 + int64(i%300)} }))
-	for b.Loop() {
+	fastest(b, func() {
 		if len(Order(s, queued)) != queued {
 			b.Fatal("jobs are missing")
 		}
-	}
+	})
 }
 
 // benchReasons explains the first ten thousand, of three hundred kinds.
@@ -120,11 +120,11 @@ func benchReasons[T any](b *testing.B, s State, explain func(State, []string) []
 		jobs = append(jobs, p.Job)
 	}
 	b.ResetTimer()
-	for b.Loop() {
+	fastest(b, func() {
 		if len(explain(s, jobs)) != len(jobs) {
 			b.Fatal("a job has no reason")
 		}
-	}
+	})
 }
 
 func ofThreeHundred(i int) Request { return Request{GPUs: 1 + i%2, VRAMMiB: 15000 + int64(i%300)} }
@@ -138,27 +138,27 @@ func BenchmarkSentencesLab10k(b *testing.B) {
 
 func BenchmarkExplain100kDistinct(b *testing.B) {
 	s := benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: 5000 + int64(i)} })
-	for b.Loop() {
+	fastest(b, func() {
 		if Explain(s, fmt.Sprint(queued-1)).Kind != reason.TooMuchVRAM {
 			b.Fatal("the last job is the largest")
 		}
-	}
+	})
 }
 
 func BenchmarkQueueAddRemove(b *testing.B) {
 	s := benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: int64(i % 10)} })
 	i := 0
-	for b.Loop() {
+	fastest(b, func() {
 		i = (i + 7919) % queued
 		p, _ := s.Queue.Get(fmt.Sprint(i))
 		s.Queue.Remove(p.Job)
 		s.Queue.Add(p)
-	}
+	})
 }
 
 func BenchmarkPosition100kDistinct(b *testing.B) {
 	s := benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: int64(i)} })
-	for b.Loop() {
+	fastest(b, func() {
 		s.Queue.Position(fmt.Sprint(queued - 1))
-	}
+	})
 }

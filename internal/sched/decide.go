@@ -143,9 +143,38 @@ func (d *decision) close(h *head) {
 	whatever := *h
 	whatever.term = anyTerm
 	if d.lacksRoom(&whatever) && (!d.preemptible || d.outlook(h).noVictims.has(&whatever.amounts)) {
-		d.closed.closeSize(h)
+		d.closed.close(h.sizeNumber)
+		d.closeLarger(h)
 	} else {
 		d.closed.closeShape(h)
+	}
+}
+
+// Bounds of closeLarger: how often, and with how many sizes.
+const (
+	maxCloseLarger = 16
+	maxSizes       = 1024
+)
+
+// closeLarger closes the larger sizes too, once the order of the remaining jobs no
+// longer matters. Going through all sizes is cheaper than going through all classes
+// in order.
+func (d *decision) closeLarger(h *head) {
+	if d.closings >= maxCloseLarger || len(d.state.Queue.sizes.list) > maxSizes || h.gpus == 0 ||
+		d.reservationsTried < d.reservationsMax || d.parkingFull || d.state.Rules.Policy == FIFO {
+		return
+	}
+	d.closings++
+	o := d.outlook(h)
+	for _, size := range d.state.Queue.sizes.list {
+		if size == nil || d.closed.sizes[size.number] || size.value.family != h.family {
+			continue
+		}
+		a := size.value.amounts
+		a.term = anyTerm
+		if o.noRoom.has(&a) && (!d.preemptible || o.noVictims.has(&a)) && d.now.possible(&o.candidates, &a) {
+			d.closed.close(size.number)
+		}
 	}
 }
 

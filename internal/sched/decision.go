@@ -31,6 +31,7 @@ type decision struct {
 
 	// What is known not to work.
 	closed          closed
+	closings        int        // calls of closeLarger
 	refuses         *bool      // a job may have to be refused; nil until needed
 	outlooks        []*outlook // by the family's number
 	preemptible     bool       // a running job can be preempted, or is being

@@ -14,6 +14,6 @@
 //	who goes next: list tally shape state queue userqueue service turn limit overdue walk
 //	what is decided: decision limits contend outrank reservation departure reserve preempt again assert decide
 //	why: explain tell
-//	when: ask lane layout front forecast
+//	when: timeline step forecast
 //	what is told: feasible story snapshot
 package sched

@@ -252,6 +252,11 @@ func (q *Queue) dropClass(g *class) {
 	}
 }
 
+func (q *Queue) has(job string) bool {
+	_, queued := q.member(job)
+	return queued
+}
+
 // member finds a job; a State may have no queue.
 func (q *Queue) member(job string) (member, bool) {
 	if q == nil {

@@ -48,11 +48,10 @@ func (c *closed) has(h *head) bool { return c.sizes[h.sizeNumber] || c.shapes[h.
 
 func (c *closed) closeShape(h *head) { c.shapes[h.shapeNumber] = true }
 
-// closeSize closes the head's shape, and all shapes that differ from it only in
-// time.
-func (c *closed) closeSize(h *head) {
-	if !c.sizes[h.sizeNumber] {
-		c.sizes[h.sizeNumber] = true
+// close closes all shapes of a size, which differ only in time.
+func (c *closed) close(size int) {
+	if !c.sizes[size] {
+		c.sizes[size] = true
 		c.open--
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // SnapshotVersion is the version of the format. It changes when old snapshots would
@@ -37,13 +35,6 @@ type Snapshot struct {
 	Oldest map[string]oldest `json:"oldest,omitempty"` // by user
 }
 
-// oldest is what a queue remembers about a user besides the jobs: the oldest at the
-// last Tick, and since when.
-type oldest struct {
-	Job   string    `json:"job"`
-	Since time.Time `json:"since"`
-}
-
 type writtenGroup struct {
 	User string `json:"user,omitempty"`
 	Name string `json:"name"`
@@ -52,20 +43,7 @@ type writtenGroup struct {
 
 // NewSnapshot copies everything a decision depends on.
 func NewSnapshot(s State) Snapshot {
-	w := Snapshot{Format: snapshotFormat, Version: SnapshotVersion, State: s, Queue: []Pending{}, Oldest: map[string]oldest{}}
-	w.State.Queue, w.State.Groups = nil, nil
-	w.Cards = append(make([]Card, 0, len(s.Cards)), s.Cards...)
-	for i := range w.Cards {
-		c := &w.Cards[i]
-		c.Links, c.Near = maps.Clone(c.Links), maps.Clone(c.Near)
-	}
-	w.Allocations = append(make([]Allocation, 0, len(s.Allocations)), s.Allocations...)
-	for i := range w.Allocations {
-		h := &w.Allocations[i]
-		h.Cards, h.BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
-	}
-	w.ArrayRuns, w.Usage, w.ParkOfMiB = maps.Clone(s.ArrayRuns), maps.Clone(s.Usage), maps.Clone(s.ParkOfMiB)
-	w.Limits, w.InUse = maps.Clone(s.Limits), maps.Clone(s.InUse)
+	w := Snapshot{Format: snapshotFormat, Version: SnapshotVersion, State: s.copied(), Queue: []Pending{}, Oldest: map[string]oldest{}}
 	if s.Queue != nil {
 		w.Queue = s.Queue.First(s.Queue.Len())
 		for user, l := range s.Queue.byUser {
@@ -74,10 +52,10 @@ func NewSnapshot(s State) Snapshot {
 			}
 		}
 	}
-	for name, of := range s.Groups {
-		of.Running = slices.Clone(of.Running)
+	for name, of := range w.State.Groups {
 		w.Groups = append(w.Groups, writtenGroup{User: name.User, Name: name.Name, Group: of})
 	}
+	w.State.Groups = nil
 	slices.SortFunc(w.Groups, func(a, b writtenGroup) int {
 		return cmp.Or(strings.Compare(a.User, b.User), strings.Compare(a.Name, b.Name))
 	})
@@ -135,11 +113,7 @@ func (w *Snapshot) Restore() State {
 	for _, p := range w.Queue {
 		s.Queue.Add(p)
 	}
-	for user, o := range w.Oldest {
-		if l, waits := s.Queue.byUser[user]; waits {
-			s.Queue.setOldest(l, o.Job, o.Since)
-		}
-	}
+	s.Queue.restoreOldest(w.Oldest)
 	s.Queue.Tick(s.Now)
 	return s
 }

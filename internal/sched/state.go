@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"berth/internal/job"
@@ -59,6 +61,29 @@ type Group struct {
 // machine is the machine with all running jobs on it.
 func (s *State) machine() *machine {
 	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, s.Allocations)
+}
+
+// copied is a copy that shares nothing mutable, without the queue.
+func (s *State) copied() State {
+	w := *s
+	w.Queue = nil
+	w.Cards = append(make([]Card, 0, len(s.Cards)), s.Cards...)
+	for i := range w.Cards {
+		c := &w.Cards[i]
+		c.Links, c.Near = maps.Clone(c.Links), maps.Clone(c.Near)
+	}
+	w.Allocations = append(make([]Allocation, 0, len(s.Allocations)), s.Allocations...)
+	for i := range w.Allocations {
+		h := &w.Allocations[i]
+		h.Cards, h.BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
+	}
+	w.ArrayRuns, w.Usage, w.ParkOfMiB = maps.Clone(s.ArrayRuns), maps.Clone(s.Usage), maps.Clone(s.ParkOfMiB)
+	w.Limits, w.InUse, w.Groups = maps.Clone(s.Limits), maps.Clone(s.InUse), maps.Clone(s.Groups)
+	for name, of := range w.Groups {
+		of.Running = slices.Clone(of.Running)
+		w.Groups[name] = of
+	}
+	return w
 }
 
 // Plan is a decision. It changes nothing until it is committed.

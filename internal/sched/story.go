@@ -9,51 +9,83 @@ import (
 
 // Tell gives the story of a waiting job; false if it is not queued.
 func Tell(s State, job string) (reason.Story, bool) {
-	stories := Stories(s, []string{job})
-	return stories[0], stories[0].ID != ""
+	story := NewPreview(s, []string{job}).Stories()[0]
+	return story, story.ID != ""
 }
 
-// Stories is Tell for several jobs at once; a job that is not queued has an empty
-// one.
-func Stories(s State, jobs []string) []reason.Story {
-	stories := make([]reason.Story, len(jobs))
+// NewPreview copies what is needed to tell the stories of these jobs.
+func NewPreview(s State, jobs []string) *Preview {
+	v := preview(s, jobs)
 	var plan *Plan
-	for i, job := range jobs {
-		if _, queued := s.Queue.member(job); !queued {
+	for i := range v.asked {
+		if v.asked[i].position == 0 {
 			continue
 		}
 		if plan == nil {
 			decided := Decide(s)
 			plan = &decided
 		}
-		stories[i] = tellOne(&s, plan, job)
+		v.asked[i].explain(&s, plan)
+	}
+	return v
+}
+
+// Stories gives the stories of the jobs that the preview was made for; a job that
+// is not queued has an empty one.
+func (v *Preview) Stories() []reason.Story {
+	stories := make([]reason.Story, len(v.asked))
+	forecasts := v.forecasts()
+	for i := range v.asked {
+		a := &v.asked[i]
+		if a.position == 0 {
+			continue
+		}
+		t := a.story
+		t.Behind = v.behind(a, forecasts[i].Behind)
+		t.Expect(forecasts[i])
+		t.Say(a.why, a.self.class.request.asked())
+		stories[i] = t
 	}
 	return stories
 }
 
-func tellOne(s *State, plan *Plan, job string) reason.Story {
-	m := s.Queue.jobs[job]
-	why := Explain(*s, job)
-	front, position := inFront(s, job)
-	f := expect(s, job, why, plan, front, position)
-	t := reason.Story{
-		ID: job, Position: position, Queued: s.Queue.Len(),
+// explain fills in what is said about a job beside its start.
+func (a *asked) explain(s *State, plan *Plan) {
+	m := s.Queue.jobs[a.job]
+	a.why = Explain(*s, a.job)
+	d := newDecision(s)
+	first := &m
+	if a.why.Kind == reason.WaitsBehind {
+		blocker, _ := s.Queue.member(a.why.Job)
+		first = &blocker
+	}
+	h := first.class.head(first.entry)
+	a.closed = !d.fitsOn(d.withoutJobs(), &h, reservedNone)
+	t := &a.story
+	*t = reason.Story{
+		ID: a.job, Position: a.position, Queued: s.Queue.Len(),
 		User: m.class.user, Priority: m.entry.priority, Since: m.since,
-		Cards: cardStories(s, &m.class.request, why), Victims: givesWay(s, plan, job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
+		Cards: cardStories(s, &m.class.request, a.why), Victims: givesWay(s, plan, a.job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
 	}
-	if kept := plan.keeps(job); kept != nil {
-		t.Kept = &reason.Reservation{Cards: kept.Cards, At: kept.At, Hard: kept.ByLimit}
+	if a.kept = plan.keeps(a.job); a.kept != nil {
+		t.Kept = &reason.Reservation{Cards: a.kept.Cards, At: a.kept.At, Hard: a.kept.ByLimit}
 	}
-	if m.class.userQueue.first == job {
+	if m.class.userQueue.first == a.job {
 		t.OldestSince = m.class.userQueue.since
 	}
-	if why.Kind == reason.WaitsForGPUs {
-		t.NotParked, t.Leaves = notParked(s, &m), firstPreemptible(s, &m)
+	if a.why.Kind == reason.WaitsForGPUs {
+		t.NotParked, t.Leaves = notParked(d, &m), firstPreemptible(s, &m)
 	}
-	t.Behind = behind(s, &t, why, f)
-	t.Expect(f)
-	t.Say(why, m.class.request.asked())
-	return t
+}
+
+// keeps is the job's reservation, or nil.
+func (p *Plan) keeps(job string) *Reservation {
+	for i := range p.Reservations {
+		if p.Reservations[i].Job == job {
+			return &p.Reservations[i]
+		}
+	}
+	return nil
 }
 
 // givesWay are the running jobs that are preempted for one, by this plan or
@@ -76,11 +108,11 @@ func givesWay(s *State, plan *Plan, job string) []string {
 
 // notParked are the running jobs that would be parked for one if the host had memory
 // for them.
-func notParked(s *State, m *member) (jobs []string) {
-	if s.ParkMiB == 0 {
+func notParked(d *decision, m *member) (jobs []string) {
+	if d.state.ParkMiB == 0 {
 		return nil
 	}
-	d, h := newDecision(s), m.class.head(m.entry)
+	h := m.class.head(m.entry)
 	for _, held := range d.running {
 		if d.wouldOutrank(&h, held, ordinary) && !d.parkingFits(held) {
 			jobs = append(jobs, held.Job)
@@ -107,26 +139,26 @@ func firstPreemptible(s *State, m *member) (first *reason.Leave) {
 // behind is the job that has to go first, if there is one: under FIFO the one that
 // no job may overtake; a job whose reservation covers enough GPUs; else the job in
 // front whose end this one waits for.
-func behind(s *State, t *reason.Story, why reason.Reason, f reason.Forecast) *reason.Behind {
-	id := f.Behind
-	kept := keptFor(t.Cards)
+func (v *Preview) behind(a *asked, after string) *reason.Behind {
+	id := after
+	kept := keptFor(a.story.Cards)
 	if kept != "" {
 		id = kept
 	}
-	if why.Kind == reason.WaitsBehind {
-		id = why.Job
+	if a.why.Kind == reason.WaitsBehind {
+		id = a.why.Job
 	}
-	first, queued := s.Queue.member(id)
-	if !queued || t.Position <= 1 || id == t.ID {
+	at := slices.IndexFunc(v.front, func(w ahead) bool { return w.entry.job == id })
+	if at < 0 || a.position <= 1 || id == a.job || after == id && at >= a.position-1 {
 		return nil
 	}
-	self := s.Queue.jobs[t.ID]
+	first := &v.front[at]
 	b := &reason.Behind{
 		ID: id, User: first.class.user, Priority: first.entry.priority,
-		First: goesFirst(s, &first, &self), Kept: id == kept,
+		First: v.goesFirst(first, &a.self), Kept: id == kept,
 	}
 	if b.First == reason.FirstUser {
-		b.HadS, b.OwnS = s.Usage[b.User], s.Usage[t.User]
+		b.HadS, b.OwnS = v.state.Usage[b.User], v.state.Usage[a.story.User]
 	}
 	return b
 }
@@ -142,24 +174,22 @@ func keptFor(cards []reason.CardStory) string {
 }
 
 // goesFirst says why a job goes before another, given that it does.
-func goesFirst(s *State, first, then *member) reason.First {
-	a, b := &first.entry, &then.entry
-	line := first.class.userQueue
-	bound := s.Rules.MaxBypass
+func (v *Preview) goesFirst(first, then *ahead) reason.First {
+	a, b, rules := &first.entry, &then.entry, &v.state.Rules
 	switch {
-	case bound > 0 && line.first == a.job && s.Now.Sub(line.since) >= bound:
+	case first.overdue:
 		return reason.FirstOvertaken
 	case a.priority != b.priority:
 		return reason.FirstPriority
-	case a.service == classBoosted && a.service != b.service && s.Rules.slices():
+	case a.service == classBoosted && a.service != b.service && rules.slices():
 		return reason.FirstWaited
 	case a.service != b.service:
 		return reason.FirstService
-	case s.Rules.Fair && s.Rules.inTurn(a.service) && line != then.class.userQueue:
+	case rules.Fair && rules.inTurn(a.service) && first.class.user != then.class.user:
 		return reason.FirstUser
-	case a.policyKey < b.policyKey && s.Rules.Policy == Shortest:
+	case a.policyKey < b.policyKey && rules.Policy == Shortest:
 		return reason.FirstShorter
-	case a.policyKey < b.policyKey && first.early() && !then.early():
+	case a.policyKey < b.policyKey && first.ranBefore < boostFirst && then.ranBefore >= boostFirst:
 		return reason.FirstService
 	case a.policyKey < b.policyKey:
 		return reason.FirstWaited

@@ -87,6 +87,22 @@ func (q *Queue) setOldest(l *userQueue, job string, since time.Time) {
 	q.waits.insert(wait{l.since, l})
 }
 
+// oldest is what a queue remembers about a user besides the jobs: the oldest at the
+// last Tick, and since when.
+type oldest struct {
+	Job   string    `json:"job"`
+	Since time.Time `json:"since"`
+}
+
+// restoreOldest sets what another queue remembered.
+func (q *Queue) restoreOldest(of map[string]oldest) {
+	for user, o := range of {
+		if l, waits := q.byUser[user]; waits {
+			q.setOldest(l, o.Job, o.Since)
+		}
+	}
+}
+
 // age orders jobs by submission alone.
 type age struct {
 	rank, seq int64

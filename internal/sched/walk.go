@@ -1,7 +1,5 @@
 package sched
 
-import "container/heap"
-
 // walker goes through a queue in order, one job of each class at a time. A class
 // comes up again only on request: if one of its jobs does not fit, none does.
 //
@@ -11,12 +9,12 @@ import "container/heap"
 type walker struct {
 	state    *State
 	walks    []userWalk
-	merged   userWalks        // walks not at their end
+	merged   []*userWalk      // walks not at their end
 	accounts []*account       // by number of the userQueue; nil until needed
 	passes   func(*head) bool // classes to skip; nil: none
 	last     *head            // what next returned
 	at       listPos          // its place in its class
-	returned cursor           // the same for a class that was requested again
+	returned *cursor          // the same for a class that was requested again
 	begun    bool
 }
 
@@ -24,11 +22,11 @@ type walker struct {
 type userWalk struct {
 	account *account // nil without fair share
 	heads   *list[head]
-	place   listPos // the next class that has not come up
-	came    listPos // the first class behind those that came up: some after it may have been skipped
-	again   cursors // classes requested again
-	back    entry   // the last of those that came up
-	front   *head   // the next job; nil at the end
+	place   listPos   // the next class that has not come up
+	came    listPos   // the first class behind those that came up: some after it may have been skipped
+	again   []*cursor // classes requested again
+	back    entry     // the last of those that came up
+	front   *head     // the next job; nil at the end
 }
 
 // cursor is a class at one of its jobs.
@@ -83,7 +81,7 @@ func (w *walker) next() *head {
 	}
 	lw := w.merged[0]
 	if lw.returns() {
-		w.returned = heap.Pop(&lw.again).(cursor)
+		w.returned = popFirst(&lw.again, (*cursor).before)
 		w.last, w.at, lw.back = &w.returned.head, w.returned.place, w.returned.entry
 	} else {
 		w.last, w.at = lw.front, listPos{}
@@ -102,15 +100,17 @@ func (w *walker) begin() {
 			w.merged = append(w.merged, lw)
 		}
 	}
-	heap.Init(&w.merged)
+	for i := len(w.merged)/2 - 1; i >= 0; i-- {
+		sink(w.merged, i, goesBefore)
+	}
 }
 
 // sift moves the walk on top, which has advanced, to its place.
 func (w *walker) sift() {
 	if w.settle(w.merged[0]) {
-		heap.Fix(&w.merged, 0)
+		sink(w.merged, 0, goesBefore)
 	} else {
-		heap.Pop(&w.merged)
+		popFirst(&w.merged, goesBefore)
 	}
 }
 
@@ -162,10 +162,14 @@ func (w *walker) reached(s orderKey) bool {
 
 // again requests the next job of the class that came up last.
 func (w *walker) again() {
-	c := cursor{*w.last, w.last.class.jobs.after(w.at)}
-	if e, ok := c.class.jobs.at(c.place); ok {
-		c.head.entry = e
-		heap.Push(&w.merged[0].again, c)
+	at := w.last.class.jobs.after(w.at)
+	if e, ok := w.last.class.jobs.at(at); ok {
+		c := w.returned
+		if c == nil || w.last != &c.head { // otherwise it is reused
+			c = &cursor{head: *w.last}
+		}
+		c.entry, c.place = e, at
+		push(&w.merged[0].again, c, (*cursor).before)
 	}
 }
 
@@ -182,25 +186,60 @@ func (w *walker) rest() []string {
 	}
 }
 
-// lineWalks is a heap with the first job on top.
-type userWalks []*userWalk
-
-func (l userWalks) Len() int           { return len(l) }
-func (l userWalks) Less(i, j int) bool { return l[i].orderKey().compare(l[j].orderKey()) < 0 }
-func (l userWalks) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *userWalks) Push(v any)        { *l = append(*l, v.(*userWalk)) }
-func (l *userWalks) Pop() any          { return pop((*[]*userWalk)(l)) }
-
 func (lw *userWalk) orderKey() orderKey { return orderKey{lw.account, &lw.front.entry} }
 
-// cursors is a heap with the first job on top.
-type cursors []cursor
+func goesBefore(a, b *userWalk) bool {
+	// Mostly the usage decides, and each step of a walk compares a few of them.
+	x, y := &a.front.entry, &b.front.entry
+	if a.account != nil && a.account.turn != b.account.turn && x.priority == y.priority && x.service == y.service && a.account.rules.inTurn(x.service) {
+		return a.account.turn < b.account.turn
+	}
+	return a.orderKey().compare(b.orderKey()) < 0
+}
 
-func (c cursors) Len() int           { return len(c) }
-func (c cursors) Less(i, j int) bool { return c[i].entry.compare(&c[j].entry) < 0 }
-func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
-func (c *cursors) Push(v any)        { *c = append(*c, v.(cursor)) }
-func (c *cursors) Pop() any          { return pop((*[]cursor)(c)) }
+func (c *cursor) before(other *cursor) bool { return c.entry.compare(&other.entry) < 0 }
+
+// The functions below keep a list as a heap with the first element on top.
+// container/heap would allocate for each element.
+
+func push[T any](list *[]T, v T, before func(a, b T) bool) {
+	*list = append(*list, v)
+	l := *list
+	for i := len(l) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !before(l[i], l[parent]) {
+			return
+		}
+		l[i], l[parent] = l[parent], l[i]
+		i = parent
+	}
+}
+
+func popFirst[T any](list *[]T, before func(a, b T) bool) T {
+	first := (*list)[0]
+	if last := pop(list); len(*list) > 0 {
+		(*list)[0] = last
+		sink(*list, 0, before)
+	}
+	return first
+}
+
+// sink moves an element down to its place.
+func sink[T any](list []T, i int, before func(a, b T) bool) {
+	for {
+		first := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(list); child++ {
+			if before(list[child], list[first]) {
+				first = child
+			}
+		}
+		if first == i {
+			return
+		}
+		list[i], list[first] = list[first], list[i]
+		i = first
+	}
+}
 
 func pop[T any](list *[]T) T {
 	last := len(*list) - 1

@@ -46,7 +46,7 @@ func (r *report) snapshot(t *engine.Turn, jobs *jobList, began time.Time) snapsh
 	}
 	stories := make([]reason.Story, len(ids))
 	if !t.Stopping() {
-		copy(stories, sched.Stories(t.Explain().State(), ids))
+		copy(stories, sched.NewPreview(t.Explain().State(), ids).Stories())
 	}
 	for i, j := range next {
 		w := waitingJob{job: j}

@@ -42,6 +42,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		}
 	}
 	hindrance := ""
+	var preview *sched.Preview
 	err := d.do(ctx, func(t *engine.Turn) {
 		var g estimates
 		if !j.State.Terminal() {
@@ -49,7 +50,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		}
 		switch j.State {
 		case job.Queued:
-			d.whyQueued(t, &why, j.PreemptedFor)
+			preview = whyQueued(t, &why)
 		case job.Parked:
 			why.Text = t.Explain().Why(j.ID)
 		case job.Running:
@@ -70,6 +71,13 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 			why.Notes = append(why.Notes, blocked)
 		}
 	})
+	if preview != nil {
+		queued := why.Queued // jobs behind a gate too
+		if story := preview.Stories()[0]; story.ID != "" {
+			story.WasPreempted(j.PreemptedFor)
+			why.Story, why.Queued = story, queued
+		}
+	}
 	switch {
 	case err != nil:
 		return api.Why{}, err
@@ -115,23 +123,18 @@ func parkedText(j *job.Job, waits string) string {
 	return text
 }
 
-// whyQueued fills in the story of a queued job. It runs in the engine's
-// goroutine.
-func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
+// whyQueued says what keeps a queued job from its turn, or returns what its story is
+// told from, so that the engine goes on meanwhile. It runs in the engine's goroutine.
+func whyQueued(t *engine.Turn, why *api.Why) *sched.Preview {
 	if text := t.Explain().Gate(why.ID); text != "" {
 		why.Text, why.NoStart = text, reason.NoneGate
-		return
+		return nil
 	}
-	story, queued := sched.Tell(t.Explain().State(), why.ID)
-	switch {
-	case !queued:
-		return
-	case t.Stopping():
+	if t.Stopping() {
 		why.Text = t.Explain().Why(why.ID)
-		return
+		return nil
 	}
-	story.WasPreempted(asideFor)
-	why.Story = story
+	return sched.NewPreview(t.Explain().State(), []string{why.ID})
 }
 
 // estimates are the estimates for a job, or nil.

@@ -69,7 +69,7 @@ func (x *Explain) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = x.cfg.Limits.Default, x.cfg.Limits.Users
 	s.ArrayRuns, s.InUse, s.Groups = map[string]int{}, map[string]sched.Use{}, x.limitedGroups()
 	if x.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum = x.line.Usage.Decayed(x.changes.Now, x.cfg.HalfLife), sched.FairQuantum
+		s.Usage, s.FairQuantum, s.HalfLife = x.line.Usage.Decayed(x.changes.Now, x.cfg.HalfLife), sched.FairQuantum, x.cfg.HalfLife
 	}
 	scale := x.scale()
 	for _, a := range x.attempts.Active {
