@@ -54,6 +54,9 @@ func (p *JobPage) reply(x *exchange) error {
 		if err != nil {
 			return err
 		}
+		if body.Len() == len(begin) {
+			body.Grow(len(text)*(len(jobs)/len(some)+1) + len(rest)) // the others are about as long
+		}
 		body.Write(text[1 : len(text)-1])
 	}
 	body.Write(rest)

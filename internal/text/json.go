@@ -2,6 +2,7 @@ package text
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"unicode/utf16"
@@ -11,7 +12,7 @@ import (
 // JSON escapes the characters that JSON allows in a string but that a terminal
 // must not see. They read back as the same text.
 func JSON(encoded []byte) []byte {
-	if bytes.IndexFunc(encoded, hides) < 0 && utf8.Valid(encoded) {
+	if rest := encoded[plainASCII(encoded):]; bytes.IndexFunc(rest, hides) < 0 && utf8.Valid(rest) {
 		return encoded
 	}
 	escaped := make([]byte, 0, len(encoded)+64)
@@ -19,6 +20,20 @@ func JSON(encoded []byte) []byte {
 		escaped = appendEscaped(escaped, r)
 	}
 	return escaped
+}
+
+// plainASCII is how much of the data is plain for certain, eight bytes at a time.
+// Nearly all JSON is, and long lists are megabytes of it.
+func plainASCII(data []byte) (length int) {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(data)-length >= 8; length += 8 {
+		eight := binary.LittleEndian.Uint64(data[length:])
+		del := eight ^ each*0x7f
+		if ((eight-each*' ')|eight|(del-each)&^del)&high != 0 {
+			break
+		}
+	}
+	return length
 }
 
 // hides reports a character that must be escaped. Below the space character,

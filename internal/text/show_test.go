@@ -200,3 +200,16 @@ func withoutColours(s string) string {
 	}
 	return b.String()
 }
+
+// TestPlainASCIIIsWhatJSONKeeps: every byte, at every place of eight.
+func TestPlainASCIIIsWhatJSONKeeps(t *testing.T) {
+	for b := range 256 {
+		for at := range 8 {
+			data := []byte("12345678")
+			data[at] = byte(b)
+			if plain := plainASCII(data) == 8; plain != (b >= ' ' && b < 0x7f) {
+				t.Fatalf("byte %#x at %d: plain %v", b, at, plain)
+			}
+		}
+	}
+}
