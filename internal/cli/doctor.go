@@ -70,7 +70,7 @@ const daemonPatience = 5 * time.Second
 func examine(ctx context.Context, s *session.Session) []site.Finding {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
-	daemon, err := api.Call(asking, s.Client, api.GetStatus, api.None{})
+	told, err := api.Call(asking, s.Client, api.GetStatus, api.None{})
 	places, adminGroup := session.SharedPlaces(), site.AdminGroup
 	if s.Target.Private || s.Target.Explicit {
 		if own, err := site.PrivatePlaces(os.Getenv); err == nil {
@@ -78,19 +78,19 @@ func examine(ctx context.Context, s *session.Session) []site.Finding {
 		}
 	}
 	if err == nil {
-		if daemon.AdminGroup != nil { // an older daemon does not say
-			adminGroup = *daemon.AdminGroup
+		if told.AdminGroup != nil { // an older daemon does not say
+			adminGroup = *told.AdminGroup
 		}
-		places = site.Places{StateDir: daemon.StateDir, Socket: s.Target.Socket, Config: daemon.Config, Shared: daemon.Shared}
+		places = site.Places{StateDir: told.StateDir, Socket: s.Target.Socket, Config: told.Config, Shared: told.Shared}
 	}
-	findings := append([]site.Finding{daemonFinding(daemon, err, s.Target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
-	findings = append(findings, checkStore(ctx, places))
-	if err == nil && daemon.Enforced != nil {
-		applyDaemon(findings, *daemon.Enforced)
+	findings := append([]site.Finding{daemonFinding(told, err, s.Target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
+	findings = append(findings, daemon.CheckStore(ctx, places))
+	if err == nil && told.Enforced != nil {
+		applyDaemon(findings, *told.Enforced)
 	}
 	if err == nil {
-		applySource(findings, daemon.Source)
-		findings = append(findings, strayFinding(daemon.Strays))
+		applySource(findings, told.Source)
+		findings = append(findings, strayFinding(told.Strays))
 	}
 	return findings
 }
@@ -143,11 +143,6 @@ func applySource(findings []site.Finding, source string) {
 			f.Fix = "put the berth-gpu of the same version beside the daemon's program and restart it; its log says why it is not used now"
 		}
 	}
-}
-
-// checkStore looks for damage in the store itself.
-func checkStore(ctx context.Context, places site.Places) site.Finding {
-	return daemon.CheckStore(ctx, places)
 }
 
 // strayFinding reports jobs that the daemon's store does not know.

@@ -218,11 +218,6 @@ func beginsWord(title, word string) bool {
 	return at == 0 || at > 0 && !unicode.IsLetter(rune(title[at-1]))
 }
 
-// mentionsWord tells whether a heading has a word, in any case.
-func mentionsWord(title, word string) bool {
-	return strings.Contains(strings.ToLower(title), strings.ToLower(word))
-}
-
 // findSection is the heading that is the words, or else the first that has them.
 func findSection(page *manual.Page, words string) (string, error) {
 	titles := page.Sections()
@@ -230,7 +225,7 @@ func findSection(page *manual.Page, words string) (string, error) {
 	if i := slices.IndexFunc(titles, func(title string) bool { return strings.EqualFold(plain(title), words) }); i >= 0 {
 		return titles[i], nil
 	}
-	if i := slices.IndexFunc(titles, func(title string) bool { return mentionsWord(title, words) }); i >= 0 {
+	if i := slices.IndexFunc(titles, func(title string) bool { return strings.Contains(strings.ToLower(title), strings.ToLower(words)) }); i >= 0 {
 		return titles[i], nil
 	}
 	return "", problem.Newf(problem.Invalid, "sections: "+strings.Join(titles, "; "), "no section of %s is named %q", page.Topic, words)

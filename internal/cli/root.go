@@ -40,13 +40,8 @@ func Main(args []string, out, errOut io.Writer) int {
 	if !ok {
 		p = problem.Wrap(problem.Invalid, "see "+cmd.CommandPath()+" --help", err)
 	}
-	complain(errOut, p.What, p.Hint)
+	fmt.Fprint(errOut, text.Complaint("berth", p.What, p.Hint))
 	return p.Kind.ExitStatus()
-}
-
-// complain prints a problem and its hint.
-func complain(w io.Writer, what, hint string) {
-	fmt.Fprint(w, text.Complaint("berth", what, hint))
 }
 
 // newRoot makes the command that these words name, or all of them if the first
@@ -158,7 +153,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	usage := problem.Wrap(problem.Invalid, fmt.Sprintf("see %s --help", cmd.CommandPath()), err)
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
-		usage.What = badValue(value)
+		usage.What = fmt.Sprintf("--%s: expected %s, found %q", value.GetFlag().Name, expected(value.GetFlag(), value.Unwrap()), value.GetValue())
 		return usage
 	}
 	word, found := strings.CutPrefix(err.Error(), "unknown flag: --")

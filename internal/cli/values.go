@@ -60,11 +60,6 @@ func expected(flag *pflag.Flag, cause error) string {
 	return cause.Error()
 }
 
-// badValue is the complaint about a value that its flag could not parse.
-func badValue(err *pflag.InvalidValueError) string {
-	return fmt.Sprintf("--%s: expected %s, found %q", err.GetFlag().Name, expected(err.GetFlag(), err.Unwrap()), err.GetValue())
-}
-
 // plainNumber writes a number without an exponent, unless it is huge.
 func plainNumber(value float64) string {
 	if value > -1e15 && value < 1e15 {

@@ -220,7 +220,9 @@ func (q *Queue) openRunner(ctx context.Context) (err error) {
 	l.UseMPS(q.setup.MPSDir)
 	l.Driver, q.CannotPark = gpu.Driver(q.SimDir, q.setup.Getenv)
 	if q.CannotPark == "" && q.SimDir == "" && q.read && !q.NoGPUs {
-		q.CannotPark = site.CannotPark(ctx, l.Driver[0])
+		if err := site.CheckPark(ctx, l.Driver[0]); err != nil {
+			q.CannotPark = err.Error()
+		}
 	}
 	if q.CannotPark != "" && !q.NoGPUs {
 		q.Log.Info("jobs cannot be parked", "why", q.CannotPark)

@@ -31,8 +31,8 @@ func GPUTable(gpus []api.GPU, now time.Time) *text.Table {
 			t.Add(text.Cell{Text: strconv.Itoa(whole)}, text.Cell{Text: cardName(g)}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{Text: "split by MIG"}, text.Cell{})
 		}
 		t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: gpuName(g)}, text.Cell{Text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
-			text.Cell{Text: text.GiB(g.ForeignMiB) + "G"}, text.Cell{Text: text.GiB(g.BudgetMiB) + "G"}, text.Cell{Text: measured(g.Util, "%", "-")},
-			text.Cell{Text: measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJob(g, 0, now)})
+			text.Cell{Text: text.GiB(g.ForeignMiB) + "G"}, text.Cell{Text: text.GiB(g.BudgetMiB) + "G"}, text.Cell{Text: Measured(g.Util, "%", "-")},
+			text.Cell{Text: Measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJob(g, 0, now)})
 		for i := 1; i < len(g.Jobs)+len(g.Parked); i++ { // a row each, so that none is cut off
 			row := make([]text.Cell, len(t.Columns))
 			row[len(row)-1].Text = gpuJob(g, i, now)
@@ -79,8 +79,8 @@ func OrDash(text string) string {
 	return text
 }
 
-// measured writes a reading of the driver, or none if there is no reading.
-func measured(value *float64, unit, none string) string {
+// Measured writes a reading of the driver, or none if there is no reading.
+func Measured(value *float64, unit, none string) string {
 	if value == nil {
 		return none
 	}
@@ -89,7 +89,7 @@ func measured(value *float64, unit, none string) string {
 
 func powerText(g api.GPU) string {
 	if g.PowerW == nil || g.PowerLimitW == nil {
-		return measured(g.PowerW, "W", "")
+		return Measured(g.PowerW, "W", "")
 	}
 	return fmt.Sprintf("%.0f/%.0fW", *g.PowerW, *g.PowerLimitW)
 }

@@ -18,7 +18,7 @@ func StateCell(r *Row, _ time.Time) text.Cell {
 	case r.Tasks != nil:
 		return text.Cell{Text: r.Tasks.String(), Paint: StatePaint(r.State)}
 	}
-	return jobStateCell(r.View)
+	return text.Cell{Text: StateText(r.View), Paint: StatePaint(r.State)}
 }
 
 // tasksText counts the tasks of an array by state. Of one that is over, the
@@ -34,11 +34,12 @@ func tasksText(r *Row) string {
 	return r.Tasks.String()
 }
 
-func jobStateCell(v job.View) text.Cell {
+// StateText is a job's state; a queued job may be held.
+func StateText(v job.View) string {
 	if v.State == job.Queued && v.Held {
-		return text.Cell{Text: "held", Paint: text.Yellow}
+		return "held"
 	}
-	return text.Cell{Text: string(v.State), Paint: StatePaint(v.State)}
+	return string(v.State)
 }
 
 func StatePaint(state job.State) text.Paint {

@@ -16,7 +16,7 @@ func SpanOfSeconds(seconds *float64) string {
 
 // Moment writes a time of day, or a date and time if it is not today.
 func Moment(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
+	t = t.In(now.Location())
 	if t.Year() == now.Year() && t.YearDay() == now.YearDay() {
 		return t.Format("15:04:05")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/job"
 )
 
@@ -121,10 +122,7 @@ func later(t *time.Time) time.Time {
 
 // memory is the most that a job used or declared on a GPU.
 func memory(v job.View) (mib int64) {
-	for _, peak := range v.PeakVRAMMiB {
-		mib = max(mib, peak)
-	}
-	if mib == 0 && v.VRAMMiB != nil {
+	if mib = render.PeakOf(&v); mib == 0 && v.VRAMMiB != nil {
 		mib = *v.VRAMMiB
 	}
 	return mib

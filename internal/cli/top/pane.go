@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/cli/render"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -84,7 +85,7 @@ func logTail(m model, rows int) []string {
 
 // drawStory says what the job does, or waits for.
 func drawStory(m model, v job.View, width int) []string {
-	state := stateOf(v)
+	state := render.StateText(v)
 	if v.Outcome != nil {
 		state += ", " + string(*v.Outcome)
 	}
@@ -126,11 +127,7 @@ func momentOf(m model, t time.Time) string {
 	if t.IsZero() {
 		return "at an unknown time"
 	}
-	t = t.In(m.now.Location())
-	if t.Year() == m.now.Year() && t.YearDay() == m.now.YearDay() {
-		return t.Format("15:04:05")
-	}
-	return t.Format("2006-01-02 15:04")
+	return render.Moment(t, m.now)
 }
 
 // drawChart is the job's memory over time.

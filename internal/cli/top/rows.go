@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/cli/render"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -29,7 +30,7 @@ func gpuRows(m model, l layout) []string {
 			values := m.utilisation[g.Index]
 			spark = " " + text.Pad(text.Spark(values[max(0, len(values)-sparkWidth(m)):], 100, m.ASCII), sparkWidth(m))
 		}
-		facts := fmt.Sprintf(" %5s/%s G %4s %4s", text.GiB(g.UsedMiB), text.GiB(g.TotalMiB), percent(g.Util), celsius(g.TemperatureC))
+		facts := fmt.Sprintf(" %5s/%s G %4s %4s", text.GiB(g.UsedMiB), text.GiB(g.TotalMiB), render.Measured(g.Util, "%", "-"), render.Measured(g.TemperatureC, "C", "-"))
 		state := text.Pad(gpuState(g), widest)
 		name := fmt.Sprintf("%sgpu%-3d", mark, g.Index)
 		width := max(4, m.Width-text.Width(name)-text.Width(facts)-text.Width(spark)-text.Width(state)-2)
@@ -62,20 +63,6 @@ func gpuState(g api.GPU) string {
 		return " stale"
 	}
 	return ""
-}
-
-func percent(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f%%", *v)
-}
-
-func celsius(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0fC", *v)
 }
 
 // memoryBar shows a GPU's memory by job, each part beginning with the job's id where
@@ -126,7 +113,7 @@ func jobRows(m model, l layout) []string {
 		{"ID", 6, func(v job.View) string { id, _, _ := m.named(v); return id }},
 		{"NAME", 10, func(v job.View) string { _, name, _ := m.named(v); return name }},
 		{"USER", 6, func(v job.View) string { return v.User }},
-		{"STATE", 8, stateOf},
+		{"STATE", 8, render.StateText},
 		{"GPUS", 5, gpusOf},
 		{"GIB", 5, gibOf},
 		{"TIME", 6, func(v job.View) string { return timeOf(m, v) }},
@@ -175,13 +162,6 @@ func jobRows(m model, l layout) []string {
 		lines = append(lines, "")
 	}
 	return lines[:l.rows+1]
-}
-
-func stateOf(v job.View) string {
-	if v.State == job.Queued && v.Held {
-		return "held"
-	}
-	return string(v.State)
 }
 
 func paintOf(s job.State) text.Paint {

@@ -12,26 +12,6 @@ import (
 	"berth/internal/text"
 )
 
-// helperTiming are the time limits of a helper.
-type helperTiming struct {
-	start    time.Duration // for any request: without persistence mode the driver wakes every card at hello
-	sample   time.Duration // for a request other than hello, and for the time on one card
-	grace    time.Duration // between SIGTERM and SIGKILL
-	idle     time.Duration // without a sample, until the helper is stopped
-	retry    time.Duration // until a failed helper is started again; doubles
-	retryMax time.Duration
-	renew    time.Duration // until a helper that reports a lost card is replaced
-	renewMax time.Duration // for other lasting faults the wait doubles up to this
-	probe    time.Duration // until a skipped card is tried again; doubles
-	probeMax time.Duration
-}
-
-var patientHelper = helperTiming{
-	start: 10 * time.Second, sample: 2 * time.Second, grace: termGrace, idle: time.Minute,
-	retry: 100 * time.Millisecond, retryMax: 10 * time.Second,
-	renew: 30 * time.Second, renewMax: 10 * time.Minute, probe: 5 * time.Second, probeMax: 30 * time.Second,
-}
-
 const (
 	// watchEvery is how often the helper looks for short peaks between samples.
 	watchEvery = 100 * time.Millisecond
@@ -273,6 +253,9 @@ func (h *helperSource) start(words *helperLog, args ...string) (*helperProcess, 
 // not any more.
 var errNoNVML = errors.New("NVML cannot be used")
 
+// errNoLibrary is a helper's answer where the driver's library is not installed.
+var errNoLibrary = fmt.Errorf("%w", errNoNVML)
+
 // greet sends hello to a new helper.
 func (p *helperProcess) greet(skip []int, timing helperTiming) (HelperHi, error) {
 	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, timing)
@@ -358,4 +341,8 @@ func (h *helperSource) Close() error {
 		}
 	}
 	return nil
+}
+
+func releasedError(until time.Time) error {
+	return fmt.Errorf("the GPUs are released until %s, as requested", until.Format(time.TimeOnly))
 }

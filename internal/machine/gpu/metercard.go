@@ -59,7 +59,9 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 	}
 	c.noteUse()
 	c.usedMiB, c.unexplainedMiB, c.sampled = d.UsedMiB, unexplainedMiB(d), true
-	c.hidden, c.utilPct = !d.ProcessesKnown || !sawProcess || sizeUnknown(d.Processes), d.UtilPct
+	// Unexplained memory may belong to a process that is listed without its memory.
+	sizeUnknown := slices.ContainsFunc(d.Processes, func(p Process) bool { return p.UsedMiB < 0 })
+	c.hidden, c.utilPct = !d.ProcessesKnown || !sawProcess || sizeUnknown, d.UtilPct
 	if !matched {
 		c.blindRow++
 		use := c.unmatchedUse(d, holders, spikeBuffer)
@@ -67,12 +69,6 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 	}
 	c.blindRow = 0
 	return c.matchedUse(d, spikeBuffer)
-}
-
-// sizeUnknown reports whether the driver lists a process without its memory:
-// unexplained memory may then belong to it.
-func sizeUnknown(processes []Process) bool {
-	return slices.ContainsFunc(processes, func(p Process) bool { return p.UsedMiB < 0 })
 }
 
 // track updates the processes of the card and reports whether all were

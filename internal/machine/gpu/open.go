@@ -31,7 +31,6 @@ const (
 	// openPatience is how long opening waits for a helper's hello. A slower
 	// one hangs in the driver, and may recover.
 	openPatience = 2 * time.Second
-	reopenEvery  = 10 * time.Second
 	systemRoot   = "/"
 	notWanted    = HelperVariable + "=none"
 )

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// reopenEvery is how often a driver that cannot be opened is tried again.
+const reopenEvery = 10 * time.Second
+
 // cardSource is the real cards of this machine, however they are read: with
 // berth's numbers, their topology from sysfs, and the kernel log's messages
 // about them.
@@ -92,10 +95,6 @@ func (c *cardSource) source() (Source, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.raw, nil
-}
-
-func releasedError(until time.Time) error {
-	return fmt.Errorf("the GPUs are released until %s, as requested", until.Format(time.TimeOnly))
 }
 
 // Name is the name of the source, for display.

@@ -3,7 +3,6 @@ package gpu
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -29,12 +28,7 @@ func (noCards) Close() error { return nil }
 
 func (noCards) Facts() Facts { return Facts{Source: NoSource} }
 
-var (
-	// errNoLibrary is a helper's answer where the driver's library is not
-	// installed.
-	errNoLibrary = fmt.Errorf("%w", errNoNVML)
-	errNoSMI     = errors.New("nvidia-smi is not in PATH")
-)
+var errNoSMI = errors.New("nvidia-smi is not in PATH")
 
 // driverMissing reports whether the cards could not be opened because no driver
 // is installed: nvidia-smi and the library are missing and the kernel has none.

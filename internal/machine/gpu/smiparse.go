@@ -237,7 +237,7 @@ func splitCSV(line string) []string {
 // parseMiB reads a number of MiB. "[N/A]", "[Not Supported]", "ERR!" and the
 // like mean unknown.
 func parseMiB(text string) (int64, bool) {
-	mib, err := strconv.ParseInt(trimUnit(text, "MiB"), 10, 64)
+	mib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(text, "MiB")), 10, 64)
 	if err != nil || mib < 0 || mib > 1<<40 {
 		return 0, false
 	}
@@ -249,8 +249,4 @@ func parseProcessMiB(text string) int64 {
 		return mib
 	}
 	return -1
-}
-
-func trimUnit(text, unit string) string {
-	return strings.TrimSpace(strings.TrimSuffix(text, unit))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -132,7 +133,7 @@ func existing(path string) string {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return path
 		}
-		path = parent(path)
+		path = filepath.Dir(path)
 	}
 	return path
 }

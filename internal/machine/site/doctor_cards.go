@@ -84,8 +84,8 @@ func (c *cardFacts) checkpoint(h helperSaid) Finding {
 	case branch < driverCheckpoint:
 		return ok("driver %s cannot checkpoint a running program (%d and newer can): jobs cannot be parked", version, driverCheckpoint)
 	}
-	if h.cannotPark != "" {
-		return warn("check that libcuda.so.1 is that of the loaded driver; reboot after an upgrade", "jobs cannot be parked: %s", h.cannotPark)
+	if h.park != nil {
+		return warn("check that libcuda.so.1 is that of the loaded driver; reboot after an upgrade", "jobs cannot be parked: %v", h.park)
 	}
 	if c.exam.helper.path == "" {
 		return ok("driver %s can checkpoint a running program, but jobs cannot be parked without berth-gpu", version)

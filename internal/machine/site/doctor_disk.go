@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func parent(path string) string { return filepath.Dir(path) }
-
 // state checks that the state directory is on a disk that can be trusted, or
 // could be created there.
 func (e exam) state(context.Context) Finding {

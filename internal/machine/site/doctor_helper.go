@@ -76,8 +76,8 @@ type helperSaid struct {
 		} `json:"faults"`
 	} `json:"sample"`
 
-	cannotPark string // why not; "": it can, or it did not say
-	err        error
+	park error // why the driver cannot park jobs; nil: it can, or it did not say
+	err  error
 }
 
 var (
@@ -124,21 +124,21 @@ func (e exam) askHelper(ctx context.Context) helperSaid {
 	case err != nil:
 		said.err = fmt.Errorf("%w: %w", errGarbled, err)
 	}
-	said.cannotPark = cannotPark(ctx, e.machine, e.helper.path)
+	said.park = checkPark(ctx, e.machine, e.helper.path)
 	return said
 }
 
-// CannotPark asks the driver, through the program that parks jobs, why it cannot;
-// empty if it can, or if it does not answer: then the first job finds out.
-func CannotPark(ctx context.Context, program string) string { return cannotPark(ctx, here(), program) }
+// CheckPark asks the driver, through the program that parks jobs, why it cannot. It
+// is nil if it does not answer: then the first job finds out.
+func CheckPark(ctx context.Context, program string) error { return checkPark(ctx, here(), program) }
 
-func cannotPark(ctx context.Context, m machine, program string) string {
+func checkPark(ctx context.Context, m machine, program string) error {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CUDA_VISIBLE_DEVICES=") })
 	answer, err := m.run(ctx, call{name: "berth-gpu", path: program, args: []string{"park", "-check"}, env: env, deadline: helperDeadline})
 	if err != nil || answer.exit != exitCannotPark {
-		return ""
+		return nil
 	}
-	return strings.TrimPrefix(answer.firstLine(), "berth-gpu: ")
+	return errors.New(strings.TrimPrefix(answer.firstLine(), "berth-gpu: "))
 }
 
 // exitCannotPark is the program's exit status if the driver cannot; another one

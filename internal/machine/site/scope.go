@@ -43,8 +43,8 @@ func JobScope(ctx context.Context, user bool, self []string) (dir, reason string
 func jobScope(ctx context.Context, m machine, user bool, self []string) (dir, reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scopeDeadline)
 	defer cancel()
-	if reason := whyNoScope(m, user); reason != "" {
-		return "", reason, nil
+	if err := mayHaveScope(m, user); err != nil {
+		return "", err.Error(), nil
 	}
 	if dir := findScope(ctx, m, user); dir != "" {
 		return dir, "", nil
@@ -84,20 +84,21 @@ func findSelf(self []string) ([]string, error) {
 	return append([]string{path}, self[1:]...), nil
 }
 
-func whyNoScope(m machine, user bool) string {
+// mayHaveScope returns why systemd cannot be asked for a scope.
+func mayHaveScope(m machine, user bool) error {
 	_, unified := unified(m, m.pid)
 	switch {
 	case !m.hasSystemd():
-		return "this machine does not run systemd"
+		return errors.New("this machine does not run systemd")
 	case !unified:
-		return "cgroup version 2 is not mounted"
+		return errors.New("cgroup version 2 is not mounted")
 	case user && !lingers(m, m.uid):
 		// The user's own systemd ends at logout, with everything it runs.
-		return "without `loginctl enable-linger`, the user's systemd and its scopes end at logout"
+		return errors.New("without `loginctl enable-linger`, the user's systemd and its scopes end at logout")
 	case !user && m.uid != 0:
-		return "only root may ask systemd for a scope"
+		return errors.New("only root may ask systemd for a scope")
 	}
-	return ""
+	return nil
 }
 
 // findScope is the directory of an existing scope, or "".

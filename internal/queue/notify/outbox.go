@@ -60,9 +60,6 @@ var waits = []time.Duration{
 	20 * time.Minute, 40 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour,
 }
 
-// wait is the time until the next try, after a number of failed ones.
-func wait(tries int) time.Duration { return waits[min(max(tries-1, 0), len(waits)-1)] }
-
 // The windows in which facts for one target become one message. The first is
 // short, so that a single job's end is told at once; a target that was told
 // often lately is told less often.
@@ -350,7 +347,7 @@ func (o *Outbox) Failed(id int64, why string, final bool, pause time.Duration, n
 	}
 	e.Tries++
 	e.Error = text.Clip(text.Words(why), maxError)
-	e.Next = now.Add(max(wait(e.Tries), min(pause, waits[len(waits)-1])))
+	e.Next = now.Add(max(waits[min(max(e.Tries-1, 0), len(waits)-1)], min(pause, waits[len(waits)-1])))
 	late := e.Next.Sub(e.Sealed) > giveUpAfter && e.Tries >= leastTries
 	if gaveUp = final || late || e.Tries >= mostTries; gaveUp {
 		e.Stage, e.Since, e.Next = GivenUp, now, now.Add(keepGivenUp)

@@ -204,7 +204,7 @@ func (b *Book) write(pending []Reading) error {
 	}
 	hours := map[time.Time]content{}
 	for _, r := range pending {
-		hour := hourOf(r.Point.At)
+		hour := r.Point.At.UTC().Truncate(time.Hour)
 		if hours[hour] == nil {
 			hours[hour] = content{}
 		}

@@ -35,8 +35,6 @@ func segmentAt(dir string, hour time.Time) segment {
 	return segment{hour: hour, path: filepath.Join(dir, hour.UTC().Format(hourFormat)+suffix)}
 }
 
-func hourOf(at time.Time) time.Time { return at.UTC().Truncate(time.Hour) }
-
 // onDisk is what a file takes there.
 func onDisk(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
 
