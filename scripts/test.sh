@@ -14,11 +14,6 @@ skip() { skipped="$skipped
 has() { for program; do command -v "$program" >/dev/null || return 1; done; }
 
 has go || { echo "make test needs Go 1.26 or newer"; exit 2; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-export BERTH_TEST_BIN="$scratch/bin" # the packages share the programs that they build
-mkdir "$BERTH_TEST_BIN"
-
 formatted() {
 	say "format"
 	unformatted=$(gofmt -l cmd docs internal scripts *.go)
@@ -33,6 +28,11 @@ if [ "${1:-}" = quick ]; then
 	BERTH_SEED=1 BERTH_SEEDS=100 go test -short -timeout 10m -p $(($(nproc) + 2)) -skip "$stories" $(go list ./... | grep -v '/slurm\|/tests/\|/browser\|scripts/gputest\|compat/')
 	exit
 fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export BERTH_TEST_BIN="$scratch/bin" # the packages share the programs that they build
+mkdir "$BERTH_TEST_BIN"
 
 updated=""
 install() { # WHAT PACKAGE...: as root, where there is apt
