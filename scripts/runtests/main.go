@@ -183,13 +183,18 @@ func run(args []string, out io.Writer) (*result, error) {
 	r := newResult()
 	cmd := exec.Command("go", "test", "-json", "-count=1")
 	cmd.Env, cmd.Stderr = os.Environ(), os.Stderr
+	var flags []string // after the packages: go test takes a flag it does not know for the end of its own
 	for _, arg := range args {
-		if setting.MatchString(arg) {
+		switch {
+		case setting.MatchString(arg):
 			cmd.Env = append(cmd.Env, arg)
-		} else {
+		case isPackage(arg):
 			cmd.Args = append(cmd.Args, arg)
+		default:
+			flags = append(flags, arg)
 		}
 	}
+	cmd.Args = append(cmd.Args, flags...)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -40,7 +40,7 @@ func stampOf(info fs.FileInfo) stamp {
 	if !ok {
 		panic("bug: a file without its system's data")
 	}
-	return stamp{uint64(s.Dev), s.Ino, s.Size, s.Ctim, s.Mtim}
+	return stamp{s.Dev, s.Ino, s.Size, s.Ctim, s.Mtim}
 }
 
 // listing is what a snapshot will contain.

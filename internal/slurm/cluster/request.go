@@ -34,7 +34,7 @@ func unreachable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("Slurm cannot be reached: %w", err) //nolint:staticcheck // it begins with a name
+	return fmt.Errorf("Slurm cannot be reached: %w", err)
 }
 
 // jobName is a job in Slurm by its id and its name. By the id alone it may be another

@@ -196,7 +196,7 @@ func TestProcessThatCannotBeKilled(t *testing.T) {
 	health := func() string {
 		gpus, err := api.Call(h.ctx(), h.client, api.ListGPUs, api.None{})
 		testkit.Must(t, err)
-		return string(gpus[0].Health)
+		return gpus[0].Health
 	}
 	if health() != "suspect" {
 		t.Errorf("the card is %s", health())
