@@ -11,10 +11,6 @@ import (
 	"berth/internal/text/problem"
 )
 
-// attachProtocol is what a connection is upgraded to for a job's terminal. After
-// that the bytes go between the client and the supervisor, unread.
-const attachProtocol = "berth-attach"
-
 const attachReply = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + attachProtocol + "\r\n\r\n"
 
 func sendTerminal(x *exchange) error {

@@ -17,10 +17,6 @@ import (
 	"berth/internal/text/problem"
 )
 
-// serverName comes before the daemon's version in the header Server of its
-// replies.
-const serverName = "berth/"
-
 // maxReplyBytes bounds the size of one reply.
 const maxReplyBytes = 512 << 20
 

@@ -165,3 +165,20 @@ func (a *attached) Close() error {
 	})
 	return err
 }
+
+// backupTakes is how long a daemon may need to copy its store.
+const backupTakes = 10 * time.Minute
+
+// Backup writes a copy of the daemon's store to w. An error means that the copy
+// is incomplete.
+func (c *Client) Backup(ctx context.Context, w io.Writer) error {
+	reply, err := c.send(taking(ctx, backupTakes), &copyStore.Operation, &None{}, nil)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if _, err := io.Copy(w, reply.Body); err != nil {
+		return c.explain(ctx, err)
+	}
+	return nil
+}

@@ -236,6 +236,3 @@ func suggest(key string, known []string) string {
 	}
 	return "the keys are " + strings.Join(slices.Compact(known), ", ")
 }
-
-// quoted is a caller's text, shortened and safe to print.
-func quoted(written string) string { return text.Quote(written, 80) }

@@ -9,4 +9,16 @@
 // Below it are the other faces of a queue: metrics for Prometheus, mcp for agents,
 // and web, the files of the page. They are clients or are told; none knows more than
 // the api says.
+//
+// Files, in reading order; each uses only those of its own group and of those above
+// it (a test holds that):
+//
+//	what travels: problem limits key caller types whytypes grouptypes spec gputypes samples replay adopt strays logins notify exit loggap
+//	the table: endpoint table
+//	how a request is read: url strict decode
+//	sockets: socket listen
+//	the server: reply server conn proof identity exchange stream handle jobs session
+//	streams: logs attach events metrics openapi
+//	listening: routes serve
+//	the client: client silence call client_jobs client_log client_stream page inside
 package api

@@ -21,6 +21,10 @@ import (
 	"berth/internal/text/problem"
 )
 
+// serverName comes before the daemon's version in the header Server of its
+// replies.
+const serverName = "berth/"
+
 // exchange is one request and its reply.
 type exchange struct {
 	*Server
@@ -243,14 +247,6 @@ func (x *exchange) sendJSON(value any) error {
 	}
 	x.send(http.StatusOK, "application/json", body.Bytes())
 	return nil
-}
-
-// list makes an empty list of nil, so that JSON has no null.
-func list[T any](values []T) []T {
-	if values == nil {
-		return []T{}
-	}
-	return values
 }
 
 // newBody is the request's body, limited in size and slowness.

@@ -159,14 +159,6 @@ const (
 	longestRelease = 24 * time.Hour
 )
 
-// Pausing is PauseGPU or ResumeGPU.
-func Pausing(pause bool) *Endpoint[GPUIndex, GPU] {
-	if pause {
-		return PauseGPU
-	}
-	return ResumeGPU
-}
-
 func (r *HealthRequest) check(*Limits) error {
 	if r.Health != HealthOK && r.Health != HealthQuarantined {
 		return problem.Newf(problem.Invalid, "", "health: expected %s or %s, found %s", HealthOK, HealthQuarantined, quoted(r.Health))

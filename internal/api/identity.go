@@ -3,25 +3,12 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
 	"berth/internal/text/problem"
 )
-
-// maxSecretBytes bounds a token.
-const maxSecretBytes = 512
-
-// serveUnix serves a request whose caller the kernel identified.
-func (s *Server) serveUnix(w http.ResponseWriter, r *http.Request) {
-	s.serveAs(w, r, nil, func(x *exchange, ctx context.Context) (Caller, error) {
-		c := connOf(ctx)
-		x.peer = c.peer
-		return s.socketCaller(ctx, c)
-	})
-}
 
 // socketCaller is the user at the other end of a Unix socket. The answer is
 // cached for a short time: the user of a connection stays the same, but

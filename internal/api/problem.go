@@ -101,3 +101,14 @@ func bounded(written string) string {
 	}
 	return text.Escape(text.Clip(written, maxProblemBytes-1)) + "…"
 }
+
+// quoted is a caller's text, shortened and safe to print.
+func quoted(written string) string { return text.Quote(written, 80) }
+
+// list makes an empty list of nil, so that JSON has no null.
+func list[T any](values []T) []T {
+	if values == nil {
+		return []T{}
+	}
+	return values
+}

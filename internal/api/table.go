@@ -14,6 +14,15 @@ const (
 	remove = http.MethodDelete
 )
 
+// attachProtocol is what a connection is upgraded to for a job's terminal. After
+// that the bytes go between the client and the supervisor, unread.
+const attachProtocol = "berth-attach"
+
+const (
+	metricsPath = "/metrics"
+	metricsType = "text/plain; version=0.0.4; charset=utf-8"
+)
+
 // Endpoints of jobs.
 var (
 	Submit = &Endpoint[SubmitRequest, SubmitReply]{Operation{
@@ -331,4 +340,12 @@ func endpoints() []operation {
 		NewToken, ListTokens, RevokeTokens, RevokeToken, NewLogin, OpenSession, EndSession,
 		describeJSON, describeYAML, page, asset,
 	}
+}
+
+// Pausing is PauseGPU or ResumeGPU.
+func Pausing(pause bool) *Endpoint[GPUIndex, GPU] {
+	if pause {
+		return PauseGPU
+	}
+	return ResumeGPU
 }
