@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"time"
 
 	"berth/internal/job"
@@ -59,6 +60,25 @@ func newDecision(s *State) *decision {
 	}
 	d.reservationsMax = d.reservationDepth()
 	return d
+}
+
+// reservationDepth is how many waiting jobs get a reservation.
+func (d *decision) reservationDepth() int {
+	switch r := &d.state.Rules; {
+	case d.parks() || r.Policy == Conservative:
+		return reservationsMost
+	case r.Policy == Backfill || r.Policy == "":
+		return 1
+	}
+	return 0
+}
+
+// parks reports whether jobs take turns by being parked.
+func (d *decision) parks() bool {
+	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
+		return false
+	}
+	return slices.ContainsFunc(d.running, func(h *Allocation) bool { return h.Preempt.Mode == Park })
 }
 
 // outlook is what a decision knows about a family of requests.

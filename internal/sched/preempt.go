@@ -42,32 +42,6 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	return false
 }
 
-// notHelped remembers requests that no preemption helped. A job considered later
-// outranks no more running jobs, so if it needs at least as much of everything, no
-// preemption helps it either. It has to count as the same number of GPUs: for more
-// GPUs, jobs are preempted sooner.
-type notHelped []amounts
-
-// maxUnmoved bounds the list.
-const maxNotHelped = 64
-
-func (l notHelped) has(a *amounts) bool {
-	return slices.ContainsFunc(l, func(failed amounts) bool { return a.asMuch(&failed) })
-}
-
-func (l *notHelped) put(failed amounts) {
-	*l = slices.DeleteFunc(*l, func(old amounts) bool { return old.asMuch(&failed) })
-	if len(*l) < maxNotHelped {
-		*l = append(*l, failed)
-	}
-}
-
-// asMuch reports whether a counts for as many GPUs as b and asks for no less.
-func (a *amounts) asMuch(b *amounts) bool {
-	return a.gpus == b.gpus && a.share == b.share && a.covers(b) && a.memMiB >= b.memMiB &&
-		(a.cpus == b.cpus || a.gpus > 0 && a.cpus >= b.cpus)
-}
-
 // tooMuch is the least of what the job asks for that the machine has no room for,
 // however long it lasts. Usually that is the GPUs, whatever it needs of the host.
 func (m *machine) tooMuch(h *head) amounts {

@@ -32,25 +32,6 @@ func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
 	return m.unreadable == "" && m.enough(&d.outlook(h).candidates, &h.class.request, reserved.keeps())
 }
 
-// reservationDepth is how many waiting jobs get a reservation.
-func (d *decision) reservationDepth() int {
-	switch r := &d.state.Rules; {
-	case d.parks() || r.Policy == Conservative:
-		return reservationsMost
-	case r.Policy == Backfill || r.Policy == "":
-		return 1
-	}
-	return 0
-}
-
-// parks reports whether jobs take turns by being parked.
-func (d *decision) parks() bool {
-	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
-		return false
-	}
-	return slices.ContainsFunc(d.running, func(h *Allocation) bool { return h.Preempt.Mode == Park })
-}
-
 // reserve reserves the GPUs that the job can get first. It reports whether the next
 // of its class may have a reservation too.
 func (d *decision) reserve(h *head, u urgency) bool {

@@ -39,3 +39,10 @@ func (t *tally[V]) discount(c *counted[V]) {
 		t.free = append(t.free, c.number)
 	}
 }
+
+func pop[T any](list *[]T) T {
+	last := len(*list) - 1
+	v := (*list)[last]
+	*list = (*list)[:last]
+	return v
+}

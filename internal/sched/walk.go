@@ -240,10 +240,3 @@ func sink[T any](list []T, i int, before func(a, b T) bool) {
 		i = first
 	}
 }
-
-func pop[T any](list *[]T) T {
-	last := len(*list) - 1
-	v := (*list)[last]
-	*list = (*list)[:last]
-	return v
-}
