@@ -222,7 +222,7 @@ func leftAlone(states map[string]int) string {
 	return " (left alone: " + strings.Join(parts, ", ") + ")"
 }
 
-// actedRow is what was done to a job, or to some tasks of an array.
+// actedRow is the result for a job, or for some tasks of an array.
 type actedRow struct {
 	id    string
 	done  bool

@@ -93,7 +93,7 @@ func notAJobsFile(path string) error {
 	return nil
 }
 
-// meantFor is how to submit a program that something else has to run.
+// meantFor returns the command that submits a file which needs an interpreter.
 func meantFor(guess jobfile.Guess, args []string) string {
 	if guess.Interpreter == nil {
 		return "compile it, and submit the program"

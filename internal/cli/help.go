@@ -212,7 +212,7 @@ func unknownTopic(root *cobra.Command, word string) error {
 	return problem.Newf(problem.Invalid, hint, "no verb or topic is named %q", word)
 }
 
-// beginsWord tells whether a word of a heading begins with this one, in any case.
+// beginsWord reports whether a word of a heading begins with this one, in any case.
 func beginsWord(title, word string) bool {
 	at := strings.Index(strings.ToLower(title), strings.ToLower(word))
 	return at == 0 || at > 0 && !unicode.IsLetter(rune(title[at-1]))

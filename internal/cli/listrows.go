@@ -17,7 +17,7 @@ import (
 	"berth/internal/text/problem"
 )
 
-// listed is what a list shows, and what it does not.
+// listed has the rows that a list shows, and counts the others.
 type listed struct {
 	rows   []render.Row
 	hidden api.Tasks // jobs that match and are not shown

@@ -203,7 +203,7 @@ func (w *parkWait) take(ctx context.Context, views []job.View) error {
 	return nil
 }
 
-// parkOutcome is what became of a job that was to be parked.
+// parkOutcome returns the result of parking a job.
 func parkOutcome(v *job.View, took time.Duration) (what string, done, over bool) {
 	switch {
 	case v.State.Terminal():
@@ -222,7 +222,7 @@ func parkOutcome(v *job.View, took time.Duration) (what string, done, over bool)
 	return "was not parked", false, true
 }
 
-// unparkOutcome is what became of a job that was to come back.
+// unparkOutcome returns the result of unparking a job.
 func (w *parkWait) unparkOutcome(ctx context.Context, v *job.View) (what string, done, over bool, err error) {
 	took := time.Since(w.begun)
 	switch {
@@ -281,7 +281,7 @@ func (w *parkWait) erase() {
 	}
 }
 
-// under says what is under way: "job 17 is being parked".
+// under describes the wait: "job 17 is being parked".
 func (w *parkWait) under() string {
 	what := "being parked"
 	if w.back {

@@ -115,7 +115,7 @@ func renewService(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// startedAs is how a running daemon was started.
+// startedAs returns the command that started a running daemon.
 func startedAs(pid int) (session.DaemonCommand, error) {
 	if site.IsUserService(pid) {
 		return session.DaemonCommand{Service: true}, nil

@@ -72,7 +72,7 @@ func simulateGPUs(ctx context.Context, s *session.Session, flag simFlag) error {
 	return nil
 }
 
-// cardCount is what GPUs a daemon has: "2 simulated GPUs".
+// cardCount counts the GPUs of a daemon: "2 simulated GPUs".
 func cardCount(told api.Status, gpus []api.GPU) string {
 	switch {
 	case told.SimDir == "" && len(gpus) == 0:

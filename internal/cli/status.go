@@ -172,7 +172,7 @@ func (d daemonState) jobs() string {
 	return "none running"
 }
 
-// goOn says what running jobs do without a daemon.
+// goOn says that jobs keep running without a daemon.
 func goOn(n int) string {
 	if n == 1 {
 		return "1 job goes on running under its supervisor"

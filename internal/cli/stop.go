@@ -60,7 +60,7 @@ machine's; 2 bad usage; 130 interrupted.`,
 	return cmd
 }
 
-// stopText says what was stopped, and what goes on.
+// stopText says what was stopped and what keeps running.
 func stopText(was daemonState) string {
 	line := "no daemon is running"
 	if was.Running {

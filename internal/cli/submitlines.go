@@ -73,7 +73,7 @@ func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []ap
 	return specs, lines, nil
 }
 
-// blockOf is what the block of a line says, on top of defaults.
+// blockOf returns the defaults with the settings of a line's block.
 func blockOf(from *job.Spec, defaults api.Spec) (spec api.Spec, err error) {
 	spec = defaults
 	spec.Env = maps.Clone(defaults.Env)
@@ -88,7 +88,7 @@ func blockOf(from *job.Spec, defaults api.Spec) (spec api.Spec, err error) {
 	return spec, nil
 }
 
-// batchText is what became of the lines of a file.
+// batchText sums up what submitting the lines of a file did.
 func batchText(file string, reply *api.SubmitReply) string {
 	var fresh []string
 	had := map[string]int{}

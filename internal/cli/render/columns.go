@@ -102,7 +102,7 @@ func numberOrNone[N int | int64](n *N) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// gpusValue is how many GPUs the job asks for.
+// gpusValue is the number of GPUs the job asks for.
 func gpusValue(v *job.View, _ time.Time) string {
 	if v.Share != nil {
 		return strconv.FormatFloat(*v.Share, 'g', -1, 64)
@@ -126,7 +126,7 @@ func timeValue(v *job.View, now time.Time) string {
 	return strconv.FormatFloat(span.Seconds(), 'f', 0, 64)
 }
 
-// parkedFor is how long a job has been parked, in all.
+// parkedFor returns the total time a job was parked.
 func parkedFor(v *job.View, now time.Time) time.Duration {
 	span := text.OfSeconds(v.ParkedS)
 	if v.ParkedSince != nil {

@@ -105,7 +105,7 @@ func PeakOf(v *job.View) (highest int64) {
 	return highest
 }
 
-// SpanOf is how long a job has waited or run.
+// SpanOf returns how long a job has waited or run.
 func SpanOf(v job.View, now time.Time) (span time.Duration, known bool) {
 	switch {
 	case v.StartedAt != nil && v.EndedAt != nil:
@@ -126,7 +126,7 @@ func TimeText(v job.View, now time.Time) string {
 	return text.Span(span)
 }
 
-// worked is how long a job has run, without the time for which it was parked.
+// worked returns how long a job has run, without the time it was parked.
 func worked(v job.View, until time.Time) time.Duration {
 	if v.ParkedSince != nil {
 		until = *v.ParkedSince
@@ -134,7 +134,7 @@ func worked(v job.View, until time.Time) time.Duration {
 	return until.Sub(*v.StartedAt) - text.OfSeconds(v.ParkedS)
 }
 
-// ReasonText is how a job ended, or why it waits.
+// ReasonText says how a job ended or why it waits.
 func ReasonText(v job.View) string {
 	reason, outcome := "", ""
 	if v.Reason != nil {

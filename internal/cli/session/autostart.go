@@ -35,7 +35,7 @@ var (
 	StartPatience = 20 * time.Second
 )
 
-// DaemonCommand is how a daemon is started.
+// DaemonCommand starts a daemon.
 type DaemonCommand struct {
 	Service bool     // by the user's own systemd; nothing else counts then
 	Args    []string // of berth

@@ -40,8 +40,8 @@ func (l *logView) add(data []byte) {
 	}
 }
 
-// shown is what is left of a line once its program has overwritten its beginning,
-// without colours. What remains of control characters is replaced when it is drawn.
+// shown returns a line as a terminal would show it, without colours: a carriage
+// return overwrites what is before it. What remains of control characters is replaced when it is drawn.
 func shown(raw []byte) string {
 	line := strings.TrimSuffix(string(raw), "\r")
 	line = line[strings.LastIndexByte(line, '\r')+1:]

@@ -29,7 +29,7 @@ const (
 	maxPrompt   = 100
 )
 
-// Screen is what a frame is drawn for.
+// Screen describes the terminal that frames are drawn for.
 type Screen struct {
 	Width, Height int
 	Colour, ASCII bool

@@ -83,7 +83,7 @@ func logTail(m model, rows int) []string {
 	return last.tail(rows)
 }
 
-// drawStory says what the job does, or waits for.
+// drawStory returns lines about what the job does or waits for.
 func drawStory(m model, v job.View, width int) []string {
 	state := render.StateText(v)
 	if v.Outcome != nil {

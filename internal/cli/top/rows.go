@@ -196,7 +196,7 @@ func gibOf(v job.View) string {
 	return "-"
 }
 
-// timeOf is how long a job has run, or waited.
+// timeOf returns how long a job has run or waited.
 func timeOf(m model, v job.View) string {
 	from := v.SubmittedAt
 	if v.State != job.Queued && v.StartedAt != nil {
@@ -212,7 +212,7 @@ func timeOf(m model, v job.View) string {
 	return brief(to.Sub(*from))
 }
 
-// startOf is how long until a queued job is expected to start. An expectation that
+// startOf returns the time until a queued job is expected to start. An expectation that
 // has passed was wrong, and is not shown.
 func startOf(m model, v job.View) string {
 	s := m.starts[v.ID]

@@ -12,7 +12,7 @@ import (
 	"berth/internal/text"
 )
 
-// systemd says what goes on with the queue after a crash or a reboot.
+// systemd checks what restarts berth after a crash or a reboot.
 func (e exam) systemd(context.Context) Finding {
 	const anyVerb = "after a crash or a reboot, queued jobs go on with your next berth command"
 	switch {

@@ -102,7 +102,7 @@ type pair struct {
 
 func (e *Entry) pair() pair { return pair{e.UID, e.Target} }
 
-// Change is what the store must do: put an entry, or delete it.
+// Change is a change of the store: put an entry, or delete it.
 type Change struct {
 	Entry  Entry
 	Delete bool
