@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/internal/tests/testkit"
+)
+
+// Initialisers run before every command, the shortest too. These numbers do not
+// depend on the machine; docs/studies/speed.md says what they cost.
+const (
+	mostStartBytes = 400_000 // allocated by all initialisers
+	mostOwnBytes   = 28_000  // by those of one package
+)
+
+// startsSlowly is the one package that needs more: it comes with the Model Context
+// Protocol.
+const startsSlowly = "github.com/google/jsonschema-go/jsonschema"
+
+func TestACommandStartsWithLittleWork(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Must(t, testkit.Build(dir, "", "cmd/berth"))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "berth"), "--version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	var trace strings.Builder
+	cmd.Stderr = &trace
+	testkit.Must(t, cmd.Run())
+	total := 0
+	for line := range strings.Lines(trace.String()) {
+		var name string
+		var at, took float64
+		var bytes, allocs int
+		if _, err := fmt.Sscanf(line, "init %s @%f ms, %f ms clock, %d bytes, %d allocs", &name, &at, &took, &bytes, &allocs); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		if total += bytes; bytes > mostOwnBytes && name != startsSlowly {
+			t.Errorf("%s allocates %d bytes before main begins; at most %d may be", name, bytes, mostOwnBytes)
+		}
+	}
+	if t.Logf("%d bytes", total); total > mostStartBytes {
+		t.Errorf("the packages allocate %d bytes before main begins; at most %d may be", total, mostStartBytes)
+	}
+}
