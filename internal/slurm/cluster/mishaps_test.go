@@ -258,7 +258,9 @@ func TestFailedWithoutAnExitCode(t *testing.T) {
 	}
 	q.start()
 	id := q.submit(1, nil)[0]
-	j := q.await(id, job.Failed)
+	// Not await, whose ticks may start it before its end is on record.
+	testkit.Eventually(t, "it has failed", func() bool { return q.job(id).State == job.Failed })
+	j := q.job(id)
 	if j.Outcome != job.Launch || !strings.Contains(j.Detail, "before it began (Slurm says that it failed, without an exit code)") || fake.calls != 1+mostFailures || fake.ran[id] != 0 {
 		t.Errorf("it is %s: %s, after %d calls of sbatch", j.Outcome, j.Detail, fake.calls)
 	}

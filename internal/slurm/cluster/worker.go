@@ -23,7 +23,7 @@ import (
 	"berth/internal/slurm/handover"
 )
 
-// desk is one user's jobs on the cluster. Its goroutine alone touches it, except
+// worker is one user's jobs on the cluster. Its goroutine alone touches it, except
 // for the inbox.
 type worker struct {
 	c   *Cluster
