@@ -113,13 +113,14 @@ func (b *beginning) shed(c *Credential, of scope) error {
 
 // perform becomes the command. It returns only on failure.
 func (b *beginning) perform(o Order, log *logFile) error {
-	path, err := lookPath(o.Argv[0], o.Dir, o.Env)
+	path, argv, err := o.command()
 	if err != nil {
 		return err
 	}
 	if err := b.arrange(o, log); err != nil {
 		return err
 	}
+	o.Argv = argv
 	return o.execute(path)
 }
 

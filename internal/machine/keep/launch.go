@@ -105,10 +105,10 @@ func (s *started) prepareDirect(o Order, c *child) (err error) {
 	if s.log, err = o.openLog(); err != nil {
 		return err
 	}
-	if c.path, err = lookPath(o.Argv[0], o.Dir, o.Env); err != nil {
+	if c.path, c.argv, err = o.command(); err != nil {
 		return err
 	}
-	c.dir, c.env, c.argv = o.Dir, o.Env, o.Argv
+	c.dir, c.env = o.Dir, o.Env
 	if err := s.standard(o, c, s.log.fd); err != nil {
 		return err
 	}
@@ -280,12 +280,17 @@ func lookPath(name, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(candidate) {
 			candidate = filepath.Join(dir, candidate)
 		}
-		const executable = 1
-		if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() && syscall.Access(candidate, executable) == nil {
+		if executable(candidate) {
 			return candidate, nil
 		}
 	}
 	return "", fmt.Errorf("command %q not found in PATH", name)
+}
+
+func executable(path string) bool {
+	const execute = 1
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && syscall.Access(path, execute) == nil
 }
 
 // checkCode keeps a job from running other code than it was submitted with.
