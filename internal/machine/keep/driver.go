@@ -55,7 +55,7 @@ func startDriver(argv []string) (*driver, error) {
 			Sys:   &syscall.SysProcAttr{Setsid: true},
 		}
 		var pid int
-		if pid, err = syscall.ForkExec(argv[0], argv, attr); err == nil {
+		if pid, err = startProcess(argv[0], argv, attr); err == nil {
 			// It has not been reaped, so it is still in the process table.
 			start, _ := StartTicks(pid)
 			d := &driver{self: Process{PID: pid, Start: start}, to: os.NewFile(uintptr(in[1]), "driver"), waiting: map[int]chan string{}}

@@ -29,6 +29,7 @@ func inherit() error {
 		return fmt.Errorf("this program is started by berth, not by hand")
 	}
 	clearMask()
+	coarsen() // after that: the program executed anew would take its own timers for the caller's
 	clearSignals()
 	for fd := fdController; fd < fdController+extraFiles; fd++ {
 		syscall.CloseOnExec(fd)

@@ -243,9 +243,9 @@ func (s *started) abandon(cgroup string) {
 // forkExec starts the file; a script without a #! line is run by a shell, as
 // if it were typed.
 func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
-	pid, err = syscall.ForkExec(path, argv, attr)
+	pid, err = startProcess(path, argv, attr)
 	if errors.Is(err, syscall.ENOEXEC) {
-		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, argv[1:]...), attr)
+		pid, err = startProcess("/bin/sh", append([]string{"sh", path}, argv[1:]...), attr)
 	}
 	return pid, err
 }

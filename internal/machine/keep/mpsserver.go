@@ -94,7 +94,7 @@ func startHost(o Order, token string) (*mpsServer, error) {
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
-	pid, err := syscall.ForkExec("/proc/self/exe", selfArgv(hostWord), attr)
+	pid, err := startProcess("/proc/self/exe", selfArgv(hostWord), attr)
 	if err != nil {
 		ours.file.Close()
 		return nil, fmt.Errorf("start the MPS host: %w", err)
