@@ -154,6 +154,9 @@ func (l *lines) resolve() error {
 		}
 	}
 	l.items, l.jobs, l.fresh = make([]item, 0, fresh), make([]*job.Job, 0, fresh), make([]int, 0, fresh)
+	if fresh == len(l.asked) {
+		l.items = l.asked[:0] // each stays in its place
+	}
 	l.after = make([][]job.Dependency, len(l.asked))
 	for i, it := range l.asked {
 		if l.rows[i] == nil {

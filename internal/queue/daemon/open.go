@@ -444,7 +444,7 @@ func (m *heap) compare(lines int) {
 }
 
 func (m *heap) limit() {
-	const beside, perJob, perLine = 64 << 20, 1500, 10_000
+	const beside, perJob, perLine = 64 << 20, 1500, 7000
 	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.lines)*perLine)
 	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
 }

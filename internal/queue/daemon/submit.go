@@ -31,8 +31,9 @@ const maxDependencies = 200_000
 
 // Submit accepts jobs. They are on disk when it returns.
 func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
-	reply, err := d.submit(ctx, c, r)
-	if r.DryRun {
+	dry := r.DryRun
+	reply, err := d.submit(ctx, c, &r)
+	if dry {
 		return reply, err
 	}
 	var ids []string
@@ -43,8 +44,8 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	return reply, err
 }
 
-func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
-	s := submission{d: d, caller: c, request: &r, cfg: d.config(), now: time.Now()}
+func (d *Daemon) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest) (api.SubmitReply, error) {
+	s := submission{d: d, caller: c, request: r, cfg: d.config(), now: time.Now()}
 	if r.Batch != nil {
 		d.heap.compare(len(r.Jobs))
 		defer d.heap.compare(-len(r.Jobs))
@@ -134,7 +135,7 @@ func (s *submission) read(ctx context.Context) error {
 	if err := s.checkBatch(); err != nil {
 		return err
 	}
-	s.items = make([]item, 0, len(r.Jobs))
+	s.items, s.jobs = make([]item, 0, len(r.Jobs)), make([]*job.Job, 0, len(r.Jobs))
 	var bad mistakes
 	for i := range r.Jobs {
 		if err := s.readSpec(&r.Jobs[i]); err != nil && !bad.add(s.located(i, err)) {
@@ -145,7 +146,8 @@ func (s *submission) read(ctx context.Context) error {
 		return err
 	}
 	if r.Batch != nil {
-		return nil // its jobs wait for lines of the file
+		r.Jobs = nil // free them: a file may be long. Its jobs wait for lines of the file
+		return nil
 	}
 	return s.resolveAfter(ctx)
 }
