@@ -12,7 +12,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"berth/internal/machine/site"
 	"berth/internal/tests/testkit"
 )
 
@@ -120,8 +119,7 @@ func storyParams(params testscript.Params, programs string) testscript.Params {
 }
 
 // storyCondition is what a story can ask of the machine beside what
-// testscript brings. Where a daemon for all users runs, no private one is
-// started in its place.
+// testscript brings.
 func storyCondition(name string) (bool, error) {
 	if name == "small-disk" {
 		return canMount(), nil
@@ -129,12 +127,7 @@ func storyCondition(name string) (bool, error) {
 	if name == "nvidia" {
 		return hasNVIDIA(), nil
 	}
-	if name != "machine-daemon" {
-		return false, fmt.Errorf("unknown condition %q", name)
-	}
-	places := site.SharedPlaces()
-	_, err := os.Lstat(places.Socket)
-	return err == nil || site.SystemService(), nil
+	return false, fmt.Errorf("unknown condition %q", name)
 }
 
 // hasNVIDIA reports whether the machine has an NVIDIA driver, or its remains.

@@ -150,3 +150,26 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("this program is in %q", SelfDir())
 	}
 }
+
+// TestProgramsOfTestsHaveNoMachine: a daemon for all users is not looked for where the
+// machine has it.
+func TestProgramsOfTestsHaveNoMachine(t *testing.T) {
+	elsewhere = t.TempDir()
+	defer func() { elsewhere = "" }()
+	if p := SharedPlaces(); p.Socket != elsewhere+"/run/berth/berth.sock" || p.Config != elsewhere+"/etc/berth/config.toml" || p.StateDir != elsewhere+"/var/lib/berth" {
+		t.Errorf("its places are %+v", p)
+	}
+	if SystemService() {
+		t.Error("a service is installed in an empty directory")
+	}
+	units := filepath.Join(elsewhere, "etc/systemd/system")
+	if err := os.MkdirAll(units, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(units, "berth.socket"), []byte("[Socket]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !SystemService() {
+		t.Error("the service there is not found")
+	}
+}

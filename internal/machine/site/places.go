@@ -15,9 +15,14 @@ type Places struct {
 	Shared   bool // one daemon for all users, started as root
 }
 
+// elsewhere is the directory that the places of the machine are in. Only programs that
+// are built for tests have one: a daemon that runs on this machine, or is installed, is
+// not theirs.
+var elsewhere string
+
 // SharedPlaces are those of the shared daemon.
 func SharedPlaces() Places {
-	return Places{StateDir: "/var/lib/berth", Socket: "/run/berth/berth.sock", Config: "/etc/berth/config.toml", Shared: true}
+	return Places{StateDir: elsewhere + "/var/lib/berth", Socket: elsewhere + "/run/berth/berth.sock", Config: elsewhere + "/etc/berth/config.toml", Shared: true}
 }
 
 // PrivatePlaces are those of a user's own daemon. Its socket is in the state

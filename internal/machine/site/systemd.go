@@ -14,7 +14,11 @@ var unitDirs = []string{
 
 // SystemService reports whether a shared daemon is installed on this machine,
 // running or not. If so, berth never starts a private one unasked.
-func SystemService() bool { return systemService(here()) }
+func SystemService() bool {
+	m := here()
+	m.root = elsewhere
+	return systemService(m)
+}
 
 func systemService(m machine) bool {
 	for _, unit := range []string{"berth.service", "berth.socket"} {
