@@ -167,9 +167,19 @@ func (h *Host) Setup(s *queue.Setup) {
 // Settings are the rules of the run.
 func (h *Host) Settings(c *engine.Config) {
 	c.Settings = settings.Settings{
-		Rules: h.opt.Rules, Limits: settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}}, Cards: h.gpus.cards, Poll: h.opt.Poll, Tolerance: h.opt.Tolerance,
-		User: h.user(), Outer: outerBooking(h.getenv("BERTH_TOKEN")), TellQueued: true, Submissions: true, Wanted: c.Wanted,
-		IdleAfter: settings.DefaultIdleAfter, KeepAll: h.opt.Preempt == queue.PreemptNever, Parking: queue.ParkingFor(h.opt.Preempt, h.opt.Parking),
+		Rules:       h.opt.Rules,
+		Limits:      settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}},
+		Cards:       h.gpus.cards,
+		Poll:        h.opt.Poll,
+		Tolerance:   h.opt.Tolerance,
+		User:        h.user(),
+		Outer:       outerBooking(h.getenv("BERTH_TOKEN")),
+		TellQueued:  true,
+		Submissions: true,
+		Wanted:      c.Wanted,
+		IdleAfter:   settings.DefaultIdleAfter,
+		KeepAll:     h.opt.Preempt == queue.PreemptNever,
+		Parking:     queue.ParkingFor(h.opt.Preempt, h.opt.Parking),
 	}
 	if h.opt.Inner || inAllocation(h.env) {
 		c.Halted, c.LostBefore = h.halt.stopped, time.Now()

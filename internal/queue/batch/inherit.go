@@ -187,14 +187,9 @@ type orphan struct {
 }
 
 // Admit holds the jobs of new lines whose processes gpusched left running.
-func (h *Host) Admit(jobs []*job.Job) { h.orphans.admit(jobs) }
-
-// orphans are those of one queue.
-type orphans []orphan
-
-func (all orphans) admit(jobs []*job.Job) {
-	for i := range all {
-		o := &all[i]
+func (h *Host) Admit(jobs []*job.Job) {
+	for i := range h.orphans {
+		o := &h.orphans[i]
 		for _, j := range jobs {
 			if j.Key == o.key {
 				o.job, j.Held = j, true
@@ -202,6 +197,9 @@ func (all orphans) admit(jobs []*job.Job) {
 		}
 	}
 }
+
+// orphans are those of one queue.
+type orphans []orphan
 
 // tend holds the jobs whose processes gpusched left running, and releases
 // them once these are gone.
