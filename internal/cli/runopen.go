@@ -67,15 +67,15 @@ func (f *runFlags) open(ctx context.Context, o *batch.Options, say func(string))
 	o.LogDir = f.opt.LogDir
 	for deadline := time.Now().Add(handoverTime); ; {
 		if place, err := batch.Find(o.LogDir); err == nil && api.Listening(ctx, daemon.RunSocket(place.StateDir)) {
-			link, err := f.join(o, place)
-			if err != nil {
-				return nil, err
-			}
+			link := f.join(o, place)
 			status, err := api.Call(ctx, link.Client, api.GetStatus, api.None{})
-			if link.Own.SimDir = status.SimDir; err == nil || problem.KindOf(err) != "" {
+			if answers := err == nil || problem.KindOf(err) != ""; answers && o.Fresh {
+				return nil, problem.Newf(problem.Refused, "stop it first, or use another --log-dir", "the queue in %s is running; --fresh cannot start it over", o.LogDir)
+			} else if answers {
+				link.Own.SimDir = status.SimDir
 				return link, nil
 			}
-			if err := api.Pause(ctx, session.StartPoll); err != nil { // it is about to end
+			if err := api.Pause(ctx, session.StartPoll); err != nil { // it is ending, or was killed
 				return nil, err
 			}
 			continue
@@ -128,10 +128,7 @@ func (f *runFlags) rehearse(ctx context.Context, o *batch.Options) (*batch.Link,
 const handoverTime = 30 * time.Second
 
 // join connects to an own queue that is running.
-func (f *runFlags) join(o *batch.Options, place batch.Place) (*batch.Link, error) {
-	if o.Fresh {
-		return nil, problem.Newf(problem.Refused, "stop it first, or use another --log-dir", "the queue in %s is running; --fresh cannot start it over", o.LogDir)
-	}
+func (f *runFlags) join(o *batch.Options, place batch.Place) *batch.Link {
 	client := api.DialOwn(daemon.RunSocket(place.StateDir))
 	ended := make(chan struct{})
 	s := &session.Session{ErrOut: os.Stderr, Target: session.Target{Run: &session.RunTarget{Place: place, Live: true}, Socket: daemon.RunSocket(place.StateDir)}, Client: client}
@@ -140,7 +137,7 @@ func (f *runFlags) join(o *batch.Options, place batch.Place) (*batch.Link, error
 			_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
 		}
 	}}
-	return &batch.Link{Client: client, Since: -1, Why: f.why, Own: own, Send: f.sender(s, o, true)}, nil
+	return &batch.Link{Client: client, Since: -1, Why: f.why, Own: own, Send: f.sender(s, o, true)}
 }
 
 // startHost starts the process of an own queue. inUse means that another has the
