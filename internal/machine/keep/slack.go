@@ -15,7 +15,7 @@ const (
 	// all changes of context while a short job began and ended.
 	ownSlack = 5_000_000
 	// slackVariable has the timer slack of the supervisor's caller, in nanoseconds.
-	slackVariable = "BERTH_KEEP_SLACK"
+	slackVariable = "KEEP_TIMER_SLACK"
 )
 
 // jobSlack is the timer slack of what the supervisor starts; 0: that of the thread

@@ -177,7 +177,7 @@ func (b *bench) auditKeep(pid int) {
 	}
 	for entry := range strings.SplitSeq(proc(b.t, pid, "environ"), "\x00") {
 		name, _, _ := strings.Cut(entry, "=")
-		if !slices.Contains([]string{"GOMAXPROCS", "PATH", "BERTH_KEEP_SLACK", keep.TokenVariable, "PWD", "SHLVL", "_", "OLDPWD", ""}, name) {
+		if !slices.Contains([]string{"GOMAXPROCS", "PATH", "KEEP_TIMER_SLACK", keep.TokenVariable, "PWD", "SHLVL", "_", "OLDPWD", ""}, name) {
 			b.t.Errorf("the supervisor inherited %s", name)
 		}
 	}
