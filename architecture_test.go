@@ -29,7 +29,7 @@ const toolLayer = 4
 var knownOnlyBy = map[string][]string{
 	"github.com/NVIDIA/go-nvml":       {"cmd/berth-gpu"}, // the only cgo
 	"github.com/cilium/ebpf":          {"internal/machine/run"},
-	"github.com/prometheus":           {"internal/api/metrics"},
+	"github.com/prometheus":           {"internal/api/metrics"}, // tests alone
 	"github.com/modelcontextprotocol": {"internal/api/mcp"},
 	"github.com/chromedp":             {"internal/tests/browser"}, // tests alone
 	"berth/internal/queue/store":      {"internal/queue/engine", "internal/queue", "internal/queue/batch", "internal/queue/daemon", "internal/slurm/node"},
