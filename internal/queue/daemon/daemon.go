@@ -16,6 +16,7 @@ import (
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
@@ -84,13 +85,13 @@ type Daemon struct {
 	engine   *engine.Engine
 	server   *api.Server
 	http     *port
-	portKeep *portKeep // of http
-	logins   logins    // one-time, of the page
+	portKeep *portKeep     // of http
+	logins   access.Logins // one-time, of the page
 	scrapes  *port
 	metrics  *metrics.Set
 	users    *site.Users
-	audit    *audit
-	tokens   *tokens
+	audit    *access.Audit
+	tokens   *access.Tokens
 	hub      *hub
 	people   people
 	environs environs

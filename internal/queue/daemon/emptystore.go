@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/machine/run"
+	"berth/internal/queue/access"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
 	"berth/internal/text"
@@ -66,7 +67,7 @@ func (d *Daemon) trace() (string, error) {
 	if last > 0 {
 		return "an earlier queue left " + filepath.Join("jobs", strconv.FormatInt(last, 10)), nil
 	}
-	file, err := os.Open(filepath.Join(d.opt.Places.StateDir, auditName))
+	file, err := os.Open(filepath.Join(d.opt.Places.StateDir, access.AuditName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -76,9 +77,9 @@ func (d *Daemon) trace() (string, error) {
 	defer file.Close()
 	for lines := bufio.NewReader(io.LimitReader(file, tracesBytes)); ; {
 		line, err := lines.ReadBytes('\n')
-		var e entry
-		if json.Unmarshal(line, &e) == nil && e.Result == auditOK && len(e.Jobs) > 0 {
-			return auditName + " names jobs of an earlier queue: " + listed(e.Jobs), nil
+		var e access.Entry
+		if json.Unmarshal(line, &e) == nil && e.Result == access.OK && len(e.Jobs) > 0 {
+			return access.AuditName + " names jobs of an earlier queue: " + listed(e.Jobs), nil
 		}
 		if err != nil {
 			return "", nil // the rest of a damaged log proves nothing

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
+	"berth/internal/queue/access"
 	"berth/internal/queue/engine"
+	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
 
@@ -213,16 +216,27 @@ func TestACardIsQuarantinedAndCleared(t *testing.T) {
 	wantAudit(t, l, "gpu quarantine", "gpu clear")
 }
 
+// audited are the lines of the audit log.
+func (l *lab) audited() (entries []access.Entry) {
+	l.t.Helper()
+	for line := range strings.Lines(testkit.Read(l.t, filepath.Join(l.opt.Places.StateDir, access.AuditName))) {
+		var e access.Entry
+		testkit.Must(l.t, json.Unmarshal([]byte(line), &e))
+		entries = append(entries, e)
+	}
+	return entries
+}
+
 // wantAudit looks for actions that were done and one that was refused.
 func wantAudit(t *testing.T, l *lab, actions ...string) {
 	t.Helper()
-	entries := entriesOf(t, filepath.Join(l.opt.Places.StateDir, "audit.jsonl"))
+	entries := l.audited()
 	for _, action := range actions {
-		if !slices.ContainsFunc(entries, func(e entry) bool { return e.Action == action && e.Result == "ok" }) {
+		if !slices.ContainsFunc(entries, func(e access.Entry) bool { return e.Action == action && e.Result == "ok" }) {
 			t.Errorf("the audit has no %s", action)
 		}
 	}
-	if !slices.ContainsFunc(entries, func(e entry) bool { return e.Action == actions[0] && e.User == "eve" && e.Result != "ok" }) {
+	if !slices.ContainsFunc(entries, func(e access.Entry) bool { return e.Action == actions[0] && e.User == "eve" && e.Result != "ok" }) {
 		t.Errorf("the audit does not have that eve tried to %s", actions[0])
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -23,7 +24,7 @@ func listenerID(l net.Listener, tls bool) string {
 	cookie, err := socketCookie(l)
 	boot := keep.BootID()
 	if err != nil || boot == "" {
-		return randomText(tokenSecretSize) // no daemon after this one will know it
+		return rand.Text() // no daemon after this one will know it
 	}
 	return fmt.Sprintf("socket %s %d", boot, cookie)
 }

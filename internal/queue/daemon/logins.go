@@ -6,79 +6,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/text/problem"
 )
-
-// Bounds on logins of browsers.
-const (
-	loginTTL        = 5 * time.Minute
-	loginsPerUser   = 5
-	loginsInAll     = 1000
-	sessionTTL      = 7 * day
-	sessionsPerUser = 10
-	sessionsInAll   = 1000
-)
-
-// login is a secret that opens one session. It is kept in memory only: after a
-// restart `berth web` makes another.
-type login struct {
-	hash, user string
-	uid        int
-	plain      bool // root accepts a page without TLS
-	expires    time.Time
-}
-
-// logins are the one-time logins that wait to be used, oldest first.
-type logins struct {
-	mu  sync.Mutex
-	all []login
-}
-
-// create makes a login. A user with too many loses the oldest.
-func (l *logins) create(user string, uid int, plain bool, now time.Time) (secret string, expires time.Time, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = slices.DeleteFunc(l.all, func(one login) bool { return !now.Before(one.expires) })
-	isOwn := func(one login) bool { return one.uid == uid }
-	own := 0
-	for _, one := range l.all {
-		if isOwn(one) {
-			own++
-		}
-	}
-	if own >= loginsPerUser {
-		oldest := slices.IndexFunc(l.all, isOwn)
-		l.all = slices.Delete(l.all, oldest, oldest+1)
-	}
-	if len(l.all) >= loginsInAll {
-		return "", time.Time{}, problem.Newf(problem.TooMuch, "try again in a few minutes", "there are already %d logins, the most for all users", len(l.all))
-	}
-	secret, expires = "login_"+randomText(tokenSecretSize), now.Add(loginTTL)
-	l.all = append(l.all, login{hash: hashOf(secret), user: user, uid: uid, plain: plain, expires: expires})
-	return secret, expires, nil
-}
-
-// take finds the login of a secret and removes it, so that of two requests with
-// it only one succeeds.
-func (l *logins) take(secret string, now time.Time) (login, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	hash := hashOf(secret)
-	i := slices.IndexFunc(l.all, func(one login) bool { return one.hash == hash })
-	if i < 0 {
-		return login{}, false
-	}
-	one := l.all[i]
-	l.all = slices.Delete(l.all, i, i+1)
-	return one, now.Before(one.expires)
-}
 
 // NewLogin makes a one-time login for the caller, and says where the page is.
 func (d *Daemon) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (api.Login, error) {
@@ -92,7 +27,7 @@ func (d *Daemon) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (
 	if err != nil {
 		return api.Login{}, err
 	}
-	secret, expires, err := d.logins.create(c.Name, c.UID, r.PlainHTTP, time.Now())
+	secret, expires, err := d.logins.Create(c.Name, c.UID, r.PlainHTTP, time.Now())
 	d.note(c, "login create", nil, "", err)
 	return api.Login{Secret: secret, Expires: expires.UTC().Truncate(time.Second), Address: address}, err
 }
@@ -121,11 +56,11 @@ func (d *Daemon) OpenSession(ctx context.Context, visitor api.Caller, r api.Sess
 		return api.Session{}, problem.Newf(problem.Refused, "send this to the address of the page", "the daemon's own socket has no sessions: the kernel vouches for its callers")
 	}
 	now := time.Now()
-	one, isLogin := d.logins.take(r.Secret, now)
-	parent, detail := tokenEntry{User: one.user, UID: one.uid}, ""
+	one, isLogin := d.logins.Take(r.Secret, now)
+	parent, detail := access.TokenEntry{User: one.User, UID: one.UID}, ""
 	if !isLogin {
 		var ok bool
-		if parent, ok = d.tokens.check(r.Secret, now); !ok {
+		if parent, ok = d.tokens.Check(r.Secret, now); !ok {
 			err := problem.Newf(problem.Forbidden, "berth web makes another login; if somebody else used it, berth token list shows the session and berth token revoke ends it",
 				"this login is unknown, was used already, or has expired")
 			d.note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
@@ -135,11 +70,11 @@ func (d *Daemon) OpenSession(ctx context.Context, visitor api.Caller, r api.Sess
 	}
 	c, err := d.admit(ctx, parent.UID, parent.User, 0)
 	if err == nil {
-		err = d.mayLogIn(c, w.Trusted(), one.plain)
+		err = d.mayLogIn(c, w.Trusted(), one.Plain)
 	}
 	var t api.Token
 	if err == nil {
-		t, err = d.tokens.open(parent, r.Key, w.Listener, now)
+		t, err = d.tokens.Open(parent, r.Key, w.Listener, now)
 	}
 	d.note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
 	return api.Session{ID: t.ID, User: t.User, Expires: t.Expires}, err
@@ -148,14 +83,14 @@ func (d *Daemon) OpenSession(ctx context.Context, visitor api.Caller, r api.Sess
 // endOtherSessions ends the sessions of every listener but the one that the
 // daemon has now: somebody else may have answered in its place.
 func (d *Daemon) endOtherSessions(listener string) {
-	if err := d.tokens.endSessions(func(of string) bool { return of != listener }); err != nil {
+	if err := d.tokens.EndSessions(func(of string) bool { return of != listener }); err != nil {
 		d.log.Warn("end sessions of an earlier listener", "err", err)
 	}
 }
 
 // EndSession logs a browser out. A token that is not a session's stays valid.
 func (d *Daemon) EndSession(ctx context.Context, c api.Caller, _ api.None) (api.None, error) {
-	if !d.tokens.isSession(c.Token) {
+	if !d.tokens.IsSession(c.Token) {
 		return api.None{}, problem.Newf(problem.Refused, "berth token revoke revokes a token", "this request belongs to no session")
 	}
 	return d.RevokeToken(ctx, c, api.TokenID{ID: c.Token})

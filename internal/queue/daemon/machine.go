@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue/access"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
@@ -138,14 +139,14 @@ func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (
 	if c.Token != "" {
 		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot create another token")
 	}
-	t, err := d.tokens.create(c.Name, c.UID, r.Name, ttlOf(r.TTLS), time.Now())
+	t, err := d.tokens.Create(c.Name, c.UID, r.Name, access.TTL(r.TTLS), time.Now())
 	d.note(c, "token create", nil, t.ID, err)
 	return t, err
 }
 
 // Tokens lists the caller's tokens, or all for an administrator.
 func (d *Daemon) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
-	return d.tokens.list(c.UID, c.Admin, time.Now()), nil
+	return d.tokens.List(c.UID, c.Admin, time.Now()), nil
 }
 
 // RevokeTokens revokes all tokens and sessions of a user.
@@ -159,14 +160,14 @@ func (d *Daemon) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery
 			return api.Revoked{}, err
 		}
 	}
-	ids, err := d.tokens.revokeAll(name, uid)
+	ids, err := d.tokens.RevokeAll(name, uid)
 	d.note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
 	return api.Revoked{IDs: ids}, err
 }
 
 // RevokeToken revokes one.
 func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, q api.TokenID) (api.None, error) {
-	err := d.tokens.revoke(q.ID, c.UID, c.Admin)
+	err := d.tokens.Revoke(q.ID, c.UID, c.Admin)
 	d.note(c, "token revoke", nil, q.ID, err)
 	return api.None{}, err
 }

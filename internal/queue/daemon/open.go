@@ -23,6 +23,7 @@ import (
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
@@ -200,7 +201,7 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	if d.opt.Own != nil {
 		return nil
 	}
-	if d.audit, err = openAudit(filepath.Join(dir, auditName)); err != nil {
+	if d.audit, err = access.OpenAudit(filepath.Join(dir, access.AuditName)); err != nil {
 		return stateProblem(err)
 	}
 	return nil
@@ -231,7 +232,7 @@ func (d *Daemon) openPeople(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.tokens, err = newTokens(value, func(value string) error {
+	d.tokens, err = access.NewTokens(value, func(value string) error {
 		return d.store.Commit(store.Tx{Meta: map[string]string{tokensKey: value}})
 	})
 	return err
@@ -451,7 +452,7 @@ func (m *heap) limit() {
 
 func (d *Daemon) close() {
 	if d.audit != nil {
-		if err := d.audit.close(); err != nil {
+		if err := d.audit.Close(); err != nil {
 			d.log.Warn("close", "err", err)
 		}
 	}
@@ -466,11 +467,11 @@ func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string,
 		return
 	}
 	via := cmp.Or(c.Token, c.Way.Via, "socket")
-	result := auditOK
+	result := access.OK
 	if err != nil {
 		result = fmt.Sprint(err)
 	}
-	d.audit.record(entry{
+	d.audit.Record(access.Entry{
 		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via, From: c.Way.From,
 		Action: action, Jobs: jobs, Detail: detail, Result: result,
 	})

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
@@ -199,7 +199,7 @@ func TestAdministratorsLogInOverTLSOnly(t *testing.T) {
 		d := &Daemon{}
 		d.opt.Places.Shared = test.shared
 		err := d.mayLogIn(api.Caller{UID: test.uid, Name: "ann", Admin: test.admin}, test.trusted, test.plain)
-		if (err == nil) != test.may || err != nil && !isForbidden(err) {
+		if (err == nil) != test.may || err != nil && problem.KindOf(err) != problem.Forbidden {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
@@ -271,11 +271,11 @@ func TestWhereASessionWasOpened(t *testing.T) {
 		}
 	}
 	opened := 0
-	for _, e := range entriesOf(t, filepath.Join(l.opt.Places.StateDir, "audit.jsonl")) {
+	for _, e := range l.audited() {
 		if e.Action != "session open" {
 			continue
 		}
-		if opened++; e.Via != "http" || e.From != "127.0.0.1" || (e.UID == -1) == (e.Result == auditOK) {
+		if opened++; e.Via != "http" || e.From != "127.0.0.1" || (e.UID == -1) == (e.Result == access.OK) {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"berth/internal/machine/keep"
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
+	"berth/internal/queue/access"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/launch"
 	"berth/internal/queue/store"
@@ -57,13 +58,13 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		return c, err
 	}
 	now := time.Now()
-	var entry tokenEntry
+	var entry access.TokenEntry
 	var ok bool
 	err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
 	if p.Secret != "" {
-		entry, ok = d.tokens.check(p.Secret, now)
+		entry, ok = d.tokens.Check(p.Secret, now)
 	} else {
-		entry, ok = d.tokens.prove(p.Proof, p.Way.Listener, now)
+		entry, ok = d.tokens.Prove(p.Proof, p.Way.Listener, now)
 		err = problem.Newf(problem.Forbidden, "open another with: berth web", "the session is unknown or has ended")
 	}
 	if !ok {
@@ -79,7 +80,7 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		d.note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
 		return api.Caller{}, refused
 	}
-	c.Over = d.tokens.note(entry.ID, p.Way.From, now)
+	c.Over = d.tokens.Note(entry.ID, p.Way.From, now)
 	return c, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/machine/site"
+	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 )
 
@@ -264,11 +265,11 @@ func (d *Daemon) portTaken(ctx context.Context, address string, encrypted bool) 
 	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, d.listenerOwner(address))
 	if !encrypted {
 		what += "; every browser was logged out, because its page may have talked to that process"
-		if err := d.tokens.endSessions(func(string) bool { return true }); err != nil {
+		if err := d.tokens.EndSessions(func(string) bool { return true }); err != nil {
 			d.log.Error("end sessions", "err", err)
 		}
 	}
-	d.audit.record(entry{Time: time.Now(), UID: d.uid, User: d.userName(d.uid), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
+	d.audit.Record(access.Entry{Time: time.Now(), UID: d.uid, User: d.userName(d.uid), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
 	d.alert(ctx, what)
 }
 

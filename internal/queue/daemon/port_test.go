@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/machine/site"
+	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 )
@@ -191,7 +192,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 
 // sessions counts the logins of browsers.
 func (l *lab) sessions() (count int) {
-	for _, e := range l.d.tokens.current() {
+	for _, e := range l.d.tokens.Current() {
 		if e.Session {
 			count++
 		}
@@ -203,8 +204,8 @@ func (l *lab) sessions() (count int) {
 func (l *lab) openSession() {
 	l.t.Helper()
 	now := time.Now()
-	session := tokenEntry{ID: "browser1", Name: "browser", User: l.d.userName(l.d.uid), UID: l.d.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
-	testkit.Must(l.t, l.d.tokens.write(append(l.d.tokens.current(), session), now))
+	session := access.TokenEntry{ID: "browser1", Name: "browser", User: l.d.userName(l.d.uid), UID: l.d.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
+	testkit.Must(l.t, l.d.tokens.Write(append(l.d.tokens.Current(), session), now))
 }
 
 // TestAPlainPortOfASharedDaemonIsWarnedAbout, because users of the machine could

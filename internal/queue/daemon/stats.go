@@ -10,6 +10,8 @@ import (
 	"berth/internal/job"
 )
 
+const day = 24 * time.Hour
+
 // maxStatsWindow bounds the period.
 const maxStatsWindow = 3660 * day
 

@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"encoding/json"
@@ -21,9 +21,9 @@ const (
 	auditDetail = 2048
 )
 
-// entry is one action, or one refused attempt at it. A job of `sudo berth` is
+// Entry is one action, or one refused attempt at it. A job of `sudo berth` is
 // root's: SUDO_USER would be an unverified claim.
-type entry struct {
+type Entry struct {
 	Time   time.Time `json:"time"`
 	UID    int       `json:"uid"`
 	User   string    `json:"user"`
@@ -34,21 +34,21 @@ type entry struct {
 	Jobs   []string  `json:"jobs,omitempty"`  // the first hundred
 	Count  int       `json:"count,omitempty"` // the number of jobs, if there are more
 	Detail string    `json:"detail,omitempty"`
-	Result string    `json:"result"` // auditOK, or why not
+	Result string    `json:"result"` // OK, or why not
 	// Requests is how many requests the line counts, if they had none of
 	// their own.
 	Requests int `json:"requests,omitempty"`
 }
 
-// auditName is the file of the audit log in the state directory.
-const auditName = "audit.jsonl"
+// AuditName is the file of the audit log in the state directory.
+const AuditName = "audit.jsonl"
 
-// auditOK is the result of an action that was not refused.
-const auditOK = "ok"
+// OK is the result of an action that was not refused.
+const OK = "ok"
 
-// audit is the append-only record of who did what: one JSON object per line,
+// Audit is the append-only record of who did what: one JSON object per line,
 // readable only by the daemon's owner.
-type audit struct {
+type Audit struct {
 	mu       sync.Mutex
 	path     string
 	limit    int64
@@ -59,8 +59,8 @@ type audit struct {
 	over     bool
 }
 
-func openAudit(path string) (*audit, error) {
-	a := &audit{path: path, limit: auditBytes, accounts: map[int]*account{}}
+func OpenAudit(path string) (*Audit, error) {
+	a := &Audit{path: path, limit: auditBytes, accounts: map[int]*account{}}
 	if err := a.open(); err != nil {
 		return nil, fmt.Errorf("open audit: %w", err)
 	}
@@ -68,8 +68,8 @@ func openAudit(path string) (*audit, error) {
 }
 
 // open continues at the end of the file. It ends a line that a crash cut short,
-// so that the next entry stays readable.
-func (a *audit) open() error {
+// so that the next Entry stays readable.
+func (a *Audit) open() error {
 	file, err := os.OpenFile(a.path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -93,10 +93,10 @@ func (a *audit) open() error {
 	return nil
 }
 
-// record writes the entry before the request is answered, so that every answered
+// Record writes the Entry before the request is answered, so that every answered
 // request is in the audit log: with a line of its own, or counted in one that
 // follows within a minute (account). It never fails a request.
-func (a *audit) record(e entry) {
+func (a *Audit) Record(e Entry) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -117,9 +117,9 @@ func (a *audit) record(e entry) {
 
 // append writes a line. Entries that a full disk rejects are counted, and the
 // count is written once there is room.
-func (a *audit) append(now time.Time, line []byte) {
+func (a *Audit) append(now time.Time, line []byte) {
 	if a.missed > 0 {
-		gap := entry{
+		gap := Entry{
 			Time: now, UID: os.Getuid(), Via: "daemon", Action: "audit",
 			Detail: fmt.Sprintf("%d entries before this could not be written", a.missed), Result: "incomplete",
 		}
@@ -142,7 +142,7 @@ func short(s string) string {
 	return s[:auditDetail] + "…"
 }
 
-func (e *entry) line() []byte {
+func (e *Entry) line() []byte {
 	line, err := json.Marshal(e)
 	if err != nil {
 		panic("bug: " + err.Error())
@@ -150,7 +150,7 @@ func (e *entry) line() []byte {
 	return append(line, '\n')
 }
 
-func (a *audit) put(line []byte) error {
+func (a *Audit) put(line []byte) error {
 	if a.size > 0 && a.size+int64(len(line)) > a.limit {
 		if err := a.rotate(); err != nil {
 			return err
@@ -166,7 +166,7 @@ func (a *audit) put(line []byte) error {
 
 // write leaves a whole line or nothing: half a line would spoil the next one
 // too.
-func (a *audit) write(line []byte) error {
+func (a *Audit) write(line []byte) error {
 	n, err := a.file.Write(line)
 	if err == nil {
 		a.size += int64(n)
@@ -181,7 +181,7 @@ func (a *audit) write(line []byte) error {
 // rotate first moves the full file out of the way and then shifts the old ones,
 // so that a failing disk loses none of them. Until it succeeds nothing more is
 // written.
-func (a *audit) rotate() error {
+func (a *Audit) rotate() error {
 	aside := a.path + ".0"
 	if _, err := os.Lstat(aside); err != nil { // otherwise a crash left it there, and it goes first
 		if err := os.Rename(a.path, aside); err != nil {
@@ -201,7 +201,7 @@ func (a *audit) rotate() error {
 	return nil
 }
 
-func (a *audit) close() error {
+func (a *Audit) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, acc := range a.accounts {

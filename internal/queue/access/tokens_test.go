@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"context"
@@ -34,17 +34,17 @@ func (s *tokenStore) save(value string) error {
 	return nil
 }
 
-func (s *tokenStore) open(t interface{ Fatal(...any) }) *tokens {
-	opened, err := newTokens(s.saved, s.save)
+func (s *tokenStore) open(t interface{ Fatal(...any) }) *Tokens {
+	opened, err := NewTokens(s.saved, s.save)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return opened
 }
 
-func createToken(t testing.TB, of *tokens, user string, uid int, ttl time.Duration) api.Token {
+func createToken(t testing.TB, of *Tokens, user string, uid int, ttl time.Duration) api.Token {
 	t.Helper()
-	token, err := of.create(user, uid, "laptop", ttl, tokenTime)
+	token, err := of.Create(user, uid, "laptop", ttl, tokenTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestATokenOpensTheDoorUntilItRunsOut(t *testing.T) {
 	}
 	again := disk.open(t) // after a restart
 	for when, want := range map[time.Time]bool{tokenTime: true, token.Expires.Add(-time.Second): true, token.Expires: false} {
-		found, ok := again.check(token.Secret, when)
+		found, ok := again.Check(token.Secret, when)
 		if ok != want || ok && (found.UID != 1000 || found.User != "ann" || found.ID != token.ID) {
 			t.Errorf("at %v: %+v, %v", when, found, ok)
 		}
@@ -83,7 +83,7 @@ func TestOtherSecretsOpenNothing(t *testing.T) {
 		"", "berth", "berth__", "berth_" + token.ID + "_", secret + "a", secret[:len(secret)-1],
 		strings.ToUpper(secret), " " + secret, hashOf(secret), strings.Replace(secret, token.ID, "aaaaaaaa", 1), strings.Repeat("x", 1<<20),
 	} {
-		if _, ok := of.check(wrong, tokenTime); ok {
+		if _, ok := of.Check(wrong, tokenTime); ok {
 			t.Errorf("%.80q opened the door", wrong)
 		}
 	}
@@ -103,27 +103,27 @@ func TestTokensAreTheirOwners(t *testing.T) {
 		}
 		return found
 	}
-	if diff := cmp.Diff([]string{ann.ID}, ids(of.list(1000, false, tokenTime))); diff != "" {
+	if diff := cmp.Diff([]string{ann.ID}, ids(of.List(1000, false, tokenTime))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{ann.ID, bob.ID}, ids(of.list(0, true, tokenTime))); diff != "" {
+	if diff := cmp.Diff([]string{ann.ID, bob.ID}, ids(of.List(0, true, tokenTime))); diff != "" {
 		t.Error(diff)
 	}
-	if err := of.revoke(ann.ID, 1001, false); problem.KindOf(err) != problem.NotFound {
+	if err := of.Revoke(ann.ID, 1001, false); problem.KindOf(err) != problem.NotFound {
 		t.Errorf("bob revoking ann's: %v", err)
 	}
-	if err := of.revoke("nothing", 0, true); problem.KindOf(err) != problem.NotFound {
+	if err := of.Revoke("nothing", 0, true); problem.KindOf(err) != problem.NotFound {
 		t.Errorf("revoking what is not there: %v", err)
 	}
-	if err := of.revoke(ann.ID, 1000, false); err != nil {
+	if err := of.Revoke(ann.ID, 1000, false); err != nil {
 		t.Error(err)
 	}
-	if err := of.revoke(bob.ID, 0, true); err != nil {
+	if err := of.Revoke(bob.ID, 0, true); err != nil {
 		t.Error(err)
 	}
-	for _, opened := range []*tokens{of, disk.open(t)} {
+	for _, opened := range []*Tokens{of, disk.open(t)} {
 		for _, token := range []api.Token{ann, bob} {
-			if _, ok := opened.check(token.Secret, tokenTime); ok {
+			if _, ok := opened.Check(token.Secret, tokenTime); ok {
 				t.Errorf("%s's revoked token opens the door", token.User)
 			}
 		}
@@ -136,26 +136,26 @@ func TestTokensAreBounded(t *testing.T) {
 	for range tokensPerUser {
 		createToken(t, of, "ann", 1000, time.Hour)
 	}
-	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime); problem.KindOf(err) != problem.TooMuch {
+	if _, err := of.Create("ann", 1000, "", time.Hour, tokenTime); problem.KindOf(err) != problem.TooMuch {
 		t.Errorf("one more than a user may have: %v", err)
 	}
 	createToken(t, of, "bob", 1001, time.Hour) // ann's are not bob's
-	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime.Add(2*time.Hour)); err != nil {
+	if _, err := of.Create("ann", 1000, "", time.Hour, tokenTime.Add(2*time.Hour)); err != nil {
 		t.Errorf("when the others have run out: %v", err)
 	}
-	if n := len(of.current()); n != 1 {
+	if n := len(of.Current()); n != 1 {
 		t.Errorf("%d are kept, %d of them for nothing", n, n-1)
 	}
-	full := make([]tokenEntry, tokensInAll)
+	full := make([]TokenEntry, tokensInAll)
 	for i := range full {
-		full[i] = tokenEntry{ID: strconv.Itoa(i), UID: 2000 + i, Expires: tokenTime.Add(time.Hour)}
+		full[i] = TokenEntry{ID: strconv.Itoa(i), UID: 2000 + i, Expires: tokenTime.Add(time.Hour)}
 	}
 	saved, err := json.Marshal(full)
 	if err != nil {
 		t.Fatal(err)
 	}
 	of = (&tokenStore{saved: string(saved)}).open(t)
-	if _, err := of.create("last", 1, "", time.Hour, tokenTime); problem.KindOf(err) != problem.TooMuch {
+	if _, err := of.Create("last", 1, "", time.Hour, tokenTime); problem.KindOf(err) != problem.TooMuch {
 		t.Errorf("one more than there may be: %v", err)
 	}
 }
@@ -167,11 +167,11 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 		name string
 		ttl  time.Duration
 	}{{"", -time.Hour}, {"", time.Millisecond}, {"", 366 * day}, {strings.Repeat("x", 65), 0}, {"a\nb", 0}, {"\x1b[2J", 0}, {"\xff", 0}} {
-		if _, err := of.create("ann", 1000, c.name, c.ttl, tokenTime); problem.KindOf(err) != problem.Invalid {
+		if _, err := of.Create("ann", 1000, c.name, c.ttl, tokenTime); problem.KindOf(err) != problem.Invalid {
 			t.Errorf("%q for %v: %v", c.name, c.ttl, err)
 		}
 	}
-	if _, err := newTokens("no json", nil); err == nil {
+	if _, err := NewTokens("no json", nil); err == nil {
 		t.Error("what is no list was read as one")
 	}
 }
@@ -182,20 +182,20 @@ func TestTokensOnAFullDisk(t *testing.T) {
 	of := disk.open(t)
 	token := createToken(t, of, "ann", 1000, time.Hour)
 	disk.full = true
-	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime); err == nil || len(of.current()) != 1 {
-		t.Errorf("a token nobody wrote down: %v, %d", err, len(of.current()))
+	if _, err := of.Create("ann", 1000, "", time.Hour, tokenTime); err == nil || len(of.Current()) != 1 {
+		t.Errorf("a token nobody wrote down: %v, %d", err, len(of.Current()))
 	}
-	if err := of.revoke(token.ID, 1000, false); problem.KindOf(err) != problem.Unable {
+	if err := of.Revoke(token.ID, 1000, false); problem.KindOf(err) != problem.Unable {
 		t.Errorf("a revocation nobody wrote down: %v", err)
 	}
-	if _, ok := of.check(token.Secret, tokenTime); ok {
+	if _, ok := of.Check(token.Secret, tokenTime); ok {
 		t.Error("a token that was to be revoked still opens the door")
 	}
 	disk.full = false
-	if err := of.revoke(token.ID, 1000, false); err != nil {
+	if err := of.Revoke(token.ID, 1000, false); err != nil {
 		t.Errorf("the second try: %v", err)
 	}
-	if _, ok := disk.open(t).check(token.Secret, tokenTime); ok {
+	if _, ok := disk.open(t).Check(token.Secret, tokenTime); ok {
 		t.Error("a restart brought it back")
 	}
 }
@@ -207,23 +207,23 @@ func TestManyUseTokensAtOnce(t *testing.T) {
 	for uid := range 8 {
 		wait.Go(func() {
 			for range 10 {
-				token, err := of.create("u", uid, "", time.Hour, tokenTime)
+				token, err := of.Create("u", uid, "", time.Hour, tokenTime)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, ok := of.check(token.Secret, tokenTime); !ok {
+				if _, ok := of.Check(token.Secret, tokenTime); !ok {
 					t.Error("a token just made opens nothing")
 				}
-				of.list(uid, false, tokenTime)
-				if err := of.revoke(token.ID, uid, false); err != nil {
+				of.List(uid, false, tokenTime)
+				if err := of.Revoke(token.ID, uid, false); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wait.Wait()
-	if left := of.list(0, true, tokenTime); len(left) != 0 {
+	if left := of.List(0, true, tokenTime); len(left) != 0 {
 		t.Errorf("%d left", len(left))
 	}
 }
@@ -240,17 +240,17 @@ func TestTokensAreWhatWasMadeAndNotRevoked(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"create": func(t *rapid.T) {
 				ttl := time.Duration(rapid.IntRange(1, 100).Draw(t, "hours")) * time.Hour
-				if token, err := of.create("u", rapid.IntRange(1, 3).Draw(t, "uid"), "", ttl, now); err == nil {
+				if token, err := of.Create("u", rapid.IntRange(1, 3).Draw(t, "uid"), "", ttl, now); err == nil {
 					good[token.Secret] = token
 				}
 			},
 			"revoke": func(t *rapid.T) {
 				for secret, token := range good {
-					if err := of.revoke(token.ID, 0, true); err == nil || problem.KindOf(err) == problem.NotFound {
+					if err := of.Revoke(token.ID, 0, true); err == nil || problem.KindOf(err) == problem.NotFound {
 						delete(good, secret)
-					} else if _, ok := of.check(secret, now); ok {
+					} else if _, ok := of.Check(secret, now); ok {
 						t.Fatal("revoked, and still good")
-					} else if disk.full = false; of.revoke(token.ID, 0, true) == nil {
+					} else if disk.full = false; of.Revoke(token.ID, 0, true) == nil {
 						delete(good, secret)
 					}
 					return
@@ -263,7 +263,7 @@ func TestTokensAreWhatWasMadeAndNotRevoked(t *testing.T) {
 			"restart":  func(*rapid.T) { of = disk.open(t) },
 			"": func(t *rapid.T) {
 				for secret, token := range good {
-					if _, ok := of.check(secret, now); ok != now.Before(token.Expires) {
+					if _, ok := of.Check(secret, now); ok != now.Before(token.Expires) {
 						t.Fatalf("at %v, a token good until %v: %v", now, token.Expires, ok)
 					}
 				}
@@ -277,7 +277,7 @@ func TestTokensAreWhatWasMadeAndNotRevoked(t *testing.T) {
 func TestAnotherFieldOfATokenIsAnotherFormat(t *testing.T) {
 	t.Parallel()
 	var fields []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[tokenEntry]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[TokenEntry]()) {
 		if f.IsExported() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fields = append(fields, name)
@@ -296,22 +296,22 @@ func TestWhatEndsWithAToken(t *testing.T) {
 	disk := &tokenStore{}
 	all := disk.open(t)
 	begin := func(ttl time.Duration) (string, context.Context) {
-		token, err := all.create("ann", 1000, "laptop", ttl, time.Now())
+		token, err := all.Create("ann", 1000, "laptop", ttl, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return token.ID, all.note(token.ID, "", time.Now())
+		return token.ID, all.Note(token.ID, "", time.Now())
 	}
 	first, revoked := begin(time.Hour)
 	_, other := begin(time.Hour)
 	_, brief := begin(time.Second)
-	if err := all.revoke(first, 1000, false); err != nil {
+	if err := all.Revoke(first, 1000, false); err != nil {
 		t.Fatal(err)
 	}
 	if revoked.Err() == nil || other.Err() != nil {
 		t.Errorf("after the first was revoked: it has ended with %v, the other with %v", revoked.Err(), other.Err())
 	}
-	if all.note(first, "", time.Now()).Err() == nil {
+	if all.Note(first, "", time.Now()).Err() == nil {
 		t.Error("a use of a revoked token lives on")
 	}
 	<-brief.Done()

@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // inShort is the entries of an audit in the words that tests compare.
-func inShort(entries []entry) []string {
+func inShort(entries []Entry) []string {
 	var lines []string
 	for _, e := range entries {
 		line := fmt.Sprintf("%s %s %s: %s", e.User, e.Action, strings.Join(e.Jobs, " "), e.Result)
@@ -33,7 +33,7 @@ func TestAuditTellsARepeatedRefusalOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := openAuditIn(t, dir)
 		refused := func(uid int, user, job string) {
-			a.record(entry{UID: uid, User: user, PID: int(time.Now().Unix()), Via: "socket", Action: "cancel", Jobs: []string{job}, Result: "not the caller's"})
+			a.Record(Entry{UID: uid, User: user, PID: int(time.Now().Unix()), Via: "socket", Action: "cancel", Jobs: []string{job}, Result: "not the caller's"})
 		}
 		var want []string
 		now := func(lines ...string) {
@@ -55,7 +55,7 @@ func TestAuditTellsARepeatedRefusalOnce(t *testing.T) {
 		refused(2, "bob", "17")
 		now("bob cancel 17: not the caller's") // and so does another user
 		for range 3 {
-			a.record(entry{UID: 1, User: "eve", Via: "socket", Action: "hold", Jobs: []string{"19"}, Result: auditOK})
+			a.Record(Entry{UID: 1, User: "eve", Via: "socket", Action: "hold", Jobs: []string{"19"}, Result: OK})
 		}
 		now("eve hold 19: ok", "eve hold 19: ok", "eve hold 19: ok") // what was done is told each time
 		<-time.After(accountWindow)
@@ -66,7 +66,7 @@ func TestAuditTellsARepeatedRefusalOnce(t *testing.T) {
 		refused(1, "eve", "17")
 		refused(1, "eve", "17")
 		now()
-		a.close()
+		a.Close()
 		now("eve cancel 17: not the caller's ×2")
 	})
 }
@@ -83,19 +83,19 @@ func TestAuditOfOneUserIsBounded(t *testing.T) {
 		requests := 0
 		for minute := range days * 24 * 60 {
 			for i := range perMinute {
-				e := entry{UID: 1, User: "eve", Via: "socket", Action: []string{"hold", "release"}[i%2], Detail: strings.Repeat("x", 1500), Result: auditOK}
+				e := Entry{UID: 1, User: "eve", Via: "socket", Action: []string{"hold", "release"}[i%2], Detail: strings.Repeat("x", 1500), Result: OK}
 				if i%3 == 0 {
 					e.Action, e.Result = "cancel", fmt.Sprintf("there is no job %d", requests)
 				}
-				a.record(e)
+				a.Record(e)
 				requests++
 			}
 			if minute%60 == 0 {
-				a.record(entry{UID: 2, User: "ann", Via: "socket", Action: "submit", Jobs: []string{fmt.Sprint(minute)}, Result: auditOK})
+				a.Record(Entry{UID: 2, User: "ann", Via: "socket", Action: "submit", Jobs: []string{fmt.Sprint(minute)}, Result: OK})
 			}
 			<-time.After(time.Minute)
 		}
-		a.close()
+		a.Close()
 		told, ann, bytes := 0, 0, 0
 		for _, path := range mustGlob(t, a.path+"*") {
 			for _, e := range entriesOf(t, path) {
@@ -128,7 +128,7 @@ func TestAuditRecognisesSoManyRefusals(t *testing.T) {
 	t.Parallel()
 	a := openAuditIn(t, t.TempDir())
 	for i := range 3 * maxRepeats {
-		a.record(entry{UID: 1, Action: "cancel", Result: fmt.Sprintf("there is no job %d", i)})
+		a.Record(Entry{UID: 1, Action: "cancel", Result: fmt.Sprintf("there is no job %d", i)})
 	}
 	if n := len(a.accounts[1].refused); n != maxRepeats {
 		t.Errorf("%d are remembered", n)

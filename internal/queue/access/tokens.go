@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"cmp"
@@ -36,11 +36,11 @@ const (
 	tokenSecretSize = 32
 )
 
-// tokenEntry is a stored token: the hash of its secret, never the secret. The
+// TokenEntry is a stored token: the hash of its secret, never the secret. The
 // secret is long and random, so a plain hash is safe. A session has no secret,
 // but the public key of a browser. Another field is another format of the store
 // (store/schema): an older berth would drop it.
-type tokenEntry struct {
+type TokenEntry struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	User    string    `json:"user"`
@@ -58,7 +58,7 @@ type tokenEntry struct {
 	revoked bool // but not yet on disk
 }
 
-func (t *tokenEntry) public() api.Token {
+func (t *TokenEntry) public() api.Token {
 	return api.Token{ID: t.ID, Name: t.Name, User: t.User, Expires: t.Expires}
 }
 
@@ -70,15 +70,15 @@ type use struct {
 }
 
 // good reports whether the token is valid.
-func (t *tokenEntry) good(now time.Time) bool { return !t.revoked && now.Before(t.Expires) }
+func (t *TokenEntry) good(now time.Time) bool { return !t.revoked && now.Before(t.Expires) }
 
 // tokens identify callers that the kernel cannot vouch for.
-type tokens struct {
+type Tokens struct {
 	changing sync.Mutex // held while a change is written, which may be slow
 	save     func(string) error
 
 	mu      sync.RWMutex
-	entries []tokenEntry // replaced as a whole, never changed in place
+	entries []TokenEntry // replaced as a whole, never changed in place
 	uses    map[string]use
 	lives   map[string]life
 }
@@ -90,8 +90,8 @@ type life struct {
 }
 
 // newTokens restores the saved tokens; save makes the list durable.
-func newTokens(saved string, save func(string) error) (*tokens, error) {
-	t := &tokens{save: save, uses: map[string]use{}, lives: map[string]life{}}
+func NewTokens(saved string, save func(string) error) (*Tokens, error) {
+	t := &Tokens{save: save, uses: map[string]use{}, lives: map[string]life{}}
 	if saved == "" {
 		return t, nil
 	}
@@ -101,13 +101,13 @@ func newTokens(saved string, save func(string) error) (*tokens, error) {
 	return t, nil
 }
 
-func (t *tokens) current() []tokenEntry {
+func (t *Tokens) Current() []TokenEntry {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.entries
 }
 
-func (t *tokens) replace(entries []tokenEntry) {
+func (t *Tokens) replace(entries []TokenEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = entries
@@ -124,10 +124,10 @@ func (t *tokens) replace(entries []tokenEntry) {
 	})
 }
 
-// write makes a list durable, without revoked and expired tokens, and puts it
+// Write makes a list durable, without revoked and expired tokens, and puts it
 // into effect.
-func (t *tokens) write(list []tokenEntry, now time.Time) error {
-	kept := slices.DeleteFunc(slices.Clone(list), func(e tokenEntry) bool { return !e.good(now) })
+func (t *Tokens) Write(list []TokenEntry, now time.Time) error {
+	kept := slices.DeleteFunc(slices.Clone(list), func(e TokenEntry) bool { return !e.good(now) })
 	value, err := json.Marshal(kept)
 	if err != nil {
 		panic("bug: " + err.Error())
@@ -139,12 +139,12 @@ func (t *tokens) write(list []tokenEntry, now time.Time) error {
 	return nil
 }
 
-// note remembers a use, and returns what ends with the token; at once if it has
+// Note remembers a use, and returns what ends with the token; at once if it has
 // ended since it was checked.
-func (t *tokens) note(id, from string, now time.Time) context.Context {
+func (t *Tokens) Note(id, from string, now time.Time) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := slices.IndexFunc(t.entries, func(e tokenEntry) bool { return e.ID == id && e.good(now) })
+	at := slices.IndexFunc(t.entries, func(e TokenEntry) bool { return e.ID == id && e.good(now) })
 	if at < 0 {
 		return ended
 	}
@@ -164,16 +164,16 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// ttlOf is a number of seconds as a time. A number that no duration can hold is
+// TTL is a number of seconds as a time. A number that no duration can hold is
 // refused like any that is too large.
-func ttlOf(seconds int64) time.Duration {
+func TTL(seconds int64) time.Duration {
 	const most = int64(maxTokenTTL/time.Second) + 1
 	return time.Duration(max(-1, min(seconds, most))) * time.Second
 }
 
-// create makes a token with a user's permissions. The secret is only in the
+// Create makes a token with a user's permissions. The secret is only in the
 // reply.
-func (t *tokens) create(user string, uid int, name string, ttl time.Duration, now time.Time) (api.Token, error) {
+func (t *Tokens) Create(user string, uid int, name string, ttl time.Duration, now time.Time) (api.Token, error) {
 	if ttl == 0 {
 		ttl = tokenTTL
 	}
@@ -185,7 +185,7 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	list := slices.DeleteFunc(slices.Clone(t.current()), func(e tokenEntry) bool { return !e.good(now) })
+	list := slices.DeleteFunc(slices.Clone(t.Current()), func(e TokenEntry) bool { return !e.good(now) })
 	own, all := count(list, false, uid)
 	switch {
 	case own >= tokensPerUser:
@@ -193,22 +193,22 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	case all >= tokensInAll:
 		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d tokens, the most for all users", all)
 	}
-	return t.add(list, tokenEntry{Name: name, User: user, UID: uid, Expires: now.Add(ttl)}, now)
+	return t.add(list, TokenEntry{Name: name, User: user, UID: uid, Expires: now.Add(ttl)}, now)
 }
 
-// open makes a session for the user of a token, with a browser's public key, at
+// Open makes a session for the user of a token, with a browser's public key, at
 // a listener; a parent without an id means a one-time login. A user with too
 // many sessions loses the oldest: a forgotten browser must not keep anybody out.
-func (t *tokens) open(parent tokenEntry, key, listener string, now time.Time) (api.Token, error) {
+func (t *Tokens) Open(parent TokenEntry, key, listener string, now time.Time) (api.Token, error) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	list := slices.DeleteFunc(slices.Clone(t.current()), func(e tokenEntry) bool { return !e.good(now) })
-	if parent.ID != "" && !slices.ContainsFunc(list, func(e tokenEntry) bool { return e.ID == parent.ID }) {
+	list := slices.DeleteFunc(slices.Clone(t.Current()), func(e TokenEntry) bool { return !e.good(now) })
+	if parent.ID != "" && !slices.ContainsFunc(list, func(e TokenEntry) bool { return e.ID == parent.ID }) {
 		return api.Token{}, problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
 	}
 	own, all := count(list, true, parent.UID)
 	if own >= sessionsPerUser {
-		oldest := slices.IndexFunc(list, func(e tokenEntry) bool { return e.Session && e.UID == parent.UID })
+		oldest := slices.IndexFunc(list, func(e TokenEntry) bool { return e.Session && e.UID == parent.UID })
 		list = slices.Delete(list, oldest, oldest+1)
 	} else if all >= sessionsInAll {
 		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d sessions, the most for all users", all)
@@ -217,22 +217,22 @@ func (t *tokens) open(parent tokenEntry, key, listener string, now time.Time) (a
 	if parent.ID != "" && parent.Expires.Before(expires) {
 		expires = parent.Expires
 	}
-	return t.add(list, tokenEntry{Name: "browser", User: parent.User, UID: parent.UID, Expires: expires, Session: true, Parent: parent.ID, Key: key, Listener: listener}, now)
+	return t.add(list, TokenEntry{Name: "browser", User: parent.User, UID: parent.UID, Expires: expires, Session: true, Parent: parent.ID, Key: key, Listener: listener}, now)
 }
 
-// isSession reports whether an id is that of a session.
-func (t *tokens) isSession(id string) bool {
-	return slices.ContainsFunc(t.current(), func(e tokenEntry) bool { return e.ID == id && e.Session })
+// IsSession reports whether an id is that of a session.
+func (t *Tokens) IsSession(id string) bool {
+	return slices.ContainsFunc(t.Current(), func(e TokenEntry) bool { return e.ID == id && e.Session })
 }
 
-// endSessions ends the sessions of the listeners that are over.
-func (t *tokens) endSessions(over func(listener string) bool) error {
-	_, err := t.end(func(e *tokenEntry) bool { return e.Session && over(e.Listener) })
+// EndSessions ends the sessions of the listeners that are over.
+func (t *Tokens) EndSessions(over func(listener string) bool) error {
+	_, err := t.end(func(e *TokenEntry) bool { return e.Session && over(e.Listener) })
 	return err
 }
 
 // count counts the sessions, or the other tokens, of a user and of all.
-func count(list []tokenEntry, sessions bool, uid int) (own, all int) {
+func count(list []TokenEntry, sessions bool, uid int) (own, all int) {
 	for _, e := range list {
 		if e.Session == sessions {
 			all++
@@ -246,7 +246,7 @@ func count(list []tokenEntry, sessions bool, uid int) (own, all int) {
 
 // add gives an entry its id and its secret and writes the list. The caller holds
 // the lock.
-func (t *tokens) add(list []tokenEntry, entry tokenEntry, now time.Time) (api.Token, error) {
+func (t *Tokens) add(list []TokenEntry, entry TokenEntry, now time.Time) (api.Token, error) {
 	entry.ID = freshID(list)
 	secret := ""
 	if !entry.Session {
@@ -254,7 +254,7 @@ func (t *tokens) add(list []tokenEntry, entry tokenEntry, now time.Time) (api.To
 		entry.Hash = hashOf(secret)
 	}
 	entry.Created, entry.Expires = now.UTC().Truncate(time.Second), entry.Expires.UTC().Truncate(time.Second)
-	if err := t.write(append(list, entry), now); err != nil {
+	if err := t.Write(append(list, entry), now); err != nil {
 		return api.Token{}, err
 	}
 	token := entry.public()
@@ -262,33 +262,33 @@ func (t *tokens) add(list []tokenEntry, entry tokenEntry, now time.Time) (api.To
 	return token, nil
 }
 
-// check finds the token of a secret. Its timing reveals nothing: only hashes are
+// Check finds the token of a secret. Its timing reveals nothing: only hashes are
 // compared, each from end to end.
-func (t *tokens) check(secret string, now time.Time) (tokenEntry, bool) {
+func (t *Tokens) Check(secret string, now time.Time) (TokenEntry, bool) {
 	hash := []byte(hashOf(secret))
-	for _, e := range t.current() {
+	for _, e := range t.Current() {
 		if subtle.ConstantTimeCompare(hash, []byte(e.Hash)) == 1 && e.good(now) && !e.Session {
 			return e, true
 		}
 	}
-	return tokenEntry{}, false
+	return TokenEntry{}, false
 }
 
-// prove finds the session whose key signed a request that came by a listener.
-func (t *tokens) prove(p api.Proof, listener string, now time.Time) (tokenEntry, bool) {
-	for _, e := range t.current() {
+// Prove finds the session whose key signed a request that came by a listener.
+func (t *Tokens) Prove(p api.Proof, listener string, now time.Time) (TokenEntry, bool) {
+	for _, e := range t.Current() {
 		if e.ID == p.Session && e.Session && e.good(now) {
 			return e, listener != "" && e.Listener == listener && p.By(e.Key)
 		}
 	}
-	return tokenEntry{}, false
+	return TokenEntry{}, false
 }
 
-// list shows a user's tokens, or with all every user's, by expiry. It includes
+// List shows a user's tokens, or with all every user's, by expiry. It includes
 // tokens that are revoked but still on disk.
-func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
+func (t *Tokens) List(uid int, all bool, now time.Time) []api.Token {
 	found := []api.Token{}
-	for _, e := range t.current() {
+	for _, e := range t.Current() {
 		if (all || e.UID == uid) && now.Before(e.Expires) {
 			shown := e.public()
 			if last, used := t.lastUse(e.ID); used {
@@ -303,34 +303,34 @@ func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
 	return found
 }
 
-func (t *tokens) lastUse(id string) (last use, used bool) {
+func (t *Tokens) lastUse(id string) (last use, used bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	last, used = t.uses[id]
 	return last, used
 }
 
-// revoke ends a token and the sessions made from it. Only administrators see
+// Revoke ends a token and the sessions made from it. Only administrators see
 // other users' tokens.
-func (t *tokens) revoke(id string, uid int, admin bool) error {
-	ids, err := t.end(func(e *tokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
+func (t *Tokens) Revoke(id string, uid int, admin bool) error {
+	ids, err := t.end(func(e *TokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
 	if len(ids) == 0 && err == nil {
 		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", text.Quote(id, 60))
 	}
 	return err
 }
 
-// revokeAll ends all tokens and sessions of a user, and returns their ids.
-func (t *tokens) revokeAll(user string, uid int) ([]string, error) {
-	return t.end(func(e *tokenEntry) bool { return e.User == user || e.UID == uid })
+// RevokeAll ends all tokens and sessions of a user, and returns their ids.
+func (t *Tokens) RevokeAll(user string, uid int) ([]string, error) {
+	return t.end(func(e *TokenEntry) bool { return e.User == user || e.UID == uid })
 }
 
 // end ends tokens, and the sessions made from them, at once, even if the disk is
 // full: a leaked token must not stay valid for that.
-func (t *tokens) end(which func(*tokenEntry) bool) (ids []string, err error) {
+func (t *Tokens) end(which func(*TokenEntry) bool) (ids []string, err error) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	list := slices.Clone(t.current())
+	list := slices.Clone(t.Current())
 	for i := range list {
 		if which(&list[i]) {
 			list[i].revoked = true
@@ -344,7 +344,7 @@ func (t *tokens) end(which func(*tokenEntry) bool) (ids []string, err error) {
 		list[i].revoked = list[i].revoked || list[i].Parent != "" && slices.Contains(ids, list[i].Parent)
 	}
 	t.replace(list)
-	if err := t.write(list, time.Time{}); err != nil {
+	if err := t.Write(list, time.Time{}); err != nil {
 		p := problem.Newf(problem.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", strings.Join(ids, ", "), err)
 		p.Err = err
 		return ids, p
@@ -357,10 +357,10 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func freshID(list []tokenEntry) string {
+func freshID(list []TokenEntry) string {
 	for {
 		id := randomText(tokenIDBytes)
-		if !slices.ContainsFunc(list, func(e tokenEntry) bool { return e.ID == id }) {
+		if !slices.ContainsFunc(list, func(e TokenEntry) bool { return e.ID == id }) {
 			return id
 		}
 	}

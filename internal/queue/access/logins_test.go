@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"errors"
@@ -17,65 +17,65 @@ func isForbidden(err error) bool {
 
 func TestALoginOpensOneSessionAndNotAnExpiredOne(t *testing.T) {
 	t.Parallel()
-	l := &logins{}
-	secret, expires, err := l.create("ann", 1000, false, tokenTime)
+	l := &Logins{}
+	secret, expires, err := l.Create("ann", 1000, false, tokenTime)
 	testkit.Must(t, err)
-	if one, ok := l.take(secret, tokenTime); !ok || one.user != "ann" || one.uid != 1000 {
+	if one, ok := l.Take(secret, tokenTime); !ok || one.User != "ann" || one.UID != 1000 {
 		t.Errorf("taken: %+v %v", one, ok)
 	}
-	if _, ok := l.take(secret, tokenTime); ok {
+	if _, ok := l.Take(secret, tokenTime); ok {
 		t.Error("it was good twice")
 	}
-	secret, _, err = l.create("ann", 1000, false, tokenTime)
+	secret, _, err = l.Create("ann", 1000, false, tokenTime)
 	testkit.Must(t, err)
-	if _, ok := l.take(secret, expires); ok {
+	if _, ok := l.Take(secret, expires); ok {
 		t.Error("it was good after it had expired")
 	}
-	if _, ok := l.take("login_guess", tokenTime); ok {
+	if _, ok := l.Take("login_guess", tokenTime); ok {
 		t.Error("a guess was good")
 	}
 }
 
 func TestManyLoginsOfOneUserPushOutOnlyTheirOwn(t *testing.T) {
 	t.Parallel()
-	l := &logins{}
-	bobs, _, err := l.create("bob", 1001, false, tokenTime)
+	l := &Logins{}
+	bobs, _, err := l.Create("bob", 1001, false, tokenTime)
 	testkit.Must(t, err)
-	first, _, err := l.create("ann", 1000, false, tokenTime)
+	first, _, err := l.Create("ann", 1000, false, tokenTime)
 	testkit.Must(t, err)
 	for range loginsPerUser {
-		_, _, err := l.create("ann", 1000, false, tokenTime)
+		_, _, err := l.Create("ann", 1000, false, tokenTime)
 		testkit.Must(t, err)
 	}
-	if _, ok := l.take(first, tokenTime); ok {
+	if _, ok := l.Take(first, tokenTime); ok {
 		t.Error("the oldest stayed")
 	}
-	if _, ok := l.take(bobs, tokenTime); !ok {
+	if _, ok := l.Take(bobs, tokenTime); !ok {
 		t.Error("another user's login was pushed out")
 	}
 }
 
 // sessionAt opens a session of a page at a listener, and returns what proves a
 // request.
-func sessionAt(t *testing.T, of *tokens, parent tokenEntry, listener string) (api.Token, func(*tokens, string) bool) {
+func sessionAt(t *testing.T, of *Tokens, parent TokenEntry, listener string) (api.Token, func(*Tokens, string) bool) {
 	t.Helper()
 	page := testkit.NewPage(t)
-	session, err := of.open(parent, page.Key(), listener, tokenTime)
+	session, err := of.Open(parent, page.Key(), listener, tokenTime)
 	testkit.Must(t, err)
-	return session, func(in *tokens, at string) bool {
-		_, ok := in.prove(api.Proof{Session: session.ID, Signed: []byte("a request"), Signature: page.Sign("a request")}, at, tokenTime)
+	return session, func(in *Tokens, at string) bool {
+		_, ok := in.Prove(api.Proof{Session: session.ID, Signed: []byte("a request"), Signature: page.Sign("a request")}, at, tokenTime)
 		return ok
 	}
 }
 
-var annsLogin = tokenEntry{User: "ann", UID: 1000}
+var annsLogin = TokenEntry{User: "ann", UID: 1000}
 
 func TestASessionEndsWithItsTokenAndNotAfterIt(t *testing.T) {
 	t.Parallel()
 	disk := &tokenStore{}
 	all := disk.open(t)
 	token := createToken(t, all, "ann", 1000, day)
-	parent, ok := all.check(token.Secret, tokenTime)
+	parent, ok := all.Check(token.Secret, tokenTime)
 	if !ok {
 		t.Fatal("the token is not good")
 	}
@@ -88,24 +88,24 @@ func TestASessionEndsWithItsTokenAndNotAfterIt(t *testing.T) {
 		t.Errorf("a session from a login lasts until %v, want %v", own.Expires, want)
 	}
 	again := disk.open(t) // as after a restart
-	if !proves(again, "here") || !again.isSession(session.ID) || again.isSession(token.ID) {
+	if !proves(again, "here") || !again.IsSession(session.ID) || again.IsSession(token.ID) {
 		t.Error("the session did not survive a restart")
 	}
 	if proves(again, "there") || proves(again, "") {
 		t.Error("the session is good at another listener")
 	}
 	forged := api.Proof{Session: session.ID, Signed: []byte("a request"), Signature: testkit.NewPage(t).Sign("a request")}
-	if _, ok := again.prove(forged, "here", tokenTime); ok {
+	if _, ok := again.Prove(forged, "here", tokenTime); ok {
 		t.Error("another key is good for the session")
 	}
-	testkit.Must(t, again.revoke(token.ID, 1000, false))
+	testkit.Must(t, again.Revoke(token.ID, 1000, false))
 	if proves(again, "here") {
 		t.Error("the session outlived its token")
 	}
 	if !ownProves(again, "here") {
 		t.Error("a session of a login ended with a token")
 	}
-	if _, err := again.open(parent, "", "here", tokenTime); !isForbidden(err) {
+	if _, err := again.Open(parent, "", "here", tokenTime); !isForbidden(err) {
 		t.Errorf("a revoked token opens a session: %v", err)
 	}
 }
@@ -119,28 +119,28 @@ func TestSessionsEndWithTheirListener(t *testing.T) {
 	_, before := sessionAt(t, all, annsLogin, "before")
 	_, now := sessionAt(t, all, annsLogin, "now")
 	disk.full = true
-	if err := all.endSessions(func(listener string) bool { return listener != "now" }); problem.KindOf(err) != problem.Unable {
+	if err := all.EndSessions(func(listener string) bool { return listener != "now" }); problem.KindOf(err) != problem.Unable {
 		t.Errorf("on a full disk: %v", err)
 	}
 	for _, full := range []bool{true, false} {
 		if disk.full = full; !full {
-			testkit.Must(t, all.endSessions(func(listener string) bool { return listener != "now" }))
+			testkit.Must(t, all.EndSessions(func(listener string) bool { return listener != "now" }))
 			all = disk.open(t)
 		}
 		if before(all, "before") || !now(all, "now") {
 			t.Errorf("disk full %v: the wrong session ended", full)
 		}
-		if _, ok := all.check(token.Secret, tokenTime); !ok {
+		if _, ok := all.Check(token.Secret, tokenTime); !ok {
 			t.Errorf("disk full %v: a token ended", full)
 		}
 	}
 	// One that a berth before this one made had a secret, and no listener.
-	all.replace([]tokenEntry{{ID: "old", UID: 1000, User: "ann", Hash: hashOf("berth_old_x"), Expires: tokenTime.Add(day), Session: true}})
-	if _, ok := all.check("berth_old_x", tokenTime); ok {
+	all.replace([]TokenEntry{{ID: "old", UID: 1000, User: "ann", Hash: hashOf("berth_old_x"), Expires: tokenTime.Add(day), Session: true}})
+	if _, ok := all.Check("berth_old_x", tokenTime); ok {
 		t.Error("the secret of a session is good")
 	}
-	testkit.Must(t, all.endSessions(func(listener string) bool { return listener != "now" }))
-	if left := all.list(0, true, tokenTime); len(left) > 0 {
+	testkit.Must(t, all.EndSessions(func(listener string) bool { return listener != "now" }))
+	if left := all.List(0, true, tokenTime); len(left) > 0 {
 		t.Errorf("left: %+v", left)
 	}
 }
@@ -150,16 +150,16 @@ func TestRevokingAllEndsOnesOwn(t *testing.T) {
 	all := (&tokenStore{}).open(t)
 	anns, bobs := createToken(t, all, "ann", 1000, day), createToken(t, all, "bob", 1001, day)
 	_, proves := sessionAt(t, all, annsLogin, "here")
-	if ids, err := all.revokeAll("ann", 1000); err != nil || len(ids) != 2 || ids[0] != anns.ID {
+	if ids, err := all.RevokeAll("ann", 1000); err != nil || len(ids) != 2 || ids[0] != anns.ID {
 		t.Errorf("revoked %v, %v", ids, err)
 	}
-	if _, ok := all.check(anns.Secret, tokenTime); ok || proves(all, "here") {
+	if _, ok := all.Check(anns.Secret, tokenTime); ok || proves(all, "here") {
 		t.Error("ann has a token left")
 	}
-	if _, ok := all.check(bobs.Secret, tokenTime); !ok {
+	if _, ok := all.Check(bobs.Secret, tokenTime); !ok {
 		t.Error("bob's token ended")
 	}
-	if ids, err := all.revokeAll("nobody", -1); err != nil || len(ids) != 0 {
+	if ids, err := all.RevokeAll("nobody", -1); err != nil || len(ids) != 0 {
 		t.Errorf("revoked %v, %v", ids, err)
 	}
 }
@@ -168,7 +168,7 @@ func TestANewSessionPushesOutTheOldestAndNoToken(t *testing.T) {
 	t.Parallel()
 	all := (&tokenStore{}).open(t)
 	token := createToken(t, all, "ann", 1000, day)
-	var proofs []func(*tokens, string) bool
+	var proofs []func(*Tokens, string) bool
 	for range sessionsPerUser + 1 {
 		_, proves := sessionAt(t, all, annsLogin, "here")
 		proofs = append(proofs, proves)
@@ -178,7 +178,7 @@ func TestANewSessionPushesOutTheOldestAndNoToken(t *testing.T) {
 			t.Errorf("session %d of %d", i, len(proofs))
 		}
 	}
-	if _, ok := all.check(token.Secret, tokenTime); !ok {
+	if _, ok := all.Check(token.Secret, tokenTime); !ok {
 		t.Error("the token was pushed out")
 	}
 	for range tokensPerUser - 1 { // sessions take no token's place

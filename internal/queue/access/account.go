@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"fmt"
@@ -28,17 +28,17 @@ const (
 type account struct {
 	left    float64 // bytes that the user may still write
 	at      time.Time
-	refused map[string]*entry // the refusals with a line in this window; Requests counts further ones
-	more    entry             // the line for everything else
+	refused map[string]*Entry // the refusals with a line in this window; Requests counts further ones
+	more    Entry             // the line for everything else
 	actions map[string]int    // what was done in it
 	window  *time.Timer       // runs while there is something to settle
 }
 
-// accountOf is the account of the user who made the entry.
-func (a *audit) accountOf(e *entry) *account {
+// accountOf is the account of the user who made the Entry.
+func (a *Audit) accountOf(e *Entry) *account {
 	acc := a.accounts[e.UID]
 	if acc == nil {
-		acc = &account{left: accountBytes, at: e.Time, refused: map[string]*entry{}, actions: map[string]int{}}
+		acc = &account{left: accountBytes, at: e.Time, refused: map[string]*Entry{}, actions: map[string]int{}}
 		a.accounts[e.UID] = acc
 	}
 	if acc.window == nil {
@@ -53,10 +53,10 @@ func (a *audit) accountOf(e *entry) *account {
 	return acc
 }
 
-// take returns the line to write now, or nil if the entry is only counted.
-func (acc *account) take(e entry) []byte {
+// take returns the line to write now, or nil if the Entry is only counted.
+func (acc *account) take(e Entry) []byte {
 	content := ""
-	if e.Result != auditOK {
+	if e.Result != OK {
 		content = fmt.Sprintf("%q %q %q %q %q %d %s", e.Via, e.From, e.Action, e.Detail, e.Result, e.Count, e.Jobs)
 		if said := acc.refused[content]; said != nil {
 			said.Requests++
@@ -89,19 +89,19 @@ func (acc *account) pay(now time.Time, bytes int) bool {
 }
 
 // count adds requests to the line for everything else.
-func (acc *account) count(e entry, requests int) {
+func (acc *account) count(e Entry, requests int) {
 	acc.more.Time, acc.more.UID, acc.more.User = e.Time, e.UID, e.User
 	acc.more.Requests += requests
-	if e.Result != auditOK {
+	if e.Result != OK {
 		e.Action += " refused"
 	}
 	acc.actions[e.Action] += requests
 }
 
 // settle ends an account's window and writes what was only counted in it.
-func (a *audit) settle(acc *account) {
+func (a *Audit) settle(acc *account) {
 	acc.window.Stop()
-	for _, e := range slices.SortedFunc(maps.Values(acc.refused), func(a, b *entry) int { return a.Time.Compare(b.Time) }) {
+	for _, e := range slices.SortedFunc(maps.Values(acc.refused), func(a, b *Entry) int { return a.Time.Compare(b.Time) }) {
 		if e.Requests == 0 {
 			continue
 		}
@@ -119,7 +119,7 @@ func (a *audit) settle(acc *account) {
 		e.Via, e.Action, e.Detail, e.Result = "daemon", "audit", strings.Join(actions, ", "), "summarised"
 		a.append(e.Time, e.line())
 	}
-	acc.window, acc.more = nil, entry{}
+	acc.window, acc.more = nil, Entry{}
 	clear(acc.refused)
 	clear(acc.actions)
 }

@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"bufio"
@@ -16,29 +16,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openAuditIn(t *testing.T, dir string) *audit {
+func openAuditIn(t *testing.T, dir string) *Audit {
 	t.Helper()
-	a, err := openAudit(filepath.Join(dir, "audit.jsonl"))
+	a, err := OpenAudit(filepath.Join(dir, "audit.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { a.close() })
+	t.Cleanup(func() { a.Close() })
 	return a
 }
 
 // entriesOf reads a file; every line of it has to be whole.
-func entriesOf(t *testing.T, path string) []entry {
+func entriesOf(t *testing.T, path string) []Entry {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var found []entry
+	var found []Entry
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var e entry
+		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			t.Fatalf("%s: %v in %q", path, err, lines.Text())
 		}
@@ -54,16 +54,16 @@ func TestAuditKeepsWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	want := []entry{
+	want := []Entry{
 		{Time: at, UID: 1000, User: "ann", PID: 7, Via: "socket", Action: "cancel", Jobs: []string{"17", "18_3"}, Result: "ok"},
 		{Time: at, UID: 1001, User: "eve", Via: "k3yd", Action: "cancel", Jobs: []string{"17"}, Detail: "a\nb\x1b[2J", Result: "job 17 is ann's"},
 	}
 	a := openAuditIn(t, dir)
-	a.record(want[0])
-	a.close()
-	a.record(want[0]) // too late; dropped, not fatal
+	a.Record(want[0])
+	a.Close()
+	a.Record(want[0]) // too late; dropped, not fatal
 	a = openAuditIn(t, dir)
-	a.record(want[1])
+	a.Record(want[1])
 	if diff := cmp.Diff(want, entriesOf(t, a.path)); diff != "" {
 		t.Error(diff)
 	}
@@ -80,7 +80,7 @@ func TestAuditLinesAreBounded(t *testing.T) {
 	for i := range many {
 		many[i] = strconv.Itoa(i)
 	}
-	a.record(entry{Action: "cancel", Jobs: many, Detail: strings.Repeat("x", 1<<20), Result: strings.Repeat("y", 1<<20)})
+	a.Record(Entry{Action: "cancel", Jobs: many, Detail: strings.Repeat("x", 1<<20), Result: strings.Repeat("y", 1<<20)})
 	got := entriesOf(t, a.path)[0]
 	if len(got.Jobs) != auditJobs || got.Count != 5000 || got.Jobs[99] != "99" {
 		t.Errorf("%d jobs of %d", len(got.Jobs), got.Count)
@@ -102,7 +102,7 @@ func TestAuditTakesManyAtOnceAndRotates(t *testing.T) {
 	for user := range 8 {
 		wait.Go(func() {
 			for range 100 {
-				a.record(entry{UID: user, Action: "submit", Result: "ok"})
+				a.Record(Entry{UID: user, Action: "submit", Result: "ok"})
 			}
 		})
 	}
@@ -130,9 +130,9 @@ func TestAuditLosesNoOldFileWhenItCannotRotate(t *testing.T) {
 	a := openAuditIn(t, dir)
 	a.limit = 300
 	for i := 0; len(mustGlob(t, a.path+".*")) < auditFiles; i++ {
-		a.record(entry{UID: i, Action: "submit", Result: "ok"})
+		a.Record(Entry{UID: i, Action: "submit", Result: "ok"})
 	}
-	old := [][]entry{entriesOf(t, a.path+".1"), entriesOf(t, a.path+".2"), entriesOf(t, a.path+".3")}
+	old := [][]Entry{entriesOf(t, a.path+".1"), entriesOf(t, a.path+".2"), entriesOf(t, a.path+".3")}
 	// A directory with something in it stands where the oldest has to go.
 	oldest := a.path + ".4"
 	if err := os.Remove(oldest); err != nil {
@@ -142,7 +142,7 @@ func TestAuditLosesNoOldFileWhenItCannotRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 {
-		a.record(entry{Action: "submit", Result: "ok"})
+		a.Record(Entry{Action: "submit", Result: "ok"})
 	}
 	if a.unwritten() == 0 || a.size > a.limit {
 		t.Fatalf("%d entries in all not written, %d bytes in the file", a.unwritten(), a.size)
@@ -156,7 +156,7 @@ func TestAuditLosesNoOldFileWhenItCannotRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 50 {
-		a.record(entry{Action: "submit", Result: "ok"})
+		a.Record(Entry{Action: "submit", Result: "ok"})
 	}
 	if a.unwritten() != 0 {
 		t.Error("it does not go on when it can")
@@ -183,7 +183,7 @@ func TestAuditEndsALineThatACrashCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := openAuditIn(t, dir)
-	a.record(entry{UID: 3, Action: "hold", Result: "ok"})
+	a.Record(Entry{UID: 3, Action: "hold", Result: "ok"})
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -203,8 +203,8 @@ func TestAuditFollowsNoLink(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "audit.jsonl")); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := openAudit(filepath.Join(dir, "audit.jsonl")); err == nil {
-		a.close()
+	if a, err := OpenAudit(filepath.Join(dir, "audit.jsonl")); err == nil {
+		a.Close()
 		t.Error("a link was followed")
 	}
 }
@@ -225,7 +225,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 		}
 	})
 	a := openAuditIn(t, dir)
-	t.Cleanup(func() { a.close() })
+	t.Cleanup(func() { a.Close() })
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 40<<10), 0o600); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 	recorded := 0
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // lines of one length: none fits where another did not
 	for a.unwritten() < 5 && recorded < 10_000 {
-		a.record(entry{Time: at, UID: 1000 + recorded, Action: "submit", Detail: strings.Repeat("x", 300), Result: "ok"})
+		a.Record(Entry{Time: at, UID: 1000 + recorded, Action: "submit", Detail: strings.Repeat("x", 300), Result: "ok"})
 		recorded++
 	}
 	written := len(entriesOf(t, a.path))
@@ -243,7 +243,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	a.record(entry{UID: 1000 + recorded, Action: "submit", Result: "ok"})
+	a.Record(Entry{UID: 1000 + recorded, Action: "submit", Result: "ok"})
 	got := entriesOf(t, a.path)[written:]
 	if len(got) != 2 || got[0].Action != "audit" || !strings.Contains(got[0].Detail, fmt.Sprint(5)) || got[1].UID != 1000+recorded {
 		t.Errorf("%+v", got)
@@ -255,7 +255,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 
 // unwritten is how many entries the audit could not take since the last it
 // did.
-func (a *audit) unwritten() int {
+func (a *Audit) unwritten() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.missed
