@@ -1,7 +1,6 @@
 package keep
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -120,8 +119,7 @@ func (b *beginning) perform(o Order, log *logFile) error {
 	if err := b.arrange(o, log); err != nil {
 		return err
 	}
-	o.Argv = argv
-	return o.execute(path)
+	return o.execute(path, argv)
 }
 
 // help becomes a helper's command, whose descriptors are in place. It returns
@@ -133,7 +131,7 @@ func (b *beginning) help(o Order) error {
 	if err := closeOnExecFrom(fdStage); err != nil {
 		return err
 	}
-	return o.execute(o.Argv[0])
+	return o.execute(o.Argv[0], o.Argv)
 }
 
 // join enters the cgroups that enforce the job's limits.
@@ -236,15 +234,15 @@ func closeOnExecFrom(first int) error {
 
 // execute replaces the stage by the command, under the limits that would have
 // broken the stage. It returns only on failure.
-func (o Order) execute(path string) error {
+func (o Order) execute(path string, argv []string) error {
 	if o.Credential != nil {
 		if err := lowerLimits(o.Credential.Rlimits); err != nil {
 			return err
 		}
 	}
-	err := syscall.Exec(path, o.Argv, o.Env)
-	if errors.Is(err, syscall.ENOEXEC) {
-		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, o.Argv[1:]...), o.Env)
+	err := syscall.Exec(path, argv, o.Env)
+	if instead := o.shellInstead(path, argv, err); instead != nil {
+		err = syscall.Exec("/bin/sh", instead, o.Env)
 	}
 	return fmt.Errorf("exec %s: %w", path, err)
 }

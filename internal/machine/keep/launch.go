@@ -193,7 +193,7 @@ func (s *started) fork(o Order, cgroup string, c *child) (err error) {
 	}
 	if cgroup != "" {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, c.cgroupFD
-		if s.pid, err = forkExec(c.path, c.argv, attr); err == nil {
+		if s.pid, err = o.forkExec(c.path, c.argv, attr); err == nil {
 			s.cgroup = cgroup
 			return nil
 		}
@@ -202,7 +202,7 @@ func (s *started) fork(o Order, cgroup string, c *child) (err error) {
 		s.note = note(s.note, "no cgroup: "+err.Error())
 		attr.Sys.UseCgroupFD = false
 	}
-	if s.pid, err = forkExec(c.path, c.argv, attr); err != nil {
+	if s.pid, err = o.forkExec(c.path, c.argv, attr); err != nil {
 		return fmt.Errorf("exec %s: %w", c.path, err)
 	}
 	return nil
@@ -240,14 +240,26 @@ func (s *started) abandon(cgroup string) {
 	}
 }
 
-// forkExec starts the file; a script without a #! line is run by a shell, as
-// if it were typed.
-func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+// forkExec starts the file, or the shell where execution would need it.
+func (o Order) forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	pid, err = startProcess(path, argv, attr)
-	if errors.Is(err, syscall.ENOEXEC) {
-		pid, err = startProcess("/bin/sh", append([]string{"sh", path}, argv[1:]...), attr)
+	if instead := o.shellInstead(path, argv, err); instead != nil {
+		pid, err = startProcess("/bin/sh", instead, attr)
 	}
 	return pid, err
+}
+
+// shellInstead is what a shell is given after the kernel did not execute a file, or
+// nil. It runs a script without a #! line, as if it were typed, and says what is
+// wrong with a program of plain words, such as a missing interpreter.
+func (o Order) shellInstead(path string, argv []string, err error) []string {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return append([]string{"sh", path}, argv[1:]...)
+	case o.Argv[0] == "/bin/sh" && path != "/bin/sh" && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ETXTBSY)):
+		return o.Argv
+	}
+	return nil
 }
 
 // jobEnv is the order's environment with this attempt's token and MPS server,

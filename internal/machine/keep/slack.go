@@ -27,7 +27,7 @@ var jobSlack uintptr
 // privileges.
 func coarsen() {
 	if slack, err := strconv.ParseUint(os.Getenv(slackVariable), 10, 64); err == nil {
-		os.Unsetenv(slackVariable)
+		_ = os.Unsetenv(slackVariable)
 		jobSlack = uintptr(slack)
 		return
 	}

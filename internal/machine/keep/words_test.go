@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -92,6 +93,30 @@ func TestACommandOfPlainWordsIsLookedUpAsTheShellWould(t *testing.T) {
 		got, argv, err := shellOrder(dir, line).command()
 		if err != nil || path != "" && got != path || (got == "/bin/sh") != (len(argv) == 3) {
 			t.Errorf("%q: %s %q %v", line, got, argv, err)
+		}
+	}
+}
+
+// The shell says what is wrong with a program that the kernel does not execute.
+func TestAProgramThatCannotBeExecutedIsTheShells(t *testing.T) {
+	const shell = "/bin/sh"
+	line := []string{shell, "-c", "tool x"}
+	for _, row := range []struct {
+		argv []string // of the order
+		path string
+		err  error
+		want []string
+	}{
+		{line, "/opt/tool", nil, nil},
+		{line, "/opt/tool", syscall.ENOENT, line}, // its interpreter is missing
+		{line, "/opt/tool", syscall.EACCES, line},
+		{line, "/opt/tool", syscall.ENOEXEC, []string{"sh", "/opt/tool", "x"}},
+		{line, "/opt/tool", syscall.EAGAIN, nil}, // no process left
+		{line, shell, syscall.ENOENT, nil},
+		{[]string{"tool", "x"}, "/opt/tool", syscall.ENOENT, nil},
+	} {
+		if got := (Order{Argv: row.argv}).shellInstead(row.path, []string{"tool", "x"}, row.err); !slices.Equal(got, row.want) {
+			t.Errorf("%q at %s, %v: expected %q, found %q", row.argv, row.path, row.err, row.want, got)
 		}
 	}
 }
