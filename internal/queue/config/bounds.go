@@ -1,6 +1,7 @@
 package config
 
 import (
+	"sync/atomic"
 	"time"
 
 	"berth/internal/job"
@@ -54,8 +55,28 @@ func (c *Config) MemoryMiB() int64 {
 	if c.Memory == (Portion{}) {
 		return 0 // without asking the host, which reads several files
 	}
+	return int64(c.Memory.Of(float64(hostMiB.now())))
+}
+
+// hostMiB is the host's memory. Each job that asks for memory, and each start, is
+// held to a part of it, and reading it opens several files.
+var hostMiB recent
+
+// recent is a figure that is read again after a second.
+type recent struct{ read atomic.Pointer[reading] }
+
+type reading struct {
+	at    time.Time
+	total int64
+}
+
+func (r *recent) now() int64 {
+	if last := r.read.Load(); last != nil && time.Since(last.at) < time.Second {
+		return last.total
+	}
 	_, total := site.Host()
-	return int64(c.Memory.Of(float64(total)))
+	r.read.Store(&reading{time.Now(), total})
+	return total
 }
 
 // BoundMemory refuses a job that asks for more host memory than it may have.
