@@ -216,7 +216,7 @@ func TestADaemonOfAnotherVersionIsMentioned(t *testing.T) {
 		t.Fatal(err)
 	}
 	newFakeDaemon().serve(t, places.Socket) // of version "test"
-	const said = "berth: this is berth 0.1.0, and the daemon is berth test\n"
+	const said = "berth: this is berth 0.2.0, and the daemon is berth test\n"
 	berth("list").wants(t, 0, "no jobs\n", said+"hint: berth restart replaces it; jobs keep running\n")
 	if named := berth("list", "--socket", places.Socket); named.err != "" {
 		t.Errorf("to a daemon that was named it says %q", named.err)

@@ -14,5 +14,5 @@ from .errors import BerthError
 from .kairos import GPUScheduler, GPUSlot, Job
 from .views import Event, JobView
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["BerthError", "Client", "Event", "GPUScheduler", "GPUSlot", "Handle", "Job", "JobView", "exit_status"]

@@ -3,7 +3,7 @@ package session
 import "fmt"
 
 // Version is set when a release is built.
-var Version = "0.1.0"
+var Version = "0.2.0"
 
 // ExitStatus carries an exit status through cobra without a message.
 type ExitStatus int
