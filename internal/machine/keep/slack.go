@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -14,8 +15,10 @@ const (
 	// that looks at the others every 20 µs while any of them runs, which made half of
 	// all changes of context while a short job began and ended.
 	ownSlack = 5_000_000
-	// slackVariable has the timer slack of the supervisor's caller, in nanoseconds.
+	// slackVariable has the timer slack of the supervisor's caller, in nanoseconds,
+	// and the name of the process.
 	slackVariable = "KEEP_TIMER_SLACK"
+	nameFile      = "/proc/self/comm"
 )
 
 // jobSlack is the timer slack of what the supervisor starts; 0: that of the thread
@@ -26,8 +29,10 @@ var jobSlack uintptr
 // again, because that of a thread that exists cannot be changed by another without
 // privileges.
 func coarsen() {
-	if slack, err := strconv.ParseUint(os.Getenv(slackVariable), 10, 64); err == nil {
+	text, name, _ := strings.Cut(os.Getenv(slackVariable), " ")
+	if slack, err := strconv.ParseUint(text, 10, 64); err == nil {
 		_ = os.Unsetenv(slackVariable)
+		_ = os.WriteFile(nameFile, []byte(name), 0) // for ps, which would show "exe"
 		jobSlack = uintptr(slack)
 		return
 	}
@@ -37,7 +42,8 @@ func coarsen() {
 	if errno != 0 || !setSlack(ownSlack) {
 		return
 	}
-	_ = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), slackVariable+"="+strconv.FormatUint(uint64(slack), 10)))
+	own, _ := os.ReadFile(nameFile)
+	_ = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), slackVariable+"="+strconv.FormatUint(uint64(slack), 10)+" "+strings.TrimSpace(string(own))))
 	setSlack(slack)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"berth/internal/machine/keep"
+	"berth/internal/tests/testkit"
 )
 
 // A short job costs its supervisor one fork, two syncs (it has started, it has
@@ -85,6 +86,9 @@ func TestAJobHasItsCallersTimers(t *testing.T) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", b.keeper(token).PID))
 		if err != nil || string(text) == string(own) {
 			t.Errorf("supervisor: %s %v", text, err)
+		}
+		if name := testkit.Read(t, fmt.Sprintf("/proc/%d/comm", b.keeper(token).PID)); name == "exe\n" {
+			t.Errorf("ps shows the supervisor as %q", name)
 		}
 	}
 }
