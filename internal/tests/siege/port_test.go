@@ -31,7 +31,7 @@ func init() {
 				for _, option := range []int{0, unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
 					if squat(address, option) == nil {
 						fmt.Println("got", address)
-						select {}
+						_ = unix.Pause() // Go ends a program in which nothing can happen any more
 					}
 				}
 			}
