@@ -23,7 +23,10 @@ type decision struct {
 	running        []*Allocation        // in order
 	started        []*Allocation        // by this plan
 	claims         []*Allocation        // jobs that others are preempted for, on their future cards
+	byLoss         []*Allocation        // the running jobs by what their preemption costs; nil until needed
 	beingPreempted map[*Allocation]bool // running jobs that are being preempted, by this plan or an earlier one
+	parkedMiB      int64                // host memory for the jobs that this plan parks
+	parkedOfMiB    map[string]int64     // the same by user
 
 	reservations      []*reservation
 	reservationsMax   int  // how many jobs may have a reservation in their ordinary turn
@@ -39,7 +42,7 @@ type decision struct {
 	lessPreemptible *machine   // without the jobs that can be preempted; nil until needed
 	empty           *machine   // without any job; nil until needed
 	parkingFull     bool       // a preemption failed for lack of host memory
-	scratch         machine    // reused
+	scratch, trial  machine    // reused
 }
 
 func newDecision(s *State) *decision {
@@ -49,7 +52,7 @@ func newDecision(s *State) *decision {
 		s = &bare
 	}
 	d := &decision{
-		state: s, walk: s.Queue.walk(s), now: s.machine(), running: inOrder(s.Allocations), beingPreempted: map[*Allocation]bool{},
+		state: s, walk: s.Queue.walk(s), now: s.machine(), running: inOrder(s.Allocations), beingPreempted: map[*Allocation]bool{}, parkedOfMiB: map[string]int64{},
 		seen: map[string]bool{}, closed: newClosed(s.Queue), outlooks: make([]*outlook, len(s.Queue.families.list)),
 	}
 	for _, h := range d.running {

@@ -58,6 +58,13 @@ func TestRoomIsMade(t *testing.T) {
 			held: []Allocation{running("9", hour, lasting(2*hour), 1)}, jobs: []queuedJob{{gpus: 1}}, want: "1?1+1h0m0s"},
 		{says: "one on a card that is paused makes no room", cards: 2, state: func(s *State) { s.Cards[0].Paused = true },
 			held: []Allocation{running("8", hour, startsAnew, 0), running("9", 2*hour, startsAnew, 1)}, jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "9>1 1?1+10s"},
+		{says: "the victim is on the GPU that the job names", cards: 2,
+			state: func(s *State) {
+				p, _ := s.Queue.Get("1")
+				p.Request.IDs = "1"
+				s.Queue.Add(p)
+			},
+			held: []Allocation{running("8", hour, startsAnew, 0), running("9", 2*hour, startsAnew, 1)}, jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "9>1 1?1+10s"},
 		{says: "one that lost a card makes room on the others", cards: 2,
 			held: []Allocation{running("9", hour, startsAnew, 0, 7)}, jobs: []queuedJob{{gpus: 2, priority: 1}}, want: "9>1 1?0,1+10s"},
 		{says: "another berth's job of the same name stays", cards: 2,
@@ -162,16 +169,22 @@ func TestALongServiceIsNoReasonToLookAgain(t *testing.T) {
 	}
 }
 
-// giveWayState is eight cards whose jobs can be parked, and ten thousand that
-// wait of whom no two ask for the same.
-func giveWayState(ran time.Duration) State {
+// giveWayState is running jobs that can be parked, each on one of the cards, and
+// ten thousand waiting jobs of which no two ask for the same.
+func giveWayState(cards, held int, ran time.Duration) State {
 	r := rand.New(rand.NewPCG(5, 6))
-	s := State{Now: midday, Rules: DefaultRules(), Queue: NewQueue(), Host: Host{CPUs: 64, MemMiB: 512 * 1024}}
-	s.Rules.Fair, s.FairQuantum = true, FairQuantum
+	s := State{Now: midday, Rules: DefaultRules(), Queue: NewQueue(), Host: Host{CPUs: 8 * cards, MemMiB: int64(cards) * 64 * 1024}}
+	s.Rules.Fair, s.FairQuantum, s.ParkMiB = true, FairQuantum, 1<<40
 	s.Queue.SetRules(s.Rules)
-	for i := range 8 {
+	for i := range cards {
 		s.Cards = append(s.Cards, cardOf(i, gib24))
-		s.Allocations = append(s.Allocations, running(fmt.Sprint("h", i), ran, both(parkable, lasting(9*hour), func(h *Allocation) { h.CPUs = 8 }), i))
+	}
+	for i := range held {
+		h := running(fmt.Sprint("h", i), ran, both(parkable, lasting(9*hour), func(h *Allocation) { h.CPUs, h.Preempt.MemMiB = 8*cards/held, 1000 }), i%cards)
+		if held > cards {
+			beside(gib24 * int64(cards) / int64(held) * 7 / 8)(&h)
+		}
+		s.Allocations = append(s.Allocations, h)
 	}
 	for i := range 10_000 {
 		served := time.Duration(r.IntN(3)) * 10 * time.Minute
@@ -187,15 +200,24 @@ func giveWayState(ran time.Duration) State {
 	return s
 }
 
-// BenchmarkDecide10kGiveWay sets jobs aside; in the second case all of them have
-// to run on for a while, so that nothing can be done for anybody.
+// BenchmarkDecide10kGiveWay parks jobs, all of them in the crowd. Where they ran for
+// too short a time, nothing can be done for any job. In the last case the first job
+// asks for all GPUs.
 func BenchmarkDecide10kGiveWay(b *testing.B) {
-	for name, ran := range map[string]time.Duration{"now": hour, "soon": 30 * time.Second} {
-		s := giveWayState(ran)
-		b.Run(name, func(b *testing.B) {
+	for _, c := range []struct {
+		name             string
+		cards, held, all int
+		ran              time.Duration
+	}{{"now", 8, 8, 0, hour}, {"soon", 8, 8, 0, 30 * time.Second},
+		{"crowd", 128, 1000, 0, hour}, {"crowd soon", 128, 1000, 0, 30 * time.Second}, {"crowd all", 128, 1000, 128, hour}} {
+		b.Run(c.name, func(b *testing.B) {
+			s := giveWayState(c.cards, c.held, c.ran)
+			if c.all > 0 {
+				s.Queue.Add(Pending{Job: "all", Priority: 2, Request: Request{GPUs: c.all}, Since: midday})
+			}
 			fastest(b, func() {
-				if plan := Decide(s); (len(plan.Victims) > 0) != (name == "now") {
-					b.Fatalf("%d jobs are set aside", len(plan.Victims))
+				if plan := Decide(s); (len(plan.Victims) > 0) != (c.ran == hour) {
+					b.Fatalf("%d jobs are preempted", len(plan.Victims))
 				}
 			})
 		})

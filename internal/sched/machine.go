@@ -61,19 +61,38 @@ func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held [
 	return m
 }
 
-// copyOf makes m a copy of another machine and reuses its memory.
-func (m *machine) copyOf(other *machine) {
+// copyOf makes m a copy of another machine without the running jobs that are gone,
+// and reuses its memory.
+func (m *machine) copyOf(other *machine, gone map[*Allocation]bool) {
 	slots := m.slots
 	if len(slots) != len(other.slots) {
 		slots = make([]slot, len(other.slots))
 	}
 	for i := range slots {
-		holds := append(slots[i].holds[:0], other.slots[i].holds...)
-		slots[i] = other.slots[i]
-		slots[i].holds = holds
+		slots[i].copyOf(&other.slots[i], gone)
 	}
 	*m = *other
 	m.slots = slots
+	for held := range gone {
+		m.usedCPUs -= held.CPUs
+		m.usedMemMiB -= held.MemMiB
+	}
+}
+
+// copyOf is machine.copyOf for one card: it is what it would be if those jobs had
+// left one by one, down to the order in which shares are added.
+func (c *slot) copyOf(other *slot, gone map[*Allocation]bool) {
+	holds := c.holds[:0]
+	for _, o := range other.holds {
+		if !gone[o.job] {
+			holds = append(holds, o)
+		}
+	}
+	*c = *other
+	if c.holds = holds; len(holds) < len(other.holds) {
+		c.recount()
+		c.closed = c.shut()
+	}
 }
 
 // inOrder makes a decision independent of the order of the caller's list, down to
@@ -102,15 +121,23 @@ func compareBools(a, b bool) int {
 
 // slot finds a card by its index, or returns nil.
 func (m *machine) slot(index int) *slot {
+	if place := m.place(index); place >= 0 {
+		return &m.slots[place]
+	}
+	return nil
+}
+
+// place is a card's place among the slots, or -1.
+func (m *machine) place(index int) int {
 	// Cards are mostly counted from 0 and all there.
 	if index >= 0 && index < len(m.slots) && m.slots[index].Index == index {
-		return &m.slots[index]
+		return index
 	}
 	i, found := slices.BinarySearchFunc(m.slots, index, func(c slot, index int) int { return cmp.Compare(c.Index, index) })
 	if !found {
-		return nil
+		return -1
 	}
-	return &m.slots[i]
+	return i
 }
 
 // book puts a job on its cards. Cards that the machine does not have are skipped: a

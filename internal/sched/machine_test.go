@@ -14,24 +14,30 @@ import (
 // TestAMachineThatJobsLeaveIsOneThatNeverHadThem puts jobs on a machine, copies it,
 // and lets some leave.
 func TestAMachineThatJobsLeaveIsOneThatNeverHadThem(t *testing.T) {
-	same := gocmp.Options{gocmp.AllowUnexported(machine{}, slot{}, holding{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(slot{}, "closed")}
+	exact := gocmp.Options{gocmp.AllowUnexported(machine{}, slot{}, holding{}), cmpopts.EquateEmpty()}
+	same := gocmp.Options{exact, cmpopts.IgnoreFields(slot{}, "closed")}
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawState(t)
 		all := s.machine()
 		var m machine
-		m.copyOf((&State{Rules: s.Rules, Cards: s.Cards[:len(s.Cards)/2]}).machine()) // what it had is forgotten
-		m.copyOf(all)
-		stay := s
+		m.copyOf((&State{Rules: s.Rules, Cards: s.Cards[:len(s.Cards)/2]}).machine(), nil) // what it had is forgotten
+		m.copyOf(all, nil)
+		stay, gone := s, map[*Allocation]bool{}
 		stay.Allocations = nil
 		for _, h := range inOrder(s.Allocations) {
 			if rapid.Bool().Draw(t, "leaves") {
 				m.vacate(h)
+				gone[h] = true
 			} else {
 				stay.Allocations = append(stay.Allocations, *h)
 			}
 		}
 		if diff := gocmp.Diff(stay.machine(), &m, same); diff != "" {
 			t.Fatalf("a machine that jobs left (-never had them +left):\n%s", diff)
+		}
+		var copied machine
+		if copied.copyOf(all, gone); !gocmp.Equal(m, copied, exact) {
+			t.Fatalf("a copy without those jobs (-left +copied):\n%s", gocmp.Diff(m, copied, exact))
 		}
 		if diff := gocmp.Diff(s.machine(), all, same); diff != "" {
 			t.Fatalf("the machine that was copied changed:\n%s", diff)

@@ -69,40 +69,26 @@ func (s *State) preemptibleAt(h *head, held *Allocation) (at time.Time, some boo
 	return time.Time{}, false
 }
 
-// parkingFits reports whether the host has memory for all jobs to be parked, and
-// each of their users a large enough part of it. ParkMiB no longer includes those of
-// earlier plans.
+// parkingFits reports whether the host has memory for these jobs to be parked too,
+// and each of their users a large enough part of it. ParkMiB no longer includes the
+// jobs of earlier plans.
 func (d *decision) parkingFits(chosen ...*Allocation) bool {
 	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Allocation).parks) {
 		return true
 	}
-	left := d.state.ParkMiB
-	for _, held := range d.running {
-		if d.parksWith(held, chosen) {
+	left, ofUser := d.state.ParkMiB-d.parkedMiB, map[string]int64{}
+	for _, held := range chosen {
+		if held.parks() {
 			left -= held.Preempt.MemMiB
+			ofUser[held.User] += held.Preempt.MemMiB
 		}
 	}
-	return left >= 0 && !slices.ContainsFunc(chosen, func(held *Allocation) bool { return held.parks() && d.exceedsPart(held.User, chosen) })
-}
-
-// isParked reports whether this plan has the job parked, or would with these.
-func (d *decision) parksWith(held *Allocation, chosen []*Allocation) bool {
-	return held.parks() && (d.beingPreempted[held] && !held.BeingPreempted || slices.Contains(chosen, held))
-}
-
-// exceedsPart reports whether the user's jobs would take more of the host's memory
-// than they may.
-func (d *decision) exceedsPart(user string, chosen []*Allocation) bool {
-	left, bounded := d.state.ParkOfMiB[user]
-	if !bounded {
-		return false
-	}
-	for _, held := range d.running {
-		if held.User == user && d.parksWith(held, chosen) {
-			left -= held.Preempt.MemMiB
+	for user, mib := range ofUser {
+		if most, bounded := d.state.ParkOfMiB[user]; bounded && d.parkedOfMiB[user]+mib > most {
+			return false
 		}
 	}
-	return left < 0
+	return left >= 0
 }
 
 // parks reports whether the job keeps its work when it is preempted.

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -22,10 +23,10 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 			failed.cpus = h.cpus
 		}
 	} else {
-		chosen, m, ok := d.enoughVictims(h, d.leastLoss(victims))
+		chosen, m, ok := d.enoughVictims(h, victims)
 		switch {
 		case ok && d.parkingFits(chosen...):
-			d.claim(h, a, u, chosen)
+			d.claim(h, a, u, chosen, m)
 			return true
 		case ok:
 			d.parkingFull = true
@@ -58,7 +59,7 @@ func (m *machine) tooMuch(h *head) amounts {
 func (d *decision) withoutPreemptible() *machine {
 	if d.lessPreemptible == nil {
 		d.lessPreemptible = &machine{}
-		d.lessPreemptible.copyOf(d.withClaims())
+		d.lessPreemptible.copyOf(d.withClaims(), nil)
 		for _, held := range d.running {
 			if d.beingPreempted[held] || held.Preempt.Mode != "" && !held.Other {
 				d.lessPreemptible.vacate(held)
@@ -68,10 +69,10 @@ func (d *decision) withoutPreemptible() *machine {
 	return d.lessPreemptible
 }
 
-// victims are the running jobs that can be preempted for the job now. For those
-// that have to run on first, the decision is repeated later.
+// victims are the running jobs that can be preempted for the job now, the least loss
+// first. For those that have to run on first, the decision is repeated later.
 func (d *decision) victims(h *head, u urgency) (now []*Allocation) {
-	for _, held := range d.running {
+	for _, held := range d.leastLoss() {
 		if !d.outranks(h, held, u) {
 			continue
 		}
@@ -84,22 +85,41 @@ func (d *decision) victims(h *head, u urgency) (now []*Allocation) {
 	return now
 }
 
-// leastLoss sorts victims by what their preemption costs.
-func (d *decision) leastLoss(victims []*Allocation) []*Allocation {
-	rules, now := &d.state.Rules, d.state.Now
-	slices.SortStableFunc(victims, func(a, b *Allocation) int {
-		classA, _ := a.class(rules, now)
-		classB, _ := b.class(rules, now)
+// victim is a running job, and what its preemption costs.
+type victim struct {
+	*Allocation
+	lost    time.Duration
+	class   serviceClass
+	weight  float64
+	returns int64
+}
+
+// leastLoss is the running jobs sorted by what their preemption costs. The order is
+// the same for every waiting job.
+func (d *decision) leastLoss() []*Allocation {
+	if d.byLoss != nil {
+		return d.byLoss
+	}
+	list := make([]victim, len(d.running))
+	for i, held := range d.running {
+		list[i] = victim{Allocation: held, lost: held.lost(d.state.Now), weight: held.weight(), returns: d.returns(held)}
+		list[i].class, _ = held.class(&d.state.Rules, d.state.Now)
+	}
+	slices.SortStableFunc(list, func(a, b victim) int {
 		return cmp.Or(
 			cmp.Compare(a.Priority, b.Priority),
-			cmp.Compare(a.lost(now), b.lost(now)),
-			cmp.Compare(classB, classA),
-			cmp.Compare(a.weight(), b.weight()), // the fewer GPUs, the less lies idle meanwhile
-			cmp.Compare(d.returns(a), d.returns(b)),
+			cmp.Compare(a.lost, b.lost),
+			cmp.Compare(b.class, a.class),
+			cmp.Compare(a.weight, b.weight), // the fewer GPUs, the less lies idle meanwhile
+			cmp.Compare(a.returns, b.returns),
 			cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job),
 		)
 	})
-	return victims
+	d.byLoss = make([]*Allocation, len(list))
+	for i := range list {
+		d.byLoss[i] = list[i].Allocation
+	}
+	return d.byLoss
 }
 
 // returns is how much is bound to come back to the cards of a job that would be
@@ -125,45 +145,109 @@ func (h *Allocation) lost(now time.Time) time.Duration {
 }
 
 // enoughVictims are the first victims without which the job fits, less those that
-// turn out not to be needed, the greatest loss first. If the job does not fit, the
-// machine is the one without all of them.
+// turn out not to be needed, the greatest loss first. The machine is the one without
+// them; if the job does not fit, without all victims.
 func (d *decision) enoughVictims(h *head, victims []*Allocation) (chosen []*Allocation, m *machine, ok bool) {
-	reserved := d.reservedAt(h, d.state.Now)
-	m = d.without(nil)
-	for ; !d.fitsOn(m, h, reserved); m.vacate(chosen[len(chosen)-1]) {
-		if len(chosen) == len(victims) {
-			return nil, m, false
+	t, n := d.newTrial(h), 0
+	for ; !t.fits(); n++ {
+		if n == len(victims) {
+			return nil, t.machine, false
 		}
-		chosen = victims[:len(chosen)+1]
+		t.leave(victims[n])
 	}
-	chosen = slices.Clone(chosen)
-	for i := len(chosen) - 1; i >= 0; i-- {
-		if fewer := slices.Delete(slices.Clone(chosen), i, i+1); d.fitsOn(d.without(fewer), h, reserved) {
-			chosen = fewer
+	for i := n - 1; i >= 0; i-- {
+		if t.comeBack(victims[i]); !t.fits() {
+			t.leave(victims[i])
 		}
 	}
-	return chosen, m, true
+	for _, held := range victims[:n] {
+		if t.gone[held] {
+			chosen = append(chosen, held)
+		}
+	}
+	return chosen, t.machine, true
 }
 
-// without is the machine without the jobs that are being preempted, and without
-// these.
-func (d *decision) without(victims []*Allocation) *machine {
-	m := d.withClaims()
-	for _, held := range d.running {
-		if d.beingPreempted[held] || slices.Contains(victims, held) {
-			m.vacate(held)
+// trial is a machine that running jobs leave and return to one by one, and the number
+// of cards on which a waiting job fits there. Each move looks only at the job's cards.
+type trial struct {
+	*machine
+	all       *machine             // with all jobs
+	gone      map[*Allocation]bool // those that left
+	job       *head
+	reserved  reserved
+	kept      keeps  // of reserved
+	candidate []bool // by place: the job may have the card
+	roomy     []bool // by place: a candidate with room
+	cards     int    // how many of those
+}
+
+// newTrial begins without the jobs that are being preempted.
+func (d *decision) newTrial(h *head) *trial {
+	t := &trial{
+		machine: &d.trial, all: d.withClaims(), gone: maps.Clone(d.beingPreempted), job: h, reserved: d.reservedAt(h, d.state.Now),
+		candidate: make([]bool, len(d.now.slots)), roomy: make([]bool, len(d.now.slots)),
+	}
+	t.kept = t.reserved.keeps()
+	t.copyOf(t.all, t.gone)
+	for _, place := range d.outlook(h).candidates.places {
+		t.candidate[place] = true
+		t.look(place)
+	}
+	return t
+}
+
+// fits is decision.fitsOn for this machine.
+func (t *trial) fits() bool {
+	a := &t.job.amounts
+	return t.hostFits(a) && t.reserved.host(a) == nil && (a.gpus == 0 || t.unreadable == "" && t.cards >= a.gpus)
+}
+
+// leave takes a running job off the machine.
+func (t *trial) leave(held *Allocation) {
+	t.gone[held] = true
+	t.move(held, -1)
+}
+
+// comeBack undoes leave.
+func (t *trial) comeBack(held *Allocation) {
+	delete(t.gone, held)
+	t.move(held, 1)
+}
+
+func (t *trial) move(held *Allocation, sign int) {
+	t.usedCPUs += sign * held.CPUs
+	t.usedMemMiB += int64(sign) * held.MemMiB
+	for _, index := range held.Cards {
+		if place := t.place(index); place >= 0 {
+			t.slots[place].copyOf(&t.all.slots[place], t.gone)
+			t.look(place)
 		}
 	}
-	return m
+}
+
+// look counts the card if the waiting job fits on it.
+func (t *trial) look(place int) {
+	if t.roomy[place] {
+		t.cards--
+	}
+	_, fits := t.room(&t.slots[place], &t.job.class.request, t.kept)
+	if t.roomy[place] = fits && t.candidate[place]; t.roomy[place] {
+		t.cards++
+	}
 }
 
 // claim preempts the victims and reserves their GPUs for the job, together with
-// those that are being vacated already.
-func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation) {
-	r := d.foreseen(d.without(victims), h, d.reservedAt(h, d.state.Now))
+// those that are being vacated already. The machine is the one without both.
+func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation, m *machine) {
+	r := d.foreseen(m, h, d.reservedAt(h, d.state.Now))
 	r.strength, r.claim = byLongest, true
 	for _, held := range victims {
 		d.beingPreempted[held] = true
+		if held.parks() {
+			d.parkedMiB += held.Preempt.MemMiB
+			d.parkedOfMiB[held.User] += held.Preempt.MemMiB
+		}
 		d.plan.Victims = append(d.plan.Victims, Victim{Job: held.Job, For: h.job, Mode: held.Preempt.Mode})
 	}
 	hostFits := d.now.hostFits(&h.amounts)
@@ -224,8 +308,8 @@ func (d *decision) grantPromised(m *member) {
 	if d.limited(h.class, &h.amounts, a) {
 		return
 	}
-	if _, _, ok := d.enoughVictims(&h, nil); ok {
-		d.claim(&h, a, ordinary, nil)
+	if _, m, ok := d.enoughVictims(&h, nil); ok {
+		d.claim(&h, a, ordinary, nil, m)
 		d.seen[h.job] = true
 	}
 }

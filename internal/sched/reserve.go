@@ -100,7 +100,7 @@ func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 
 // withClaims is the machine now, plus the jobs that others are preempted for.
 func (d *decision) withClaims() *machine {
-	d.scratch.copyOf(d.now)
+	d.scratch.copyOf(d.now, nil)
 	for _, r := range d.reservations {
 		if r.claim {
 			d.scratch.bookLater(r.held, r.margin)
@@ -113,7 +113,7 @@ func (d *decision) withClaims() *machine {
 func (d *decision) withoutJobs() *machine {
 	if d.empty == nil {
 		d.empty = &machine{}
-		d.empty.copyOf(d.now)
+		d.empty.copyOf(d.now, nil)
 		for _, held := range slices.Concat(d.running, d.started) {
 			d.empty.vacate(held)
 		}
@@ -139,7 +139,7 @@ func (d *decision) foreseen(m *machine, h *head, reserved reserved) *reservation
 		panic("bug: job " + h.job + " fits and has no cards")
 	}
 	own := &machine{}
-	own.copyOf(m)
+	own.copyOf(m, nil)
 	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
 	r.margin = m.marginFor(&h.class.request)
 	own.bookLater(r.held, r.margin)
