@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -82,9 +83,12 @@ func (d *decision) assertVictims() {
 		kept[r.Job] = true
 	}
 	for _, a := range d.plan.Victims {
-		i := slices.IndexFunc(d.state.Allocations, func(h Allocation) bool { return h.Job == a.Job && !h.Other })
-		assert(i >= 0, "job %s is preempted and does not run", a.Job)
-		h := &d.state.Allocations[i]
+		i, _ := slices.BinarySearchFunc(d.running, a.Job, func(h *Allocation, job string) int { return cmp.Compare(h.Job, job) })
+		for i < len(d.running) && d.running[i].Other {
+			i++
+		}
+		assert(i < len(d.running) && d.running[i].Job == a.Job, "job %s is preempted and does not run", a.Job)
+		h := d.running[i]
 		assert(!h.BeingPreempted && !leaves[a.Job], "job %s is preempted twice", a.Job)
 		assert(a.Mode != "" && h.Preempt.Mode == a.Mode, "job %s is preempted by %q and allows %q", a.Job, a.Mode, h.Preempt.Mode)
 		assert(kept[a.For], "job %s is preempted for job %s, which has no cards", a.Job, a.For)

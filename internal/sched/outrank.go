@@ -80,12 +80,13 @@ func (d *decision) parkingFits(chosen ...*Allocation) bool {
 	for _, held := range chosen {
 		if held.parks() {
 			left -= held.Preempt.MemMiB
-			ofUser[held.User] += held.Preempt.MemMiB
-		}
-	}
-	for user, mib := range ofUser {
-		if most, bounded := d.state.ParkOfMiB[user]; bounded && d.parkedOfMiB[user]+mib > most {
-			return false
+			most, bounded := d.state.ParkOfMiB[held.User]
+			if !bounded {
+				continue
+			}
+			if ofUser[held.User] += held.Preempt.MemMiB; d.parkedOfMiB[held.User]+ofUser[held.User] > most {
+				return false
+			}
 		}
 	}
 	return left >= 0
