@@ -161,8 +161,8 @@ func idle(after time.Duration) func(*Options) {
 
 func TestAnIdleDaemonEnds(t *testing.T) {
 	t.Parallel()
+	begun := time.Now() // it is idle since its start
 	l := newLab(t, idle(time.Second))
-	begun := time.Now()
 	l.Client.Close()
 	if err := l.ended(); err != nil {
 		t.Errorf("it ended with %v", err)
