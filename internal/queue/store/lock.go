@@ -51,6 +51,12 @@ func takeLock(dir string) (*os.File, error) {
 	return file, nil
 }
 
+// releaseLock gives the lock up at once. Closing the file would leave it to a
+// child that has a copy of the descriptor until it calls exec.
+func releaseLock(file *os.File) error {
+	return errors.Join(unix.Flock(int(file.Fd()), unix.LOCK_UN), file.Close())
+}
+
 func readHolder(dir string, file *os.File) *LockedError {
 	holder := &LockedError{Dir: dir}
 	line := make([]byte, 64)

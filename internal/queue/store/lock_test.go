@@ -57,6 +57,27 @@ func TestALockThatADeadProcessLeftToItsChildIsWaitedFor(t *testing.T) {
 	_ = entry.Wait()
 }
 
+func TestALockIsFreeOnceItIsReleased(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock, err := takeLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := unix.Dup(int(lock.Fd())) // as one that was just forked has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(child)
+	if err := releaseLock(lock); err != nil {
+		t.Fatal(err)
+	}
+	if lock, err = takeLock(dir); err != nil {
+		t.Fatal(err)
+	}
+	lock.Close()
+}
+
 func TestALockOfALivingProcessIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

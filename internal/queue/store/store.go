@@ -222,7 +222,7 @@ func (s *Store) release() error {
 		s.broken = errClosed
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+		errs = append(errs, releaseLock(s.lock))
 	}
 	return errors.Join(errs...)
 }

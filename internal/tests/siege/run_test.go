@@ -15,8 +15,8 @@ import (
 // TestARunAnswersItsOwnUserOnly: nobody else reaches the queue of a berth run in a
 // directory that everybody may read, nor would be answered there.
 func TestARunAnswersItsOwnUserOnly(t *testing.T) {
-	g := newGround(t, "eve")
-	owner := enlist(t, "ann", g.dir, g.path("none"))
+	g := newGround(t, "ida")
+	owner := enlist(t, "una", g.dir, g.path("none"))
 	work := g.path("work")
 	testkit.Must(t, os.Mkdir(work, 0o755), os.Chown(work, owner.uid, owner.gid))
 	testkit.Write(t, g.path("work", "jobs.txt"), "exec sleep 300\n", 0o644)
