@@ -70,7 +70,7 @@ print(isinstance(mine, JobLogger), mine.logger is scheduler.logger, mine.total_j
 mine.total_jobs = 2
 for index, job in enumerate([Job("echo hello", job_name="named"), Job("exit 7", working_dir="/")]):
     log, path = mine.get_job_logger(job, index)
-    print(path.parent.name, path.name.rpartition("_2")[0], log.name)
+    print(path.parent.name, path.name.partition("_20")[0], log.name)
     mine.log_job_start(log, job, index, 3, 1)
     ran = subprocess.run(job.command, shell=True, stdout=subprocess.PIPE, text=True)
     log.info(ran.stdout)
