@@ -290,7 +290,7 @@ func appendWords(spans []span, s string) []span {
 	return append(spans, span{text: html.UnescapeString(punctuation().ReplaceAllString(s, "$1"))})
 }
 
-// nextSpan parses a span at the beginning and says how long it is; 0: there is none.
+// nextSpan parses a span at the beginning and returns its length, or 0 if the text does not begin with one.
 func nextSpan(s string) (found span, size int) {
 	switch {
 	case s[0] == '`':
