@@ -39,13 +39,13 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	}
 	defer done()
 	ran := false
-	err = s.d.engine.Change(ctx, func(t *engine.Turn) {
+	err = s.h.svc.queue.Engine.Change(ctx, func(t *engine.Turn) {
 		ran = true
 		if refusal = cmp.Or(admissible(t), s.awaitNamesakes(t)); refusal != nil {
 			return
 		}
 		queued, running := t.Explain().Live()
-		s.d.heap.queue(queued + running + len(s.jobs))
+		s.h.heap.queue(queued + running + len(s.jobs))
 		s.number(t)
 		s.noteAuto(t)
 		t.Requests().Accept(batch)
@@ -58,7 +58,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	case err != nil || unsaved != nil:
 		return api.SubmitReply{}, notWritten(cmp.Or(unsaved, err))
 	}
-	s.d.twins.add(s.jobs)
+	s.h.twins.add(s.jobs)
 	fault.Point("before reply")
 	return s.reply(), nil
 }
@@ -70,10 +70,10 @@ func (s *submission) writeText(ctx context.Context, b *journal.Batch, admissible
 		return func() {}, nil
 	}
 	var refusal error
-	if err := s.d.do(ctx, func(t *engine.Turn) { refusal = admissible(t) }); err != nil || refusal != nil {
+	if err := s.h.svc.do(ctx, func(t *engine.Turn) { refusal = admissible(t) }); err != nil || refusal != nil {
 		return nil, cmp.Or(err, refusal)
 	}
-	if done, err = s.d.store.WriteText(s.jobs); err != nil {
+	if done, err = s.h.svc.queue.Store.WriteText(s.jobs); err != nil {
 		return nil, notWritten(err)
 	}
 	return done, nil
@@ -123,7 +123,7 @@ func (s *submission) captureEnviron() {
 }
 
 // room says why a user cannot have that many more jobs; nil: there is room.
-func (d *Daemon) room(t *engine.Turn, cfg *config.Config, c api.Caller, user string, more int) *problem.Problem {
+func room(t *engine.Turn, cfg *config.Config, c api.Caller, user string, more int) *problem.Problem {
 	have, limit := t.Jobs().Owned(user), cfg.QueuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
 		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some with berth cancel", "you have %d unfinished jobs; %d more would exceed the limit of %d", have, more, limit)
@@ -139,7 +139,7 @@ func (s *submission) admissible(t *engine.Turn, text int, environ string) error 
 	if t.Stopping() {
 		return stopping()
 	}
-	if full := s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
+	if full := room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
 		return full
 	}
 	if full := roomFor(t, s.cfg, s.caller.Name, text, environ); full != nil {

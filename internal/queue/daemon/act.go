@@ -42,8 +42,17 @@ func turns(found []job.Job) iter.Seq[[]job.Job] {
 	}
 }
 
+// actions changes jobs.
+type actions struct {
+	svc     *service
+	find    *finder
+	jobs    *jobs
+	submits *submissions
+	cards   *cards
+}
+
 // Act does one of the actions to jobs.
-func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
+func (h *actions) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
 	if !slices.Contains(api.Actions(), r.Action) {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected %s, found %.40q", text.Or(api.Actions()), r.Action)
 	}
@@ -53,11 +62,11 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if r.Changes != nil && r.Action != api.ActRequeue {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
 	}
-	cfg := d.config()
+	cfg := h.svc.config()
 	if err := cmp.Or(cfg.CheckGrace(r.GraceS), cfg.CheckParked(r.Until)); err != nil {
 		return api.ActReply{}, err
 	}
-	ch, err := d.choose(ctx, c, r.Select)
+	ch, err := h.find.choose(ctx, c, r.Select)
 	if err != nil {
 		return api.ActReply{}, err
 	}
@@ -66,22 +75,22 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	}
 	// Jobs that have ended are included only if they are named by id or state.
 	over := r.Action == api.ActRequeue && (ch.named() || slices.ContainsFunc(ch.states, job.State.Terminal))
-	found, missing, err := d.resolve(ctx, &ch, over)
+	found, missing, err := h.find.resolve(ctx, &ch, over)
 	if err != nil {
 		return api.ActReply{}, err
 	}
 	if r.Action == api.ActPark {
-		if err := d.measureAgain(ctx); err != nil {
+		if err := h.cards.measureAgain(ctx); err != nil {
 			return api.ActReply{}, err
 		}
 	}
-	a := action{d: d, caller: c, request: &r, cfg: cfg, exact: ch.ids, chosen: make(map[string]bool, len(found)), left: map[string]int{}}
+	a := action{h: h, caller: c, request: &r, cfg: cfg, exact: ch.ids, chosen: make(map[string]bool, len(found)), left: map[string]int{}}
 	for i := range found {
 		a.chosen[found[i].ID] = true
 	}
 	for some := range turns(found) {
 		a.again, a.text, a.begins = nil, 0, map[string]time.Time{}
-		err = d.change(ctx, func(t *engine.Turn) {
+		err = h.svc.change(ctx, func(t *engine.Turn) {
 			for i := range some {
 				a.one(t, &some[i])
 			}
@@ -90,24 +99,24 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 				t.Queue().Begin(id, at)
 			}
 		})
-		d.twins.add(a.again)
+		h.submits.twins.add(a.again)
 		if err != nil {
 			break
 		}
 	}
-	for _, one := range d.notMeant(ctx, &ch, missing) {
+	for _, one := range h.find.notMeant(ctx, &ch, missing) {
 		a.refuse(one.id, one.state, one.why)
 	}
-	d.note(c, r.Action, a.done, "", err)
+	h.svc.note(c, r.Action, a.done, "", err)
 	if len(a.denied) > 0 {
-		d.note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
+		h.svc.note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
 	}
 	return api.ActReply{Jobs: a.acted, Left: a.left}, err
 }
 
 // action is a request in progress.
 type action struct {
-	d       *Daemon
+	h       *actions
 	caller  api.Caller
 	request *api.ActRequest
 	cfg     *config.Config
@@ -256,7 +265,7 @@ func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) 
 func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Duration) (string, bool) {
 	switch {
 	case !live:
-		if full := a.d.room(t, a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
+		if full := room(t, a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
 			return full.What, false
 		}
 		if j.TextGone {
@@ -305,7 +314,7 @@ func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why st
 	if !mayBe(a.caller, j) && !onlyPlans(ch) {
 		return "it belongs to " + j.User
 	}
-	asked, _, err := a.d.edited(t, a.caller, j, ch)
+	asked, _, err := a.h.edited(t, a.caller, j, ch)
 	if err != nil {
 		return err.Error()
 	}
@@ -322,7 +331,7 @@ func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why st
 // bound holds a job that runs again to the limits of today: it may have been
 // accepted under others.
 func (a *action) bound(spec *job.Spec) {
-	s := submission{d: a.d, caller: a.caller, cfg: a.cfg}
+	s := submission{h: a.h.submits, caller: a.caller, cfg: a.cfg}
 	s.boundTime(spec)
 	if s.checkPriority(spec.Priority) != nil {
 		spec.Priority = a.cfg.MaxPriority
@@ -330,19 +339,19 @@ func (a *action) bound(spec *job.Spec) {
 }
 
 // Edit changes a queued job.
-func (d *Daemon) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (api.Detail, error) {
+func (h *actions) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (api.Detail, error) {
 	id := r.ID
-	j, err := d.find(ctx, c, id)
+	j, err := h.find.find(ctx, c, id)
 	if err != nil {
 		return api.Detail{}, err
 	}
 	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r) {
-		d.note(c, "edit", []string{j.ID}, "", notYours(c, &j))
+		h.svc.note(c, "edit", []string{j.ID}, "", notYours(c, &j))
 		return api.Detail{}, notYours(c, &j)
 	}
 	var refusal error
 	var notes []string
-	err = d.change(ctx, func(t *engine.Turn) {
+	err = h.svc.change(ctx, func(t *engine.Turn) {
 		live, ok := t.Jobs().Job(j.ID)
 		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
 			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
@@ -352,20 +361,20 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (api
 			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", j.ID, state(live, &j))
 			return
 		}
-		notes, refusal = d.edit(t, c, live, &r)
+		notes, refusal = h.edit(t, c, live, &r)
 		j = t.Running().Copy(live)
 	})
 	if err == nil {
 		err = refusal
 	}
 	if err == nil {
-		d.twins.add([]*job.Job{&j})
+		h.submits.twins.add([]*job.Job{&j})
 	}
-	d.note(c, "edit", []string{j.ID}, "", err)
+	h.svc.note(c, "edit", []string{j.ID}, "", err)
 	if err != nil {
 		return api.Detail{}, err
 	}
-	detail, err := d.Job(ctx, c, j.ID)
+	detail, err := h.jobs.Job(ctx, c, j.ID)
 	detail.Notes = notes
 	return detail, err
 }

@@ -370,7 +370,7 @@ func TestEdit(t *testing.T) {
 		{[]string{"dir", "below"}, func(s *job.Spec) { s.Dir = filepath.Join(l.dir(), "below") }},
 		{[]string{"env.B", "2", "env.A", "3"}, func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "3"}, {Key: "B", Value: "2"}} }},
 	}
-	j, err := l.d.store.Job(id)
+	j, err := l.d.svc.queue.Store.Job(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestEdit(t *testing.T) {
 			t.Fatalf("%v: %v", row.set, err)
 		}
 		row.want(&want)
-		if j, err = l.d.store.Job(id); err != nil {
+		if j, err = l.d.svc.queue.Store.Job(id); err != nil {
 			t.Fatal(err)
 		}
 		if fmt.Sprintf("%+v", j.Spec) != fmt.Sprintf("%+v", want) {
@@ -396,7 +396,7 @@ func TestEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.VRAMMiB, want.TimeLimit, want.Env, want.Retries = 0, 0, []job.EnvVar{{Key: "A", Value: "3"}}, 2
-	if j, err = l.d.store.Job(id); err != nil || fmt.Sprintf("%+v", j.Spec) != fmt.Sprintf("%+v", want) || !j.NotBefore.IsZero() || j.VRAMMiB != 0 {
+	if j, err = l.d.svc.queue.Store.Job(id); err != nil || fmt.Sprintf("%+v", j.Spec) != fmt.Sprintf("%+v", want) || !j.NotBefore.IsZero() || j.VRAMMiB != 0 {
 		t.Errorf("unset: %v\n%+v\nwant\n%+v", err, j.Spec, want)
 	}
 	if _, err = api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("begin", "now+1h")}); err != nil {
@@ -551,7 +551,7 @@ func TestARequestThatIsGivenUpChangesNothing(t *testing.T) {
 	id := l.one(sh("true", "hold", "yes"))
 	ctx, cancel := context.WithCancel(l.ctx)
 	cancel()
-	if _, err := l.d.Act(ctx, api.Caller{Admin: true}, api.ActRequest{Action: api.ActRelease, Select: api.Select{Words: []string{id}}}); err == nil {
+	if _, err := l.d.actions.Act(ctx, api.Caller{Admin: true}, api.ActRequest{Action: api.ActRelease, Select: api.Select{Words: []string{id}}}); err == nil {
 		t.Error("it was done for nobody")
 	}
 	if !l.job(id).Held {

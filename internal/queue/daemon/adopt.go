@@ -21,25 +21,32 @@ import (
 	"berth/internal/text/problem"
 )
 
+// adoptions takes in processes and supervisors that are not in the queue.
+type adoptions struct {
+	svc   *service
+	jobs  *jobs
+	cards *cards
+}
+
 // Adopt makes a job that represents a process berth did not start. berth
 // accounts for the process and leaves it alone.
-func (d *Daemon) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest) (api.Detail, error) {
-	a := adoption{d: d, caller: c, request: r}
+func (h *adoptions) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest) (api.Detail, error) {
+	a := adoption{h: h, caller: c, request: r}
 	err := a.run(ctx)
 	var jobs []string
 	if a.job != nil && a.job.ID != "" && err == nil {
 		jobs = []string{a.job.ID}
 	}
-	d.note(c, "adopt", jobs, a.audited(), err)
+	h.svc.note(c, "adopt", jobs, a.audited(), err)
 	if err != nil {
 		return api.Detail{}, err
 	}
-	return d.Job(ctx, c, a.job.ID)
+	return h.jobs.Job(ctx, c, a.job.ID)
 }
 
 // adoption is a request in progress.
 type adoption struct {
-	d       *Daemon
+	h       *adoptions
 	caller  api.Caller
 	request api.AdoptRequest
 
@@ -97,7 +104,7 @@ func (a *adoption) read(ctx context.Context) error {
 // permit checks that the caller may adopt the process. The kernel says who owns
 // it.
 func (a *adoption) permit(ctx context.Context) error {
-	p, d := &a.process, a.d
+	p, svc := &a.process, a.h.svc
 	switch {
 	case p.Kernel:
 		return problem.Newf(problem.Refused, "", "process %d is a kernel thread (%s)", p.PID, p.Name)
@@ -105,19 +112,19 @@ func (a *adoption) permit(ctx context.Context) error {
 		return problem.Newf(problem.Invalid, fmt.Sprintf("berth adopt %d", p.Leader), "%d is a thread of process %d", p.PID, p.Leader)
 	}
 	theirs := p.UID == a.caller.UID || a.caller.Admin
-	if !d.opt.Places.Shared {
+	if !svc.places.Shared {
 		// A private daemon has one user, and all its jobs run as that user.
-		theirs = p.UID == d.uid
+		theirs = p.UID == svc.people.uid
 	}
-	owner := d.userName(p.UID)
-	if user, err := d.users.ByUID(ctx, p.UID); err == nil {
+	owner := svc.people.userName(p.UID)
+	if user, err := svc.people.users.ByUID(ctx, p.UID); err == nil {
 		owner = user.Name
-	} else if theirs && d.opt.Places.Shared {
+	} else if theirs && svc.places.Shared {
 		return problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "process %d belongs to uid %d, which cannot be looked up", p.PID, p.UID)
 	}
 	if !theirs {
 		hint := "its owner can adopt it, and so can root and the admin group"
-		if !d.opt.Places.Shared {
+		if !svc.places.Shared {
 			hint = "a private daemon accounts only for processes of its own user"
 		}
 		return problem.Newf(problem.Forbidden, hint, "process %d belongs to %s", p.PID, owner)
@@ -133,7 +140,7 @@ func (a *adoption) permit(ctx context.Context) error {
 // used one.
 func (a *adoption) look(ctx context.Context) error {
 	begun := time.Now()
-	return a.d.lookAgain(ctx, func(t *engine.Turn) bool {
+	return a.h.cards.lookAgain(ctx, func(t *engine.Turn) bool {
 		at, _ := t.Cards().ReadAt()
 		return !at.Before(begun)
 	}, lookTime)
@@ -145,7 +152,7 @@ func (a *adoption) check(ctx context.Context) error {
 	var occupants map[int][]gpu.Process
 	var known []gpu.Device
 	var refusal error
-	err := a.d.do(ctx, func(t *engine.Turn) {
+	err := a.h.svc.do(ctx, func(t *engine.Turn) {
 		if _, trouble := t.Cards().ReadAt(); trouble != nil {
 			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so berth cannot tell which of them the process uses: %v", trouble)
 			return
@@ -158,7 +165,7 @@ func (a *adoption) check(ctx context.Context) error {
 	}
 	use := a.usedMiB(occupants)
 	if !a.caller.Admin {
-		if err := a.withinUse(use, occupants, a.d.config().Rules); err != nil {
+		if err := a.withinUse(use, occupants, a.h.svc.config().Rules); err != nil {
 			return err
 		}
 	}
@@ -287,14 +294,14 @@ func (a *adoption) setCards(use map[int]int64, known []gpu.Device) error {
 func (a *adoption) accept(ctx context.Context) error {
 	var refusal, unsaved error
 	ran := false
-	err := a.d.engine.Change(ctx, func(t *engine.Turn) {
+	err := a.h.svc.queue.Engine.Change(ctx, func(t *engine.Turn) {
 		ran = true
 		j := a.job
 		if t.Stopping() {
 			refusal = stopping()
 			return
 		}
-		if full := a.d.room(t, a.d.config(), a.caller, j.User, 1); full != nil {
+		if full := room(t, a.h.svc.config(), a.caller, j.User, 1); full != nil {
 			refusal = full
 			return
 		}

@@ -53,7 +53,7 @@ func (l *lab) uses(pid int, mib map[int]int64) {
 	for card, used := range mib {
 		uses = append(uses, fmt.Sprintf(`{"card":%d,"mib":%d,"util":0}`, card, used))
 	}
-	file := filepath.Join(l.d.machine.SimDir, "procs", fmt.Sprintf("%d.%d", pid, p.Start))
+	file := filepath.Join(l.d.svc.queue.SimDir, "procs", fmt.Sprintf("%d.%d", pid, p.Start))
 	if err := os.WriteFile(file, []byte(`{"uses":[`+strings.Join(uses, ",")+`]}`), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
@@ -124,26 +124,26 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	pid := l.sleeps(&ann)
 	ask := func(p person, pid int) error {
-		_, err := l.d.Adopt(l.ctx, p.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
+		_, err := l.d.adopts.Adopt(l.ctx, p.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 		return err
 	}
 	wantProblem(t, ask(bob, pid), problem.Forbidden, "belongs to daemon")
 	wantProblem(t, ask(bob, 1), problem.Forbidden, "belongs to root")
 	wantProblem(t, ask(root, 1), problem.Refused, "the berth daemon itself is a descendant of process 1")
-	d, err := l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
+	d, err := l.d.adopts.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d.User != "daemon" {
 		t.Errorf("an administrator made it %s's", d.User)
 	}
-	seen, err := l.d.Job(l.ctx, bob.Caller, d.ID)
+	seen, err := l.d.jobs.Job(l.ctx, bob.Caller, d.ID)
 	if err != nil || seen.Command != nil || seen.Settings != nil {
 		t.Errorf("another sees %+v, %v", seen, err)
 	}
 	full := l.sleeps(&bob)
 	l.uses(full, map[int]int64{0: 300})
-	l.d.cfg.Store(func() *config.Config { c := *l.d.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
+	l.d.svc.cfg.Store(func() *config.Config { c := *l.d.svc.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
 	bob.submit(sh("true", "hold", "yes"))
 	wantProblem(t, ask(bob, full), problem.TooMuch, "the limit of 1")
 }
@@ -193,7 +193,7 @@ func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
 		pid := l.sleeps(&bob)
 		l.uses(pid, c.uses)
 		c.request.PID = pid
-		d, err := l.d.Adopt(l.ctx, bob.Caller, c.request)
+		d, err := l.d.adopts.Adopt(l.ctx, bob.Caller, c.request)
 		if len(c.refused) > 0 {
 			var p *problem.Problem
 			if !errors.As(err, &p) {
@@ -216,14 +216,14 @@ func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
 	}
 	// An administrator may, and the audit says so.
 	pid := l.sleeps(&bob)
-	if _, err := l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0, 1}, VRAM: "20000"}); err != nil {
+	if _, err := l.d.adopts.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0, 1}, VRAM: "20000"}); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}
 	audit, err := os.ReadFile(filepath.Join(l.opt.Places.StateDir, "audit.jsonl"))
 	if want := fmt.Sprintf("process %d, on GPU 0,1, beyond what it uses", pid); err != nil || !strings.Contains(string(audit), want) {
 		t.Errorf("the audit lacks %q: %v", want, err)
 	}
-	_, err = l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: l.sleeps(&bob), GPUs: []int{0}, VRAM: "900G"})
+	_, err = l.d.adopts.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: l.sleeps(&bob), GPUs: []int{0}, VRAM: "900G"})
 	wantProblem(t, err, problem.Refused, "GPU 0 has", "less than the 921600")
 }
 
@@ -232,8 +232,8 @@ func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 	l := newSharedLab(t)
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
-		if err := l.d.do(l.ctx, func(t *engine.Turn) {
-			t.Settings().Rules(l.d.config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
+		if err := l.d.svc.do(l.ctx, func(t *engine.Turn) {
+			t.Settings().Rules(l.d.svc.config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 		}
 		l.uses(r.PID, mib)
 		defer l.uses(r.PID, nil)
-		_, err := l.d.Adopt(l.ctx, p.Caller, r)
+		_, err := l.d.adopts.Adopt(l.ctx, p.Caller, r)
 		return err
 	}
 	limited(sched.Limit{GPUs: 1})

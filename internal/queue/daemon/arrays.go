@@ -17,7 +17,7 @@ const (
 )
 
 // array is what the tasks of an array have in common, and their sum.
-func (d *Daemon) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.Detail, error) {
+func (h *jobs) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.Detail, error) {
 	first := &tasks[0]
 	sum := &api.ArrayDetail{Tasks: api.Tasks{Counts: map[string]int{}}, Limit: first.Spec.ArrayLimit, Failed: []job.View{}, Unfinished: []job.View{}}
 	now := time.Now()
@@ -26,7 +26,7 @@ func (d *Daemon) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.
 		j := &tasks[i]
 		sum.Counts[string(j.State)]++
 		if j.State == job.Failed && len(sum.Failed) < failedShown {
-			sum.Failed = append(sum.Failed, d.view(c, j, nil))
+			sum.Failed = append(sum.Failed, h.svc.view(c, j, nil))
 		}
 		if !j.StartedAt.IsZero() {
 			sum.GPUHours += j.ChargedGPUs() * j.Worked(now).Hours()
@@ -38,16 +38,16 @@ func (d *Daemon) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.
 			ended = j.EndedAt
 		}
 	}
-	open, err := d.firstOf(ctx, first.Array(), unfinishedShown)
+	open, err := h.find.firstOf(ctx, first.Array(), unfinishedShown)
 	if err != nil {
 		return api.Detail{}, err
 	}
-	why, err := d.reasons(ctx, open)
+	why, err := h.find.reasons(ctx, open)
 	if err != nil {
 		return api.Detail{}, err
 	}
 	for i := range open {
-		v := d.view(c, &open[i], why)
+		v := h.svc.view(c, &open[i], why)
 		if sum.Unfinished = append(sum.Unfinished, v); v.State == job.Queued && sum.Reason == "" && v.Reason != nil {
 			sum.Reason = *v.Reason
 		}
@@ -57,17 +57,17 @@ func (d *Daemon) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.
 	if common.State.Terminal() {
 		common.EndedAt = ended
 	}
-	detail := d.asked(c, &common)
+	detail := h.asked(c, &common)
 	detail.Tasks, detail.ChargedGPUs = sum, nil // what was charged is in hours
 	return detail, nil
 }
 
 // firstOf are the first unfinished tasks of an array, in the order of the queue.
-func (d *Daemon) firstOf(ctx context.Context, array string, most int) ([]job.Job, error) {
+func (f *finder) firstOf(ctx context.Context, array string, most int) ([]job.Job, error) {
 	ch := choice{ids: map[string]bool{array: true}}
 	ch.IDs = []string{array}
 	live := liveQuery{ch: &ch, limit: most, queue: true}
-	err := d.live(ctx, &live)
+	err := f.live(ctx, &live)
 	return live.found, err
 }
 
@@ -84,7 +84,7 @@ func stateOf(counts map[string]int) job.State {
 
 // whyArray is why the first waiting task of an array waits, or else the answer for
 // another one, with notes about all of them.
-func (d *Daemon) whyArray(ctx context.Context, c api.Caller, tasks []job.Job) (api.Why, error) {
+func (h *jobs) whyArray(ctx context.Context, c api.Caller, tasks []job.Job) (api.Why, error) {
 	counts := map[string]int{}
 	for i := range tasks {
 		counts[string(tasks[i].State)]++
@@ -93,14 +93,14 @@ func (d *Daemon) whyArray(ctx context.Context, c api.Caller, tasks []job.Job) (a
 	ch := choice{states: []job.State{job.Queued}, ids: map[string]bool{array: true}}
 	ch.IDs = []string{array}
 	waiting := liveQuery{ch: &ch, limit: 1, queue: true}
-	if err := d.live(ctx, &waiting); err != nil {
+	if err := h.find.live(ctx, &waiting); err != nil {
 		return api.Why{}, err
 	}
 	told := &tasks[slices.IndexFunc(tasks, func(j job.Job) bool { return j.State == stateOf(counts) })]
 	if len(waiting.found) > 0 {
 		told = &waiting.found[0]
 	}
-	why, err := d.why(ctx, c, told)
+	why, err := h.why(ctx, c, told)
 	if err != nil {
 		return api.Why{}, err
 	}

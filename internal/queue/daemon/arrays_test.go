@@ -110,7 +110,7 @@ func TestALongQueueIsFollowedOnlySoFar(t *testing.T) {
 	for walk, want := range map[int]string{1: "1 2 3_0 6 7", 2: "1 7 2 3_0 6", 3: "1 7 6 2 3_0", 0: "1 7 6 2 3_0"} {
 		for limit := 1; limit <= 6; limit++ {
 			q := liveQuery{ch: &choice{}, limit: limit, queue: true, folds: folding{arrays: true}, walk: walk}
-			testkit.Must(t, l.d.live(l.ctx, &q))
+			testkit.Must(t, l.d.find.live(l.ctx, &q))
 			var ids []string
 			for i := range q.found {
 				ids = append(ids, q.found[i].ID)
@@ -136,7 +136,7 @@ func TestALongHistoryOfOneArrayIsOneRow(t *testing.T) {
 	for i := range int64(1200) {
 		rows = append(rows, ended(fmt.Sprintf("1000_%d", i), 1000+i, now.Add(-time.Duration(i)*time.Second)))
 	}
-	testkit.Must(t, l.d.store.Commit(store.Tx{Put: rows}))
+	testkit.Must(t, l.d.svc.queue.Store.Commit(store.Tx{Put: rows}))
 	got, page := l.rows(api.Query{Over: true, Limit: 10})
 	if want := []string{"901", "1000(1,200 finished)", "900"}; !slices.Equal(got, want) || page.Matching["finished"] != 1202 {
 		t.Errorf("%v of %v, want %v", got, page.Matching, want)
@@ -197,7 +197,7 @@ func TestTheTimeForWhichATaskWasParkedDoesNotCount(t *testing.T) {
 	j := job.Job{ID: "7_0", State: job.Running, Spec: job.Spec{GPUs: 1}}
 	j.StartedAt, j.Grant.GPUs = now.Add(-210*time.Minute), []int{0}
 	j.Parking = job.Parking{Times: 1, Served: time.Hour, Since: now.Add(-150 * time.Minute), Resumed: now.Add(-30 * time.Minute)}
-	d, err := l.d.array(l.ctx, api.Caller{Name: "root", Admin: true}, []job.Job{j})
+	d, err := l.d.jobs.array(l.ctx, api.Caller{Name: "root", Admin: true}, []job.Job{j})
 	if err != nil || math.Abs(d.Tasks.GPUHours-1.5) > 0.01 {
 		t.Errorf("%v GPU-hours, want 1.5, %v", d.Tasks.GPUHours, err)
 	}

@@ -21,35 +21,41 @@ const (
 	terminalStep    = 50 * time.Millisecond
 )
 
+// terminals connects callers to the terminals of jobs.
+type terminals struct {
+	svc  *service
+	find *finder
+}
+
 // Attach connects to a job's terminal.
-func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
-	j, err := d.find(ctx, c, id)
+func (h *terminals) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
+	j, err := h.find.find(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
 	if !mayBe(c, &j) {
 		err := notYours(c, &j)
-		d.note(c, "attach", []string{j.ID}, "", err)
+		h.svc.note(c, "attach", []string{j.ID}, "", err)
 		return nil, err
 	}
 	if !j.Spec.Pty {
 		return nil, problem.Newf(problem.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
 	}
 	if j.Spec.To == job.ToSlurm {
-		return d.attachAway(ctx, c, &j)
+		return h.attachAway(ctx, c, &j)
 	}
-	conn, err := d.attach(ctx, c, &j)
+	conn, err := h.attach(ctx, c, &j)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.change(ctx, func(t *engine.Turn) { t.Parking().Attend(j.Keep, c.Name) }); err != nil {
+	if err := h.svc.change(ctx, func(t *engine.Turn) { t.Parking().Attend(j.Keep, c.Name) }); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	d.note(c, "attach", []string{j.ID}, "", nil)
+	h.svc.note(c, "attach", []string{j.ID}, "", nil)
 	return &attendance{ReadWriteCloser: conn, leave: sync.OnceFunc(func() {
 		// A daemon that ends forgets it anyway.
-		_ = d.do(context.Background(), func(t *engine.Turn) { t.Parking().Unattend(j.Keep) })
+		_ = h.svc.do(context.Background(), func(t *engine.Turn) { t.Parking().Unattend(j.Keep) })
 	})}, nil
 }
 
@@ -65,12 +71,12 @@ func (a *attendance) Close() error {
 }
 
 // attach waits for the terminal of a job that has just been placed.
-func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
+func (h *terminals) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
 	for {
 		if j.State != job.Running && j.State != job.Parked {
 			return nil, problem.Newf(problem.Refused, "", "job %s is %s", j.ID, j.State)
 		}
-		conn, err := d.machine.Runner.Attach(j.Keep, j.ID)
+		conn, err := h.svc.queue.Runner.Attach(j.Keep, j.ID)
 		if err == nil {
 			return conn, nil
 		}
@@ -82,7 +88,7 @@ func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadW
 			return nil, ctx.Err()
 		case <-time.After(terminalStep):
 		}
-		if *j, err = d.find(ctx, c, j.ID); err != nil {
+		if *j, err = h.find.find(ctx, c, j.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -125,14 +125,14 @@ func TestACardThatIsMissingIsWaitedFor(t *testing.T) {
 	cfg := config.Default(false)
 	at := time.Now()
 	begin := func(now time.Time, there ...int) []int {
-		d, m := &Daemon{}, &queue.Queue{Store: st, Log: slog.New(slog.DiscardHandler)}
-		d.cfg.Store(&cfg)
+		d, m := newDaemon(Options{}), &queue.Queue{Store: st, Log: slog.New(slog.DiscardHandler)}
+		d.svc.cfg.Store(&cfg)
 		var devices []gpu.Device
 		for _, index := range there {
 			devices = append(devices, gpu.Device{Index: index, UUID: string(rune('a' + index)), TotalMiB: 1000})
 		}
 		var missing []int
-		for _, dev := range d.rememberCards(m, devices, now) {
+		for _, dev := range d.record.rememberCards(m, devices, now) {
 			missing = append(missing, dev.Index)
 		}
 		return missing

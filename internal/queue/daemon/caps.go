@@ -9,20 +9,20 @@ import (
 
 // mpsHome is the directory for jobs' MPS servers. Users' programs must be able
 // to reach the sockets in it.
-func (d *Daemon) mpsHome() string {
-	if d.opt.Places.Shared {
-		return filepath.Dir(d.opt.Places.Socket)
+func (o *Options) mpsHome() string {
+	if o.Places.Shared {
+		return filepath.Dir(o.Places.Socket)
 	}
-	return d.opt.Places.StateDir
+	return o.Places.StateDir
 }
 
 // capable refuses a job whose limits this machine cannot enforce.
-func (d *Daemon) capable(spec *job.Spec) error {
+func (s *service) capable(spec *job.Spec) error {
 	if spec.To == job.ToSlurm {
 		return nil // its node enforces them
 	}
-	if why := d.machine.Launcher.Refuses(spec); why != "" {
-		return problem.Newf(problem.Refused, d.machine.Launcher.MPSHint, "%s", why)
+	if why := s.queue.Launcher.Refuses(spec); why != "" {
+		return problem.Newf(problem.Refused, s.queue.Launcher.MPSHint, "%s", why)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 // showHealth adds since when a card has its health, who set it, and the driver's
 // last error.
-func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
+func showHealth(t *engine.Turn, g *api.GPU) {
 	v := t.Cards().HealthOf(g.UUID)
 	g.HealthSince, g.HealthBy = v.Since, v.By
 	if v.LastXid != nil {
@@ -26,14 +26,14 @@ func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
 }
 
 // showIdle adds since when a job has not used its cards.
-func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
+func showIdle(t *engine.Turn, on *api.GPUJob) {
 	if since, idle := t.Running().Uses.IdleSince(on.ID); idle {
 		on.IdleSince = &since
 	}
 }
 
 // SetHealth quarantines a card or clears it, for an administrator.
-func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, r api.HealthRequest) (api.GPU, error) {
+func (h *cards) SetHealth(ctx context.Context, c api.Caller, r api.HealthRequest) (api.GPU, error) {
 	index := r.Index
 	action, state, detail := "gpu clear", gpu.HealthOK, cardName(index)
 	if r.Health == api.HealthQuarantined {
@@ -43,22 +43,22 @@ func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, r api.HealthReques
 		}
 		detail += ": " + r.Reason
 	}
-	err := d.administers(c, "can quarantine or clear GPUs")
+	err := h.svc.administers(c, "can quarantine or clear GPUs")
 	if err == nil {
 		var missing error
-		err = d.change(ctx, func(t *engine.Turn) { missing = d.setHealth(t, index, state, c.Name, oneLine(r.Reason)) })
+		err = h.svc.change(ctx, func(t *engine.Turn) { missing = setHealth(t, index, state, c.Name, oneLine(r.Reason)) })
 		err = cmp.Or(err, missing)
 	}
-	d.note(c, action, nil, detail, err)
+	h.svc.note(c, action, nil, detail, err)
 	if err != nil {
 		return api.GPU{}, err
 	}
-	return d.oneCard(ctx, c, index)
+	return h.oneCard(ctx, c, index)
 }
 
 // setHealth runs in the engine's goroutine. Quarantining a card twice changes
 // nothing, but a new reason is recorded.
-func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by, reason string) error {
+func setHealth(t *engine.Turn, index int, state gpu.HealthState, by, reason string) error {
 	there := t.Cards().Devices()
 	at := slices.IndexFunc(there, func(dev gpu.Device) bool { return dev.Index == index })
 	if at < 0 {
@@ -80,12 +80,12 @@ func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by,
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // CardHistory lists what happened to the cards, newest first.
-func (d *Daemon) CardHistory(ctx context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
+func (h *cards) CardHistory(ctx context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
 	var since time.Time
 	if q.Since != nil {
 		since = *q.Since
 	}
-	found, err := d.store.CardEvents(since, q.Limit, q.GPU)
+	found, err := h.svc.queue.Store.CardEvents(since, q.Limit, q.GPU)
 	events := make([]api.CardEvent, len(found))
 	for i, ev := range found {
 		events[i] = api.CardEvent{At: ev.At, Text: ev.Text}
@@ -97,7 +97,7 @@ func (d *Daemon) CardHistory(ctx context.Context, _ api.Caller, q api.CardQuery)
 		return events, err
 	}
 	var missing error // a GPU without events may be one that does not exist
-	err = d.do(ctx, func(t *engine.Turn) {
+	err = h.svc.do(ctx, func(t *engine.Turn) {
 		there := t.Cards().Devices()
 		if !slices.ContainsFunc(there, func(dev gpu.Device) bool { return dev.Index == *q.GPU }) {
 			missing = noCard(*q.GPU, there)
@@ -108,30 +108,30 @@ func (d *Daemon) CardHistory(ctx context.Context, _ api.Caller, q api.CardQuery)
 
 // ReleaseGPUs closes the driver, so that cards can be reset or partitioned, or
 // opens it again.
-func (d *Daemon) ReleaseGPUs(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
-	reply, err := d.release(ctx, c, r)
+func (h *cards) ReleaseGPUs(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
+	reply, err := h.release(ctx, c, r)
 	detail := fmt.Sprintf("for %v", time.Duration(r.ForS)*time.Second)
 	if r.End {
 		detail = "end"
 	}
-	d.note(c, "gpu release", nil, detail, err)
+	h.svc.note(c, "gpu release", nil, detail, err)
 	return reply, err
 }
 
-func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
-	if err := d.administers(c, "can release the GPUs"); err != nil {
+func (h *cards) release(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
+	if err := h.svc.administers(c, "can release the GPUs"); err != nil {
 		return api.Released{}, err
 	}
-	releaser, ok := d.machine.Source.(gpu.Releaser)
+	releaser, ok := h.svc.queue.Source.(gpu.Releaser)
 	if !ok {
-		return api.Released{Note: "the driver is not open (" + d.machine.Source.Name() + "), so there is nothing to release"}, nil
+		return api.Released{Note: "the driver is not open (" + h.svc.queue.Source.Name() + "), so there is nothing to release"}, nil
 	}
 	if r.End {
-		return api.Released{}, d.takeHold(ctx, c, releaser)
+		return api.Released{}, h.takeHold(ctx, c, releaser)
 	}
 	var refusal error
-	refuse := func(t *engine.Turn) { refusal = d.inTheWay(t, r.Force) }
-	if err := d.do(ctx, refuse); err != nil || refusal != nil {
+	refuse := func(t *engine.Turn) { refusal = inTheWay(t, r.Force) }
+	if err := h.svc.do(ctx, refuse); err != nil || refusal != nil {
 		return api.Released{}, cmp.Or(err, refusal)
 	}
 	// Closing the driver can be slow, so it happens outside the engine's
@@ -139,9 +139,9 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	length := time.Duration(r.ForS) * time.Second
 	releaser.Release(length)
 	until := time.Now().Add(length).Round(time.Second)
-	err := d.change(ctx, func(t *engine.Turn) {
+	err := h.svc.change(ctx, func(t *engine.Turn) {
 		// The next reading fails, and only then is there a decision.
-		d.looks.ask(t.Cards(), t.Now)
+		h.looks.ask(t.Cards(), t.Now)
 		if refuse(t); refusal == nil {
 			t.Health().Tell(job.CardChange{By: c.Name}, "all GPUs released until "+until.Format("15:04:05")+" by "+c.Name)
 		}
@@ -154,11 +154,11 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 }
 
 // takeHold ends a release early.
-func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releaser) error {
+func (h *cards) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releaser) error {
 	held := releaser.Released().IsZero()
 	releaser.Release(0)
-	return d.change(ctx, func(t *engine.Turn) {
-		d.looks.ask(t.Cards(), t.Now)
+	return h.svc.change(ctx, func(t *engine.Turn) {
+		h.looks.ask(t.Cards(), t.Now)
 		if !held {
 			t.Health().Tell(job.CardChange{By: c.Name}, "all GPUs in use again by "+c.Name)
 		}
@@ -166,8 +166,8 @@ func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releas
 }
 
 // inTheWay refuses to release cards that jobs run on.
-func (d *Daemon) inTheWay(t *engine.Turn, force bool) error {
-	on := d.onCards(t)
+func inTheWay(t *engine.Turn, force bool) error {
+	on := onCards(t)
 	if len(on) == 0 || force {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (d *Daemon) inTheWay(t *engine.Turn, force bool) error {
 }
 
 // onCards lists up to ten jobs that hold a card.
-func (d *Daemon) onCards(t *engine.Turn) (ids []string) {
+func onCards(t *engine.Turn) (ids []string) {
 	for _, r := range t.Running().List() {
 		if len(r.Job.Grant.GPUs) == 0 {
 			continue

@@ -40,10 +40,10 @@ func TestACardThatIsMissingAfterARebootIsStillCounted(t *testing.T) {
 	if err := d.openMachine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := indices(d.machine.Devices); got != "0, 1, 2, 100" {
+	if got := indices(d.svc.queue.Devices); got != "0, 1, 2, 100" {
 		t.Fatalf("cards %s", got)
 	}
-	if got := d.machine.Devices[2]; got.UUID != "GPU-dead" {
+	if got := d.svc.queue.Devices[2]; got.UUID != "GPU-dead" {
 		t.Errorf("card 2 is %s", got.UUID)
 	}
 }

@@ -24,7 +24,7 @@ type listedProcess struct {
 // listProcesses adds a card's processes to it, and to those that need names. A
 // number from another PID namespace would name another process here, so it is
 // left out.
-func (d *Daemon) listProcesses(t *engine.Turn, listed []listedProcess, card int, g *api.GPU, dev gpu.Device) []listedProcess {
+func listProcesses(t *engine.Turn, listed []listedProcess, card int, g *api.GPU, dev gpu.Device) []listedProcess {
 	if !dev.ProcessesKnown {
 		return listed
 	}
@@ -54,7 +54,7 @@ func (d *Daemon) listProcesses(t *engine.Turn, listed []listedProcess, card int,
 
 // nameProcesses adds the owner and the name of each process. Where the system
 // hides users' processes from each other (hidepid), so does berth.
-func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedProcess, hidden bool) {
+func (h *cards) nameProcesses(c api.Caller, cards []api.GPU, listed []listedProcess, hidden bool) {
 	for _, l := range listed {
 		p := &cards[l.card].Processes[l.place]
 		if !l.visible {
@@ -64,18 +64,18 @@ func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedPro
 		if !ok || hidden && !c.Admin && uid != c.UID {
 			continue
 		}
-		p.Command, p.User = command, d.userName(uid)
-		d.wish(uid)
+		p.Command, p.User = command, h.svc.people.userName(uid)
+		h.svc.people.wish(uid)
 	}
 }
 
 // wish looks a user up in the background, so that the next request has the name.
-func (d *Daemon) wish(uid int) {
-	if _, ok := d.users.Cached(uid, known); ok {
+func (p *people) wish(uid int) {
+	if _, ok := p.users.Cached(uid, known); ok {
 		return
 	}
 	select {
-	case d.wantUser <- uid:
+	case p.wanted <- uid:
 	default:
 	}
 }

@@ -17,22 +17,31 @@ import (
 	"berth/internal/text/problem"
 )
 
+// cardRecord chooses the GPUs at the start, and remembers those of earlier ones.
+type cardRecord struct {
+	svc    *service
+	sim    bool         // they are simulated
+	typed  bool         // the person who started the daemon named them
+	needed bool         // it does not start on a machine without any
+	there  []gpu.Device // the GPUs found at the start, and those known from before; nil: not read
+}
+
 // chooseCards evaluates the first reading of the cards.
-func (d *Daemon) chooseCards(m *queue.Queue, first gpu.Sample, unread error) ([]gpu.Device, error) {
+func (r *cardRecord) chooseCards(m *queue.Queue, first gpu.Sample, unread error) ([]gpu.Device, error) {
 	switch {
 	case unread != nil:
 		// The driver may answer later, and running jobs need the daemon
 		// meanwhile.
 		m.Log.Error("the GPUs cannot be read; nothing starts until they can", "err", unread)
 	case m.NoGPUs:
-		if err := d.doWithout(m); err != nil {
+		if err := r.doWithout(m); err != nil {
 			return nil, err
 		}
 	}
-	wanted := d.config().GPUs
+	wanted := r.svc.config().GPUs
 	for _, index := range wanted {
 		if unread == nil && !slices.ContainsFunc(first.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
-			if d.opt.TypedGPUs {
+			if r.typed {
 				if parts := partsOf(index, first.Devices); len(parts) > 0 {
 					return nil, problem.Newf(problem.Invalid, "name parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
 				}
@@ -46,11 +55,11 @@ func (d *Daemon) chooseCards(m *queue.Queue, first gpu.Sample, unread error) ([]
 			devices = append(devices, dev)
 		}
 	}
-	absent := d.rememberCards(m, devices, time.Now())
+	absent := r.rememberCards(m, devices, time.Now())
 	if unread == nil {
-		d.there = append(slices.Clone(first.Devices), absent...)
+		r.there = append(slices.Clone(first.Devices), absent...)
 	}
-	for _, warning := range missingGPUs(wanted, d.there) {
+	for _, warning := range missingGPUs(wanted, r.there) {
 		m.Log.Error(warning)
 	}
 	return append(devices, absent...), nil
@@ -59,11 +68,11 @@ func (d *Daemon) chooseCards(m *queue.Queue, first gpu.Sample, unread error) ([]
 // doWithout checks whether the daemon can start on a machine without a GPU. With
 // queued jobs that need one it does not: they would be refused, and may have been
 // submitted to simulated GPUs. Running jobs go on.
-func (d *Daemon) doWithout(m *queue.Queue) error {
-	if d.opt.NeedsGPUs {
+func (r *cardRecord) doWithout(m *queue.Queue) error {
+	if r.needed {
 		return problem.Newf(problem.Refused, queue.NoCardsHint, "this machine has no GPU")
 	}
-	if _, late := d.knownCards(m); late {
+	if _, late := r.knownCards(m); late {
 		return nil // they are waited for
 	}
 	jobs := 0
@@ -90,8 +99,8 @@ func (d *Daemon) doWithout(m *queue.Queue) error {
 // knownCards are the cards seen since the machine booted, with the numbers they
 // had. late means that the machine had cards recently, so the daemon waits for
 // the driver.
-func (d *Daemon) knownCards(m *queue.Queue) (known []gpu.Device, late bool) {
-	for _, s := range d.seenCards(m) {
+func (r *cardRecord) knownCards(m *queue.Queue) (known []gpu.Device, late bool) {
+	for _, s := range r.seenCards(m) {
 		if s.Boot == keep.BootID() {
 			known = append(known, s.Device)
 		}
@@ -126,8 +135,8 @@ type seenCard struct {
 
 // seenCards are the cards that this machine has had. A simulation has
 // none to remember.
-func (d *Daemon) seenCards(m *queue.Queue) (seen []seenCard) {
-	if d.opt.Sim > 0 {
+func (r *cardRecord) seenCards(m *queue.Queue) (seen []seenCard) {
+	if r.sim {
 		return nil
 	}
 	value, err := m.Store.Meta(cardsKey)
@@ -142,12 +151,12 @@ func (d *Daemon) seenCards(m *queue.Queue) (seen []seenCard) {
 
 // rememberCards records the cards present and returns those recently present
 // that are missing now.
-func (d *Daemon) rememberCards(m *queue.Queue, there []gpu.Device, now time.Time) (missing []gpu.Device) {
-	if d.opt.Sim > 0 {
+func (r *cardRecord) rememberCards(m *queue.Queue, there []gpu.Device, now time.Time) (missing []gpu.Device) {
+	if r.sim {
 		return nil
 	}
-	seen := d.seenCards(m)
-	wanted := d.config().GPUs
+	seen := r.seenCards(m)
+	wanted := r.svc.config().GPUs
 	kept := make([]seenCard, 0, len(seen)+len(there))
 	for _, dev := range there {
 		kept = append(kept, seenCard{dev, now, keep.BootID()})
@@ -199,15 +208,15 @@ func saveCards(m *queue.Queue, cards []seenCard) {
 
 // noteCards updates when each present card was last seen, while the daemon runs.
 // A missing card keeps its old time.
-func (d *Daemon) noteCards(ctx context.Context) {
-	if d.opt.Sim > 0 {
+func (r *cardRecord) noteCards(ctx context.Context) {
+	if r.sim {
 		return
 	}
-	before := d.seenCards(d.machine)
+	before := r.seenCards(r.svc.queue)
 	var cards []seenCard
-	err := d.do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Cards().Devices(), t.Cards().SeenAt) })
+	err := r.svc.do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Cards().Devices(), t.Cards().SeenAt) })
 	if err == nil && len(cards) > 0 {
-		saveCards(d.machine, cards)
+		saveCards(r.svc.queue, cards)
 	}
 }
 

@@ -21,9 +21,9 @@ import (
 func cardless(t *testing.T, seen ...seenCard) *Daemon {
 	t.Helper()
 	dir := t.TempDir()
-	d := &Daemon{opt: Options{Places: site.Places{StateDir: dir}, Env: []string{gpu.HelperVariable + "=none"}}}
+	d := newDaemon(Options{Places: site.Places{StateDir: dir}, Env: []string{gpu.HelperVariable + "=none"}})
 	cfg := config.Default(false)
-	d.cfg.Store(&cfg)
+	d.svc.cfg.Store(&cfg)
 	t.Cleanup(d.close)
 	if len(seen) > 0 {
 		st, err := store.Open(queue.StoreDir(dir))
@@ -74,10 +74,10 @@ func TestCardsKeepTheirNumbersUntilTheMachineIsRestarted(t *testing.T) {
 			if err := d.openMachine(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := indices(d.machine.Devices); got != test.want {
+			if got := indices(d.svc.queue.Devices); got != test.want {
 				t.Errorf("cards %s, want %s", got, test.want)
 			}
-			for _, s := range d.seenCards(d.machine) {
+			for _, s := range d.record.seenCards(d.svc.queue) {
 				if s.Boot != keep.BootID() {
 					t.Errorf("remembered with boot %q", s.Boot)
 				}
@@ -101,10 +101,10 @@ func TestADaemonWaitsForADriverThatIsLate(t *testing.T) {
 	if err := d.openMachine(t.Context()); err != nil {
 		t.Fatalf("a machine that had one: %v", err)
 	}
-	if len(d.machine.Devices) != 1 || d.machine.Devices[0].UUID != "GPU-a" {
-		t.Errorf("%+v", d.machine.Devices)
+	if len(d.svc.queue.Devices) != 1 || d.svc.queue.Devices[0].UUID != "GPU-a" {
+		t.Errorf("%+v", d.svc.queue.Devices)
 	}
-	if _, err := d.machine.Source.Sample(t.Context()); err == nil {
+	if _, err := d.svc.queue.Source.Sample(t.Context()); err == nil {
 		t.Error("there is a driver after all")
 	}
 	old := seenCard{Device: dev, Seen: time.Now().Add(-2 * cardsFor)}
@@ -122,14 +122,14 @@ func TestADaemonDoesWithoutGPUsUnlessJobsNeedThem(t *testing.T) {
 	defer st.Close()
 	m := &queue.Queue{Store: st, Log: slog.New(slog.DiscardHandler), NoGPUs: true}
 	d := cardless(t)
-	if devices, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) > 0 {
+	if devices, err := d.record.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) > 0 {
 		t.Errorf("without jobs: %v, %v", devices, err)
 	}
-	d.opt.NeedsGPUs = true
-	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "this machine has no GPU") {
+	d.record.needed = true
+	if _, err := d.record.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "this machine has no GPU") {
 		t.Errorf("where it needs them: %v", err)
 	}
-	d.opt.NeedsGPUs = false
+	d.record.needed = false
 	queue := func(id string, gpus int) {
 		t.Helper()
 		j := &job.Job{ID: id, Seq: int64(gpus) + 1, State: job.Queued, Spec: job.Spec{Shell: "true", GPUs: gpus}}
@@ -138,17 +138,17 @@ func TestADaemonDoesWithoutGPUsUnlessJobsNeedThem(t *testing.T) {
 		}
 	}
 	queue("1", 0)
-	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil {
+	if _, err := d.record.chooseCards(m, gpu.Sample{}, nil); err != nil {
 		t.Errorf("with a job that needs none: %v", err)
 	}
 	queue("2", 1)
-	if _, err := d.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "1 queued job needs one") {
+	if _, err := d.record.chooseCards(m, gpu.Sample{}, nil); err == nil || !strings.Contains(err.Error(), "1 queued job needs one") {
 		t.Errorf("with a job that needs one: %v", err)
 	}
 	// Cards that were there recently are waited for.
 	dev := gpu.Unknown(0, "GPU-a", "Card")
 	saveCards(m, []seenCard{{Device: dev, Seen: time.Now(), Boot: keep.BootID()}})
-	if devices, err := d.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) != 1 {
+	if devices, err := d.record.chooseCards(m, gpu.Sample{}, nil); err != nil || len(devices) != 1 {
 		t.Errorf("with a card that was there: %v, %v", devices, err)
 	}
 }

@@ -24,24 +24,24 @@ import (
 // wait and say so.
 func (d *Daemon) newCluster() *cluster.Cluster {
 	setup := cluster.Setup{
-		Engine: d.engine, Log: d.log, Queue: d.machine.Name(),
+		Engine: d.svc.queue.Engine, Log: d.svc.queue.Log, Queue: d.svc.queue.Name(),
 		Config: func() cluster.Config {
-			cfg := d.config()
+			cfg := d.svc.config()
 			of := cfg.Slurm
 			of.Keep = cmp.Or(cfg.Logs, cfg.History)
 			return of
 		},
-		User:    func(ctx context.Context, j *job.Job) (site.User, error) { return d.runsAs(ctx, j.UID, j.User) },
-		Environ: d.inherited, LogPath: d.logPath, Logs: d.opt.Own != nil, Vars: slurm.Environ(d.opt.Env),
+		User:    func(ctx context.Context, j *job.Job) (site.User, error) { return d.people.runsAs(ctx, j.UID, j.User) },
+		Environ: d.people.inherited, LogPath: d.people.logPath, Logs: d.svc.own != nil, Vars: slurm.Environ(d.people.env),
 	}
-	if d.opt.Places.Shared {
+	if d.svc.places.Shared {
 		// It is root, and a user controls the files and what Slurm's programs read.
 		setup.As = func(ctx context.Context, uid int, input []byte) ([]byte, error) {
-			user, err := d.runsAs(ctx, uid, "")
+			user, err := d.people.runsAs(ctx, uid, "")
 			if err != nil {
 				return nil, err
 			}
-			return d.ask(ctx, user, clusterTime, cluster.Word, input)
+			return d.people.ask(ctx, user, clusterTime, cluster.Word, input)
 		}
 	}
 	return cluster.New(setup)
@@ -49,21 +49,21 @@ func (d *Daemon) newCluster() *cluster.Cluster {
 
 // wakeCluster tells the cluster that its jobs have changed.
 func (d *Daemon) wakeCluster() {
-	if c := d.cluster.Load(); c != nil {
+	if c := d.svc.cluster.Load(); c != nil {
 		c.Wake()
 	}
 }
 
 // inherited is the environment that a job inherits.
-func (d *Daemon) inherited(j *job.Job) ([]string, error) {
-	captured, err := d.environs.get(d.store, j.Environ)
+func (p *people) inherited(j *job.Job) ([]string, error) {
+	captured, err := p.environs.get(p.queue.Store, j.Environ)
 	if err != nil {
 		return nil, fmt.Errorf("read the environment of job %s: %w", j.ID, err)
 	}
-	if !d.opt.Places.Shared {
-		return d.ownerHere(j, captured).Env, nil
+	if !p.places.Shared {
+		return p.ownerHere(j, captured).Env, nil
 	}
-	user, err := d.runsAs(context.Background(), j.UID, j.User)
+	user, err := p.runsAs(context.Background(), j.UID, j.User)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +71,14 @@ func (d *Daemon) inherited(j *job.Job) ([]string, error) {
 }
 
 // runsAs is the user whose jobs these are. A later owner of the same number is not.
-func (d *Daemon) runsAs(ctx context.Context, uid int, name string) (site.User, error) {
-	if !d.opt.Places.Shared {
+func (p *people) runsAs(ctx context.Context, uid int, name string) (site.User, error) {
+	if !p.places.Shared {
 		// Always the same after a restart: handed-over jobs are followed below it.
-		return site.User{Name: name, UID: d.uid, GID: os.Getegid(), Home: cmp.Or(lookup(d.opt.Env, "HOME"), d.home(d.uid))}, nil
+		return site.User{Name: name, UID: p.uid, GID: os.Getegid(), Home: cmp.Or(lookup(p.env, "HOME"), p.home(p.uid))}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	found, err := d.users.Within(ctx, uid, userTTL)
+	found, err := p.users.Within(ctx, uid, userTTL)
 	if err == nil && name != "" && found.Name != name {
 		err = successor(uid, name, found.Name)
 	}
@@ -119,29 +119,29 @@ func (s *submission) place(spec *job.Spec) error {
 
 // attachAway connects to the terminal of a job on the node of a cluster, through an
 // srun that runs as the job's user.
-func (d *Daemon) attachAway(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
+func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
 	if j.State != job.Running {
 		return nil, problem.Newf(problem.Refused, "", "job %s is %s", j.ID, j.State)
 	}
-	hand := d.cluster.Load()
+	hand := h.svc.cluster.Load()
 	if hand == nil {
 		return nil, stopping()
 	}
-	user, err := d.runsAs(ctx, j.UID, j.User)
+	user, err := h.svc.people.runsAs(ctx, j.UID, j.User)
 	var as *keep.Credential
 	if err == nil {
-		as, err = d.credential(user)
+		as, err = h.svc.people.credential(user)
 	}
 	var conn io.ReadWriteCloser
 	if err == nil {
-		conn, err = d.machine.Runner.Connect(run.Helper{
+		conn, err = h.svc.queue.Runner.Connect(run.Helper{
 			As: as, Args: append([]string{cluster.Word}, cluster.Attachment(j.Handover)...), Env: slices.Concat(hand.Vars, []string{"HOME=" + user.Home}),
 		})
 	}
 	if err != nil {
 		return nil, problem.Newf(problem.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
 	}
-	d.note(c, "attach", []string{j.ID}, "", nil)
+	h.svc.note(c, "attach", []string{j.ID}, "", nil)
 	return conn, nil
 }
 

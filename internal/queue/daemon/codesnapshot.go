@@ -58,7 +58,7 @@ func isHex(text string) bool {
 
 // Snapshots are the ids of the snapshots that jobs of the caller refer to, ended
 // ones included: they may run again.
-func (d *Daemon) Snapshots(_ context.Context, c api.Caller) (api.SnapshotIDs, error) {
-	ids, err := d.store.Snapshots(c.UID, c.Name)
+func (h *jobs) Snapshots(_ context.Context, c api.Caller) (api.SnapshotIDs, error) {
+	ids, err := h.svc.queue.Store.Snapshots(c.UID, c.Name)
 	return api.SnapshotIDs{IDs: ids}, err
 }

@@ -1,29 +1,19 @@
 package daemon
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"io"
-	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"berth/internal/api"
 	"berth/internal/api/metrics"
-	"berth/internal/machine/gpu"
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
-	"berth/internal/queue"
-	"berth/internal/queue/access"
 	"berth/internal/queue/config"
-	"berth/internal/queue/engine"
-	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/fair"
-	"berth/internal/queue/store"
-	"berth/internal/slurm/cluster"
-	"berth/internal/text/problem"
 )
 
 // Options are the flags of `berth serve`, checked and turned into values.
@@ -68,146 +58,74 @@ type Options struct {
 	portRetry time.Duration // 0 outside of tests: the usual
 }
 
-// Daemon is a running daemon.
+// Daemon is a running daemon: what it consists of, from its opening to its end.
 type Daemon struct {
-	opt     Options
-	cfg     atomic.Pointer[config.Config]
-	begun   config.Config // the config at the start
-	there   []gpu.Device  // the GPUs found at the start, and those known from before; nil: not read
-	uid     int           // whose daemon it is
-	started time.Time
+	opt    Options
+	svc    *service
+	people *people
 
-	machine  *queue.Queue
-	store    *store.Store // the machine's
-	log      *slog.Logger // likewise
-	found    []run.Found  // supervisors of an earlier daemon
-	enforced enforced
-	engine   *engine.Engine
-	server   *api.Server
-	http     *port
-	portKeep *portKeep     // of http
-	logins   access.Logins // one-time, of the page
-	scrapes  *port
-	metrics  *metrics.Set
-	users    *site.Users
-	audit    *access.Audit
-	tokens   *access.Tokens
-	hub      *hub
-	people   people
-	environs environs
-	twins    twins
-	dones    dones
-	batches  sync.Map // from a uid to the mutex under which the lines of its files are compared
-	deleted  deleted  // what is remembered of lines that were deleted
+	find      *finder
+	jobs      *jobs
+	actions   *actions
+	submits   *submissions
+	adopts    *adoptions
+	waits     *waiter
+	logs      *logs
+	terminals *terminals
+	events    *events
+	cards     *cards
+	samples   *samples
+	groups    *groups
+	history   *history
+	door      *door
+	admin     *admin
+
+	record  *cardRecord
+	ports   *ports
+	tidier  *tidier
+	life    *life
+	metrics *metrics.Set
+
+	found []run.Found // supervisors of an earlier daemon
+
 	wishes   wishes
-	teller   *teller // nil: nobody is told
-	news     news    // for it
-	cluster  atomic.Pointer[cluster.Cluster]
-
-	looks looks
-	heap  heap
-
-	ended     chan struct{} // closed when the engine's loop ends
-	runs      string        // of a berth run: the directory that the paths of its jobs files are from
-	still     *sync.Mutex   // held to use an engine without a loop; nil: the loop runs
-	gone      error         // why its store is not its own any more; only for the engine's goroutine
-	parting   bool          // its jobs are being stopped; only for the engine's goroutine
-	gate      *fair.Gate    // where long work for requests takes turns
-	tests     *fair.Gate    // where test messages do
-	replays   *fair.Gate    // where replays of the history take turns
-	slice     int           // how many jobs are copied or explained in one turn
-	wantUser  chan int      // uids needed to start a job and not looked up recently
-	lastTold  atomic.Int64  // time of the last event, in nanoseconds
-	happened  chan struct{} // there are events to tell users about; nil: nobody is told
-	calm      chan struct{} // an own queue has nothing to do, or one of its callers left
-	untidied  atomic.Int64  // events since old data was last deleted
-	pastText  atomic.Int64  // the text of ended jobs when too much of it was last deleted
-	wrote     chan struct{} // jobs with much text ended
-	reloaded  chan struct{} // the config was read again
-	reloading sync.Mutex    // by one at a time
-	wait      sync.WaitGroup
+	teller   *teller       // nil: nobody is told
+	news     news          // for it
+	tests    *fair.Gate    // where test messages take turns
+	happened chan struct{} // there are events to tell users about
+	wait     sync.WaitGroup
 }
 
-func (d *Daemon) config() *config.Config { return d.cfg.Load() }
-
-// maxLong bounds the long work for all users at a time. It leaves some of the
-// store's readers to short requests.
-const maxLong = 2
-
-// newGate leaves a core to the engine, and a place to other users, where there are
-// several.
-func newGate(cores int) *fair.Gate {
-	most := min(cores-1, maxLong)
-	return fair.NewGate(most, most-1)
-}
-
-// do runs f in the engine's goroutine and waits for it. If the caller goes away
-// first, f does not run.
-func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
-	if d.still != nil {
-		d.still.Lock()
-		defer d.still.Unlock()
-		d.engine.Outside(time.Now(), f)
-		return nil
+// newDaemon puts a daemon together. Nothing is open yet.
+func newDaemon(opt Options) *Daemon {
+	d := &Daemon{opt: opt, happened: make(chan struct{}, 1), tests: newTests()}
+	d.people = &people{
+		places: opt.Places, own: opt.Own != nil, env: opt.Env, uid: os.Getuid(), wanted: make(chan int, 64),
+		jobs: cmp.Or(opt.JobsDir, filepath.Join(opt.Places.StateDir, "jobs")),
 	}
-	return unlessEnded(d.engine.Do(ctx, f))
-}
-
-// change is do for changes that must be on disk before the reply.
-func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
-	if d.still != nil {
-		return d.do(ctx, f) // nothing of it lasts
+	svc := &service{
+		people: d.people, places: opt.Places, own: opt.Own, runs: opt.RunDir, version: opt.Version,
+		hub: newHub(), ended: make(chan struct{}), gate: newGate(runtime.GOMAXPROCS(0)),
 	}
-	ran := false
-	err := d.engine.Change(ctx, func(t *engine.Turn) {
-		f(t)
-		ran = true
-	})
-	fault.Point("before answer")
-	if !ran {
-		return unlessEnded(err)
-	}
-	return notWritten(err)
-}
-
-func unlessEnded(err error) error {
-	if errors.Is(err, engine.ErrEnded) {
-		return stopping()
-	}
-	return err
-}
-
-func stopping() error {
-	return problem.Newf(problem.Unable, "try again in a moment", "the daemon is stopping")
-}
-
-// goneProblem is the problem for a state directory that was removed.
-func goneProblem(err error) error {
-	p := problem.Newf(problem.Unable, "restart the daemon to begin a new queue; running jobs go on, and their GPUs stay allocated",
-		"%v while the daemon ran: it starts nothing any more, and ends after its running jobs", err)
-	p.Err = err
-	return p
-}
-
-// notWritten is the problem for a failed commit.
-func notWritten(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, store.ErrRemoved) {
-		return goneProblem(err)
-	}
-	if errors.Is(err, engine.ErrEnded) {
-		return stopping()
-	}
-	hint := "the log says more; berth help back-up restores the last backup"
-	switch {
-	case errors.Is(err, store.ErrFull):
-		hint = "free some disk space; berth then continues by itself"
-	case errors.Is(err, store.ErrUnwritable):
-		hint = "dmesg says what happened to the disk of the state directory; once it can be written again, berth continues by itself (berth help service)"
-	}
-	p := problem.Newf(problem.Unable, hint, "the change could not be saved: %v", err)
-	p.Err = err
-	return p
+	d.svc, d.ports = svc, &ports{}
+	d.find = &finder{svc: svc, slice: sliceJobs}
+	d.jobs = &jobs{svc: svc, find: d.find}
+	d.cards = &cards{svc: svc}
+	d.submits = &submissions{svc: svc, find: d.find, cards: d.cards}
+	d.actions = &actions{svc: svc, find: d.find, jobs: d.jobs, submits: d.submits, cards: d.cards}
+	d.adopts = &adoptions{svc: svc, jobs: d.jobs, cards: d.cards}
+	d.waits = &waiter{svc: svc, find: d.find}
+	d.logs = &logs{svc: svc, find: d.find}
+	d.terminals = &terminals{svc: svc, find: d.find}
+	d.events = &events{svc: svc, cards: d.cards}
+	d.samples = &samples{svc: svc, find: d.find}
+	d.groups = &groups{svc: svc}
+	d.history = &history{svc: svc, jobs: d.jobs, replays: fair.NewGate(1, 1)}
+	d.door = &door{svc: svc, ports: d.ports}
+	d.record = &cardRecord{svc: svc, sim: opt.Sim > 0, typed: opt.TypedGPUs, needed: opt.NeedsGPUs}
+	d.tidier = &tidier{svc: svc, samples: d.samples, record: d.record, wrote: make(chan struct{}, 1), reloaded: make(chan struct{}, 1)}
+	d.life = &life{svc: svc, opt: &d.opt, wait: &d.wait, started: time.Now(), calm: make(chan struct{}, 1)}
+	d.admin = &admin{svc: svc, opt: &d.opt, ports: d.ports, record: d.record, tidier: d.tidier, life: d.life}
+	d.life.admin = d.admin
+	return d
 }

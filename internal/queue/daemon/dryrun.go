@@ -41,10 +41,10 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	}
 	// The cards would be read again before a queued job is placed, so read them
 	// here too.
-	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
+	if err := s.h.cards.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
 		return reply, err
 	}
-	ctx, leave := s.d.gate.Begin(ctx)
+	ctx, leave := s.h.svc.gate.Begin(ctx)
 	defer leave()
 	if err := fair.Spend(ctx, fair.Long); err != nil {
 		return reply, err
@@ -52,8 +52,8 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var full *problem.Problem
 	var rehearsal *engine.Rehearsal
 	var refused error
-	err := s.d.do(ctx, func(t *engine.Turn) {
-		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
+	err := s.h.svc.do(ctx, func(t *engine.Turn) {
+		full = room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
 		refused = s.awaitNamesakes(t)
 		s.noteAuto(t)
 		rehearsal = t.Explain().Rehearse(s.caller.Name, specs...)

@@ -34,8 +34,8 @@ func onlyPlans(ch *api.EditRequest) bool {
 }
 
 // edit applies changed keys to a queued job.
-func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (notes []string, err error) {
-	asked, notes, err := d.edited(t, c, j, ch)
+func (h *actions) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (notes []string, err error) {
+	asked, notes, err := h.edited(t, c, j, ch)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +47,12 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequ
 }
 
 // edited is a job with changed keys, if it may have them, and notes on it.
-func (d *Daemon) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (asked jobfile.Asked, notes []string, err error) {
+func (h *actions) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (asked jobfile.Asked, notes []string, err error) {
 	if asked, err = readChanges(j, t.Now, ch); err != nil {
 		return asked, nil, err
 	}
-	notes, err = d.allow(t, c, j, &asked.Spec, ch.Set.Command)
-	return asked, append(notes, notesOn(&asked, d.config(), d.cannotPark())...), err
+	notes, err = h.allow(t, c, j, &asked.Spec, ch.Set.Command)
+	return asked, append(notes, notesOn(&asked, h.svc.config(), h.svc.cannotPark())...), err
 }
 
 // readChanges puts the changes over what the job has.
@@ -78,10 +78,10 @@ func readChanges(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.
 }
 
 // allow checks a changed job as if it were submitted, and completes it.
-func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) (notes []string, err error) {
+func (h *actions) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) (notes []string, err error) {
 	// Relative paths are relative to the job's directory: the caller's is not
 	// known.
-	s := submission{d: d, caller: c, cfg: d.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
+	s := submission{h: h.submits, caller: c, cfg: h.svc.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
 	s.setPlaces(spec)
 	s.boundTime(spec)
 	if spec.Priority > j.Spec.Priority {
@@ -116,10 +116,10 @@ func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec,
 	if err := s.place(spec); err != nil {
 		return nil, err
 	}
-	if err := d.capable(spec); err != nil {
+	if err := h.svc.capable(spec); err != nil {
 		return nil, err
 	}
-	if full := roomFor(t, d.config(), j.User, spec.TextBytes()-j.Spec.TextBytes(), ""); full != nil {
+	if full := roomFor(t, h.svc.config(), j.User, spec.TextBytes()-j.Spec.TextBytes(), ""); full != nil {
 		return nil, full
 	}
 	for _, why := range t.Explain().Infeasible(j.User, *spec) {

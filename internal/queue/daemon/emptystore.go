@@ -28,11 +28,11 @@ const tracesBytes = 4 << 20
 // refuseEmpty refuses a store that never had a job beside jobs of an earlier one.
 // Their queue is elsewhere: the disk is not mounted, or someone removed it.
 func (d *Daemon) refuseEmpty(found []run.Found) error {
-	last, err := d.store.LastSeq()
+	last, err := d.svc.queue.Store.LastSeq()
 	if err != nil || last > 0 {
 		return err
 	}
-	anew, err := d.store.Meta(anewKey)
+	anew, err := d.svc.queue.Store.Meta(anewKey)
 	if err != nil || anew != "" {
 		return err
 	}
@@ -43,16 +43,16 @@ func (d *Daemon) refuseEmpty(found []run.Found) error {
 	}
 	switch {
 	case d.opt.AcceptEmptyStore && (len(ids) > 0 || trace != ""):
-		return notWritten(d.store.Commit(store.Tx{Meta: map[string]string{anewKey: time.Now().Format(time.RFC3339)}}))
+		return notWritten(d.svc.queue.Store.Commit(store.Tx{Meta: map[string]string{anewKey: time.Now().Format(time.RFC3339)}}))
 	case len(ids) > 0:
 		return problem.Newf(problem.Refused,
 			"restore it (berth help back-up), or start with --accept-empty-store: the jobs keep running, and berth adopt --strays takes them back",
-			"the store in %s is empty, but %s of an earlier daemon still %s: %s", d.opt.Places.StateDir,
+			"the store in %s is empty, but %s of an earlier daemon still %s: %s", d.svc.places.StateDir,
 			text.Count(len(ids), "job"), map[bool]string{true: "runs", false: "run"}[len(ids) == 1], listed(ids))
 	case trace != "":
 		return problem.Newf(problem.Refused,
 			"restore it (berth help back-up); to begin a new queue, start berth serve once with --accept-empty-store",
-			"the store in %s is empty, but %s", d.opt.Places.StateDir, trace)
+			"the store in %s is empty, but %s", d.svc.places.StateDir, trace)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (d *Daemon) trace() (string, error) {
 	if last > 0 {
 		return "an earlier queue left " + filepath.Join("jobs", strconv.FormatInt(last, 10)), nil
 	}
-	file, err := os.Open(filepath.Join(d.opt.Places.StateDir, access.AuditName))
+	file, err := os.Open(filepath.Join(d.svc.places.StateDir, access.AuditName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -12,11 +12,17 @@ import (
 // gpusEvery is how often a stream may carry the cards, if it asked for them.
 const gpusEvery = time.Second
 
+// events sends events to those who listen.
+type events struct {
+	svc   *service
+	cards *cards
+}
+
 // Events sends past and new events until the caller leaves.
-func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, send func(api.Event) error) error {
-	l := d.hub.listen()
-	defer func() { d.hub.leave(l) }()
-	s := stream{d: d, caller: c, query: q, send: send, last: q.Since}
+func (h *events) Events(ctx context.Context, c api.Caller, q api.EventQuery, send func(api.Event) error) error {
+	l := h.svc.hub.listen()
+	defer func() { h.svc.hub.leave(l) }()
+	s := stream{h: h, caller: c, query: q, send: send, last: q.Since}
 	if q.Since >= 0 {
 		if err := s.catchUp(); err != nil {
 			return err
@@ -36,7 +42,7 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 		select {
 		case <-ctx.Done():
 			return s.rest(l)
-		case <-d.ended:
+		case <-h.svc.ended:
 			return s.rest(l)
 		case <-cards:
 			if err := s.sendCards(ctx); err != nil {
@@ -56,7 +62,7 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 // rest sends what happened before the daemon ended, if it has.
 func (s *stream) rest(l *listener) error {
 	select {
-	case <-s.d.ended:
+	case <-s.h.svc.ended:
 	default:
 		return nil
 	}
@@ -70,7 +76,7 @@ func (s *stream) rest(l *listener) error {
 
 // stream is one caller's event stream.
 type stream struct {
-	d      *Daemon
+	h      *events
 	caller api.Caller
 	query  api.EventQuery
 	send   func(api.Event) error
@@ -81,7 +87,7 @@ type stream struct {
 // catchUp sends the stored events after the last one seen.
 func (s *stream) catchUp() error {
 	for {
-		events, err := s.d.store.EventsAfter(s.last, 1000)
+		events, err := s.h.svc.queue.Store.EventsAfter(s.last, 1000)
 		if err != nil || len(events) == 0 {
 			return err
 		}
@@ -95,7 +101,7 @@ func (s *stream) catchUp() error {
 
 // newest is the number of the latest event.
 func (s *stream) newest() int64 {
-	last, err := s.d.store.LastEvent()
+	last, err := s.h.svc.queue.Store.LastEvent()
 	if err != nil {
 		return s.last
 	}
@@ -119,7 +125,7 @@ func (s *stream) tell(ev job.Event) error {
 		out.GPU, out.By, out.Bad = ev.Card.GPU, ev.Card.By, ev.Card.Bad
 	}
 	if ev.Job != nil {
-		v := s.d.view(s.caller, ev.Job, nil)
+		v := s.h.svc.view(s.caller, ev.Job, nil)
 		out.Job = &v
 		if ev.Job.Outcome == job.Launch && v.Reason == nil {
 			out.Text = ""
@@ -130,7 +136,7 @@ func (s *stream) tell(ev job.Event) error {
 
 // sendCards sends the cards if they changed.
 func (s *stream) sendCards(ctx context.Context) error {
-	cards, err := s.d.GPUs(ctx, s.caller)
+	cards, err := s.h.cards.GPUs(ctx, s.caller)
 	if err != nil {
 		return nil // the stream ends by itself if the daemon does
 	}

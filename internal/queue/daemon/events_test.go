@@ -54,7 +54,7 @@ func TestEventsTellWhatHappens(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	h := l.hear(api.EventQuery{Since: -1})
-	l.until("it is heard", func() bool { return l.d.hub.count() > 0 })
+	l.until("it is heard", func() bool { return l.d.svc.hub.count() > 0 })
 	id := l.one(sh("exit 2", "gpus", "0"))
 	l.until("the end is told", func() bool { return h.has(job.EventEnded, id) })
 	var kinds []job.EventKind
@@ -81,7 +81,7 @@ func TestEventsAreReplayedWithoutGapOrRepeat(t *testing.T) {
 	var streams []*hearing
 	var since []int64
 	for range jobs {
-		now, err := l.d.store.LastEvent()
+		now, err := l.d.svc.queue.Store.LastEvent()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestEventsAreReplayedWithoutGapOrRepeat(t *testing.T) {
 		l.one(sh("true", "gpus", "0"))
 	}
 	l.until("all is over", func() bool { return l.count(job.Finished) == jobs })
-	last, err := l.d.store.LastEvent()
+	last, err := l.d.svc.queue.Store.LastEvent()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestANumberOfTheFutureHidesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	h := l.hear(api.EventQuery{Since: 1 << 40})
-	l.until("it is heard", func() bool { return l.d.hub.count() > 0 })
+	l.until("it is heard", func() bool { return l.d.svc.hub.count() > 0 })
 	id := l.one(sh("true", "gpus", "0"))
 	l.until("the end is told", func() bool { return h.has(job.EventEnded, id) })
 }
@@ -145,7 +145,7 @@ func TestEventsAreFiltered(t *testing.T) {
 	other := l.one(sh("true", "gpus", "0", "hold", "yes"))
 	ofJob, ofArray := l.hear(api.EventQuery{Since: 0, Job: array + "_1"}), l.hear(api.EventQuery{Since: 0, Job: array})
 	ofUser, ofNobody := l.hear(api.EventQuery{Since: 0, User: l.job(other).User}), l.hear(api.EventQuery{Since: 0, User: "nobody-else"})
-	l.until("all listen", func() bool { return l.d.hub.count() == 4 })
+	l.until("all listen", func() bool { return l.d.svc.hub.count() == 4 })
 	l.act(api.ActRelease, array, other)
 	l.until("all is told", func() bool {
 		return ofUser.has(job.EventEnded, other) && ofArray.has(job.EventEnded, array+"_2") && ofJob.has(job.EventEnded, array+"_1") &&
@@ -197,7 +197,7 @@ func TestASlowListenerIsLetGoAndHoldsNobodyUp(t *testing.T) {
 	var heard []int64
 	over := make(chan error, 1)
 	go func() {
-		over <- l.d.Events(ctx, api.Caller{Admin: true}, api.EventQuery{Since: 0}, func(ev api.Event) error {
+		over <- l.d.events.Events(ctx, api.Caller{Admin: true}, api.EventQuery{Since: 0}, func(ev api.Event) error {
 			if ev.Seq == 0 { // nothing kept: a reason to wait, say
 				return nil
 			}
@@ -224,7 +224,7 @@ func TestASlowListenerIsLetGoAndHoldsNobodyUp(t *testing.T) {
 		after = seq
 	}
 	h := l.hear(api.EventQuery{Since: after})
-	last, err := l.d.store.LastEvent()
+	last, err := l.d.svc.queue.Store.LastEvent()
 	if err != nil {
 		t.Fatal(err)
 	}

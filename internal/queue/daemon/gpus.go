@@ -14,25 +14,31 @@ import (
 	"berth/internal/text/problem"
 )
 
+// cards shows the GPUs, and takes them out of service and back.
+type cards struct {
+	svc   *service
+	looks looks
+}
+
 // GPUs lists the cards and the jobs on them. It does not wait for the driver: it
 // shows the last reading, and why there is no newer one.
-func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
-	if err := d.lookAgain(ctx, shownLately, glanceTime); err != nil {
+func (h *cards) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
+	if err := h.lookAgain(ctx, shownLately, glanceTime); err != nil {
 		return nil, err
 	}
 	var cards []api.GPU
 	var listed []listedProcess
-	err := d.do(ctx, func(t *engine.Turn) { cards, listed = d.cards(t) })
+	err := h.svc.do(ctx, func(t *engine.Turn) { cards, listed = h.cards(t) })
 	if err != nil {
 		return nil, err
 	}
 	if len(listed) > 0 {
-		d.nameProcesses(c, cards, listed, procHides(mountsOf()))
+		h.nameProcesses(c, cards, listed, procHides(mountsOf()))
 	}
 	return cards, nil
 }
 
-func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
+func (h *cards) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 	at, trouble := t.Cards().ReadAt()
 	running, parked := t.Running().List(), t.Parking().List()
 	others := t.Bookings().Others()
@@ -42,11 +48,11 @@ func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 		dev, _ := t.Cards().Device(card.UUID)
 		g := cardView(card, dev)
 		g.PausedBy, g.ReadAt = t.Cards().PausedBy(card.UUID), t.Cards().SeenAt(card.Index)
-		d.showHealth(t, &g)
-		d.showAge(t, &g, card, at, trouble, len(running) > 0)
+		showHealth(t, &g)
+		h.showAge(t, &g, card, at, trouble, len(running) > 0)
 		for _, r := range running {
 			if slices.Contains(r.Job.Grant.GPUs, card.Index) {
-				g.Jobs = append(g.Jobs, d.onCard(t, r.Job, card))
+				g.Jobs = append(g.Jobs, onCard(t, r.Job, card))
 				// Without a budget, it holds the whole card.
 				g.BudgetMiB += cmp.Or(sched.CardBudgets(r.Job.Grant, r.Job.VRAMMiB, []sched.Card{card})[0], card.TotalMiB)
 			}
@@ -65,7 +71,7 @@ func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 				}
 			}
 		}
-		listed = d.listProcesses(t, listed, len(cards), &g, dev)
+		listed = listProcesses(t, listed, len(cards), &g, dev)
 		cards = append(cards, g)
 	}
 	return cards, listed
@@ -104,53 +110,53 @@ func orNil[T int | int64 | float64](value T) *T {
 	return &value
 }
 
-func (d *Daemon) onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
+func onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
 	on := api.GPUJob{ID: j.ID, Name: j.Name(), User: j.User, Share: j.Grant.Share}
 	if now, peak, known := t.Running().NowMiB(j.ID, card.Index); known {
 		on.UsedMiB, on.PeakMiB = &now, &peak
 	}
-	d.showIdle(t, &on)
+	showIdle(t, &on)
 	return on
 }
 
 // PauseGPU stops jobs from starting on a card, or lets them start again.
-func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused bool) (api.GPU, error) {
+func (h *cards) PauseGPU(ctx context.Context, c api.Caller, index int, paused bool) (api.GPU, error) {
 	action := "gpu resume"
 	if paused {
 		action = "gpu pause"
 	}
-	err := d.administers(c, "can pause or resume GPUs")
+	err := h.svc.administers(c, "can pause or resume GPUs")
 	if err == nil {
 		var missing error
-		err = d.change(ctx, func(t *engine.Turn) {
+		err = h.svc.change(ctx, func(t *engine.Turn) {
 			if !t.Health().Pause(index, paused, c.Name) {
 				missing = noCard(index, t.Cards().Devices())
 			}
 		})
 		err = cmp.Or(err, missing)
 	}
-	d.note(c, action, nil, cardName(index), err)
+	h.svc.note(c, action, nil, cardName(index), err)
 	if err != nil {
 		return api.GPU{}, err
 	}
-	return d.oneCard(ctx, c, index)
+	return h.oneCard(ctx, c, index)
 }
 
 // DrainGPU pauses a card, and parks the jobs on it if that is asked for. They are
 // not held: they come back once the card is resumed.
-func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest) (api.Drained, error) {
+func (h *cards) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest) (api.Drained, error) {
 	index := r.Index
-	if _, err := d.PauseGPU(ctx, c, index, true); err != nil {
+	if _, err := h.PauseGPU(ctx, c, index, true); err != nil {
 		return api.Drained{}, err
 	}
 	if r.Park {
-		if err := d.measureAgain(ctx); err != nil {
+		if err := h.measureAgain(ctx); err != nil {
 			return api.Drained{}, err
 		}
 	}
 	reply := api.Drained{}
 	var parked []string
-	err := d.change(ctx, func(t *engine.Turn) {
+	err := h.svc.change(ctx, func(t *engine.Turn) {
 		for _, running := range t.Running().List() {
 			j := running.Job
 			if !slices.Contains(j.Grant.GPUs, index) {
@@ -170,21 +176,21 @@ func (d *Daemon) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest)
 		}
 	})
 	if r.Park {
-		d.note(c, "gpu drain", parked, cardName(index), err)
+		h.svc.note(c, "gpu drain", parked, cardName(index), err)
 	}
 	if err != nil {
 		return api.Drained{}, err
 	}
-	reply.GPU, err = d.oneCard(ctx, c, index)
+	reply.GPU, err = h.oneCard(ctx, c, index)
 	return reply, err
 }
 
 // administers refuses a caller who is not an administrator.
-func (d *Daemon) administers(c api.Caller, does string) error {
+func (s *service) administers(c api.Caller, does string) error {
 	if c.Admin {
 		return nil
 	}
-	return problem.Newf(problem.Forbidden, "root and members of the group "+d.config().AdminGroup+" are administrators", "only an administrator %s", does)
+	return problem.Newf(problem.Forbidden, "root and members of the group "+s.config().AdminGroup+" are administrators", "only an administrator %s", does)
 }
 
 // noCard is the problem for a number that no card has. A partitioned card is
@@ -207,8 +213,8 @@ func partsOf(index int, there []gpu.Device) (parts []gpu.Device) {
 }
 
 // oneCard is a card after a change to it.
-func (d *Daemon) oneCard(ctx context.Context, c api.Caller, index int) (api.GPU, error) {
-	cards, err := d.GPUs(ctx, c)
+func (h *cards) oneCard(ctx context.Context, c api.Caller, index int) (api.GPU, error) {
+	cards, err := h.GPUs(ctx, c)
 	if err != nil {
 		return api.GPU{}, err
 	}

@@ -23,7 +23,7 @@ import (
 // fault lets things go wrong in the lab's simulation directory; "" ends that.
 func (l *lab) fault(text string) {
 	l.t.Helper()
-	path := filepath.Join(l.d.machine.SimDir, "fault")
+	path := filepath.Join(l.d.svc.queue.SimDir, "fault")
 	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
 		l.t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestHiddenProcessesHaveNamesOnlyForTheirOwnersAndAdministrators(t *testing.
 		{"an administrator sees all", api.Caller{UID: 4711, Name: "eve", Admin: true}, true, true},
 	} {
 		cards := []api.GPU{{Processes: []api.GPUProcess{{PID: os.Getpid()}, {PID: os.Getpid()}}}}
-		l.d.nameProcesses(test.caller, cards, []listedProcess{{visible: true}, {place: 1}}, test.hidden)
+		l.d.cards.nameProcesses(test.caller, cards, []listedProcess{{visible: true}, {place: 1}}, test.hidden)
 		p := cards[0].Processes
 		if named := p[0].Command != "" && p[0].User != ""; named != test.named || p[1].Command != "" || p[1].User != "" {
 			t.Errorf("%s: %+v", test.name, p)
@@ -191,7 +191,7 @@ func TestACardIsQuarantinedAndCleared(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	eve := api.Caller{UID: 4711, Name: "eve"}
-	_, err := l.d.SetHealth(l.ctx, eve, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined})
+	_, err := l.d.cards.SetHealth(l.ctx, eve, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 1}, Health: api.HealthQuarantined})
 	wantProblem(t, err, problem.Forbidden, "administrator")
 	_, err = api.Call(l.ctx, l.Client, api.SetHealth, api.HealthRequest{GPUIndex: api.GPUIndex{Index: 7}, Health: api.HealthQuarantined})
 	wantProblem(t, err, problem.NotFound, "no GPU 7", "berth gpus")
@@ -349,12 +349,12 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to release") {
 		t.Errorf("a simulation directory: %+v, %v", reply, err)
 	}
-	h := &holder{Source: l.d.machine.Source}
-	if err := l.d.do(l.ctx, func(t *engine.Turn) { l.d.machine.Source = h }); err != nil {
+	h := &holder{Source: l.d.svc.queue.Source}
+	if err := l.d.svc.do(l.ctx, func(t *engine.Turn) { l.d.svc.queue.Source = h }); err != nil {
 		t.Fatal(err)
 	}
 	eve, root := api.Caller{UID: 4711, Name: "eve"}, api.Caller{Name: "root", Admin: true}
-	_, err = l.d.ReleaseGPUs(l.ctx, eve, api.ReleaseRequest{ForS: 60})
+	_, err = l.d.cards.ReleaseGPUs(l.ctx, eve, api.ReleaseRequest{ForS: 60})
 	wantProblem(t, err, problem.Forbidden, "administrator")
 	line, open := l.gate("gate")
 	var runs string
@@ -362,18 +362,18 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		runs = l.one(sh(line, "ids", "0"))
 		l.untilState(runs, job.Running)
 	}
-	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
+	_, err = l.d.cards.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
 	wantProblem(t, err, problem.Refused, "jobs are running on the GPUs: "+runs)
 	if !h.Released().IsZero() {
 		t.Error("a job was quicker, and it was let go of all the same")
 	}
 	h.during, h.releases = nil, 0
-	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
+	_, err = l.d.cards.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
 	wantProblem(t, err, problem.Refused, "jobs are running on the GPUs: "+runs, "--force")
 	if h.releases != 0 {
 		t.Error("it was let go of all the same")
 	}
-	reply, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 600, Force: true})
+	reply, err = l.d.cards.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 600, Force: true})
 	if err != nil || reply.Until == nil || time.Until(*reply.Until) < 9*time.Minute {
 		t.Fatalf("%+v, %v", reply, err)
 	}
@@ -381,7 +381,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		t.Errorf("%+v", card)
 	}
 	for range 2 { // the second changes nothing and is not told of
-		if reply, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{End: true}); err != nil || reply.Until != nil || !h.Released().IsZero() {
+		if reply, err = l.d.cards.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{End: true}); err != nil || reply.Until != nil || !h.Released().IsZero() {
 			t.Errorf("%+v, %v", reply, err)
 		}
 	}

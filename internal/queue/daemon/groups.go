@@ -16,8 +16,11 @@ import (
 // maxGroupLimit is more jobs than can run at a time.
 const maxGroupLimit = 1_000_000
 
+// groups shows groups of jobs, and limits and pauses them.
+type groups struct{ svc *service }
+
 // Groups lists groups. Everybody may see their names, as those of jobs.
-func (d *Daemon) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]api.Group, error) {
+func (h *groups) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]api.Group, error) {
 	user := q.User
 	switch user {
 	case "":
@@ -26,7 +29,7 @@ func (d *Daemon) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]
 		user = ""
 	}
 	var groups []api.Group
-	err := d.do(ctx, func(t *engine.Turn) {
+	err := h.svc.do(ctx, func(t *engine.Turn) {
 		for _, g := range t.Groups().List(user) {
 			groups = append(groups, groupView(g))
 		}
@@ -43,15 +46,15 @@ func groupView(g waiting.Group) api.Group {
 }
 
 // SetGroup limits, pauses or resumes a group.
-func (d *Daemon) SetGroup(ctx context.Context, c api.Caller, r api.GroupRequest) (api.Group, error) {
+func (h *groups) SetGroup(ctx context.Context, c api.Caller, r api.GroupRequest) (api.Group, error) {
 	g := api.Group{Name: r.Name}
-	what, err := d.setGroup(ctx, c, &g, r)
-	d.note(c, "group set", nil, fmt.Sprintf("%.80s of %.80s: %s", r.Name, g.User, what), err)
+	what, err := h.setGroup(ctx, c, &g, r)
+	h.svc.note(c, "group set", nil, fmt.Sprintf("%.80s of %.80s: %s", r.Name, g.User, what), err)
 	return g, err
 }
 
-func (d *Daemon) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api.GroupRequest) (what string, err error) {
-	if g.User, err = d.whoseGroup(c, r.User); err != nil {
+func (h *groups) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api.GroupRequest) (what string, err error) {
+	if g.User, err = h.whoseGroup(c, r.User); err != nil {
 		return "", err
 	}
 	if err := checkGroup(g.Name); err != nil {
@@ -62,7 +65,7 @@ func (d *Daemon) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api
 		return "", err
 	}
 	var refusal error
-	err = d.change(ctx, func(t *engine.Turn) {
+	err = h.svc.change(ctx, func(t *engine.Turn) {
 		if r.Limit != "" {
 			what += "limit " + string(r.Limit) + " "
 			refusal = t.Groups().Limit(g.User, g.Name, limit)
@@ -88,15 +91,15 @@ func (d *Daemon) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api
 }
 
 // RemoveGroup lifts the limit and the pause of a group.
-func (d *Daemon) RemoveGroup(ctx context.Context, c api.Caller, q api.GroupRemoval) (api.None, error) {
+func (h *groups) RemoveGroup(ctx context.Context, c api.Caller, q api.GroupRemoval) (api.None, error) {
 	name := q.Name
-	user, err := d.whoseGroup(c, q.User)
+	user, err := h.whoseGroup(c, q.User)
 	if err == nil {
 		err = checkGroup(name)
 	}
 	if err == nil {
 		known := false
-		err = d.change(ctx, func(t *engine.Turn) {
+		err = h.svc.change(ctx, func(t *engine.Turn) {
 			for _, g := range t.Groups().List(user) {
 				known = known || g.Name == name
 			}
@@ -106,17 +109,17 @@ func (d *Daemon) RemoveGroup(ctx context.Context, c api.Caller, q api.GroupRemov
 			err = problem.Newf(problem.NotFound, "berth group list shows them", "%s has no group %s", user, name)
 		}
 	}
-	d.note(c, "group remove", nil, fmt.Sprintf("%.80s of %.80s", name, user), err)
+	h.svc.note(c, "group remove", nil, fmt.Sprintf("%.80s of %.80s", name, user), err)
 	return api.None{}, err
 }
 
 // whoseGroup is the user whose group is meant. Only an administrator may change
 // another user's: a paused group keeps its user's jobs from starting.
-func (d *Daemon) whoseGroup(c api.Caller, user string) (string, error) {
+func (h *groups) whoseGroup(c api.Caller, user string) (string, error) {
 	if user == "" || user == c.Name {
 		return c.Name, nil
 	}
-	return user, d.administers(c, "can change another user's groups")
+	return user, h.svc.administers(c, "can change another user's groups")
 }
 
 func checkGroup(name string) error {

@@ -20,27 +20,27 @@ func TestNobodyChangesAnothersGroups(t *testing.T) {
 		"pause": {User: ann.Name, Paused: &yes}, "resume": {User: ann.Name, Paused: &no}, "limit": {User: ann.Name, Limit: "1"},
 	} {
 		r.Name = "io"
-		_, err := bob.d.SetGroup(l.ctx, bob.Caller, r)
+		_, err := bob.d.groups.SetGroup(l.ctx, bob.Caller, r)
 		if problem.KindOf(err) != problem.Forbidden {
 			t.Errorf("%s of another's group: %v", name, err)
 		}
 	}
 	io := api.GroupName{Name: "io"}
-	if _, err := bob.d.RemoveGroup(l.ctx, bob.Caller, api.GroupRemoval{GroupName: io, User: ann.Name}); problem.KindOf(err) != problem.Forbidden {
+	if _, err := bob.d.groups.RemoveGroup(l.ctx, bob.Caller, api.GroupRemoval{GroupName: io, User: ann.Name}); problem.KindOf(err) != problem.Forbidden {
 		t.Errorf("removing another's group: %v", err)
 	}
 	// A group of the same name is another one.
-	if _, err := bob.d.SetGroup(l.ctx, bob.Caller, api.GroupRequest{GroupName: io, Paused: &yes}); err != nil {
+	if _, err := bob.d.groups.SetGroup(l.ctx, bob.Caller, api.GroupRequest{GroupName: io, Paused: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	id := ann.submit(sh("true", "group", "io"))[0]
 	l.untilState(id, job.Finished)
 	// An administrator may.
-	g, err := root.d.SetGroup(l.ctx, root.Caller, api.GroupRequest{GroupName: io, User: ann.Name, Paused: &yes})
+	g, err := root.d.groups.SetGroup(l.ctx, root.Caller, api.GroupRequest{GroupName: io, User: ann.Name, Paused: &yes})
 	if err != nil || g.User != ann.Name || g.PausedBy != "root" {
 		t.Errorf("an administrator: %+v, %v", g, err)
 	}
-	groups, err := ann.d.Groups(l.ctx, ann.Caller, api.GroupQuery{})
+	groups, err := ann.d.groups.Groups(l.ctx, ann.Caller, api.GroupQuery{})
 	if err != nil || len(groups) != 1 || !groups[0].Paused || groups[0].User != ann.Name {
 		t.Errorf("ann's groups: %+v, %v", groups, err)
 	}

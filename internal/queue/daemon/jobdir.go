@@ -23,8 +23,8 @@ const (
 
 // makeLog creates the log of a job's attempt for its user, unless the job has one
 // elsewhere. A full disk fails no job: there may be room in a moment.
-func (d *Daemon) makeLog(j *job.Job, uid, gid int) error {
-	err := d.makeLogIn(filepath.Join(d.jobsDir(), j.ID), j.Log, uid, gid)
+func (p *people) makeLog(j *job.Job, uid, gid int) error {
+	err := makeLogIn(filepath.Join(p.jobs, j.ID), j.Log, uid, gid)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("make the job's log: %w: %w", err, engine.ErrNotNow)
@@ -34,7 +34,7 @@ func (d *Daemon) makeLog(j *job.Job, uid, gid int) error {
 	return nil
 }
 
-func (d *Daemon) makeLogIn(path, log string, uid, gid int) error {
+func makeLogIn(path, log string, uid, gid int) error {
 	if err := os.Mkdir(path, jobDirMode); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}

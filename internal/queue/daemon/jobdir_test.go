@@ -26,13 +26,13 @@ func TestAJobsLogIsItsUsersAndItsDirectoryIsRoots(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("giving logs to users needs root")
 	}
-	d := &Daemon{opt: Options{Places: site.Places{StateDir: t.TempDir(), Shared: true}}}
-	testkit.Must(t, os.Mkdir(d.jobsDir(), 0o711))
-	dir := filepath.Join(d.jobsDir(), "7")
+	d := newDaemon(Options{Places: site.Places{StateDir: t.TempDir(), Shared: true}})
+	testkit.Must(t, os.Mkdir(d.people.jobs, 0o711))
+	dir := filepath.Join(d.people.jobs, "7")
 	make := func(attempt, uid int) string {
 		t.Helper()
 		log := filepath.Join(dir, fmt.Sprintf("%d.log", attempt))
-		testkit.Must(t, d.makeLog(&job.Job{ID: "7", Attempt: job.Attempt{Number: attempt, Log: log}}, uid, uid))
+		testkit.Must(t, d.people.makeLog(&job.Job{ID: "7", Attempt: job.Attempt{Number: attempt, Log: log}}, uid, uid))
 		if owner, mode := ownerOf(t, log); owner != uid || mode != 0o600 {
 			t.Errorf("the log belongs to %d, mode %v", owner, mode)
 		}
@@ -64,7 +64,7 @@ func TestAJobsLogIsItsUsersAndItsDirectoryIsRoots(t *testing.T) {
 		t.Errorf("what a link led to has mode %v", mode)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "1.log")
-	testkit.Must(t, d.makeLog(&job.Job{ID: "8", Attempt: job.Attempt{Number: 1, Log: elsewhere}}, 12345, 12345))
+	testkit.Must(t, d.people.makeLog(&job.Job{ID: "8", Attempt: job.Attempt{Number: 1, Log: elsewhere}}, 12345, 12345))
 	if _, err := os.Lstat(elsewhere); err == nil {
 		t.Error("root created a log in a place that a user chose")
 	}

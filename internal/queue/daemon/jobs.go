@@ -12,24 +12,24 @@ import (
 )
 
 // Job is everything about one job, or about an array.
-func (d *Daemon) Job(ctx context.Context, c api.Caller, id string) (api.Detail, error) {
-	found, err := d.findTasks(ctx, c, id)
+func (h *jobs) Job(ctx context.Context, c api.Caller, id string) (api.Detail, error) {
+	found, err := h.find.findTasks(ctx, c, id)
 	switch {
 	case err != nil:
 		return api.Detail{}, err
 	case len(found) > 1:
-		return d.array(ctx, c, found)
+		return h.array(ctx, c, found)
 	}
-	return d.detail(ctx, c, &found[0])
+	return h.detail(ctx, c, &found[0])
 }
 
-func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail, error) {
+func (h *jobs) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail, error) {
 	var reasons map[string]string
 	position := 0
 	var g estimates
 	if !j.State.Terminal() {
-		err := d.do(ctx, func(t *engine.Turn) {
-			g = d.estimate(t, j.ID)
+		err := h.svc.do(ctx, func(t *engine.Turn) {
+			g = estimate(t, j.ID)
 			if isWaiting(j) {
 				reasons = t.Explain().Reasons([]string{j.ID})
 			}
@@ -41,8 +41,8 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 			return api.Detail{}, err
 		}
 	}
-	detail := d.asked(c, j)
-	detail.View, detail.Array, detail.Position = d.view(c, j, reasons), j.Array(), position
+	detail := h.asked(c, j)
+	detail.View, detail.Array, detail.Position = h.svc.view(c, j, reasons), j.Array(), position
 	detail.RetriesUsed, detail.Requeues, detail.UUIDs, detail.BudgetMiB = j.RetriesUsed, j.Requeues, j.Grant.UUIDs, j.Grant.BudgetMiB
 	if j.State == job.Running {
 		detail.Stopping = string(j.Stop)
@@ -50,15 +50,15 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	if j.NotBefore.After(time.Now()) {
 		detail.NotBefore = &j.NotBefore
 	}
-	if verdict, _ := job.Judge(j.VRAMMiB, j.PeakMiB, d.config().Tolerance); j.State.Terminal() {
+	if verdict, _ := job.Judge(j.VRAMMiB, j.PeakMiB, h.svc.config().Tolerance); j.State.Terminal() {
 		detail.Verdict = string(verdict)
 	}
-	if d.maySee(c, j) {
+	if h.svc.maySee(c, j) {
 		detail.LogDropped, detail.TextDropped = j.LogDropped, j.TextGone
 		detail.ExpectedRun, detail.ExpectedVRAM = g.run, g.vram
 	}
 	if mayTouch(c, j) {
-		events, err := d.store.EventsOf(j.ID, j.SubmittedAt, eventsShown)
+		events, err := h.svc.queue.Store.EventsOf(j.ID, j.SubmittedAt, eventsShown)
 		if err != nil {
 			return api.Detail{}, err
 		}
@@ -70,9 +70,9 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 }
 
 // asked is the part of a job that its spec has.
-func (d *Daemon) asked(c api.Caller, j *job.Job) api.Detail {
-	detail := api.Detail{View: d.view(c, j, nil), TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After}
-	if d.maySee(c, j) {
+func (h *jobs) asked(c api.Caller, j *job.Job) api.Detail {
+	detail := api.Detail{View: h.svc.view(c, j, nil), TimeLimitS: j.Spec.TimeLimit.Seconds(), After: j.Spec.After}
+	if h.svc.maySee(c, j) {
 		detail.Dir, detail.Settings = j.Spec.Dir, fieldsOf(&j.Spec)
 		if !mayBe(c, j) {
 			delete(detail.Settings, "notify") // a target may be a secret

@@ -195,12 +195,12 @@ func (l *lab) endAll() {
 	}
 	none := 0.0
 	admin := api.Caller{Name: "root", Admin: true}
-	_, err := l.d.Act(l.ctx, admin, api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true, User: everyone}, GraceS: &none})
+	_, err := l.d.actions.Act(l.ctx, admin, api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true, User: everyone}, GraceS: &none})
 	if err != nil {
 		l.t.Errorf("end all jobs: %v", err)
 	}
 	l.until("all jobs are over", func() bool {
-		s, err := l.d.Status(l.ctx, admin)
+		s, err := l.d.admin.Status(l.ctx, admin)
 		return err != nil || s.Counts["queued"]+s.Counts["running"] == 0
 	})
 }

@@ -51,7 +51,7 @@ func (s *submission) checkBatch() error {
 		return problem.Newf(problem.Invalid, "", "batch: expected as many lines as jobs, %d, found %d", len(s.request.Jobs), len(b.Lines))
 	case !slices.Contains([]string{"", api.RetryFailed, api.RetryAll}, b.Retry):
 		return problem.Newf(problem.Invalid, "", "batch: retry: expected %s or %s, found %.40q", api.RetryFailed, api.RetryAll, b.Retry)
-	case b.AnyFile && s.d.runs == "":
+	case b.AnyFile && s.h.svc.runs == "":
 		return problem.Newf(problem.Invalid, "", "batch: any_file: expected only in the queue of a berth run")
 	}
 	return nil
@@ -61,7 +61,7 @@ func (s *submission) checkBatch() error {
 func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 	l := &lines{submission: s, batch: s.request.Batch, all: s.jobs, asked: s.items, other: make([]bool, len(s.jobs)), ranks: make([]int64, len(s.jobs))}
 	s.captureEnviron() // waiting jobs get it too
-	turn, _ := s.d.batches.LoadOrStore(s.caller.UID, &sync.Mutex{})
+	turn, _ := s.h.batches.LoadOrStore(s.caller.UID, &sync.Mutex{})
 	turn.(*sync.Mutex).Lock() // two requests for one file must not both find a line new
 	defer turn.(*sync.Mutex).Unlock()
 	if err := l.match(ctx); err != nil {
@@ -76,7 +76,7 @@ func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 	}
 	steps := []func(context.Context) error{l.withdraw, l.runAgain, l.submit, l.change, l.took}
 	switch {
-	case s.d.still != nil: // nothing of it lasts
+	case s.h.svc.still != nil: // nothing of it lasts
 		steps = []func(context.Context) error{l.withdraw, l.runAgain, l.queue, l.change, l.foresee}
 	case s.request.DryRun:
 		steps = []func(context.Context) error{l.submit}
@@ -91,15 +91,15 @@ func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 
 // match finds the job of each line.
 func (l *lines) match(ctx context.Context) error {
-	file, err := l.d.batchFile(l.batch.File)
+	file, err := l.h.svc.batchFile(l.batch.File)
 	if err != nil {
 		return err
 	}
 	choice := &choice{user: l.caller.Name, batch: file}
-	if l.d.runs != "" {
+	if l.h.svc.runs != "" {
 		choice.user, choice.batch = "", "" // older berths stored no file
 	}
-	found, _, err := l.d.resolve(ctx, choice, true)
+	found, _, err := l.h.find.resolve(ctx, choice, true)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (l *lines) submit(ctx context.Context) error {
 	accept := l.accept
 	if l.request.DryRun {
 		accept = l.try
-	} else if own := l.d.opt.Own; own != nil {
+	} else if own := l.h.svc.own; own != nil {
 		own.Admit(l.jobs)
 	}
 	reply, err := accept(ctx)
@@ -259,7 +259,7 @@ func (l *lines) submit(ctx context.Context) error {
 
 // took tells an own queue of the lines, and lets it start jobs.
 func (l *lines) took(ctx context.Context) error {
-	own := l.d.opt.Own
+	own := l.h.svc.own
 	if own == nil {
 		return nil
 	}
@@ -267,7 +267,7 @@ func (l *lines) took(ctx context.Context) error {
 	for i, j := range l.reply.Jobs {
 		ids[i] = j.ID
 	}
-	return l.d.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.do(ctx, func(t *engine.Turn) {
 		own.Took(t, l.batch.File, ids)
 		t.Settings().Open()
 	})
@@ -275,7 +275,7 @@ func (l *lines) took(ctx context.Context) error {
 
 // queue is submit where nothing lasts.
 func (l *lines) queue(ctx context.Context) error {
-	return l.d.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.do(ctx, func(t *engine.Turn) {
 		l.number(t)
 		t.Queue().Submit(l.jobs)
 		for k, i := range l.fresh {
@@ -293,7 +293,7 @@ func (l *lines) foresee(ctx context.Context) error {
 			waiting, ids = append(waiting, i), append(ids, j.ID)
 		}
 	}
-	return l.d.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.do(ctx, func(t *engine.Turn) {
 		trials := t.Explain().Foresee(ids)
 		for k, i := range waiting {
 			trial, state, why := trials[ids[k]], "waits", trials[ids[k]].Waits

@@ -113,7 +113,7 @@ func TestTheLinesOfAFile(t *testing.T) {
 // runLab is a daemon that is the queue of a berth run.
 func runLab(t *testing.T) *lab {
 	l := newLab(t)
-	l.d.runs = "/w/logs"
+	l.d.svc.runs = "/w/logs"
 	return l
 }
 
@@ -199,7 +199,7 @@ func TestAnyEditOfAFile(t *testing.T) {
 		switch what := dice.IntN(8); {
 		case what == 0:
 			l.restart()
-			l.d.runs = "/w/logs"
+			l.d.svc.runs = "/w/logs"
 		case what < 4 || i == len(rows):
 			rows = slices.Insert(rows, i, some(pick("a", "b", "c", "d")))
 		case what < 6:
@@ -231,7 +231,7 @@ func TestAnyEditOfAFile(t *testing.T) {
 			continue // berth run sends no file without lines
 		}
 		var queued []*job.Job
-		testkit.Must(t, l.d.do(l.ctx, func(turn *engine.Turn) {
+		testkit.Must(t, l.d.svc.do(l.ctx, func(turn *engine.Turn) {
 			turn.Jobs().Each(0, func(j *job.Job) bool {
 				if j.State == job.Queued {
 					queued = append(queued, j.Clone())
@@ -257,7 +257,7 @@ func TestAppendedLinesMoveNothing(t *testing.T) {
 	defer l.busy()()
 	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
 	l.became(l.sent("", line("a"), line("b"), line("c")))
-	if err := l.d.change(l.ctx, func(turn *engine.Turn) {
+	if err := l.d.svc.change(l.ctx, func(turn *engine.Turn) {
 		j := turn.Queue().Queued("2")
 		j.Requeues++
 		turn.Queue().ToTheEnd(j)
@@ -280,7 +280,7 @@ func TestAppendedLinesMoveNothing(t *testing.T) {
 func (l *lab) ranks() map[string]int64 {
 	l.t.Helper()
 	ranks := map[string]int64{}
-	if err := l.d.do(l.ctx, func(turn *engine.Turn) {
+	if err := l.d.svc.do(l.ctx, func(turn *engine.Turn) {
 		turn.Jobs().Each(0, func(j *job.Job) bool { ranks[j.ID] = j.Rank; return true })
 	}); err != nil {
 		l.t.Fatal(err)
@@ -426,13 +426,13 @@ func TestStoredJobsOfARun(t *testing.T) {
 	first, wait := sh("true", "gpus", "0", "env.SEED", "1"), sh("true # waits", "gpus", "0", "begin", "now+1h")
 	l.became(l.sent("", first, wait))
 	l.finished("1")
-	stored, err := l.d.store.Job("1")
+	stored, err := l.d.svc.queue.Store.Job("1")
 	testkit.Must(t, err)
 	if stored.Spec.Batch != "../jobs.txt" || value(l.job("1").Batch) != "/w/jobs.txt" {
 		t.Errorf("the file is %q, shown as %q", stored.Spec.Batch, value(l.job("1").Batch))
 	}
 	stored.Spec.Batch, stored.Spec.Dir, stored.Key = "", "", jobfile.Key("true", 1)
-	testkit.Must(t, l.d.store.Commit(store.Tx{Put: []*job.Job{stored}}))
+	testkit.Must(t, l.d.svc.queue.Store.Commit(store.Tx{Put: []*job.Job{stored}}))
 	if got := l.became(l.sent("", first, wait)); got != "1:finished 2:queued" {
 		t.Errorf("an older berth's job: %s", got)
 	}
@@ -441,7 +441,7 @@ func TestStoredJobsOfARun(t *testing.T) {
 	if got := l.became(other); got != "1:finished 3" {
 		t.Errorf("another file: %s", got)
 	}
-	if stored, err := l.d.store.Job("3"); err != nil || stored.Spec.Batch != "-" {
+	if stored, err := l.d.svc.queue.Store.Job("3"); err != nil || stored.Spec.Batch != "-" {
 		t.Errorf("lines of a pipe are stored as %+v, %v", stored, err)
 	}
 	other.Batch.First = true
@@ -476,7 +476,7 @@ func TestNumbersComeBack(t *testing.T) {
 	line := func(name string) api.Spec { return sh("true # "+name, "name", name) }
 	restart := func() {
 		l.restart()
-		l.d.runs = "/w/logs"
+		l.d.svc.runs = "/w/logs"
 	}
 	for _, step := range []struct {
 		specs   []api.Spec
@@ -499,10 +499,10 @@ func TestNumbersComeBack(t *testing.T) {
 	if got := l.queue(); got != "e d c b" {
 		t.Errorf("queued as %s", got)
 	}
-	testkit.Must(t, l.d.store.Commit(store.Tx{Meta: map[string]string{numberKey + "k": "900"}}))
+	testkit.Must(t, l.d.svc.queue.Store.Commit(store.Tx{Meta: map[string]string{numberKey + "k": "900"}}))
 	restart()
 	l.became(l.sent("", line("a")))
-	kept, err := l.d.store.Metas(numberKey)
+	kept, err := l.d.svc.queue.Store.Metas(numberKey)
 	if maps.DeleteFunc(kept, func(_, id string) bool { return id == "" }); err != nil || len(kept) != 4 || kept[numberKey+"k"] != "" {
 		t.Errorf("kept %v, %v", kept, err)
 	}
@@ -528,7 +528,7 @@ func TestTheNewestRequestsEnvironment(t *testing.T) {
 	if got := send("new", 0o27); got != "1:running 2:queued 3:queued" {
 		t.Errorf("the second request: %s", got)
 	}
-	_, err := l.d.store.SweepBlobs()
+	_, err := l.d.svc.queue.Store.SweepBlobs()
 	testkit.Must(t, err)
 	l.restart()
 	open()

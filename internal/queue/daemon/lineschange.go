@@ -40,8 +40,8 @@ func (l *lines) checkKnown(ctx context.Context) error {
 		return nil
 	}
 	var refusal error
-	err := l.d.do(ctx, func(t *engine.Turn) {
-		if full := l.d.room(t, l.cfg, l.caller, l.caller.Name, again); full != nil {
+	err := l.h.svc.do(ctx, func(t *engine.Turn) {
+		if full := room(t, l.cfg, l.caller, l.caller.Name, again); full != nil {
 			refusal = full
 			return
 		}
@@ -66,19 +66,19 @@ func (l *lines) withdraw(ctx context.Context) error {
 	l.reply.Withdrawn = nil
 	for _, row := range l.rows {
 		if row != nil && !row.State.Terminal() {
-			l.d.deleted.unwanted.Delete(row.ID) // its line may be back
+			l.h.deleted.unwanted.Delete(row.ID) // its line may be back
 		}
 	}
 	for some := range slices.Chunk(l.gone, actJobs) {
-		if err := l.d.change(ctx, func(t *engine.Turn) {
+		if err := l.h.svc.change(ctx, func(t *engine.Turn) {
 			for _, line := range some {
 				j := t.Queue().Queued(line.id)
 				if j == nil {
-					l.d.deleted.leave(t, line.id)
+					l.h.deleted.leave(t, line.id)
 					continue
 				}
 				if j.Attempt.Number == 0 && !j.HandedOver() {
-					l.d.deleted.keep(t, line.key, line.id)
+					l.h.deleted.keep(t, line.key, line.id)
 				}
 				t.Queue().Withdraw(line.id)
 				l.reply.Withdrawn = append(l.reply.Withdrawn, line.id)
@@ -110,14 +110,14 @@ func (l *lines) runAgain(ctx context.Context) error {
 	if len(again) == 0 {
 		return nil
 	}
-	return l.d.change(ctx, func(t *engine.Turn) {
+	return l.h.svc.change(ctx, func(t *engine.Turn) {
 		again = slices.DeleteFunc(again, func(j *job.Job) bool { _, live := t.Jobs().Job(j.ID); return live })
 		for _, j := range again {
 			j.Rank = t.Queue().TakeRank()
 			t.Queue().Changes.Blob(j.Environ, l.environ)
 		}
 		t.Queue().Again(again)
-		l.d.twins.add(again)
+		l.h.twins.add(again)
 		for _, i := range at {
 			if j := t.Queue().Queued(l.rows[i].ID); j != nil {
 				l.rows[i] = j.Clone()
@@ -181,7 +181,7 @@ func (l *lines) change(ctx context.Context) error {
 		}
 	}
 	for some := range slices.Chunk(changed, actJobs) {
-		if err := l.d.change(ctx, func(t *engine.Turn) {
+		if err := l.h.svc.change(ctx, func(t *engine.Turn) {
 			for _, i := range some {
 				l.changeOne(t, i, l.reply.Jobs[i].ID)
 			}

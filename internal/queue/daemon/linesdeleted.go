@@ -66,10 +66,10 @@ func (d *deleted) giveBack(t *engine.Turn, jobs []*job.Job) {
 // readNumbers reads the numbers that an earlier process kept, except those of jobs
 // that exist, and those of a queue that was started over since.
 func (l *lines) readNumbers(ctx context.Context, found []job.Job) error {
-	if l.d.runs == "" || l.d.deleted.numbers != nil {
+	if l.h.svc.runs == "" || l.h.deleted.numbers != nil {
 		return nil
 	}
-	stored, err := l.d.store.Metas(numberKey)
+	stored, err := l.h.svc.queue.Store.Metas(numberKey)
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (l *lines) readNumbers(ctx context.Context, found []job.Job) error {
 	for i := range found {
 		used[found[i].ID] = true
 	}
-	return l.d.do(ctx, func(t *engine.Turn) {
-		l.d.deleted.numbers = map[string]string{}
+	return l.h.svc.do(ctx, func(t *engine.Turn) {
+		l.h.deleted.numbers = map[string]string{}
 		for key, id := range stored {
 			if number, err := strconv.ParseInt(id, 10, 64); err == nil && number < t.Queue().NextSeq && !used[id] {
-				l.d.deleted.numbers[strings.TrimPrefix(key, numberKey)] = id
+				l.h.deleted.numbers[strings.TrimPrefix(key, numberKey)] = id
 			} else if id != "" {
 				t.Queue().Changes.Meta[key] = ""
 			}

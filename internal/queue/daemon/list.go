@@ -23,9 +23,16 @@ const (
 	pageMost    = 10_000
 )
 
+// jobs shows jobs: lists, one of them, and why it waits.
+type jobs struct {
+	svc   *service
+	find  *finder
+	dones dones
+}
+
 // Jobs is a page of jobs.
-func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPage, error) {
-	ch, err := d.chooseBy(ctx, c, q.Select, meaning{every: true})
+func (h *jobs) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPage, error) {
+	ch, err := h.find.chooseBy(ctx, c, q.Select, meaning{every: true})
 	if err != nil {
 		return api.JobPage{}, err
 	}
@@ -33,7 +40,7 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	if q.Queue && (q.Newest || q.After != "") {
 		return api.JobPage{}, problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest or after")
 	}
-	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, folds: folding{arrays: q.Arrays}, counts: map[string]int{}}
+	list := listing{h: h, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, folds: folding{arrays: q.Arrays}, counts: map[string]int{}}
 	if list.limit <= 0 {
 		list.limit = pageDefault
 	}
@@ -46,7 +53,7 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	}
 	unfolded := list
 	if q.Batches {
-		list.folds.file = func(j *job.Job) bool { return d.maySee(c, j) }
+		list.folds.file = func(j *job.Job) bool { return h.svc.maySee(c, j) }
 	}
 	if err := list.read(ctx); err != nil {
 		return api.JobPage{}, err
@@ -58,32 +65,32 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 			return api.JobPage{}, err
 		}
 	}
-	return d.showPage(ctx, c, &list, &q)
+	return h.showPage(ctx, c, &list, &q)
 }
 
-func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *api.Query) (api.JobPage, error) {
+func (h *jobs) showPage(ctx context.Context, c api.Caller, list *listing, q *api.Query) (api.JobPage, error) {
 	page := list.page
 	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts, Matching: list.matching}
 	var why map[string]string
 	if q.Reasons {
 		var err error
-		if why, err = d.reasons(ctx, page); err != nil {
+		if why, err = h.find.reasons(ctx, page); err != nil {
 			return api.JobPage{}, err
 		}
 	}
 	if q.Arrays || q.Batches {
 		var err error
-		if reply.Arrays, reply.Batches, err = d.sumUp(ctx, list, q.Reasons); err != nil {
+		if reply.Arrays, reply.Batches, err = h.sumUp(ctx, list, q.Reasons); err != nil {
 			return api.JobPage{}, err
 		}
 	}
 	if q.Order && !list.more {
-		if err := d.do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.Explain().State(), pageMost) }); err != nil {
+		if err := h.svc.do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.Explain().State(), pageMost) }); err != nil {
 			return api.JobPage{}, err
 		}
 	}
 	for i := range page {
-		reply.Jobs[i] = d.view(c, &page[i], why)
+		reply.Jobs[i] = h.svc.view(c, &page[i], why)
 	}
 	if list.more && len(page) > 0 && !list.queue {
 		reply.Next = list.cursor().String()
@@ -92,7 +99,7 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 }
 
 // reasons says why the jobs of a page wait, a slice in each turn.
-func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string, error) {
+func (f *finder) reasons(ctx context.Context, page []job.Job) (map[string]string, error) {
 	var waiting []string
 	for i := range page {
 		if isWaiting(&page[i]) {
@@ -100,12 +107,12 @@ func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string
 		}
 	}
 	why := make(map[string]string, len(waiting))
-	for slice := range slices.Chunk(waiting, d.slice) {
+	for slice := range slices.Chunk(waiting, f.slice) {
 		if err := fair.Spend(ctx, len(slice)); err != nil {
 			return nil, err
 		}
 		var some map[string]string
-		if err := d.do(ctx, func(t *engine.Turn) { some = t.Explain().Reasons(slice) }); err != nil {
+		if err := f.svc.do(ctx, func(t *engine.Turn) { some = t.Explain().Reasons(slice) }); err != nil {
 			return nil, err
 		}
 		maps.Copy(why, some)
@@ -117,7 +124,7 @@ func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string
 // others from the store, which is read later: a job that ends in between is
 // found there.
 type listing struct {
-	d      *Daemon
+	h      *jobs
 	ch     *choice
 	limit  int
 	from   cursor
@@ -146,12 +153,12 @@ func (l *listing) read(ctx context.Context) error {
 		l.matching = map[string]int{}
 	}
 	if l.since.IsZero() {
-		err = l.d.live(ctx, &live)
+		err = l.h.find.live(ctx, &live)
 		l.total = live.total
 		maps.Copy(l.matching, live.states)
 		l.recount(live.moved)
 	} else {
-		err = l.d.do(ctx, func(t *engine.Turn) { live.then(t, nil) })
+		err = l.h.svc.do(ctx, func(t *engine.Turn) { live.then(t, nil) })
 	}
 	if err != nil {
 		return err
@@ -198,7 +205,7 @@ func (l *listing) recountOne(state job.State, by int) {
 
 func (l *listing) count(ctx context.Context) error {
 	f := l.filter(ctx)
-	counts, err := l.d.store.CountOver(f)
+	counts, err := l.h.svc.queue.Store.CountOver(f)
 	for state, n := range counts {
 		l.counts[string(state)] = n
 		l.total += n
@@ -222,7 +229,7 @@ func (l *listing) readInOrder(ctx context.Context, live *liveQuery) error {
 		f := l.filter(ctx)
 		f.After = store.Cursor{Seq: l.from.seq}
 		var err error
-		if over, err = l.d.store.Find(f); err != nil {
+		if over, err = l.h.svc.queue.Store.Find(f); err != nil {
 			return err
 		}
 	}
@@ -263,7 +270,7 @@ func (l *listing) readNewest(ctx context.Context, live *liveQuery) error {
 	if l.from.ended != 0 {
 		f.After = store.Cursor{Seq: l.from.seq, Ended: l.from.ended}
 	}
-	over, err := l.d.store.Find(f)
+	over, err := l.h.svc.queue.Store.Find(f)
 	l.page = l.without(l.page, over)
 	l.first = len(l.page)
 	for _, j := range over {
@@ -299,7 +306,7 @@ func (l *listing) readQueue(ctx context.Context, live *liveQuery) error {
 		f.Limit = max(f.Limit, endedRead)
 	}
 	for read := 0; l.over && len(l.page) <= l.limit && read < endedReads; read++ {
-		over, err := l.d.store.Find(f)
+		over, err := l.h.svc.queue.Store.Find(f)
 		if err != nil {
 			return err
 		}
@@ -333,7 +340,7 @@ func (l *listing) addEndedSince(ctx context.Context, first time.Time) error {
 	f := l.filter(ctx)
 	f.EndedSince = first
 	var over []*job.Job
-	err := l.d.store.EachOver(f, func(j *job.Job) error {
+	err := l.h.svc.queue.Store.EachOver(f, func(j *job.Job) error {
 		if l.from.seq == 0 || j.Seq < l.from.seq {
 			over = append(over, j)
 		}

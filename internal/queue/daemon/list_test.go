@@ -274,10 +274,10 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 		{Words: []string{id}}, {Words: []string{array}}, {Words: []string{array + "_0-5"}}, {Words: []string{"1-9"}},
 		{Name: "job" + id}, {}, {States: []string{"cancelled"}},
 	}
-	err := l.d.do(l.ctx, func(turn *engine.Turn) {
+	err := l.d.svc.do(l.ctx, func(turn *engine.Turn) {
 		turn.Requests().Cancel(id, "asked")
 		for _, form := range forms {
-			ch, err := l.d.chooseBy(l.ctx, api.Caller{Admin: true}, form, meaning{})
+			ch, err := l.d.find.chooseBy(l.ctx, api.Caller{Admin: true}, form, meaning{})
 			if err != nil {
 				t.Error(err)
 			}

@@ -104,7 +104,7 @@ func TestALogIsCutWhileItIsRead(t *testing.T) {
 			results <- text
 		}()
 	}
-	l.until("all listen", func() bool { return l.d.hub.count() == readers })
+	l.until("all listen", func() bool { return l.d.svc.hub.count() == readers })
 	// Each line says where it stands, so a byte that is elsewhere is seen.
 	const width, block = 16, 4096
 	end := int64(0)

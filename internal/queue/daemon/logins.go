@@ -15,20 +15,28 @@ import (
 	"berth/internal/text/problem"
 )
 
+// door lets callers in: it knows tokens, logins and sessions.
+type door struct {
+	svc    *service
+	ports  *ports
+	tokens *access.Tokens
+	logins access.Logins // one-time, of the page
+}
+
 // NewLogin makes a one-time login for the caller, and says where the page is.
-func (d *Daemon) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (api.Login, error) {
+func (h *door) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (api.Login, error) {
 	if c.Token != "" {
 		return api.Login{}, problem.Newf(problem.Forbidden, "open the page and log in with the token itself", "a token cannot create a login")
 	}
-	address, err := d.pageAddress()
+	address, err := h.pageAddress()
 	if err == nil {
-		err = d.mayLogIn(c, strings.HasPrefix(address, "https:"), r.PlainHTTP)
+		err = h.mayLogIn(c, strings.HasPrefix(address, "https:"), r.PlainHTTP)
 	}
 	if err != nil {
 		return api.Login{}, err
 	}
-	secret, expires, err := d.logins.Create(c.Name, c.UID, r.PlainHTTP, time.Now())
-	d.note(c, "login create", nil, "", err)
+	secret, expires, err := h.logins.Create(c.Name, c.UID, r.PlainHTTP, time.Now())
+	h.svc.note(c, "login create", nil, "", err)
 	return api.Login{Secret: secret, Expires: expires.UTC().Truncate(time.Second), Address: address}, err
 }
 
@@ -37,81 +45,81 @@ func (d *Daemon) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (
 // plain port, and a page from that user could act with their permissions. On a
 // private daemon root can accept that (plain): in most containers there is nobody
 // else.
-func (d *Daemon) mayLogIn(c api.Caller, trusted, plain bool) error {
+func (h *door) mayLogIn(c api.Caller, trusted, plain bool) error {
 	switch {
 	case trusted:
-	case d.opt.Places.Shared && c.Admin:
+	case h.svc.places.Shared && c.Admin:
 		return problem.Newf(problem.Forbidden, "ask for tls_cert and tls_key in [http] of the config, or listen = \"unix:…\" behind a proxy with TLS",
 			"%s is root or an administrator, who may log in to the page only over TLS", c.Name)
-	case !d.opt.Places.Shared && c.UID == 0 && !plain:
+	case !h.svc.places.Shared && c.UID == 0 && !plain:
 		return problem.Newf(problem.Forbidden, "where nobody else uses the machine: berth web --plain-http", "root may log in to the page only over TLS")
 	}
 	return nil
 }
 
 // OpenSession exchanges a one-time login or a token for a session.
-func (d *Daemon) OpenSession(ctx context.Context, visitor api.Caller, r api.SessionRequest) (api.Session, error) {
+func (h *door) OpenSession(ctx context.Context, visitor api.Caller, r api.SessionRequest) (api.Session, error) {
 	w := visitor.Way
 	if w.Listener == "" {
 		return api.Session{}, problem.Newf(problem.Refused, "send this to the address of the page", "the daemon's own socket has no sessions: the kernel vouches for its callers")
 	}
 	now := time.Now()
-	one, isLogin := d.logins.Take(r.Secret, now)
+	one, isLogin := h.logins.Take(r.Secret, now)
 	parent, detail := access.TokenEntry{User: one.User, UID: one.UID}, ""
 	if !isLogin {
 		var ok bool
-		if parent, ok = d.tokens.Check(r.Secret, now); !ok {
+		if parent, ok = h.tokens.Check(r.Secret, now); !ok {
 			err := problem.Newf(problem.Forbidden, "berth web makes another login; if somebody else used it, berth token list shows the session and berth token revoke ends it",
 				"this login is unknown, was used already, or has expired")
-			d.note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
+			h.svc.note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
 			return api.Session{}, err
 		}
 		detail = " from token " + parent.ID
 	}
-	c, err := d.admit(ctx, parent.UID, parent.User, 0)
+	c, err := h.admit(ctx, parent.UID, parent.User, 0)
 	if err == nil {
-		err = d.mayLogIn(c, w.Trusted(), one.Plain)
+		err = h.mayLogIn(c, w.Trusted(), one.Plain)
 	}
 	var t api.Token
 	if err == nil {
-		t, err = d.tokens.Open(parent, r.Key, w.Listener, now)
+		t, err = h.tokens.Open(parent, r.Key, w.Listener, now)
 	}
-	d.note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
+	h.svc.note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
 	return api.Session{ID: t.ID, User: t.User, Expires: t.Expires}, err
 }
 
 // endOtherSessions ends the sessions of every listener but the one that the
 // daemon has now: somebody else may have answered in its place.
-func (d *Daemon) endOtherSessions(listener string) {
-	if err := d.tokens.EndSessions(func(of string) bool { return of != listener }); err != nil {
-		d.log.Warn("end sessions of an earlier listener", "err", err)
+func (h *door) endOtherSessions(listener string) {
+	if err := h.tokens.EndSessions(func(of string) bool { return of != listener }); err != nil {
+		h.svc.queue.Log.Warn("end sessions of an earlier listener", "err", err)
 	}
 }
 
 // EndSession logs a browser out. A token that is not a session's stays valid.
-func (d *Daemon) EndSession(ctx context.Context, c api.Caller, _ api.None) (api.None, error) {
-	if !d.tokens.IsSession(c.Token) {
+func (h *door) EndSession(ctx context.Context, c api.Caller, _ api.None) (api.None, error) {
+	if !h.tokens.IsSession(c.Token) {
 		return api.None{}, problem.Newf(problem.Refused, "berth token revoke revokes a token", "this request belongs to no session")
 	}
-	return d.RevokeToken(ctx, c, api.TokenID{ID: c.Token})
+	return h.RevokeToken(ctx, c, api.TokenID{ID: c.Token})
 }
 
 // pageAddress is where a browser finds the page.
-func (d *Daemon) pageAddress() (string, error) {
-	address, warnings := d.http.state()
+func (h *door) pageAddress() (string, error) {
+	address, warnings := h.ports.http.state()
 	if address == "" && len(warnings) > 0 {
 		return "", problem.Newf(problem.Unable, "see the daemon's log", "%s", warnings[0])
 	}
-	if address == "" && d.opt.Places.Shared {
+	if address == "" && h.svc.places.Shared {
 		return "", problem.Newf(problem.Refused, "ask an administrator to set listen, tls_cert and tls_key in [http] of the config, or listen = \"unix:/run/berth/http.sock\" behind a proxy with TLS, and to restart the daemon", "this daemon listens on no address for the page")
 	}
 	if address == "" {
 		var err error
-		if address, err = d.http.openPage(); err != nil {
+		if address, err = h.ports.http.openPage(); err != nil {
 			return "", problem.Newf(problem.Unable, "start the daemon with --http ADDRESS", "no port for the page: %v", err)
 		}
 	}
-	return pageURL(address, d.config()), nil
+	return pageURL(address, h.svc.config()), nil
 }
 
 // pageURL is an address as a browser takes it. One that means all addresses of

@@ -29,20 +29,26 @@ const (
 	tailMost     = 64 << 20 // how far back the last lines are searched
 )
 
+// logs reads what jobs printed.
+type logs struct {
+	svc  *service
+	find *finder
+}
+
 // Log reads a job's output.
-func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
-	j, err := d.find(ctx, c, q.ID)
+func (h *logs) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
+	j, err := h.find.find(ctx, c, q.ID)
 	if err != nil {
 		return api.LogStream{}, err
 	}
 	if !mayTouch(c, &j) {
-		d.note(c, "logs", []string{j.ID}, "", notYours(c, &j))
+		h.svc.note(c, "logs", []string{j.ID}, "", notYours(c, &j))
 		return api.LogStream{}, notYours(c, &j)
 	}
 	if q.Attempt < 0 || q.Attempt > j.Attempt.Number {
 		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has only %s", j.ID, text.Count(j.Attempt.Number, "attempt"))
 	}
-	r := &logReader{d: d, caller: c, id: j.ID, follow: q.Follow}
+	r := &logReader{h: h, caller: c, id: j.ID, follow: q.Follow}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	r.listenAgain() // before the job is read again, so that its end is not missed
 	if err := r.begin(q); err != nil {
@@ -54,7 +60,7 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 
 // logReader reads a log to its end, or while it grows until the job has ended.
 type logReader struct {
-	d        *Daemon
+	h        *logs
 	caller   api.Caller
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -73,7 +79,7 @@ type logReader struct {
 // begin opens the log once it exists.
 func (r *logReader) begin(q api.LogQuery) error {
 	for {
-		current, err := r.d.find(r.ctx, r.caller, r.id)
+		current, err := r.h.find.find(r.ctx, r.caller, r.id)
 		if err != nil {
 			return err
 		}
@@ -102,12 +108,12 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	attempt.Attempt.Number = r.attempt
 	path := j.Log
 	if r.attempt != j.Attempt.Number || path == "" {
-		path = r.d.logPath(attempt)
+		path = r.h.svc.people.logPath(attempt)
 	}
 	r.awaitOwnLog(j)
 	var err error
 	for {
-		r.file, err = r.d.openAsOwner(r.ctx, j, path)
+		r.file, err = r.h.svc.people.openAsOwner(r.ctx, j, path)
 		// A job that has just been placed creates its log in a moment. One that
 		// has been running for some time has lost it.
 		if err == nil || !errors.Is(err, os.ErrNotExist) || r.over || time.Since(j.StartedAt) > logAppears || !r.await(followEvery) {
@@ -150,29 +156,29 @@ func noLog(ctx context.Context, id, path string, err error) error {
 // awaitOwnLog waits until a log named after the job id alone is this job's:
 // before the job starts, it may be another queue's.
 func (r *logReader) awaitOwnLog(j *job.Job) {
-	if !launch.LogAlone(&j.Spec) || r.d.still != nil {
+	if !launch.LogAlone(&j.Spec) || r.h.svc.still != nil {
 		return
 	}
-	for !r.over && !r.d.machine.Runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {
+	for !r.over && !r.h.svc.queue.Runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {
 		r.refresh()
 	}
 }
 
 // openAsOwner opens a file with the permissions of the job's user: a shared
 // daemon is root, and the user controls the path.
-func (d *Daemon) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.File, error) {
-	if !d.opt.Places.Shared {
+func (p *people) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.File, error) {
+	if !p.places.Shared {
 		return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	}
-	user, err := d.users.ByUID(ctx, j.UID)
+	user, err := p.users.ByUID(ctx, j.UID)
 	if err != nil {
 		return nil, fmt.Errorf("look up user %s: %w", j.User, err)
 	}
-	as, err := d.credential(user)
+	as, err := p.credential(user)
 	if err != nil {
 		return nil, err
 	}
-	return d.machine.Runner.OpenAs(ctx, as, path)
+	return p.queue.Runner.OpenAs(ctx, as, path)
 }
 
 // Read returns the data so far and waits for more while the job writes. Where a
@@ -244,7 +250,7 @@ func (r *logReader) await(most time.Duration) bool {
 	select {
 	case <-r.ctx.Done():
 		return false
-	case <-r.d.ended:
+	case <-r.h.svc.ended:
 		r.cancel()
 		return false
 	case <-timer.C:
@@ -265,7 +271,7 @@ func (r *logReader) heard(j *job.Job) {
 
 // refresh reads the job again.
 func (r *logReader) refresh() {
-	if j, err := r.d.find(r.ctx, r.caller, r.id); err == nil {
+	if j, err := r.h.find.find(r.ctx, r.caller, r.id); err == nil {
 		r.heard(&j)
 	}
 }
@@ -285,7 +291,7 @@ func (r *logReader) listenAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() == nil {
-		r.listener = r.d.hub.listenTo(1, func(id string) bool { return id == r.id })
+		r.listener = r.h.svc.hub.listenTo(1, func(id string) bool { return id == r.id })
 	}
 }
 
@@ -293,7 +299,7 @@ func (r *logReader) listenAgain() {
 func (r *logReader) Close() error {
 	r.cancel()
 	r.mu.Lock()
-	r.d.hub.leave(r.listener)
+	r.h.svc.hub.leave(r.listener)
 	r.mu.Unlock()
 	if r.file != nil {
 		return r.file.Close()

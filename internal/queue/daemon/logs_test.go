@@ -187,14 +187,14 @@ func TestAFollowedLogIsWhole(t *testing.T) {
 			}()
 		}
 	}
-	l.until("all listen", func() bool { return l.d.hub.count() == jobs*readers })
+	l.until("all listen", func() bool { return l.d.svc.hub.count() == jobs*readers })
 	l.act(api.ActRelease, ids...)
 	for range jobs * readers {
 		if r := <-results; r.err != nil || r.text != want {
 			t.Errorf("read %d of %d bytes, ending %q: %v", len(r.text), len(want), r.text[max(0, len(r.text)-30):], r.err)
 		}
 	}
-	l.until("nobody listens", func() bool { return l.d.hub.count() == 0 })
+	l.until("nobody listens", func() bool { return l.d.svc.hub.count() == 0 })
 }
 
 // TestAFollowerOutlivesTheDaemon: the client goes on where it was.

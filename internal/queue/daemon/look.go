@@ -27,9 +27,9 @@ const (
 func shownLately(t *engine.Turn) bool { return t.Shows(shownFor) }
 
 // measureAgain has the cards read now, for a decision about what jobs use.
-func (d *Daemon) measureAgain(ctx context.Context) error {
+func (h *cards) measureAgain(ctx context.Context) error {
 	asked := time.Now()
-	return d.lookAgain(ctx, func(t *engine.Turn) bool {
+	return h.lookAgain(ctx, func(t *engine.Turn) bool {
 		at, _ := t.Cards().ReadAt()
 		return at.After(asked)
 	}, lookTime)
@@ -38,13 +38,13 @@ func (d *Daemon) measureAgain(ctx context.Context) error {
 // lookAgain has the cards read if they were not read recently: an idle daemon
 // does not poll them. It waits at most that long, but does not wait for a
 // released driver, nor if a reading has been pending for that long already.
-func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool, patience time.Duration) error {
+func (h *cards) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool, patience time.Duration) error {
 	step := time.NewTicker(lookStep)
 	defer step.Stop()
 	var asked time.Time
 	for begun := time.Now(); ; {
 		var done bool
-		err := d.do(ctx, func(t *engine.Turn) {
+		err := h.svc.do(ctx, func(t *engine.Turn) {
 			done = lately(t)
 			if done {
 				return
@@ -52,10 +52,10 @@ func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool
 			if asked.IsZero() && t.Resting() {
 				patience = max(patience, lookTime)
 			}
-			failed, silent := d.looks.state(t.Cards(), t.Now, patience)
+			failed, silent := h.looks.state(t.Cards(), t.Now, patience)
 			if asked.IsZero() {
 				asked = t.Now
-				d.looks.ask(t.Cards(), t.Now)
+				h.looks.ask(t.Cards(), t.Now)
 				// A failure long ago says nothing about now.
 				done = silent || !failed.IsZero() && t.Now.Sub(failed) < failedFor
 				return
@@ -112,10 +112,10 @@ func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed tim
 }
 
 // showAge marks what is shown of a card as stale, with the reason, if it is.
-func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Time, trouble error, busy bool) {
+func (h *cards) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Time, trouble error, busy bool) {
 	now := t.Now
-	_, silent := d.looks.state(t.Cards(), now, glanceTime)
-	if until := d.letGoUntil(now); !until.IsZero() {
+	_, silent := h.looks.state(t.Cards(), now, glanceTime)
+	if until := h.letGoUntil(now); !until.IsZero() {
 		g.LetGoUntil = &until
 	}
 	switch {
@@ -125,7 +125,7 @@ func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Ti
 		g.StaleReason = trouble.Error()
 	case silent && now.Sub(at) > shownFor:
 		g.StaleReason = fmt.Sprintf("the driver does not answer; last reading %v ago", now.Sub(at).Round(time.Second))
-	case d.tooOld(now, at, busy):
+	case h.tooOld(now, at, busy):
 		g.StaleReason = "there is no newer reading"
 	case card.Stale:
 		g.StaleReason = card.HealthReason
@@ -137,13 +137,13 @@ func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Ti
 
 // tooOld reports a reading that should have been renewed. An idle daemon does
 // not poll the cards, and shows the last reading.
-func (d *Daemon) tooOld(now, at time.Time, busy bool) bool {
-	return at.IsZero() || busy && now.Sub(at) > 10*max(d.config().Poll, time.Second)
+func (h *cards) tooOld(now, at time.Time, busy bool) bool {
+	return at.IsZero() || busy && now.Sub(at) > 10*max(h.svc.config().Poll, time.Second)
 }
 
 // letGoUntil is until when the driver is released; zero: it is not.
-func (d *Daemon) letGoUntil(now time.Time) time.Time {
-	releaser, ok := d.machine.Source.(gpu.Releaser)
+func (h *cards) letGoUntil(now time.Time) time.Time {
+	releaser, ok := h.svc.queue.Source.(gpu.Releaser)
 	if !ok {
 		return time.Time{}
 	}

@@ -8,56 +8,79 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/queue/access"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
+	"berth/internal/queue/fair"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
 
+// admin shows and changes the daemon itself.
+type admin struct {
+	svc       *service
+	opt       *Options
+	ports     *ports
+	record    *cardRecord
+	tidier    *tidier
+	life      *life
+	begun     config.Config // the config at the start
+	enforced  enforced
+	reloading sync.Mutex // held by the one that reads the config again
+}
+
+// history sums up and replays what has ended.
+type history struct {
+	svc     *service
+	jobs    *jobs
+	replays *fair.Gate // where replays take turns
+}
+
 // Status is the daemon itself.
-func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
+func (h *admin) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
-		Version: d.opt.Version, PID: os.Getpid(), Since: d.started, Shared: d.opt.Places.Shared,
-		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.machine.SimDir,
-		Snapshot: d.config().Snapshot, You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
+		Version: h.svc.version, PID: os.Getpid(), Since: h.life.started, Shared: h.svc.places.Shared,
+		User: h.svc.people.userName(h.svc.people.uid), StateDir: h.svc.places.StateDir, Config: h.svc.places.Config, SimDir: h.svc.queue.SimDir,
+		Snapshot: h.svc.config().Snapshot, You: c, Enforced: h.enforced.get(h.svc.queue.Runner.Facts),
 	}
-	if d.opt.Places.Shared {
-		s.AdminGroup = &d.config().AdminGroup
+	if h.svc.places.Shared {
+		s.AdminGroup = &h.svc.config().AdminGroup
 	}
-	s.HTTP, s.Warnings = d.http.state()
-	scraped, troubles := d.scrapes.state()
+	s.HTTP, s.Warnings = h.ports.http.state()
+	scraped, troubles := h.ports.scrapes.state()
 	s.Metrics, s.Warnings = scraped, append(s.Warnings, troubles...)
-	s.Warnings = append(append(s.Warnings, missingGPUs(d.begun.GPUs, d.there)...), d.begun.Warnings(s.Shared)...)
-	err := d.do(ctx, func(t *engine.Turn) {
+	s.Warnings = append(append(s.Warnings, missingGPUs(h.begun.GPUs, h.record.there)...), h.begun.Warnings(s.Shared)...)
+	err := h.svc.do(ctx, func(t *engine.Turn) {
 		s.Counts = map[string]int{}
 		countLive(t, s.Counts)
 		s.Blocked, s.Strays = t.Explain().Blocked(), len(t.Recovery().Strays())
-		s.Source = d.machine.Source.Name()
-		s.Parking = d.parking(t)
+		s.Source = h.svc.queue.Source.Name()
+		s.Parking = h.parking(t)
 	})
 	return s, err
 }
 
-func (d *Daemon) parking(t *engine.Turn) *api.Parking {
+func (h *admin) parking(t *engine.Turn) *api.Parking {
 	p := t.Parking().State()
 	return &api.Parking{
-		Jobs: d.config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
+		Jobs: h.svc.config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
 	}
 }
 
-func (d *Daemon) userName(uid int) string {
-	if user, ok := d.users.Cached(uid, known); ok {
+func (p *people) userName(uid int) string {
+	if user, ok := p.users.Cached(uid, known); ok {
 		return user.Name
 	}
 	return fmt.Sprint(uid)
 }
 
 // Stats sums up what the machine did.
-func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api.Stats, error) {
+func (h *history) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api.Stats, error) {
 	now := time.Now()
 	since, until := now.Add(-30*24*time.Hour), now
 	if q.Since != nil {
@@ -72,7 +95,7 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 	// Running jobs are read first: one that ends in between is found in the
 	// store.
 	running := map[string]job.Job{}
-	err := d.do(ctx, func(t *engine.Turn) {
+	err := h.svc.do(ctx, func(t *engine.Turn) {
 		for _, r := range t.Running().List() {
 			running[r.Job.ID] = t.Running().Copy(r.Job)
 		}
@@ -80,8 +103,8 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 	if err != nil {
 		return api.Stats{}, err
 	}
-	sum := newStatsSum(since, until, len(d.machine.Devices), q.User, time.Local)
-	err = d.eachEnded(ctx, since, func(j *job.Job) {
+	sum := newStatsSum(since, until, len(h.svc.queue.Devices), q.User, time.Local)
+	err = h.eachEnded(ctx, since, func(j *job.Job) {
 		delete(running, j.ID)
 		sum.add(j)
 	})
@@ -96,33 +119,33 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 
 // eachEnded visits the jobs that have ended since then. A long history takes
 // seconds, in which the long work of other users has its turns.
-func (d *Daemon) eachEnded(ctx context.Context, since time.Time, visit func(*job.Job)) error {
-	ctx, leave := d.gate.Begin(ctx)
+func (h *history) eachEnded(ctx context.Context, since time.Time, visit func(*job.Job)) error {
+	ctx, leave := h.svc.gate.Begin(ctx)
 	defer leave()
-	return d.store.EachOver(store.Filter{EndedSince: since, Pause: pauses(ctx)}, func(j *job.Job) error {
+	return h.svc.queue.Store.EachOver(store.Filter{EndedSince: since, Pause: pauses(ctx)}, func(j *job.Job) error {
 		visit(j)
 		return nil
 	})
 }
 
 // Backup writes a copy of the store while the daemon runs.
-func (d *Daemon) Backup(ctx context.Context, c api.Caller, to io.Writer) error {
-	err := d.backup(ctx, c, to)
-	d.note(c, "backup", nil, "", err)
+func (h *admin) Backup(ctx context.Context, c api.Caller, to io.Writer) error {
+	err := h.backup(ctx, c, to)
+	h.svc.note(c, "backup", nil, "", err)
 	return err
 }
 
-func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
+func (h *admin) backup(_ context.Context, c api.Caller, to io.Writer) error {
 	if !c.Admin {
-		return problem.Newf(problem.Forbidden, "root and members of the group "+d.config().AdminGroup+" are administrators", "only an administrator can back up the state: it has every user's jobs")
+		return problem.Newf(problem.Forbidden, "root and members of the group "+h.svc.config().AdminGroup+" are administrators", "only an administrator can back up the state: it has every user's jobs")
 	}
-	dir, err := os.MkdirTemp(d.opt.Places.StateDir, "backup-")
+	dir, err := os.MkdirTemp(h.svc.places.StateDir, "backup-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "berth.db")
-	if err := d.store.Backup(path); err != nil {
+	if err := h.svc.queue.Store.Backup(path); err != nil {
 		return err
 	}
 	file, err := os.Open(path)
@@ -135,39 +158,39 @@ func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 }
 
 // NewToken creates a token with the caller's own permissions.
-func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (api.Token, error) {
+func (h *door) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (api.Token, error) {
 	if c.Token != "" {
 		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot create another token")
 	}
-	t, err := d.tokens.Create(c.Name, c.UID, r.Name, access.TTL(r.TTLS), time.Now())
-	d.note(c, "token create", nil, t.ID, err)
+	t, err := h.tokens.Create(c.Name, c.UID, r.Name, access.TTL(r.TTLS), time.Now())
+	h.svc.note(c, "token create", nil, t.ID, err)
 	return t, err
 }
 
 // Tokens lists the caller's tokens, or all for an administrator.
-func (d *Daemon) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
-	return d.tokens.List(c.UID, c.Admin, time.Now()), nil
+func (h *door) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
+	return h.tokens.List(c.UID, c.Admin, time.Now()), nil
 }
 
 // RevokeTokens revokes all tokens and sessions of a user.
-func (d *Daemon) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery) (api.Revoked, error) {
+func (h *door) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery) (api.Revoked, error) {
 	name, uid := c.Name, c.UID
 	if q.User != "" && q.User != c.Name {
 		name, uid = q.User, -1
 		if !c.Admin {
 			err := problem.Newf(problem.Forbidden, "", "only administrators revoke other users' tokens")
-			d.note(c, "token revoke all", nil, name, err)
+			h.svc.note(c, "token revoke all", nil, name, err)
 			return api.Revoked{}, err
 		}
 	}
-	ids, err := d.tokens.RevokeAll(name, uid)
-	d.note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
+	ids, err := h.tokens.RevokeAll(name, uid)
+	h.svc.note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
 	return api.Revoked{IDs: ids}, err
 }
 
 // RevokeToken revokes one.
-func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, q api.TokenID) (api.None, error) {
-	err := d.tokens.Revoke(q.ID, c.UID, c.Admin)
-	d.note(c, "token revoke", nil, q.ID, err)
+func (h *door) RevokeToken(_ context.Context, c api.Caller, q api.TokenID) (api.None, error) {
+	err := h.tokens.Revoke(q.ID, c.UID, c.Admin)
+	h.svc.note(c, "token revoke", nil, q.ID, err)
 	return api.None{}, err
 }

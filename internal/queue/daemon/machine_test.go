@@ -99,11 +99,11 @@ func TestAPausedCardTakesNothingNewAndStaysPaused(t *testing.T) {
 // hangUp is SIGHUP, and waits until the config was read.
 func (l *lab) hangUp() {
 	l.t.Helper()
-	before := l.d.config()
+	before := l.d.svc.config()
 	seen := strings.Count(l.ownLog(), "the old one stays in force")
 	l.signals <- syscall.SIGHUP
 	l.until("the config is read again", func() bool {
-		return l.d.config() != before || strings.Count(l.ownLog(), "the old one stays in force") > seen
+		return l.d.svc.config() != before || strings.Count(l.ownLog(), "the old one stays in force") > seen
 	})
 }
 
@@ -207,7 +207,7 @@ func TestADaemonThatLeavesTakesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	testkit.Eventually(t, "it leaves", func() (leaves bool) { // once it has nothing to write any more
-		testkit.Must(t, l.d.do(l.ctx, func(turn *engine.Turn) { leaves = turn.Retire() }))
+		testkit.Must(t, l.d.svc.do(l.ctx, func(turn *engine.Turn) { leaves = turn.Retire() }))
 		return leaves
 	})
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}}, problem.Unable, "stopping")
@@ -320,13 +320,13 @@ func TestTokensOpenTheDoorByTCP(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	who := func(secret string) (api.Caller, error) {
-		return l.d.Identify(l.ctx, api.Peer{UID: -1, Secret: secret})
+		return l.d.door.Identify(l.ctx, api.Peer{UID: -1, Secret: secret})
 	}
 	caller, err := who(token.Secret)
 	if err != nil || caller.UID != os.Getuid() || caller.Token != token.ID {
 		t.Errorf("%+v, %v", caller, err)
 	}
-	_, err = l.d.NewToken(l.ctx, caller, api.TokenRequest{})
+	_, err = l.d.door.NewToken(l.ctx, caller, api.TokenRequest{})
 	wantProblem(t, err, problem.Forbidden, "token")
 	_, err = who(token.Secret + "x")
 	wantProblem(t, err, problem.Forbidden)
@@ -346,14 +346,14 @@ func TestAStoppedDaemonSaysSo(t *testing.T) {
 	l := newLab(t)
 	d := l.d
 	l.stop()
-	_, err := d.Submit(l.ctx, api.Caller{Admin: true}, api.SubmitRequest{Jobs: []api.Spec{sh("true")}})
+	_, err := d.submits.Submit(l.ctx, api.Caller{Admin: true}, api.SubmitRequest{Jobs: []api.Spec{sh("true")}})
 	wantProblem(t, err, problem.Unable, "stopping")
 	if _, err := api.Call(l.ctx, l.Client, api.GetStatus, api.None{}); !errors.As(err, new(*api.Unreachable)) {
 		t.Errorf("nobody there: %v", err)
 	}
 	ctx, cancel := context.WithCancel(l.ctx)
 	cancel()
-	if _, err := d.Jobs(ctx, api.Caller{}, api.Query{}); err == nil {
+	if _, err := d.jobs.Jobs(ctx, api.Caller{}, api.Query{}); err == nil {
 		t.Error("an answer from nobody for nobody")
 	}
 	l.start()

@@ -9,7 +9,7 @@ import (
 
 // notMeant says why named ids match no job: there is no such job, or the rest of
 // the selection excludes it.
-func (d *Daemon) notMeant(ctx context.Context, ch *choice, ids []string) []unmeant {
+func (f *finder) notMeant(ctx context.Context, ch *choice, ids []string) []unmeant {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -18,9 +18,9 @@ func (d *Daemon) notMeant(ctx context.Context, ch *choice, ids []string) []unmea
 		plain.ids[id] = true
 	}
 	plain.IDs = ids
-	found, _, err := d.resolve(ctx, &plain, true)
+	found, _, err := f.resolve(ctx, &plain, true)
 	if err != nil {
-		d.log.Warn("cannot look up named jobs that were not selected", "err", err) // report them as missing
+		f.svc.queue.Log.Warn("cannot look up named jobs that were not selected", "err", err) // report them as missing
 	}
 	there := make(map[string]*job.Job, 2*len(found))
 	for i := range found {

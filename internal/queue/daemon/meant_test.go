@@ -110,7 +110,7 @@ func TestANameMeansWhatIsOverToo(t *testing.T) {
 func TestCountsAgreeWithWhatIsListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.d.slice = 7 // so that much happens while it is listed
+	l.d.find.slice = 7 // so that much happens while it is listed
 	specs := make([]api.Spec, 60)
 	for i := range specs {
 		specs[i] = sh("true", "gpus", "0")

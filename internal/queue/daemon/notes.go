@@ -15,9 +15,9 @@ import (
 )
 
 // cannotPark is why no job can be parked here now; empty: jobs can be.
-func (d *Daemon) cannotPark() string {
-	cfg := d.config()
-	return cmp.Or(queue.ParkingFor(cfg.Preempt, cfg.Parking).Cannot, d.machine.CannotPark)
+func (s *service) cannotPark() string {
+	cfg := s.config()
+	return cmp.Or(queue.ParkingFor(cfg.Preempt, cfg.Parking).Cannot, s.queue.CannotPark)
 }
 
 // notesOn lists where a job that is accepted as requested does less than it may

@@ -18,18 +18,18 @@ import (
 // Notify is the caller's rules, and the messages that are not delivered.
 func (d *Daemon) Notify(ctx context.Context, c api.Caller, q api.NotifyQuery) (api.Notify, error) {
 	secrets := q.Secrets
-	reply := d.notifyOf(d.wishes.get(c.UID, c.Name), secrets)
+	reply := notifyOf(d.wishes.get(c.UID, c.Name), secrets)
 	err := d.withTeller(ctx, func(t *teller) {
 		for _, e := range t.box.All() {
-			if e.UID == c.UID && e.User == c.Name || e.User == "" && (c.UID == 0 || c.UID == d.uid) {
-				reply.Messages = append(reply.Messages, messageView(e, t.origin, d.host(), secrets))
+			if e.UID == c.UID && e.User == c.Name || e.User == "" && (c.UID == 0 || c.UID == d.people.uid) {
+				reply.Messages = append(reply.Messages, messageView(e, t.origin, host(), secrets))
 			}
 		}
 	})
 	return reply, err
 }
 
-func (d *Daemon) notifyOf(w wish, secrets bool) api.Notify {
+func notifyOf(w wish, secrets bool) api.Notify {
 	reply := api.Notify{Rules: []string{}, Signed: len(w.Key) > 0, Messages: []api.NotifyMessage{}}
 	rules, _ := notify.ParseRules(w.Rules) // read when they were set
 	for _, r := range rules {
@@ -69,7 +69,7 @@ func (d *Daemon) withTeller(ctx context.Context, f func(t *teller)) error {
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-d.ended:
+		case <-d.svc.ended:
 			cancel(errStopped)
 		case <-ctx.Done():
 		}
@@ -80,7 +80,7 @@ func (d *Daemon) withTeller(ctx context.Context, f func(t *teller)) error {
 // SetNotify changes the caller's rules, or makes a key.
 func (d *Daemon) SetNotify(_ context.Context, c api.Caller, r api.NotifyRequest) (api.Notify, error) {
 	reply, err := d.setNotify(c, r)
-	d.note(c, "notify set", nil, "", err) // targets may be secret
+	d.svc.note(c, "notify set", nil, "", err) // targets may be secret
 	return reply, err
 }
 
@@ -95,7 +95,7 @@ func (d *Daemon) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, error
 			rules = append(rules, one.String())
 		}
 	}
-	now, err := d.wishes.set(d.store, c.UID, c.Name, func(w *wish) {
+	now, err := d.wishes.set(d.svc.queue.Store, c.UID, c.Name, func(w *wish) {
 		if r.Rules != nil {
 			w.Rules = rules
 		}
@@ -106,9 +106,9 @@ func (d *Daemon) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, error
 	if err != nil {
 		return api.Notify{}, err
 	}
-	reply := d.notifyOf(now, false)
+	reply := notifyOf(now, false)
 	if r.NewKey {
-		reply.Key = d.notifyOf(now, true).Key
+		reply.Key = notifyOf(now, true).Key
 	}
 	return reply, nil
 }
@@ -123,7 +123,7 @@ const maxTellJobs = 10_000
 // SendNotify sends a message now, or one about jobs that have ended.
 func (d *Daemon) SendNotify(ctx context.Context, c api.Caller, r api.NotifyTest) ([]api.NotifyResult, error) {
 	results, err := d.sendNotify(ctx, c, r)
-	d.note(c, "notify send", nil, "", err)
+	d.svc.note(c, "notify send", nil, "", err)
 	return results, err
 }
 
@@ -154,7 +154,7 @@ func (d *Daemon) sendNotify(ctx context.Context, c api.Caller, r api.NotifyTest)
 func (d *Daemon) tellOf(ctx context.Context, c api.Caller, targets []notify.Target, ids []string) (results []api.NotifyResult, err error) {
 	var facts []notify.Fact
 	for _, id := range ids {
-		j, err := d.find(ctx, c, id)
+		j, err := d.find.find(ctx, c, id)
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func (d *Daemon) test(ctx context.Context, c api.Caller, targets []notify.Target
 			now := time.Now()
 			var b notify.Batch
 			b.Add(notify.Fact{At: now, Detail: "a test message from berth, sent for " + c.Name})
-			m := notify.Compose("test-"+strconv.FormatInt(now.UnixNano(), 36), d.host(), now, b)
+			m := notify.Compose("test-"+strconv.FormatInt(now.UnixNano(), 36), host(), now, b)
 			results[i].Error = d.deliver(ctx, c.UID, cmp.Or(c.Name, strconv.Itoa(c.UID)), target.String(), m).Error
 		})
 	}

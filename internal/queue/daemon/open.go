@@ -55,10 +55,6 @@ func HasState(places site.Places) bool {
 	return err == nil
 }
 
-func (d *Daemon) jobsDir() string {
-	return cmp.Or(d.opt.JobsDir, filepath.Join(d.opt.Places.StateDir, "jobs"))
-}
-
 // open prepares everything needed to answer requests. The order matters: the
 // store's lock makes this the only daemon before anything is written.
 func (d *Daemon) open(ctx context.Context) error {
@@ -77,34 +73,34 @@ func (d *Daemon) open(ctx context.Context) error {
 }
 
 func (d *Daemon) openConfig(context.Context) error {
-	cfg, err := d.loadConfig()
+	cfg, err := d.opt.loadConfig()
 	if err != nil {
 		return err
 	}
-	d.cfg.Store(&cfg)
-	d.begun = cfg
+	d.svc.cfg.Store(&cfg)
+	d.admin.begun = cfg
 	return nil
 }
 
-func (d *Daemon) loadConfig() (config.Config, error) {
-	if d.opt.Own != nil {
-		return d.settled(ownConfig(), nil)
+func (o *Options) loadConfig() (config.Config, error) {
+	if o.Own != nil {
+		return o.settled(ownConfig(), nil)
 	}
-	return d.settled(config.Load(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit))
+	return o.settled(config.Load(o.Places.Config, o.Places.Shared, o.Explicit))
 }
 
 // settled is a config that was read, with what flags override.
-func (d *Daemon) settled(cfg config.Config, err error) (config.Config, error) {
+func (o *Options) settled(cfg config.Config, err error) (config.Config, error) {
 	if err != nil {
 		p := problem.Newf(problem.Invalid, "berth help config lists the keys", "%v", err)
 		p.Err = err
 		return cfg, p
 	}
-	if d.opt.Override != nil {
-		d.opt.Override(&cfg)
+	if o.Override != nil {
+		o.Override(&cfg)
 	}
-	if d.opt.IdleExit > 0 {
-		cfg.IdleExit = d.opt.IdleExit
+	if o.IdleExit > 0 {
+		cfg.IdleExit = o.IdleExit
 	}
 	return cfg, cfg.Check()
 }
@@ -112,15 +108,15 @@ func (d *Daemon) settled(cfg config.Config, err error) (config.Config, error) {
 // openDirs makes the state directory. In a shared one, users can pass through to
 // their own jobs' directories and see nothing else.
 func (d *Daemon) openDirs(context.Context) error {
-	if d.opt.Own != nil {
+	if d.svc.own != nil {
 		return nil // the run has made them
 	}
-	dir, mode := d.opt.Places.StateDir, os.FileMode(0o700)
-	if d.opt.Places.Shared {
+	dir, mode := d.svc.places.StateDir, os.FileMode(0o700)
+	if d.svc.places.Shared {
 		mode = 0o711
 		// Checked before anything is created there: a user who controls the path
 		// could lead root anywhere, or replace the socket.
-		for flag, place := range map[string]string{"--state-dir": dir, "--socket": filepath.Dir(d.opt.Places.Socket)} {
+		for flag, place := range map[string]string{"--state-dir": dir, "--socket": filepath.Dir(d.svc.places.Socket)} {
 			if err := site.TrustedDir(place); err != nil {
 				return problem.Newf(problem.Refused, "choose another place with "+flag+", where root owns the whole path", "%v", err)
 			}
@@ -135,13 +131,13 @@ func (d *Daemon) openDirs(context.Context) error {
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
 		return problem.Newf(problem.Refused, "choose a directory on a local disk with --state-dir", "%s is on a network file system, where locks and the store are not safe", dir)
 	}
-	if err := store.MakeDir(d.jobsDir(), mode); err != nil {
+	if err := store.MakeDir(d.people.jobs, mode); err != nil {
 		return stateProblem(err)
 	}
-	if !d.opt.Places.Shared {
+	if !d.svc.places.Shared {
 		return nil
 	}
-	for _, path := range []string{dir, d.jobsDir()} {
+	for _, path := range []string{dir, d.people.jobs} {
 		if err := ownPlace(path); err != nil {
 			return err
 		}
@@ -182,58 +178,58 @@ func stateProblem(err error) error {
 // openMachine opens what the jobs run on. Its log is a file, besides the service
 // manager's journal.
 func (d *Daemon) openMachine(ctx context.Context) error {
-	dir := d.opt.Places.StateDir
+	dir := d.svc.places.StateDir
 	setup := queue.Setup{
-		StateDir: dir, Hint: StateDirHint, MPSDir: d.mpsHome(), KeepSamples: d.config().Samples,
-		Log: queue.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
-		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
-		Launcher: launch.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
-		Known:    d.knownCards, Choose: d.chooseCards, Cgroups: d.cgroups,
+		StateDir: dir, Hint: StateDirHint, MPSDir: d.opt.mpsHome(), KeepSamples: d.svc.config().Samples,
+		Log: queue.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.svc.config().LogLevel},
+		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.people.env, name) },
+		Launcher: launch.Launcher{JobsDir: d.people.jobs, Dir: "/", Owner: d.people.owner},
+		Known:    d.record.knownCards, Choose: d.record.chooseCards, Cgroups: d.opt.cgroups,
 	}
-	if d.opt.Own != nil {
-		d.opt.Own.Setup(&setup)
+	if d.svc.own != nil {
+		d.svc.own.Setup(&setup)
 	}
 	m, err := queue.Open(ctx, setup)
 	if err != nil {
-		return d.notOpened(err)
+		return d.opt.notOpened(err)
 	}
 	d.takeIn(m)
-	if d.opt.Own != nil {
+	if d.svc.own != nil {
 		return nil
 	}
-	if d.audit, err = access.OpenAudit(filepath.Join(dir, access.AuditName)); err != nil {
+	if d.svc.audit, err = access.OpenAudit(filepath.Join(dir, access.AuditName)); err != nil {
 		return stateProblem(err)
 	}
 	return nil
 }
 
 // notOpened is the problem for a store that cannot be opened.
-func (d *Daemon) notOpened(err error) error {
+func (o *Options) notOpened(err error) error {
 	if problem.KindOf(err) != "" || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if locked, ok := errors.AsType[*store.LockedError](err); ok {
-		p := problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
+		p := problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", o.Places.StateDir, locked.PID)
 		p.Err = ErrInUse
 		return p
 	}
 	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
-		return problem.Newf(problem.Refused, "use the newer berth"+map[bool]string{true: ", or another --log-dir"}[d.opt.Own != nil], "%v", err)
+		return problem.Newf(problem.Refused, "use the newer berth"+map[bool]string{true: ", or another --log-dir"}[o.Own != nil], "%v", err)
 	}
 	return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore brings back a backup", "%v", err)
 }
 
 func (d *Daemon) openPeople(ctx context.Context) error {
-	d.users = site.NewUsers(userTTL)
-	if d.opt.Own == nil || !d.users.KnowSelf() {
-		d.lookUp(ctx, []int{d.uid})
+	d.people.users = site.NewUsers(userTTL)
+	if d.svc.own == nil || !d.people.users.KnowSelf() {
+		d.people.lookUp(ctx, []int{d.people.uid})
 	}
-	value, err := d.store.Meta(tokensKey)
+	value, err := d.svc.queue.Store.Meta(tokensKey)
 	if err != nil {
 		return err
 	}
-	d.tokens, err = access.NewTokens(value, func(value string) error {
-		return d.store.Commit(store.Tx{Meta: map[string]string{tokensKey: value}})
+	d.door.tokens, err = access.NewTokens(value, func(value string) error {
+		return d.svc.queue.Store.Commit(store.Tx{Meta: map[string]string{tokensKey: value}})
 	})
 	return err
 }
@@ -242,14 +238,14 @@ func (d *Daemon) openPeople(ctx context.Context) error {
 const tokensKey = "tokens"
 
 // cgroups are a systemd scope for jobs, and a group in it for their supervisors.
-func (d *Daemon) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers string) {
+func (o *Options) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers string) {
 	bounded, cancel := context.WithTimeout(ctx, scopeTime)
 	defer cancel()
 	self := []string{"/proc/self/exe", site.HoldWord}
 	if path, err := os.Executable(); err == nil {
 		self[0] = path
 	}
-	jobs, why, err := site.JobScope(bounded, !d.opt.Places.Shared, self)
+	jobs, why, err := site.JobScope(bounded, !o.Places.Shared, self)
 	if err != nil {
 		log.Warn("no systemd scope for jobs", "err", err)
 		return jobs, ""
@@ -273,46 +269,46 @@ func (d *Daemon) openEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.machine.Start(d.engineConfig(), last)
-	d.takeIn(d.machine)
+	d.svc.queue.Start(d.engineConfig(), last)
+	d.takeIn(d.svc.queue)
 	return nil
 }
 
 // engineConfig is what the engine has to know and to call.
 func (d *Daemon) engineConfig() engine.Config {
-	cfg := d.config()
+	cfg := d.svc.config()
 	c := engine.Config{
 		Settings: settings.Settings{
-			User:        d.userName(d.uid),
+			User:        d.people.userName(d.people.uid),
 			Cards:       cfg.GPUs,
 			Rest:        true,
 			Poll:        cfg.Poll,
 			Rules:       cfg.Rules,
-			Limits:      d.limits(cfg),
+			Limits:      d.svc.limits(cfg),
 			HalfLife:    cfg.HalfLife,
 			Tolerance:   cfg.Tolerance,
-			Overuse:     cfg.Overuse(d.opt.Places.Shared),
+			Overuse:     cfg.Overuse(d.svc.places.Shared),
 			IdleAfter:   cfg.IdleReport,
 			IdleCancel:  cfg.IdleCancel,
 			MaxGrace:    cfg.Grace,
 			KeepAll:     cfg.Preempt == queue.PreemptNever,
-			Parking:     cfg.ParkingOn(d.machine),
+			Parking:     cfg.ParkingOn(d.svc.queue),
 			LimitedLast: d.opt.LimitedLast,
 			Submissions: true,
 			TellQueued:  true,
-			Wanted:      d.deleted.wanted,
+			Wanted:      d.submits.deleted.wanted,
 		},
 		Order:   d.order,
-		LogPath: d.logPath,
+		LogPath: d.people.logPath,
 		Publish: d.publish,
 		Away:    d.wakeCluster,
-		Closed:  d.opt.Own != nil && d.still == nil,
+		Closed:  d.svc.own != nil && d.svc.still == nil,
 	}
 	if d.metrics != nil {
 		c.Watch = d.metrics
 	}
-	if d.opt.Own != nil {
-		d.opt.Own.Settings(&c)
+	if d.svc.own != nil {
+		d.svc.own.Settings(&c)
 	}
 	return c
 }
@@ -320,11 +316,11 @@ func (d *Daemon) engineConfig() engine.Config {
 // lastNumber is the highest job number so far. A restored backup does not know
 // of later jobs, but their logs exist, and no other job may take them over.
 func (d *Daemon) lastNumber() (int64, error) {
-	last, err := d.store.LastSeq()
+	last, err := d.svc.queue.Store.LastSeq()
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.Open(d.jobsDir())
+	dir, err := os.Open(d.people.jobs)
 	if err != nil {
 		return 0, stateProblem(err)
 	}
@@ -348,12 +344,12 @@ func (d *Daemon) lastNumber() (int64, error) {
 // scan finds the supervisors of an earlier daemon, and takes care of jobs that the
 // store does not know.
 func (d *Daemon) scan(ctx context.Context) error {
-	found, err := d.machine.Runner.Scan()
+	found, err := d.svc.queue.Runner.Scan()
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "find the supervisors of the previous daemon: %v", err)
 	}
-	if d.opt.Own != nil {
-		d.found, err = d.opt.Own.Began(ctx, d.machine, found)
+	if d.svc.own != nil {
+		d.found, err = d.svc.own.Began(ctx, d.svc.queue, found)
 		return err
 	}
 	d.found = found
@@ -365,11 +361,11 @@ func (d *Daemon) scan(ctx context.Context) error {
 
 // restore takes over the jobs of an earlier daemon.
 func (d *Daemon) restore(ctx context.Context) error {
-	live, err := d.machine.TakeOver(d.found)
+	live, err := d.svc.queue.TakeOver(d.found)
 	if err != nil {
 		return err
 	}
-	if d.opt.Places.Shared {
+	if d.svc.places.Shared {
 		uids := map[int]bool{}
 		for _, j := range live {
 			uids[j.UID] = true
@@ -377,26 +373,26 @@ func (d *Daemon) restore(ctx context.Context) error {
 		// Users not found in time are looked up again when they are needed.
 		bounded, cancel := context.WithTimeout(ctx, lookupTime)
 		wanted := slices.Collect(maps.Keys(uids))
-		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
+		d.wait.Go(func() { defer cancel(); d.people.lookUp(bounded, wanted) })
 	}
-	d.heap.queue(len(live))
-	if d.opt.Own != nil {
-		d.engine.Outside(time.Now(), func(t *engine.Turn) { err = d.opt.Own.Restored(t) })
+	d.submits.heap.queue(len(live))
+	if d.svc.own != nil {
+		d.svc.queue.Engine.Outside(time.Now(), func(t *engine.Turn) { err = d.svc.own.Restored(t) })
 	}
 	if err != nil {
 		return err
 	}
 	fault.Point("restored")
-	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(d.found))
+	d.svc.queue.Log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(d.found))
 	return nil
 }
 
 // order is the supervisor's order to start a job.
 func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error) {
-	if o, err = d.machine.Launcher.Order(j, card); err == nil {
-		cfg := d.config()
+	if o, err = d.svc.queue.Launcher.Order(j, card); err == nil {
+		cfg := d.svc.config()
 		o.LogMaxBytes, o.LogFreeBytes = cfg.MaxLog, cfg.LogFree
-		if most := cfg.MemoryMiB(); most > 0 && j.Spec.Adopt == nil && d.enforced.get(d.machine.Runner.Facts).Mem != "" {
+		if most := cfg.MemoryMiB(); most > 0 && j.Spec.Adopt == nil && d.admin.enforced.get(d.svc.queue.Runner.Facts).Mem != "" {
 			o.MemMiB = min(cmp.Or(o.MemMiB, most), most)
 		}
 		if o.Credential == nil && j.Umask >= 0 {
@@ -408,13 +404,13 @@ func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error)
 
 // logPath is where an attempt's output goes. A path in the job is relative to
 // the user's home.
-func (d *Daemon) logPath(j *job.Job) string {
-	uid := d.uid
-	if d.opt.Places.Shared {
+func (p *people) logPath(j *job.Job) string {
+	uid := p.uid
+	if p.places.Shared {
 		uid = j.UID
 	}
-	l := *d.machine.Launcher
-	l.Home = d.home(uid)
+	l := *p.queue.Launcher
+	l.Home = p.home(uid)
 	return l.LogPath(j)
 }
 
@@ -451,19 +447,19 @@ func (m *heap) limit() {
 }
 
 func (d *Daemon) close() {
-	if d.audit != nil {
-		if err := d.audit.Close(); err != nil {
-			d.log.Warn("close", "err", err)
+	if d.svc.audit != nil {
+		if err := d.svc.audit.Close(); err != nil {
+			d.svc.queue.Log.Warn("close", "err", err)
 		}
 	}
-	if d.machine != nil {
-		d.machine.Close()
+	if d.svc.queue != nil {
+		d.svc.queue.Close()
 	}
 }
 
 // note records who did what in the audit log; a berth run has none.
-func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string, err error) {
-	if d.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
+func (s *service) note(c api.Caller, action string, jobs []string, detail string, err error) {
+	if s.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
 		return
 	}
 	via := cmp.Or(c.Token, c.Way.Via, "socket")
@@ -471,7 +467,7 @@ func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string,
 	if err != nil {
 		result = fmt.Sprint(err)
 	}
-	d.audit.Record(access.Entry{
+	s.audit.Record(access.Entry{
 		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via, From: c.Way.From,
 		Action: action, Jobs: jobs, Detail: detail, Result: result,
 	})

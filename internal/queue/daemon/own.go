@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
@@ -48,50 +47,9 @@ func ownConfig() config.Config {
 }
 
 // requestLimits lets a run send the largest jobs file to its own queue.
-func (d *Daemon) requestLimits() api.Limits {
-	if d.opt.Own == nil {
+func (o *Options) requestLimits() api.Limits {
+	if o.Own == nil {
 		return api.Limits{}
 	}
 	return api.Limits{SubmitBytes: 4 << 30, Specs: 1 << 20}
-}
-
-// returnTime is how long an own queue waits for those who lost their connection, while
-// the run that started it is there.
-const returnTime = 5 * time.Second
-
-// untilDrained ends an own queue whose jobs have ended and which nobody follows. One
-// who is about to follow it then is told that it stops, and starts another.
-func (d *Daemon) untilDrained(ctx context.Context, stop context.CancelCauseFunc) {
-	left, alone := d.opt.Left, false
-	again := time.NewTimer(returnTime)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-left:
-			left, alone = nil, true
-		case <-d.calm:
-		case <-again.C:
-		}
-		if d.server.Active() > 0 {
-			continue // the end of each is heard
-		}
-		last := d.server.LastActivity()
-		if last.Before(d.started) {
-			last = d.started
-		}
-		if wait := returnTime - time.Since(last); wait > 0 && !alone {
-			again.Reset(wait)
-			continue
-		}
-		drained := false
-		if err := d.do(ctx, func(t *engine.Turn) { drained = t.Settings().Closed() && alone || t.Retire() }); err == nil && drained {
-			d.log.Info("drained, and nobody follows")
-			d.tellLast()
-			stop(errStopped)
-			return
-		}
-		again.Reset(returnTime)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/machine/site"
 	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
@@ -143,7 +144,7 @@ func TestATokenOpensASessionThatLogsOutAlone(t *testing.T) {
 	t.Parallel()
 	l := newSharedLab(t, with(func(c *config.Config) { c.Listen = "127.0.0.1:0" }))
 	ann := l.as("daemon")
-	token, err := l.d.NewToken(t.Context(), ann.Caller, api.TokenRequest{Name: "laptop", TTLS: 3600})
+	token, err := l.d.door.NewToken(t.Context(), ann.Caller, api.TokenRequest{Name: "laptop", TTLS: 3600})
 	testkit.Must(t, err)
 	b := l.browser()
 	if status, text := b.login(token.Secret); status != 200 || !b.session.Expires.Equal(token.Expires) {
@@ -196,9 +197,8 @@ func TestAdministratorsLogInOverTLSOnly(t *testing.T) {
 		{"root of a private daemon, who accepts it", false, false, true, true, 0, true},
 		{"the user of a private daemon", false, false, false, true, 1000, true},
 	} {
-		d := &Daemon{}
-		d.opt.Places.Shared = test.shared
-		err := d.mayLogIn(api.Caller{UID: test.uid, Name: "ann", Admin: test.admin}, test.trusted, test.plain)
+		d := newDaemon(Options{Places: site.Places{Shared: test.shared}})
+		err := d.door.mayLogIn(api.Caller{UID: test.uid, Name: "ann", Admin: test.admin}, test.trusted, test.plain)
 		if (err == nil) != test.may || err != nil && problem.KindOf(err) != problem.Forbidden {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -219,7 +219,7 @@ func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 		t.Errorf("root's token: %d %s", status, text)
 	}
 	user := l.as("daemon")
-	login, err := l.d.NewLogin(t.Context(), user.Caller, api.LoginRequest{})
+	login, err := l.d.door.NewLogin(t.Context(), user.Caller, api.LoginRequest{})
 	testkit.Must(t, err)
 	if status, text := b.login(login.Secret); status != 200 {
 		t.Fatalf("a user's login: %d %s", status, text)
@@ -227,9 +227,9 @@ func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 	if status, text := b.ask(http.MethodGet, "/v1/status", ""); status != 200 {
 		t.Errorf("a user's session: %d %s", status, text)
 	}
-	cfg := *l.d.config()
+	cfg := *l.d.svc.config()
 	cfg.AdminGroup = "daemon"
-	l.d.cfg.Store(&cfg)
+	l.d.svc.cfg.Store(&cfg)
 	if status, text := b.ask(http.MethodGet, "/v1/status", ""); status != 401 {
 		t.Errorf("an administrator's session: %d %s", status, text)
 	}
@@ -242,7 +242,7 @@ func TestWhereASessionWasOpened(t *testing.T) {
 	l := newSharedLab(t, with(func(c *config.Config) { c.Listen = "127.0.0.1:0" }))
 	user := l.as("daemon")
 	b := l.browser()
-	login, err := l.d.NewLogin(t.Context(), user.Caller, api.LoginRequest{})
+	login, err := l.d.door.NewLogin(t.Context(), user.Caller, api.LoginRequest{})
 	testkit.Must(t, err)
 	if status, text := b.login(login.Secret); status != 200 {
 		t.Fatalf("log in: %d %s", status, text)
@@ -250,20 +250,20 @@ func TestWhereASessionWasOpened(t *testing.T) {
 	if status, text := b.login("login_guess"); status != 403 {
 		t.Fatalf("a guess: %d %s", status, text)
 	}
-	token, err := l.d.NewToken(t.Context(), user.Caller, api.TokenRequest{Name: "laptop"})
+	token, err := l.d.door.NewToken(t.Context(), user.Caller, api.TokenRequest{Name: "laptop"})
 	testkit.Must(t, err)
 	if status, text := b.login(token.Secret); status != 200 {
 		t.Fatalf("log in: %d %s", status, text)
 	}
-	before, err := l.d.store.Meta(tokensKey)
+	before, err := l.d.svc.queue.Store.Meta(tokensKey)
 	testkit.Must(t, err)
 	if status, text := b.ask(http.MethodGet, "/v1/status", ""); status != 200 {
 		t.Fatalf("%d %s", status, text)
 	}
-	if after, err := l.d.store.Meta(tokensKey); err != nil || after != before {
+	if after, err := l.d.svc.queue.Store.Meta(tokensKey); err != nil || after != before {
 		t.Errorf("a request changed the tokens on disk: %v", err)
 	}
-	tokens, err := l.d.Tokens(t.Context(), user.Caller)
+	tokens, err := l.d.door.Tokens(t.Context(), user.Caller)
 	testkit.Must(t, err)
 	for _, one := range tokens {
 		if used := one.ID == b.session.ID; used != (one.Used != nil) || used != (one.UsedFrom == "127.0.0.1") {
@@ -282,7 +282,7 @@ func TestWhereASessionWasOpened(t *testing.T) {
 	if opened != 3 {
 		t.Errorf("%d lines of 3", opened)
 	}
-	revoked, err := l.d.RevokeTokens(t.Context(), user.Caller, api.RevokeQuery{})
+	revoked, err := l.d.door.RevokeTokens(t.Context(), user.Caller, api.RevokeQuery{})
 	if err != nil || len(revoked.IDs) != 3 {
 		t.Errorf("revoked %v, %v", revoked, err)
 	}
@@ -331,9 +331,9 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 
 func TestASharedDaemonOpensNoPortByItself(t *testing.T) {
 	t.Parallel()
-	d := &Daemon{opt: Options{}, http: &port{}}
-	d.opt.Places.Shared = true
-	_, err := d.NewLogin(t.Context(), api.Caller{UID: 1000, Name: "ann"}, api.LoginRequest{})
+	d := newDaemon(Options{Places: site.Places{Shared: true}})
+	d.ports.http = &port{}
+	_, err := d.door.NewLogin(t.Context(), api.Caller{UID: 1000, Name: "ann"}, api.LoginRequest{})
 	if p, ok := err.(*problem.Problem); !ok || p.Kind != problem.Refused || !strings.Contains(p.Hint, "[http]") {
 		t.Errorf("%v", err)
 	}

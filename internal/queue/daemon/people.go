@@ -17,6 +17,7 @@ import (
 	"berth/internal/machine/keep"
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
+	"berth/internal/queue"
 	"berth/internal/queue/access"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/launch"
@@ -36,9 +37,20 @@ const (
 	known        = 24 * time.Hour // to show a name
 )
 
-// people caches what starting a job needs to know about its user, so that the
-// engine's goroutine never waits for a directory service.
+// people knows the users of the machine, and as whom each job and each helper
+// runs. It caches what starting a job needs, so that the engine's goroutine never
+// waits for a directory service.
 type people struct {
+	places   site.Places
+	own      bool     // of an own queue
+	env      []string // of this process
+	uid      int      // whose daemon it is
+	jobs     string   // the directory of the jobs' directories
+	users    *site.Users
+	queue    *queue.Queue // once it is open
+	environs environs
+	wanted   chan int // uids needed to start a job and not looked up recently
+
 	mu     sync.Mutex
 	limits map[int]loginLimits
 }
@@ -51,9 +63,9 @@ type loginLimits struct {
 
 // Identify says who the caller is: the kernel, a token or a session vouches for
 // the identity.
-func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
+func (h *door) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	if p.Secret == "" && p.Proof.Session == "" {
-		c, err := d.admit(ctx, p.UID, "", userTTL)
+		c, err := h.admit(ctx, p.UID, "", userTTL)
 		c.PID, c.Way = p.PID, p.Way
 		return c, err
 	}
@@ -62,25 +74,25 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	var ok bool
 	err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
 	if p.Secret != "" {
-		entry, ok = d.tokens.Check(p.Secret, now)
+		entry, ok = h.tokens.Check(p.Secret, now)
 	} else {
-		entry, ok = d.tokens.Prove(p.Proof, p.Way.Listener, now)
+		entry, ok = h.tokens.Prove(p.Proof, p.Way.Listener, now)
 		err = problem.Newf(problem.Forbidden, "open another with: berth web", "the session is unknown or has ended")
 	}
 	if !ok {
-		d.note(api.Caller{UID: -1, Token: "none", Way: p.Way}, "token use", nil, "", err)
+		h.svc.note(api.Caller{UID: -1, Token: "none", Way: p.Way}, "token use", nil, "", err)
 		return api.Caller{}, err
 	}
-	c, refused := d.admit(ctx, entry.UID, entry.User, tokenUserTTL)
+	c, refused := h.admit(ctx, entry.UID, entry.User, tokenUserTTL)
 	c.Token, c.Way = entry.ID, p.Way
-	if refused == nil && entry.Session && d.opt.Places.Shared {
-		refused = d.mayLogIn(c, p.Way.Trusted(), false) // it may have become an administrator's
+	if refused == nil && entry.Session && h.svc.places.Shared {
+		refused = h.mayLogIn(c, p.Way.Trusted(), false) // it may have become an administrator's
 	}
 	if refused != nil {
-		d.note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
+		h.svc.note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
 		return api.Caller{}, refused
 	}
-	c.Over = d.tokens.Note(entry.ID, p.Way.From, now)
+	c.Over = h.tokens.Note(entry.ID, p.Way.From, now)
 	return c, nil
 }
 
@@ -88,29 +100,29 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 // cannot be looked up, no one is admitted. was is the user's name when a token
 // or a login was made; empty: the kernel names the user. What is known of the user
 // may be that old.
-func (d *Daemon) admit(ctx context.Context, uid int, was string, maxAge time.Duration) (api.Caller, error) {
-	if !d.opt.Places.Shared && uid != d.uid && uid != 0 {
+func (h *door) admit(ctx context.Context, uid int, was string, maxAge time.Duration) (api.Caller, error) {
+	if !h.svc.places.Shared && uid != h.svc.people.uid && uid != 0 {
 		return api.Caller{}, problem.Newf(problem.Forbidden, "start your own with: berth submit", "this is another user's private daemon")
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	user, err := d.users.Within(ctx, uid, maxAge)
+	user, err := h.svc.people.users.Within(ctx, uid, maxAge)
 	switch {
-	case err != nil && !d.opt.Places.Shared:
+	case err != nil && !h.svc.places.Shared:
 		// As in a container without a passwd entry. The kernel's answer is
 		// enough for the daemon's own user.
-		user = site.User{Name: d.userName(uid), UID: uid}
+		user = site.User{Name: h.svc.people.userName(uid), UID: uid}
 	case errors.Is(err, site.ErrUnknownUser):
 		return api.Caller{}, problem.Newf(problem.Forbidden, "", "there is no user with uid %d", uid)
 	case err != nil:
-		d.log.Error("look up user", "uid", uid, "err", err)
+		h.svc.queue.Log.Error("look up user", "uid", uid, "err", err)
 		return api.Caller{}, problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "your user name cannot be looked up at the moment")
 	}
 	c := api.Caller{UID: uid, Name: user.Name}
-	if was != "" && d.opt.Places.Shared && user.Name != was {
+	if was != "" && h.svc.places.Shared && user.Name != was {
 		return c, problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is no longer valid: %v", successor(uid, was, user.Name))
 	}
-	c.Admin = uid == 0 || !d.opt.Places.Shared || d.isAdmin(user)
+	c.Admin = uid == 0 || !h.svc.places.Shared || h.isAdmin(user)
 	return c, nil
 }
 
@@ -120,22 +132,22 @@ func successor(uid int, was, is string) error {
 	return fmt.Errorf("uid %d was user %s and is now user %s", uid, was, is)
 }
 
-func (d *Daemon) isAdmin(user site.User) bool {
-	group := d.config().AdminGroup
+func (h *door) isAdmin(user site.User) bool {
+	group := h.svc.config().AdminGroup
 	if group == "" {
 		return false
 	}
-	in, err := d.users.InGroup(user, group)
+	in, err := h.svc.people.users.InGroup(user, group)
 	if err != nil {
-		d.log.Error("look up group", "group", group, "err", err)
+		h.svc.queue.Log.Error("look up group", "group", group, "err", err)
 		return false
 	}
 	return in
 }
 
 // owner is the user a job runs as, with the environment.
-func (d *Daemon) owner(j *job.Job) (launch.Owner, error) {
-	captured, err := d.environs.get(d.store, j.Environ)
+func (p *people) owner(j *job.Job) (launch.Owner, error) {
+	captured, err := p.environs.get(p.queue.Store, j.Environ)
 	if err != nil {
 		err = fmt.Errorf("its environment cannot be read: %w", err)
 		if !errors.Is(err, store.ErrNotFound) {
@@ -143,13 +155,13 @@ func (d *Daemon) owner(j *job.Job) (launch.Owner, error) {
 		}
 		return launch.Owner{}, err
 	}
-	if !d.opt.Places.Shared {
-		return d.ownerHere(j, captured), d.roomForLog()
+	if !p.places.Shared {
+		return p.ownerHere(j, captured), p.roomForLog()
 	}
-	user, ok := d.users.Cached(j.UID, userGrace)
+	user, ok := p.users.Cached(j.UID, userGrace)
 	if !ok {
 		select {
-		case d.wantUser <- j.UID:
+		case p.wanted <- j.UID:
 		default:
 		}
 		return launch.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
@@ -158,13 +170,13 @@ func (d *Daemon) owner(j *job.Job) (launch.Owner, error) {
 		return launch.Owner{}, successor(j.UID, j.User, user.Name)
 	}
 	o := launch.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
-	if err := d.makeLog(j, user.UID, user.GID); err != nil {
+	if err := p.makeLog(j, user.UID, user.GID); err != nil {
 		return launch.Owner{}, err
 	}
 	if j.UID == 0 {
 		return o, nil // root's own jobs keep root's identity
 	}
-	if o.Credential, err = d.credential(user); err != nil {
+	if o.Credential, err = p.credential(user); err != nil {
 		return launch.Owner{}, fmt.Errorf("%w: %w", err, engine.ErrNotNow)
 	}
 	o.Credential.Umask = j.Umask
@@ -173,11 +185,11 @@ func (d *Daemon) owner(j *job.Job) (launch.Owner, error) {
 
 // credential is what a process needs to become a user, with the limits of a login.
 // In a private daemon no process becomes anybody.
-func (d *Daemon) credential(user site.User) (*keep.Credential, error) {
-	if !d.opt.Places.Shared {
+func (p *people) credential(user site.User) (*keep.Credential, error) {
+	if !p.places.Shared {
 		return nil, nil
 	}
-	limits, err := d.loginLimits(user)
+	limits, err := p.loginLimits(user)
 	if err != nil {
 		return nil, fmt.Errorf("limits of user %s: %w", user.Name, err)
 	}
@@ -185,33 +197,33 @@ func (d *Daemon) credential(user site.User) (*keep.Credential, error) {
 }
 
 // ask runs one of berth's own commands as a user.
-func (d *Daemon) ask(ctx context.Context, user site.User, life time.Duration, word string, input []byte) ([]byte, error) {
-	as, err := d.credential(user)
+func (p *people) ask(ctx context.Context, user site.User, life time.Duration, word string, input []byte) ([]byte, error) {
+	as, err := p.credential(user)
 	if err != nil {
 		return nil, err
 	}
-	return d.machine.Runner.Ask(ctx, run.Helper{As: as, Args: []string{word}, Life: life}, input)
+	return p.queue.Runner.Ask(ctx, run.Helper{As: as, Args: []string{word}, Life: life}, input)
 }
 
 // ownerHere is the one user of a private daemon.
-func (d *Daemon) ownerHere(j *job.Job, captured []string) launch.Owner {
-	if d.opt.Own != nil {
+func (p *people) ownerHere(j *job.Job, captured []string) launch.Owner {
+	if p.own {
 		return launch.Owner{Env: captured, Home: lookup(captured, "HOME")}
 	}
-	home, shell := d.home(d.uid), lookup(d.opt.Env, "SHELL")
-	if user, ok := d.users.Cached(d.uid, known); ok {
+	home, shell := p.home(p.uid), lookup(p.env, "SHELL")
+	if user, ok := p.users.Cached(p.uid, known); ok {
 		shell = user.Shell
 	}
 	return launch.Owner{Env: jobEnviron(captured, j.Spec, j.User, home, shell), Home: home}
 }
 
 // home is a user's home directory as last known.
-func (d *Daemon) home(uid int) string {
-	if user, ok := d.users.Cached(uid, known); ok {
+func (p *people) home(uid int) string {
+	if user, ok := p.users.Cached(uid, known); ok {
 		return user.Home
 	}
-	if !d.opt.Places.Shared {
-		return lookup(d.opt.Env, "HOME")
+	if !p.places.Shared {
+		return lookup(p.env, "HOME")
 	}
 	return ""
 }
@@ -219,9 +231,9 @@ func (d *Daemon) home(uid int) string {
 // roomForLog checks the disk for a private daemon, whose supervisors create the
 // directories themselves. Checking the disk is cheaper than creating a directory
 // here, where all requests wait.
-func (d *Daemon) roomForLog() error {
+func (p *people) roomForLog() error {
 	var disk unix.Statfs_t
-	if err := unix.Statfs(d.jobsDir(), &disk); err != nil {
+	if err := unix.Statfs(p.jobs, &disk); err != nil {
 		return nil // creating the directory will report the error
 	}
 	if disk.Bavail == 0 || disk.Files > 0 && disk.Ffree == 0 {
@@ -230,14 +242,13 @@ func (d *Daemon) roomForLog() error {
 	return nil
 }
 
-func (d *Daemon) loginLimits(user site.User) ([]keep.Rlimit, error) {
-	p := &d.people
+func (p *people) loginLimits(user site.User) ([]keep.Rlimit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known, ok := p.limits[user.UID]; ok && time.Since(known.at) < limitsTTL {
 		return known.limits, known.err
 	}
-	limits, err := d.users.LoginLimits(user)
+	limits, err := p.users.LoginLimits(user)
 	if p.limits == nil || len(p.limits) > 10_000 {
 		p.limits = map[int]loginLimits{}
 	}
@@ -247,37 +258,37 @@ func (d *Daemon) loginLimits(user site.User) ([]keep.Rlimit, error) {
 
 // keepUsersKnown looks up the users of live jobs before the engine has to ask,
 // and again when the files of local users have changed.
-func (d *Daemon) keepUsersKnown(ctx context.Context) {
+func (p *people) keepUsersKnown(ctx context.Context, do func(context.Context, func(*engine.Turn)) error) {
 	ticker := time.NewTicker(changesEvery)
 	defer ticker.Stop()
-	as, at := d.users.Edition(), time.Now()
+	as, at := p.users.Edition(), time.Now()
 	for {
 		var uids []int
 		select {
 		case <-ctx.Done():
 			return
-		case uid := <-d.wantUser:
+		case uid := <-p.wanted:
 			uids = []int{uid}
 		case <-ticker.C:
-			now := d.users.Edition()
+			now := p.users.Edition()
 			if now == as && time.Since(at) < refreshEvery {
 				continue
 			}
 			as, at = now, time.Now()
 			seen := map[int]bool{}
-			if d.do(ctx, func(t *engine.Turn) { t.Jobs().Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
+			if do(ctx, func(t *engine.Turn) { t.Jobs().Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
 				continue
 			}
 			for uid := range seen {
 				uids = append(uids, uid)
 			}
 		}
-		d.lookUp(ctx, uids)
+		p.lookUp(ctx, uids)
 	}
 }
 
 // lookUp looks up users, several at a time, with a deadline each.
-func (d *Daemon) lookUp(ctx context.Context, uids []int) {
+func (p *people) lookUp(ctx context.Context, uids []int) {
 	var group sync.WaitGroup
 	turn := make(chan struct{}, 4)
 	for _, uid := range uids {
@@ -286,8 +297,8 @@ func (d *Daemon) lookUp(ctx context.Context, uids []int) {
 			defer func() { <-turn }()
 			bounded, cancel := context.WithTimeout(ctx, lookupTime)
 			defer cancel()
-			if _, err := d.users.ByUID(bounded, uid); err != nil {
-				d.log.Warn("look up user", "uid", uid, "err", err)
+			if _, err := p.users.ByUID(bounded, uid); err != nil {
+				p.queue.Log.Warn("look up user", "uid", uid, "err", err)
 			}
 		})
 	}

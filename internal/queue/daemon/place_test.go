@@ -49,7 +49,7 @@ func TestThePlaceOfAJob(t *testing.T) {
 			t.Errorf("%s: %v", row.sentence, err)
 			continue
 		}
-		j, err := l.d.store.Job(reply.Jobs[0].ID)
+		j, err := l.d.svc.queue.Store.Job(reply.Jobs[0].ID)
 		if err != nil || j.Spec.To != row.to || j.Spec.GPUs != row.gpus || j.Spec.Slurm != row.slurm {
 			t.Errorf("%s: %v %q, %d GPUs, %q", row.sentence, err, j.Spec.To, j.Spec.GPUs, j.Spec.Slurm)
 		}
@@ -69,7 +69,7 @@ func TestAnEditKeepsThePlace(t *testing.T) {
 		want job.Place
 	}{{[]string{"cpus", "1"}, job.ToLocal}, {[]string{"to", "slurm"}, job.ToSlurm}, {[]string{"name", "x"}, job.ToSlurm}, {[]string{"to", "local"}, job.ToLocal}} {
 		_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf(row.set...)})
-		if j, found := l.d.store.Job(id); err != nil || found != nil || j.Spec.To != row.want {
+		if j, found := l.d.svc.queue.Store.Job(id); err != nil || found != nil || j.Spec.To != row.want {
 			t.Errorf("%s: %v %q", row.set, err, j.Spec.To)
 		}
 	}

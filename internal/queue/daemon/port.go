@@ -46,6 +46,13 @@ type port struct {
 	trouble string // why not
 }
 
+// ports are the addresses by TCP.
+type ports struct {
+	http    *port
+	scrapes *port
+	keep    *portKeep // of http
+}
+
 // state is the address, and what is wrong.
 func (p *port) state() (address string, warnings []string) {
 	p.mu.Lock()
@@ -218,10 +225,10 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 
 // httpPort is the port for everything, which needs tokens.
 func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
-	cfg := d.config()
+	cfg := d.svc.config()
 	options := api.TCPOptions{Hosts: cfg.Hosts}
 	return &port{
-		what: "for HTTP", wanted: cfg.Listen, every: every, log: d.log, asked: make(chan []net.Listener, 1),
+		what: "for HTTP", wanted: cfg.Listen, every: every, log: d.svc.queue.Log, asked: make(chan []net.Listener, 1),
 		open: func(address string) ([]net.Listener, error) {
 			if cfg.TLSCert != "" {
 				pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
@@ -231,28 +238,28 @@ func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
 				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 			}
 			if socket, isSocket := strings.CutPrefix(address, config.UnixListen); isSocket {
-				d.portKeep.take(nil)
+				d.ports.keep.take(nil)
 				l, err := api.Listen(socket, 0o666) // like a loopback address: whoever connects needs a token
 				return []net.Listener{l}, err
 			}
 			addresses := loopbacks(address, options.TLS != nil)
-			all, err := d.portKeep.take(addresses), error(nil)
+			all, err := d.ports.keep.take(addresses), error(nil)
 			if all == nil {
 				all, err = listenAll(addresses)
 			}
 			if err == nil {
-				d.portKeep.keep(ctx, all)
+				d.ports.keep.keep(ctx, all)
 			}
 			return all, err
 		},
-		owner:  d.listenerOwner,
-		closed: d.portKeep.free,
+		owner:  d.people.listenerOwner,
+		closed: d.ports.keep.free,
 		taken:  func(address string) { d.portTaken(ctx, address, cfg.TLSCert != "") },
 		serve: func(s *api.Server, all []net.Listener) error {
 			// Which of the two a browser reaches may change, so they have one id.
 			served := options
 			served.ListenerID = listenerID(all[0], served.TLS != nil)
-			d.endOtherSessions(served.ListenerID)
+			d.door.endOtherSessions(served.ListenerID)
 			return serveAll(all, func(l net.Listener) error { return s.ServeTCP(l, served) })
 		},
 	}
@@ -262,26 +269,26 @@ func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
 // pages talk to that process now, so whatever they could tell it must be
 // worthless. A server without the certificate can pass for nobody.
 func (d *Daemon) portTaken(ctx context.Context, address string, encrypted bool) {
-	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, d.listenerOwner(address))
+	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, d.people.listenerOwner(address))
 	if !encrypted {
 		what += "; every browser was logged out, because its page may have talked to that process"
-		if err := d.tokens.EndSessions(func(string) bool { return true }); err != nil {
-			d.log.Error("end sessions", "err", err)
+		if err := d.door.tokens.EndSessions(func(string) bool { return true }); err != nil {
+			d.svc.queue.Log.Error("end sessions", "err", err)
 		}
 	}
-	d.audit.Record(access.Entry{Time: time.Now(), UID: d.uid, User: d.userName(d.uid), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
+	d.svc.audit.Record(access.Entry{Time: time.Now(), UID: d.people.uid, User: d.people.userName(d.people.uid), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
 	d.alert(ctx, what)
 }
 
 // listenerOwner says whose process listens on an address.
-func (d *Daemon) listenerOwner(address string) string {
+func (p *people) listenerOwner(address string) string {
 	uid, found := site.ListenerOwner(address)
 	if !found {
 		return "by an unknown process"
 	}
 	bounded, cancel := context.WithTimeout(context.Background(), ownerTime)
 	defer cancel()
-	user, err := d.users.ByUID(bounded, uid)
+	user, err := p.users.ByUID(bounded, uid)
 	if err != nil {
 		return fmt.Sprintf("by a process of uid %d", uid)
 	}
@@ -291,7 +298,7 @@ func (d *Daemon) listenerOwner(address string) string {
 // metricsPort is the port for metrics alone, which needs no token.
 func (d *Daemon) metricsPort(every time.Duration) *port {
 	return &port{
-		what: "for metrics", wanted: d.config().MetricsListen, every: every, log: d.log, owner: d.listenerOwner,
+		what: "for metrics", wanted: d.svc.config().MetricsListen, every: every, log: d.svc.queue.Log, owner: d.people.listenerOwner,
 		open: func(address string) ([]net.Listener, error) { return listenAll([]string{address}) },
 		serve: func(s *api.Server, all []net.Listener) error {
 			return serveAll(all, s.ServeMetrics)

@@ -78,7 +78,7 @@ func TestAPortIsOursOnBothAddressesOrNot(t *testing.T) {
 func TestAStopFreesThePageAndARestartDoesNot(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	address, err := l.d.http.openPage()
+	address, err := l.d.ports.http.openPage()
 	testkit.Must(t, err)
 	before := l.cookies()
 	l.restart()
@@ -168,7 +168,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 	testkit.Must(t, err)
 	defer thief.Close()
 	l.start()
-	owner := "by a process of user " + l.d.userName(os.Getuid())
+	owner := "by a process of user " + l.d.people.userName(os.Getuid())
 	s, err = api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], owner) {
 		t.Errorf("it says %q, %v", s.Warnings, err)
@@ -192,7 +192,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 
 // sessions counts the logins of browsers.
 func (l *lab) sessions() (count int) {
-	for _, e := range l.d.tokens.Current() {
+	for _, e := range l.d.door.tokens.Current() {
 		if e.Session {
 			count++
 		}
@@ -204,8 +204,8 @@ func (l *lab) sessions() (count int) {
 func (l *lab) openSession() {
 	l.t.Helper()
 	now := time.Now()
-	session := access.TokenEntry{ID: "browser1", Name: "browser", User: l.d.userName(l.d.uid), UID: l.d.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
-	testkit.Must(l.t, l.d.tokens.Write(append(l.d.tokens.Current(), session), now))
+	session := access.TokenEntry{ID: "browser1", Name: "browser", User: l.d.people.userName(l.d.people.uid), UID: l.d.people.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
+	testkit.Must(l.t, l.d.door.tokens.Write(append(l.d.door.tokens.Current(), session), now))
 }
 
 // TestAPlainPortOfASharedDaemonIsWarnedAbout, because users of the machine could

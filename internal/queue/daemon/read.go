@@ -62,7 +62,7 @@ func (d *Daemon) configOf(m *queue.Queue) engine.Config {
 
 // takeIn notes what was opened.
 func (d *Daemon) takeIn(m *queue.Queue) {
-	d.machine, d.store, d.log, d.engine = m, m.Store, m.Log, m.Engine
+	d.svc.queue, d.people.queue = m, m
 }
 
 // still is a daemon whose engine has no loop.
@@ -72,18 +72,18 @@ func still(o Options) *Daemon {
 	if o.Override != nil {
 		o.Override(&cfg)
 	}
-	d.cfg.Store(&cfg)
-	d.still, d.users = &sync.Mutex{}, site.NewUsers(userTTL)
-	d.http, d.scrapes = &port{}, &port{}
+	d.svc.cfg.Store(&cfg)
+	d.svc.still, d.people.users = &sync.Mutex{}, site.NewUsers(userTTL)
+	d.ports.http, d.ports.scrapes = &port{}, &port{}
 	return d
 }
 
 // newEndedServer answers from a queue that no process works on: over says so. It
 // refuses what would change it, or could only wait.
 func newEndedServer(d *Daemon, over error) *api.Server {
-	s := d.newServer(api.ServerOptions{Ended: over, Streams: api.Streams{Log: d.endedLog(over)}})
+	s := d.newServer(api.ServerOptions{Ended: over, Streams: api.Streams{Log: d.logs.endedLog(over)}})
 	api.Handle(s, api.GetWhy, func(ctx context.Context, c api.Caller, q api.JobID) (api.Why, error) {
-		why, err := d.Why(ctx, c, q.ID)
+		why, err := d.jobs.Why(ctx, c, q.ID)
 		if err == nil && why.State == string(job.Queued) {
 			why.Text = over.Error()
 		}
@@ -91,7 +91,7 @@ func newEndedServer(d *Daemon, over error) *api.Server {
 	})
 	api.Handle(s, api.WaitForJobs, func(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
 		r.TimeoutS = time.Millisecond.Seconds()
-		reply, err := d.Wait(ctx, c, r)
+		reply, err := d.waits.Wait(ctx, c, r)
 		if err == nil && !reply.Done {
 			err = over // nothing would ever happen
 		}
@@ -101,10 +101,10 @@ func newEndedServer(d *Daemon, over error) *api.Server {
 }
 
 // endedLog reads a log of such a queue.
-func (d *Daemon) endedLog(over error) func(context.Context, api.Caller, api.LogQuery) (api.LogStream, error) {
+func (h *logs) endedLog(over error) func(context.Context, api.Caller, api.LogQuery) (api.LogStream, error) {
 	return func(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
 		if q.Follow {
-			j, err := d.find(ctx, c, q.ID)
+			j, err := h.find.find(ctx, c, q.ID)
 			if err != nil {
 				return api.LogStream{}, err
 			}
@@ -112,6 +112,6 @@ func (d *Daemon) endedLog(over error) func(context.Context, api.Caller, api.LogQ
 				return api.LogStream{}, over // its end would not be noticed
 			}
 		}
-		return d.Log(ctx, c, q)
+		return h.Log(ctx, c, q)
 	}
 }

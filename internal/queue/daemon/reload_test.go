@@ -19,19 +19,19 @@ func TestOnlyAnAdministratorReloads(t *testing.T) {
 	bob, root := l.as("nobody"), l.as("root")
 	text := "[limits]\ngpus = 1"
 	for _, r := range []api.ReloadRequest{{}, {DryRun: true}, {DryRun: true, Text: &text}} {
-		_, err := l.d.Reload(l.ctx, bob.Caller, r)
+		_, err := l.d.admin.Reload(l.ctx, bob.Caller, r)
 		wantProblem(t, err, problem.Forbidden, "administrator")
 	}
-	_, err := l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{Text: &text})
+	_, err := l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{Text: &text})
 	wantProblem(t, err, problem.Invalid, "only with dry_run")
 	long := strings.Repeat("#", config.MaxBytes+1)
-	_, err = l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &long})
+	_, err = l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &long})
 	wantProblem(t, err, problem.TooMuch, "at most")
-	reply, err := l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &text})
-	if err != nil || !slices.Equal(reply.Changed, []string{"limits.gpus"}) || l.d.config().Limits.Default.GPUs.Amount != 0 {
-		t.Errorf("tried: %+v, %v, and %+v is in force", reply, err, l.d.config().Limits)
+	reply, err := l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &text})
+	if err != nil || !slices.Equal(reply.Changed, []string{"limits.gpus"}) || l.d.svc.config().Limits.Default.GPUs.Amount != 0 {
+		t.Errorf("tried: %+v, %v, and %+v is in force", reply, err, l.d.svc.config().Limits)
 	}
-	if _, err = l.d.Reload(l.ctx, root.Caller, api.ReloadRequest{}); err != nil {
+	if _, err = l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	audit := testkit.Read(t, l.opt.Places.StateDir+"/audit.jsonl")
@@ -50,7 +50,7 @@ func TestAUserWhoDoesNotExistIsSaidSo(t *testing.T) {
 	}), func(o *Options) { o.Out = &said })
 	const want = "limits.users.nosuchuser: there is no user nosuchuser, so these limits apply to nobody"
 	text := "[limits.users.nosuchuser]\ngpus = 1\n[limits.users.root]\nqueued_jobs = 1\n"
-	reply, err := l.d.Reload(l.ctx, api.Caller{Admin: true}, api.ReloadRequest{DryRun: true, Text: &text})
+	reply, err := l.d.admin.Reload(l.ctx, api.Caller{Admin: true}, api.ReloadRequest{DryRun: true, Text: &text})
 	if err != nil || !slices.Equal(reply.Warnings, []string{want}) {
 		t.Errorf("tried: %q, %v", reply.Warnings, err)
 	}

@@ -29,34 +29,34 @@ const replayDays = 30
 
 // Replay says what other policies would have done with the jobs that ended
 // lately. One replay is made at a time, and it ends with its caller.
-func (d *Daemon) Replay(ctx context.Context, c api.Caller, q api.ReplayQuery) (api.Replay, error) {
-	return d.replay(ctx, c, q, usualReplay)
+func (h *history) Replay(ctx context.Context, c api.Caller, q api.ReplayQuery) (api.Replay, error) {
+	return h.replay(ctx, c, q, usualReplay)
 }
 
-func (d *Daemon) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, limits replayLimits) (api.Replay, error) {
+func (h *history) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, limits replayLimits) (api.Replay, error) {
 	policies, err := policiesOf(q.Policies, limits.policies)
 	if err != nil {
 		return api.Replay{}, err
 	}
-	machine := sim.Machine{GPUs: min(len(d.machine.Devices), sim.MaxGPUs)}
-	for _, device := range d.machine.Devices {
+	machine := sim.Machine{GPUs: min(len(h.svc.queue.Devices), sim.MaxGPUs)}
+	for _, device := range h.svc.queue.Devices {
 		machine.VRAMMiB = max(machine.VRAMMiB, device.TotalMiB)
 	}
 	if machine.GPUs == 0 || machine.VRAMMiB == 0 {
 		return api.Replay{}, problem.Newf(problem.Refused, "choose the machine to replay on: berth simulate --history --gpus 8 --vram 80G", "the daemon has no GPUs")
 	}
-	leave, err := d.replays.Enter(ctx)
+	leave, err := h.replays.Enter(ctx)
 	if err != nil {
 		return api.Replay{}, err
 	}
 	defer leave()
-	ctx, rest := d.gate.Begin(ctx)
+	ctx, rest := h.svc.gate.Begin(ctx)
 	defer rest()
 	since := time.Now().AddDate(0, 0, -replayDays)
 	if q.Since != nil {
 		since = *q.Since
 	}
-	jobs, notes, err := d.endedFor(ctx, c, since, limits)
+	jobs, notes, err := h.endedFor(ctx, c, since, limits)
 	if err != nil {
 		return api.Replay{}, err
 	}
@@ -97,10 +97,10 @@ func (d *Daemon) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, li
 
 // endedFor are the latest jobs that ended since then, as the caller sees them in
 // any list.
-func (d *Daemon) endedFor(ctx context.Context, c api.Caller, since time.Time, limits replayLimits) (jobs []job.View, notes []string, err error) {
+func (h *history) endedFor(ctx context.Context, c api.Caller, since time.Time, limits replayLimits) (jobs []job.View, notes []string, err error) {
 	q := api.Query{Over: true, Newest: true, Since: &since, Limit: limits.page}
 	for {
-		page, err := d.Jobs(ctx, c, q)
+		page, err := h.jobs.Jobs(ctx, c, q)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -29,7 +29,7 @@ func (l *lab) hadRun(user string, jobs int) {
 			Spec:    job.Spec{GPUs: 2, Shell: "secret"},
 			Attempt: job.Attempt{Number: 1, StartedAt: started, EndedAt: started.Add(time.Hour), Grant: job.Grant{GPUs: []int{0, 1}}}})
 	}
-	testkit.Must(l.t, l.d.store.Commit(store.Tx{Put: ended}))
+	testkit.Must(l.t, l.d.svc.queue.Store.Commit(store.Tx{Put: ended}))
 }
 
 func figure(r api.Replay, name string) []float64 {
@@ -49,7 +49,7 @@ func TestAReplaySaysWhatAnotherPolicyWouldHaveDone(t *testing.T) {
 	l := newSharedLab(t)
 	l.hadRun("daemon", 3)
 	bob := l.as("nobody")
-	r, err := l.d.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"FIFO", "shortest", "fifo"}})
+	r, err := l.d.history.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"FIFO", "shortest", "fifo"}})
 	testkit.Must(t, err)
 	if r.Jobs != 3 || r.Users != 1 || r.GPUs != 2 || len(r.Policies) != 2 || r.Policies[0].Name != "fifo" || len(r.Known) < 7 {
 		t.Errorf("%+v", r)
@@ -64,12 +64,12 @@ func TestAReplaySaysWhatAnotherPolicyWouldHaveDone(t *testing.T) {
 	if strings.Contains(fmt.Sprintf("%+v", r), "secret") {
 		t.Error("another user's command is in the reply")
 	}
-	if r, err = l.d.Replay(l.ctx, bob.Caller, api.ReplayQuery{Since: new(time.Now())}); err != nil || r.Jobs != 0 || len(r.Figures) != 0 || len(r.Known) < 7 {
+	if r, err = l.d.history.Replay(l.ctx, bob.Caller, api.ReplayQuery{Since: new(time.Now())}); err != nil || r.Jobs != 0 || len(r.Figures) != 0 || len(r.Known) < 7 {
 		t.Errorf("of no jobs: %+v, %v", r, err)
 	}
-	_, err = l.d.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"lottery"}})
+	_, err = l.d.history.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"lottery"}})
 	wantProblem(t, err, problem.Invalid, "unknown policy")
-	_, err = l.d.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"fifo", "fair", "las", "default", "shortest"}})
+	_, err = l.d.history.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"fifo", "fair", "las", "default", "shortest"}})
 	wantProblem(t, err, problem.Invalid, "at most 4")
 }
 
@@ -79,25 +79,25 @@ func TestAReplayHasBounds(t *testing.T) {
 	l.hadRun("ann", 40)
 	c := api.Caller{UID: 1, Name: "ann"}
 	few := replayLimits{jobs: 10, page: 4, policies: 4, time: time.Hour}
-	r, err := l.d.replay(l.ctx, c, api.ReplayQuery{}, few)
+	r, err := l.d.history.replay(l.ctx, c, api.ReplayQuery{}, few)
 	if err != nil || r.Jobs != 10 || !strings.Contains(strings.Join(r.Notes, ""), "only the latest 10 jobs of 40") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	short := usualReplay
 	short.time = time.Nanosecond
-	_, err = l.d.replay(l.ctx, c, api.ReplayQuery{}, short)
+	_, err = l.d.history.replay(l.ctx, c, api.ReplayQuery{}, short)
 	wantProblem(t, err, problem.TooMuch, "took longer")
 
 	// A second one waits for the first, and can be given up.
-	leave, err := l.d.replays.Enter(fair.As(l.ctx, 1))
+	leave, err := l.d.history.replays.Enter(fair.As(l.ctx, 1))
 	testkit.Must(t, err)
 	waiting, cancel := context.WithCancel(fair.As(l.ctx, 2))
 	second := make(chan error, 1)
 	go func() {
-		_, err := l.d.Replay(waiting, c, api.ReplayQuery{})
+		_, err := l.d.history.Replay(waiting, c, api.ReplayQuery{})
 		second <- err
 	}()
-	l.until("the second waits", func() bool { return l.d.replays.Waiting() == 1 })
+	l.until("the second waits", func() bool { return l.d.history.replays.Waiting() == 1 })
 	cancel()
 	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("two at a time: %v", err)
@@ -105,7 +105,7 @@ func TestAReplayHasBounds(t *testing.T) {
 	leave()
 	gone, cancel := context.WithCancel(l.ctx)
 	cancel()
-	if _, err := l.d.Replay(gone, c, api.ReplayQuery{}); !errors.Is(err, context.Canceled) {
+	if _, err := l.d.history.Replay(gone, c, api.ReplayQuery{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits for it, and it went on: %v", err)
 	}
 }

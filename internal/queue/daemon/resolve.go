@@ -60,19 +60,19 @@ const sliceJobs = 500
 
 // live finds jobs in the engine's goroutine. Jobs named by id are found without
 // a scan.
-func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
-	err := d.do(ctx, func(t *engine.Turn) {
+func (f *finder) live(ctx context.Context, q *liveQuery) error {
+	err := f.svc.do(ctx, func(t *engine.Turn) {
 		q.choose(t)
-		q.copy(t, q.chosen[:min(len(q.chosen), d.slice)])
+		q.copy(t, q.chosen[:min(len(q.chosen), f.slice)])
 	})
 	if err != nil {
 		return err
 	}
-	for slice := range slices.Chunk(q.chosen[min(len(q.chosen), d.slice):], d.slice) {
+	for slice := range slices.Chunk(q.chosen[min(len(q.chosen), f.slice):], f.slice) {
 		if err := fair.Spend(ctx, len(slice)); err != nil {
 			return err
 		}
-		if err := d.do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
+		if err := f.svc.do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
 			return err
 		}
 	}
@@ -262,19 +262,19 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 
 // resolve finds the selected jobs, ended or not, in order of submission, and the
 // ids that match no job.
-func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []job.Job, missing []string, err error) {
-	return d.resolveThen(ctx, ch, over, nil)
+func (f *finder) resolve(ctx context.Context, ch *choice, over bool) (found []job.Job, missing []string, err error) {
+	return f.resolveThen(ctx, ch, over, nil)
 }
 
 // resolveThen calls then with the ids of the unfinished jobs before anything can
 // happen to them.
-func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []string)) (found []job.Job, missing []string, err error) {
+func (f *finder) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []string)) (found []job.Job, missing []string, err error) {
 	most := maxResolved
-	if d.opt.Own != nil {
+	if f.svc.own != nil {
 		most = math.MaxInt // its jobs are one user's
 	}
 	live := liveQuery{ch: ch, limit: most, unwritten: true, then: then}
-	if err = d.live(ctx, &live); err != nil {
+	if err = f.live(ctx, &live); err != nil {
 		return nil, nil, err
 	}
 	found = live.found
@@ -283,7 +283,7 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 		for i := range found {
 			known[found[i].ID] = true
 		}
-		err := d.store.EachOver(ch.filter(ctx), func(j *job.Job) error {
+		err := f.svc.queue.Store.EachOver(ch.filter(ctx), func(j *job.Job) error {
 			if len(found) >= most {
 				return errTooMany
 			}
@@ -319,8 +319,8 @@ const maxResolved = 200_000
 var errTooMany = errors.New("too many jobs")
 
 // find is one job, ended or not.
-func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
-	found, err := d.findTasks(ctx, c, word)
+func (f *finder) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
+	found, err := f.findTasks(ctx, c, word)
 	switch {
 	case err != nil:
 		return job.Job{}, err
@@ -331,8 +331,8 @@ func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, 
 }
 
 // findTasks is one job, or all tasks of an array in order.
-func (d *Daemon) findTasks(ctx context.Context, c api.Caller, word string) ([]job.Job, error) {
-	ch, err := d.chooseBy(ctx, c, api.Select{Words: []string{word}}, meaning{})
+func (f *finder) findTasks(ctx context.Context, c api.Caller, word string) ([]job.Job, error) {
+	ch, err := f.chooseBy(ctx, c, api.Select{Words: []string{word}}, meaning{})
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +346,7 @@ func (d *Daemon) findTasks(ctx context.Context, c api.Caller, word string) ([]jo
 	if ch.All || len(ch.Ranges) > 0 || len(ch.IDs) != 1 {
 		return nil, problem.Newf(problem.Invalid, "name one job by its id", "expected one job, found %.60s, which may be several", word)
 	}
-	found, _, err := d.resolve(ctx, &ch, true)
+	found, _, err := f.resolve(ctx, &ch, true)
 	switch {
 	case err != nil:
 		return nil, err

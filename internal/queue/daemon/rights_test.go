@@ -134,7 +134,7 @@ func rightsOf(t *testing.T, caller string) []answer {
 	case "scraper":
 		base = "http://" + status.Metrics
 	case "nobody's token":
-		token, err := l.d.NewToken(l.ctx, owner.Caller, api.TokenRequest{Name: "test"})
+		token, err := l.d.door.NewToken(l.ctx, owner.Caller, api.TokenRequest{Name: "test"})
 		testkit.Must(t, err)
 		secret = token.Secret
 	default:

@@ -65,14 +65,14 @@ func (l *listing) onlyAFewLines() bool {
 const rowsPerTurn = 20
 
 // sumUp sums up the arrays and jobs files of a page.
-func (d *Daemon) sumUp(ctx context.Context, list *listing, reasons bool) (map[string]api.Tasks, []api.BatchSum, error) {
+func (h *jobs) sumUp(ctx context.Context, list *listing, reasons bool) (map[string]api.Tasks, []api.BatchSum, error) {
 	var rows []row
 	for i := range list.page {
 		if r := list.folds.row(&list.page[i]); !r.one(&list.page[i]) && !slices.Contains(rows, r) {
 			rows = append(rows, r)
 		}
 	}
-	sums, err := d.sumRows(ctx, list, rows, reasons)
+	sums, err := h.sumRows(ctx, list, rows, reasons)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +82,7 @@ func (d *Daemon) sumUp(ctx context.Context, list *listing, reasons bool) (map[st
 		if r.id != "" {
 			arrays[r.id] = sums[i]
 		} else if all(sums[i].Counts) > 1 { // a single line is a job like others
-			batches = append(batches, api.BatchSum{File: d.batchPath(r.batch.File), User: r.batch.User, Tasks: sums[i]})
+			batches = append(batches, api.BatchSum{File: h.svc.batchPath(r.batch.File), User: r.batch.User, Tasks: sums[i]})
 		}
 	}
 	return arrays, batches, nil
@@ -96,14 +96,14 @@ func all(counts map[string]int) (n int) {
 }
 
 // sumRows sums up the selected jobs of each row.
-func (d *Daemon) sumRows(ctx context.Context, list *listing, rows []row, reasons bool) ([]api.Tasks, error) {
+func (h *jobs) sumRows(ctx context.Context, list *listing, rows []row, reasons bool) ([]api.Tasks, error) {
 	sums := make([]api.Tasks, len(rows))
 	for i := range sums {
 		sums[i].Counts = map[string]int{}
 	}
 	for from := 0; from < len(rows); from += rowsPerTurn {
 		to := min(from+rowsPerTurn, len(rows))
-		if err := d.do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, rows[from:to], sums[from:to], reasons) }); err != nil {
+		if err := h.svc.do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, rows[from:to], sums[from:to], reasons) }); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +119,7 @@ func (d *Daemon) sumRows(ctx context.Context, list *listing, rows []row, reasons
 		} else {
 			f.User, f.Batch = r.batch.User, r.batch.File
 		}
-		counts, err := d.store.CountOver(f)
+		counts, err := h.svc.queue.Store.CountOver(f)
 		if err != nil {
 			return nil, err
 		}
@@ -127,10 +127,10 @@ func (d *Daemon) sumRows(ctx context.Context, list *listing, rows []row, reasons
 			sums[i].Counts[string(state)] += n
 		}
 	}
-	if !live || !reasons || d.still != nil {
+	if !live || !reasons || h.svc.still != nil {
 		return sums, nil
 	}
-	done, err := d.dones.get(ctx, d)
+	done, err := h.dones.get(ctx, h.svc)
 	for i, r := range rows {
 		if at, known := done[r]; known && at.After(time.Now()) {
 			sums[i].DoneAt = &at
@@ -179,7 +179,7 @@ type dones struct {
 
 const donesShare = 100
 
-func (x *dones) get(ctx context.Context, d *Daemon) (map[row]time.Time, error) {
+func (x *dones) get(ctx context.Context, svc *service) (map[row]time.Time, error) {
 	x.mu.Lock()
 	rows, until := x.rows, x.until
 	x.mu.Unlock()
@@ -190,7 +190,7 @@ func (x *dones) get(ctx context.Context, d *Daemon) (map[row]time.Time, error) {
 		return nil, err
 	}
 	var took time.Duration
-	if err := d.do(ctx, func(t *engine.Turn) {
+	if err := svc.do(ctx, func(t *engine.Turn) {
 		began := time.Now()
 		rows = donesOf(t)
 		took = time.Since(began)
@@ -236,7 +236,7 @@ func donesOf(t *engine.Turn) map[row]time.Time {
 const mostSums = 200
 
 // Batches sums up jobs files and arrays.
-func (d *Daemon) Batches(ctx context.Context, c api.Caller, q api.BatchQuery) ([]api.BatchSum, error) {
+func (h *jobs) Batches(ctx context.Context, c api.Caller, q api.BatchQuery) ([]api.BatchSum, error) {
 	user := q.User
 	switch user {
 	case "":
@@ -244,27 +244,27 @@ func (d *Daemon) Batches(ctx context.Context, c api.Caller, q api.BatchQuery) ([
 	case everyone:
 		user = ""
 	}
-	file, err := d.batchFile(q.File)
+	file, err := h.svc.batchFile(q.File)
 	if err != nil {
 		return nil, err
 	}
-	folds := folding{arrays: q.File == "", file: func(j *job.Job) bool { return d.maySee(c, j) }}
+	folds := folding{arrays: q.File == "", file: func(j *job.Job) bool { return h.svc.maySee(c, j) }}
 	var rows []row
-	if err := d.do(ctx, func(t *engine.Turn) { rows = openRows(t, folds, user, file) }); err != nil {
+	if err := h.svc.do(ctx, func(t *engine.Turn) { rows = openRows(t, folds, user, file) }); err != nil {
 		return nil, err
 	}
 	if own := (row{batch: job.Batch{User: c.Name, File: file}}); file != "" && (user == "" || user == c.Name) && !slices.Contains(rows, own) {
 		rows = append(rows, own) // all of its jobs may have ended
 	}
-	list := listing{d: d, ch: &choice{}, folds: folds}
-	sums, err := d.sumRows(ctx, &list, rows, true)
+	list := listing{h: h, ch: &choice{}, folds: folds}
+	sums, err := h.sumRows(ctx, &list, rows, true)
 	if err != nil {
 		return nil, err
 	}
 	var reply []api.BatchSum
 	for i, r := range rows {
 		if all(sums[i].Counts) > 0 {
-			reply = append(reply, api.BatchSum{File: d.batchPath(r.batch.File), Array: r.id, User: r.batch.User, Tasks: sums[i]})
+			reply = append(reply, api.BatchSum{File: h.svc.batchPath(r.batch.File), Array: r.id, User: r.batch.User, Tasks: sums[i]})
 		}
 	}
 	return reply, nil
@@ -289,20 +289,20 @@ func openRows(t *engine.Turn, folds folding, user, file string) (rows []row) {
 
 // batchFile is a jobs file as its jobs name it, and batchPath is its path: in an own
 // queue the path is from the log directory, so that both can be moved together.
-func (d *Daemon) batchFile(path string) (string, error) {
-	if path == "" || d.runs == "" {
+func (s *service) batchFile(path string) (string, error) {
+	if path == "" || s.runs == "" {
 		return path, nil
 	}
-	file, err := filepath.Rel(d.runs, path)
+	file, err := filepath.Rel(s.runs, path)
 	if err != nil {
 		return "", problem.Newf(problem.Invalid, "", "batch: %v", err)
 	}
 	return file, nil
 }
 
-func (d *Daemon) batchPath(file string) string {
-	if file == "" || d.runs == "" {
+func (s *service) batchPath(file string) string {
+	if file == "" || s.runs == "" {
 		return file
 	}
-	return filepath.Join(d.runs, file)
+	return filepath.Join(s.runs, file)
 }

@@ -106,7 +106,7 @@ func TestTheLinesOfOthersAreListedOneByOne(t *testing.T) {
 	hidden := sh("true", "hold", "yes")
 	r := l.sent("", hidden, hidden)
 	r.Dir = "/"
-	_, err := l.d.Submit(l.ctx, ann.Caller, r)
+	_, err := l.d.submits.Submit(l.ctx, ann.Caller, r)
 	testkit.Must(t, err)
 	own := bob.submit(hidden)[0]
 	for _, row := range []struct {
@@ -114,11 +114,11 @@ func TestTheLinesOfOthersAreListedOneByOne(t *testing.T) {
 		want []string
 		sums int
 	}{{ann, []string{"jobs.txt(2 queued)", own}, 1}, {bob, []string{"1", "2", own}, 0}} {
-		page, err := l.d.Jobs(l.ctx, row.who.Caller, api.Query{Queue: true, Batches: true})
+		page, err := l.d.jobs.Jobs(l.ctx, row.who.Caller, api.Query{Queue: true, Batches: true})
 		if got := folded(t, page, err); !slices.Equal(got, row.want) {
 			t.Errorf("%s sees %v, want %v", row.who.Name, got, row.want)
 		}
-		sums, err := l.d.Batches(l.ctx, row.who.Caller, api.BatchQuery{User: everyone, File: "/w/jobs.txt"})
+		sums, err := l.d.jobs.Batches(l.ctx, row.who.Caller, api.BatchQuery{User: everyone, File: "/w/jobs.txt"})
 		if err != nil || len(sums) != row.sums {
 			t.Errorf("%s is told %+v, %v", row.who.Name, sums, err)
 		}

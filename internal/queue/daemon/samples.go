@@ -16,23 +16,29 @@ import (
 	"berth/internal/text/problem"
 )
 
+// samples shows what jobs and GPUs used over time.
+type samples struct {
+	svc  *service
+	find *finder
+}
+
 // JobSamples is what a job used over time. When it used how much says what it
 // does, so that whoever may not see its command does not get it.
-func (d *Daemon) JobSamples(ctx context.Context, c api.Caller, q api.JobSamplesQuery) (api.Samples, error) {
-	j, err := d.find(ctx, c, q.ID)
+func (h *samples) JobSamples(ctx context.Context, c api.Caller, q api.JobSamplesQuery) (api.Samples, error) {
+	j, err := h.find.find(ctx, c, q.ID)
 	if err != nil {
 		return api.Samples{}, err
 	}
-	if !d.maySee(c, &j) {
+	if !h.svc.maySee(c, &j) {
 		return api.Samples{}, problem.Newf(problem.Forbidden, "", "job %s belongs to %s", j.ID, j.User)
 	}
-	return d.jobSamples(&j, q.SamplesQuery, time.Now()), nil
+	return h.jobSamples(&j, q.SamplesQuery, time.Now()), nil
 }
 
-func (d *Daemon) jobSamples(j *job.Job, q api.SamplesQuery, now time.Time) api.Samples {
+func (h *samples) jobSamples(j *job.Job, q api.SamplesQuery, now time.Time) api.Samples {
 	// A number may have been given twice, if the state was restored in between.
 	reply := period(q, j.SubmittedAt, now)
-	found := d.machine.Samples.Read(reply.From, reply.To, func(t series.Track) bool {
+	found := h.svc.queue.Samples.Read(reply.From, reply.To, func(t series.Track) bool {
 		return t.Kind != series.GPU && t.ID == j.ID && t.Owner == j.User
 	})
 	reply.Job, reply.DeclaredMiB = j.ID, j.View().VRAMMiB
@@ -43,12 +49,12 @@ func (d *Daemon) jobSamples(j *job.Job, q api.SamplesQuery, now time.Time) api.S
 
 // GPUSamples is what a card did over time. Everybody may see it, as in berth
 // gpus.
-func (d *Daemon) GPUSamples(ctx context.Context, _ api.Caller, q api.GPUSamplesQuery) (api.Samples, error) {
+func (h *samples) GPUSamples(ctx context.Context, _ api.Caller, q api.GPUSamplesQuery) (api.Samples, error) {
 	index := q.Index
 	var card gpu.Device
 	var known bool
 	var devices []gpu.Device
-	err := d.do(ctx, func(t *engine.Turn) {
+	err := h.svc.do(ctx, func(t *engine.Turn) {
 		devices = t.Cards().Devices()
 		for _, dev := range devices {
 			if dev.Index == index {
@@ -63,7 +69,7 @@ func (d *Daemon) GPUSamples(ctx context.Context, _ api.Caller, q api.GPUSamplesQ
 		return api.Samples{}, noCard(index, devices)
 	}
 	reply := period(q.SamplesQuery, time.Time{}, time.Now())
-	found := d.machine.Samples.Read(reply.From, reply.To, func(t series.Track) bool { return t.Kind == series.GPU && t.ID == card.UUID })
+	found := h.svc.queue.Samples.Read(reply.From, reply.To, func(t series.Track) bool { return t.Kind == series.GPU && t.ID == card.UUID })
 	reply.GPU, reply.TotalMiB = &index, card.TotalMiB
 	reply.Tracks = sampleTracks(found, q.SamplesQuery)
 	for i := range reply.Tracks {
@@ -154,12 +160,12 @@ func parkedStretches(found map[series.Track][]series.Point, j *job.Job) []api.St
 }
 
 // forgetSamples removes the samples of jobs that are forgotten.
-func (d *Daemon) forgetSamples() {
-	err := d.machine.Samples.Forget(func(owner, id string) bool {
-		j, err := d.store.Job(id)
+func (h *samples) forgetSamples() {
+	err := h.svc.queue.Samples.Forget(func(owner, id string) bool {
+		j, err := h.svc.queue.Store.Job(id)
 		return errors.Is(err, store.ErrNotFound) || err == nil && j.User != owner
 	})
 	if err != nil {
-		d.log.Error("forget samples", "err", err)
+		h.svc.queue.Log.Error("forget samples", "err", err)
 	}
 }

@@ -17,8 +17,8 @@ func (l *lab) measured(kind series.Kind, owner, id string, attempt int, from tim
 	track := series.Track{Kind: kind, Owner: owner, ID: id, Attempt: attempt}
 	for i, m := range mib {
 		p := series.Point{At: from.Add(time.Duration(i) * time.Second), MiB: m, UtilPct: 50, PowerW: series.Unknown, TempC: series.Unknown}
-		l.d.machine.Samples.Record([]series.Reading{{Track: track, Point: p}})
-		l.d.machine.Samples.Record(nil) // each is kept
+		l.d.svc.queue.Samples.Record([]series.Reading{{Track: track, Point: p}})
+		l.d.svc.queue.Samples.Record(nil) // each is kept
 	}
 }
 
@@ -43,7 +43,7 @@ func TestAJobsSamplesAreItsOwnersAndAGPUsEverybodys(t *testing.T) {
 		who  person
 		kind problem.Kind
 	}{{ann, ""}, {root, ""}, {bob, problem.Forbidden}} {
-		got, err := l.d.JobSamples(l.ctx, test.who.Caller, api.JobSamplesQuery{JobID: api.JobID{ID: id}})
+		got, err := l.d.samples.JobSamples(l.ctx, test.who.Caller, api.JobSamplesQuery{JobID: api.JobID{ID: id}})
 		if problem.KindOf(err) != test.kind {
 			t.Errorf("%s: %v, want %q", test.who.Name, err, test.kind)
 		}
@@ -51,14 +51,14 @@ func TestAJobsSamplesAreItsOwnersAndAGPUsEverybodys(t *testing.T) {
 			t.Errorf("%s sees %+v", test.who.Name, got)
 		}
 	}
-	if _, err := l.d.GPUSamples(l.ctx, bob.Caller, api.GPUSamplesQuery{}); err != nil {
+	if _, err := l.d.samples.GPUSamples(l.ctx, bob.Caller, api.GPUSamplesQuery{}); err != nil {
 		t.Errorf("of a GPU: %v", err)
 	}
-	_, err := l.d.GPUSamples(l.ctx, bob.Caller, api.GPUSamplesQuery{GPUIndex: api.GPUIndex{Index: 7}})
+	_, err := l.d.samples.GPUSamples(l.ctx, bob.Caller, api.GPUSamplesQuery{GPUIndex: api.GPUIndex{Index: 7}})
 	wantProblem(t, err, problem.NotFound, "no GPU 7")
 	// The same number may have been another user's before the state was restored.
 	l.measured(series.Job, bob.Name, id, 1, time.Now(), 9000)
-	if got, err := l.d.JobSamples(l.ctx, ann.Caller, api.JobSamplesQuery{JobID: api.JobID{ID: id}}); err != nil {
+	if got, err := l.d.samples.JobSamples(l.ctx, ann.Caller, api.JobSamplesQuery{JobID: api.JobID{ID: id}}); err != nil {
 		t.Error(err)
 	} else if mib, _ := highestMiB(got); mib != 4000 {
 		t.Errorf("with another user's job of that number: %d MiB", mib)
@@ -79,7 +79,7 @@ func TestSamplesAreBoundedAndKeepTheirPeak(t *testing.T) {
 	l.measured(series.Job, j.User, id, 1, begin, many...)
 	at := func(second int) *time.Time { moment := begin.Add(time.Duration(second) * time.Second); return &moment }
 	later := at(len(many))
-	row, err := l.d.store.Job(id)
+	row, err := l.d.svc.queue.Store.Job(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSamplesAreBoundedAndKeepTheirPeak(t *testing.T) {
 		{"a part", api.SamplesQuery{From: at(1230), To: at(1240)}, 11, 77_777, 11},
 		{"a part without the peak", api.SamplesQuery{From: at(1235), To: at(1240)}, 6, 1006, 6},
 	} {
-		got := l.d.jobSamples(row, test.query, *later)
+		got := l.d.samples.jobSamples(row, test.query, *later)
 		if peak, points := highestMiB(got); points > test.most || peak != test.peak || test.points > 0 && points != test.points {
 			t.Errorf("%s: %d points with at most %d MiB, want at most %d with %d", test.name, points, peak, test.most, test.peak)
 		}
@@ -142,11 +142,11 @@ func TestForgottenJobsTakeTheirSamplesAlong(t *testing.T) {
 		l.measured(series.Job, user, id, 1, time.Now(), 4000)
 	}
 	l.restart() // they are on disk
-	if _, err := l.d.store.Forget(store.Keep{Jobs: 1}); err != nil {
+	if _, err := l.d.svc.queue.Store.Forget(store.Keep{Jobs: 1}); err != nil {
 		t.Fatal(err)
 	}
-	l.d.forgetSamples()
-	left := l.d.machine.Samples.Read(time.Time{}, time.Now().Add(time.Hour), func(t series.Track) bool { return t.Kind == series.Job })
+	l.d.samples.forgetSamples()
+	left := l.d.svc.queue.Samples.Read(time.Time{}, time.Now().Add(time.Hour), func(t series.Track) bool { return t.Kind == series.Job })
 	for track := range left {
 		if track.ID != kept {
 			t.Errorf("left %+v", track)

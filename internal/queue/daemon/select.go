@@ -47,10 +47,16 @@ const maxLast = 100
 // maxNames bounds the names of one request: each is a scan of the history.
 const maxNames = 100
 
+// finder finds the jobs that a request means.
+type finder struct {
+	svc   *service
+	slice int // how many jobs are copied or explained in one turn
+}
+
 // choose parses a selection to change or await jobs: without ids and user it is
 // restricted to the caller's own jobs, so that "all" never means every user's.
-func (d *Daemon) choose(ctx context.Context, c api.Caller, s api.Select) (choice, error) {
-	return d.chooseBy(ctx, c, s, meaning{own: true})
+func (f *finder) choose(ctx context.Context, c api.Caller, s api.Select) (choice, error) {
+	return f.chooseBy(ctx, c, s, meaning{own: true})
 }
 
 // meaning is what a selection leaves open.
@@ -59,13 +65,13 @@ type meaning struct {
 	every bool // a name means every job that has or had it
 }
 
-func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m meaning) (choice, error) {
+func (f *finder) chooseBy(ctx context.Context, c api.Caller, s api.Select, m meaning) (choice, error) {
 	sel, err := jobfile.ParseSelection(s.Words)
 	if err != nil {
 		return choice{}, problem.Newf(problem.Invalid, "berth list shows ids and names", "%v", err)
 	}
 	ch := choice{Selection: sel, user: s.User, name: s.Name, group: s.Group}
-	if ch.batch, err = d.batchFile(s.Batch); err != nil {
+	if ch.batch, err = f.svc.batchFile(s.Batch); err != nil {
 		return choice{}, err
 	}
 	ch.All = ch.All || s.All
@@ -74,7 +80,7 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d of your last jobs are named; at most %d are accepted", len(sel.Last), maxLast)
 	}
 	for _, back := range sel.Last {
-		id, ok, err := d.store.LastOf(c.UID, c.Name, back)
+		id, ok, err := f.svc.queue.Store.LastOf(c.UID, c.Name, back)
 		if err != nil {
 			return choice{}, err
 		}
@@ -88,7 +94,7 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 	}
 	var matched []string
 	for _, name := range sel.Names {
-		ids, err := d.jobsNamed(ctx, c, name, s.User, m)
+		ids, err := f.jobsNamed(ctx, c, name, s.User, m)
 		if err != nil {
 			return choice{}, err
 		}
@@ -121,7 +127,7 @@ func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m mea
 
 // jobsNamed are the ids of the jobs that a name or a pattern means: of each name
 // the unfinished ones, or else the newest. The caller's own jobs come first.
-func (d *Daemon) jobsNamed(ctx context.Context, c api.Caller, pattern, user string, m meaning) ([]string, error) {
+func (f *finder) jobsNamed(ctx context.Context, c api.Caller, pattern, user string, m meaning) ([]string, error) {
 	users := []string{user}
 	switch {
 	case user == everyone:
@@ -132,7 +138,7 @@ func (d *Daemon) jobsNamed(ctx context.Context, c api.Caller, pattern, user stri
 		users = []string{c.Name, ""}
 	}
 	for _, user := range users {
-		found, _, err := d.resolve(ctx, &choice{name: pattern, user: user}, true)
+		found, _, err := f.resolve(ctx, &choice{name: pattern, user: user}, true)
 		if err != nil {
 			return nil, err
 		}

@@ -46,7 +46,7 @@ func (l *lab) as(name string) person {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	c, err := l.d.Identify(l.ctx, api.Peer{UID: uid})
+	c, err := l.d.door.Identify(l.ctx, api.Peer{UID: uid})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (l *lab) as(name string) person {
 
 func (p person) submit(specs ...api.Spec) []string {
 	p.t.Helper()
-	reply, err := p.d.Submit(p.ctx, p.Caller, api.SubmitRequest{Jobs: specs, Dir: "/", Environ: []string{"PATH=" + os.Getenv("PATH"), "SECRET=of " + p.Name}})
+	reply, err := p.d.submits.Submit(p.ctx, p.Caller, api.SubmitRequest{Jobs: specs, Dir: "/", Environ: []string{"PATH=" + os.Getenv("PATH"), "SECRET=of " + p.Name}})
 	if err != nil {
 		p.t.Fatalf("%s submits: %v", p.Name, err)
 	}
@@ -68,7 +68,7 @@ func (p person) submit(specs ...api.Spec) []string {
 
 func (p person) act(action string, sel api.Select) string {
 	p.t.Helper()
-	reply, err := p.d.Act(p.ctx, p.Caller, api.ActRequest{Action: action, Select: sel})
+	reply, err := p.d.actions.Act(p.ctx, p.Caller, api.ActRequest{Action: action, Select: sel})
 	if err != nil {
 		return err.Error()
 	}
@@ -87,7 +87,7 @@ func TestJobsRunAsWhoSubmittedThem(t *testing.T) {
 		if j := l.job(id); j.User != name {
 			t.Errorf("it belongs to %s, want %s", j.User, name)
 		}
-		dir := filepath.Join(l.d.jobsDir(), id)
+		dir := filepath.Join(l.d.people.jobs, id)
 		if owner, mode := ownerOf(t, dir); owner != 0 || mode.Perm() != jobDirMode {
 			t.Errorf("its directory belongs to %d, mode %v", owner, mode)
 		}
@@ -131,28 +131,28 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 			seen = append(seen, v)
 		}
 		for _, q := range []api.Query{{Reasons: true}, {Over: true}, {Over: true, Newest: true}, {Select: api.Select{Words: []string{"1-9"}}}} {
-			page, err := p.d.Jobs(l.ctx, p.Caller, q)
+			page, err := p.d.jobs.Jobs(l.ctx, p.Caller, q)
 			add(page, err)
 		}
 		for _, id := range []string{running, failing, nowhere, queued} {
-			detail, err := p.d.Job(l.ctx, p.Caller, id)
+			detail, err := p.d.jobs.Job(l.ctx, p.Caller, id)
 			add(detail, err)
-			why, err := p.d.Why(l.ctx, p.Caller, id)
+			why, err := p.d.jobs.Why(l.ctx, p.Caller, id)
 			add(why, err)
-			wait, err := p.d.Wait(l.ctx, p.Caller, api.WaitRequest{Select: api.Select{Words: []string{id}}, TimeoutS: 0.001})
+			wait, err := p.d.waits.Wait(l.ctx, p.Caller, api.WaitRequest{Select: api.Select{Words: []string{id}}, TimeoutS: 0.001})
 			add(wait, err)
 			add(p.act(api.ActHold, api.Select{Words: []string{id}}), nil)
 		}
-		cards, err := p.d.GPUs(l.ctx, p.Caller)
+		cards, err := p.d.cards.GPUs(l.ctx, p.Caller)
 		add(cards, err)
-		stats, err := p.d.Stats(l.ctx, p.Caller, api.StatsQuery{})
+		stats, err := p.d.history.Stats(l.ctx, p.Caller, api.StatsQuery{})
 		add(stats, err)
-		status, err := p.d.Status(l.ctx, p.Caller)
+		status, err := p.d.admin.Status(l.ctx, p.Caller)
 		add(status, err)
 		ctx, cancel := context.WithCancel(l.ctx)
-		last, err := l.d.store.LastEvent()
+		last, err := l.d.svc.queue.Store.LastEvent()
 		add(last, err)
-		err = p.d.Events(ctx, p.Caller, api.EventQuery{Since: 0, GPUs: true}, func(ev api.Event) error {
+		err = p.d.events.Events(ctx, p.Caller, api.EventQuery{Since: 0, GPUs: true}, func(ev api.Event) error {
 			add(ev, nil)
 			if ev.Seq >= last {
 				cancel()
@@ -176,23 +176,23 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		}
 	}
 	for _, id := range []string{running, failing, queued} {
-		_, err := l.d.Log(l.ctx, bob.Caller, api.LogQuery{ID: id})
+		_, err := l.d.logs.Log(l.ctx, bob.Caller, api.LogQuery{ID: id})
 		wantProblem(t, err, problem.Forbidden, "daemon")
-		_, err = l.d.Attach(l.ctx, bob.Caller, id)
+		_, err = l.d.terminals.Attach(l.ctx, bob.Caller, id)
 		wantProblem(t, err, problem.Forbidden, "daemon")
-		_, err = l.d.Edit(l.ctx, bob.Caller, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("priority", "1")})
+		_, err = l.d.actions.Edit(l.ctx, bob.Caller, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("priority", "1")})
 		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
-	l.d.cfg.Store(func() *config.Config { c := *l.d.config(); c.ShowCommands = config.ShowAllCommands; return &c }())
-	if detail, err := l.d.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 || detail.Settings["notify"] != "" {
+	l.d.svc.cfg.Store(func() *config.Config { c := *l.d.svc.config(); c.ShowCommands = config.ShowAllCommands; return &c }())
+	if detail, err := l.d.jobs.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 || detail.Settings["notify"] != "" {
 		t.Errorf("where commands are shown: %+v, %v", detail, err)
 	}
 	admin := bob.Caller
 	admin.Admin = true
-	if detail, err := l.d.Job(l.ctx, admin, running); err != nil || detail.Settings["notify"] != "" {
+	if detail, err := l.d.jobs.Job(l.ctx, admin, running); err != nil || detail.Settings["notify"] != "" {
 		t.Errorf("an administrator who is not root sees %+v, %v", detail.Settings, err)
 	}
-	if detail, err := l.d.Job(l.ctx, ann.Caller, running); err != nil || detail.Settings["notify"] == "" {
+	if detail, err := l.d.jobs.Job(l.ctx, ann.Caller, running); err != nil || detail.Settings["notify"] == "" {
 		t.Errorf("the owner sees %+v, %v", detail.Settings, err)
 	}
 }
@@ -223,9 +223,9 @@ func TestNobodyTouchesOthersJobs(t *testing.T) {
 	if j := l.job(hers[0]); !strings.Contains(value(j.Reason), "by root") {
 		t.Errorf("cancelled: %s", value(j.Reason))
 	}
-	_, err := l.d.PauseGPU(l.ctx, bob.Caller, 0, true)
+	_, err := l.d.cards.PauseGPU(l.ctx, bob.Caller, 0, true)
 	wantProblem(t, err, problem.Forbidden, "administrator")
-	err = l.d.Backup(l.ctx, bob.Caller, os.Stdout)
+	err = l.d.admin.Backup(l.ctx, bob.Caller, os.Stdout)
 	wantProblem(t, err, problem.Forbidden, "administrator")
 	audit, err := os.ReadFile(filepath.Join(l.opt.Places.StateDir, "audit.jsonl"))
 	if err != nil || strings.Count(string(audit), "not the caller's") < 4 || !strings.Contains(string(audit), "gpu pause") {
@@ -274,20 +274,20 @@ func TestLimitsOfUsers(t *testing.T) {
 	request := func(n int, pairs ...string) api.SubmitRequest {
 		return api.SubmitRequest{Dir: "/", Jobs: slices.Repeat([]api.Spec{sh("sleep 1000", append(pairs, "grace", "1s")...)}, n)}
 	}
-	_, err := l.d.Submit(l.ctx, ann.Caller, request(4))
+	_, err := l.d.submits.Submit(l.ctx, ann.Caller, request(4))
 	wantProblem(t, err, problem.TooMuch, "3")
 	ids := ann.submit(request(3, "gpus", "0.2").Jobs...)
-	_, err = l.d.Submit(l.ctx, ann.Caller, request(1))
+	_, err = l.d.submits.Submit(l.ctx, ann.Caller, request(1))
 	wantProblem(t, err, problem.TooMuch, "3 unfinished jobs", "limit of 3")
 	l.untilState(ids[1], job.Running)
 	l.wantReasons(map[string]string{ids[2]: "limit per user is 2"})
-	_, err = l.d.Submit(l.ctx, bob.Caller, request(2))
+	_, err = l.d.submits.Submit(l.ctx, bob.Caller, request(2))
 	wantProblem(t, err, problem.TooMuch, "1")
-	_, err = l.d.Submit(l.ctx, bob.Caller, request(1, "gpus", "0.5"))
+	_, err = l.d.submits.Submit(l.ctx, bob.Caller, request(1, "gpus", "0.5"))
 	wantProblem(t, err, problem.Refused, "0.25")
 	his := bob.submit(request(1, "gpus", "0.2").Jobs...)
 	l.untilState(his[0], job.Running)
-	if _, err := l.d.Submit(l.ctx, root.Caller, request(5, "hold", "yes")); err != nil {
+	if _, err := l.d.submits.Submit(l.ctx, root.Caller, request(5, "hold", "yes")); err != nil {
 		t.Errorf("an administrator is held to it: %v", err)
 	}
 }
@@ -319,7 +319,7 @@ func TestLimitsOnTheHost(t *testing.T) {
 		{ann, asleep("mem", "101"), "asks for 101 MiB of memory; the limit per user is 100 (limits.memory_total)"},
 		{bob, asleep("mem", "51"), "asks for 51 MiB of memory; the limit for nobody is 50 (limits.users.nobody.memory_total)"},
 	} {
-		_, err := l.d.Submit(l.ctx, c.from.Caller, api.SubmitRequest{Dir: "/", Jobs: []api.Spec{c.asks}})
+		_, err := l.d.submits.Submit(l.ctx, c.from.Caller, api.SubmitRequest{Dir: "/", Jobs: []api.Spec{c.asks}})
 		wantProblem(t, err, problem.Refused, c.reason)
 	}
 	if cpus, _ := site.Host(); cpus > 1 {
@@ -365,7 +365,7 @@ func TestUsersShare(t *testing.T) {
 		t.Errorf("of the first six, %d were of who came last: %v", early, order)
 	}
 	l.restart()
-	if value, err := l.d.store.Meta("usage"); err != nil || !strings.Contains(value, `"daemon"`) || !strings.Contains(value, `"nobody"`) {
+	if value, err := l.d.svc.queue.Store.Meta("usage"); err != nil || !strings.Contains(value, `"daemon"`) || !strings.Contains(value, `"nobody"`) {
 		t.Errorf("what users had was forgotten: %q, %v", value, err)
 	}
 }
@@ -418,7 +418,7 @@ func TestAPrivateDaemonIsPrivate(t *testing.T) {
 		if got := l.callAs(uid, uid); !strings.HasPrefix(got, "problem: ") {
 			t.Errorf("uid %d is told %q", uid, got)
 		}
-		_, err := l.d.Identify(l.ctx, api.Peer{UID: uid})
+		_, err := l.d.door.Identify(l.ctx, api.Peer{UID: uid})
 		wantProblem(t, err, problem.Forbidden, "private")
 	}
 	info, err := os.Stat(l.opt.Places.Socket)
@@ -443,7 +443,7 @@ func TestADirectoryServiceThatDoesNotAnswerLetsNobodyIn(t *testing.T) {
 			if !shared {
 				asked.UID = os.Getuid()
 			}
-			c, err := l.d.Identify(ctx, asked)
+			c, err := l.d.door.Identify(ctx, asked)
 			if shared {
 				wantProblem(t, err, problem.Unable, "cannot be looked up")
 			} else if err != nil || c.UID != os.Getuid() {

@@ -21,7 +21,7 @@ import (
 func TestALongListLetsOthersInBetween(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.d.slice = 1 // some two hundred turns
+	l.d.find.slice = 1 // some two hundred turns
 	line, open := l.gate("gate")
 	l.untilState(l.one(sh(line, "gpus", "2")), job.Running)
 	specs := make([]api.Spec, 100)
@@ -38,31 +38,31 @@ func TestALongListLetsOthersInBetween(t *testing.T) {
 	// list is complete last only if it takes more turns than there are requests.
 	const requests = 20
 	held, free := make(chan struct{}), make(chan struct{})
-	go l.d.engine.Do(l.ctx, func(*engine.Turn) { close(held); <-free })
+	go l.d.svc.queue.Engine.Do(l.ctx, func(*engine.Turn) { close(held); <-free })
 	<-held
 	before := 0 // requests that were served before the list was complete
 	var all sync.WaitGroup
 	listed := false
 	all.Go(func() {
-		page, err := l.d.Jobs(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.Query{Reasons: true, Order: true})
+		page, err := l.d.jobs.Jobs(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.Query{Reasons: true, Order: true})
 		if err != nil || len(page.Jobs) != 101 || !slices.EqualFunc(page.Jobs, whole.Jobs, sameReason) || !slices.Equal(page.Order, whole.Order) {
 			t.Errorf("%d jobs: %v", len(page.Jobs), err)
 		}
-		_ = l.d.do(fair.As(l.ctx, 1), func(*engine.Turn) { listed = true })
+		_ = l.d.svc.do(fair.As(l.ctx, 1), func(*engine.Turn) { listed = true })
 	})
-	l.until("the list waits", func() bool { return l.d.engine.Waiting() >= 1 })
+	l.until("the list waits", func() bool { return l.d.svc.queue.Engine.Waiting() >= 1 })
 	for range requests {
 		all.Go(func() {
-			_ = l.d.do(fair.As(l.ctx, 2), func(*engine.Turn) {
+			_ = l.d.svc.do(fair.As(l.ctx, 2), func(*engine.Turn) {
 				if listed {
 					return
 				}
 				before++
-				l.until("the list comes back", func() bool { return l.d.engine.Waiting() >= requests-before+1 })
+				l.until("the list comes back", func() bool { return l.d.svc.queue.Engine.Waiting() >= requests-before+1 })
 			})
 		})
 	}
-	l.until("all requests wait", func() bool { return l.d.engine.Waiting() >= requests+1 })
+	l.until("all requests wait", func() bool { return l.d.svc.queue.Engine.Waiting() >= requests+1 })
 	close(free)
 	all.Wait()
 	if before != requests {
@@ -81,12 +81,12 @@ func sameReason(a, b job.View) bool {
 func TestASlowReadHoldsUpNobodysJobs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.d.gate = newGate(2)
+	l.d.svc.gate = newGate(2)
 	line, open := l.gate("gate")
 	l.untilState(l.one(sh(line, "gpus", "2")), job.Running)
 	waits := l.one(sh("true", "gpus", "2"))
 	ann, bob := fair.As(l.ctx, 1), fair.As(l.ctx, 2)
-	leave, err := l.d.gate.Enter(ann) // the read that does not end
+	leave, err := l.d.svc.gate.Enter(ann) // the read that does not end
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestASlowReadHoldsUpNobodysJobs(t *testing.T) {
 	var all sync.WaitGroup
 	ask := func(ctx context.Context, who string) {
 		all.Go(func() {
-			if _, err := l.d.Why(ctx, admin, waits); err != nil {
+			if _, err := l.d.jobs.Why(ctx, admin, waits); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -107,14 +107,14 @@ func TestASlowReadHoldsUpNobodysJobs(t *testing.T) {
 	for range 8 {
 		ask(ann, "ann")
 	}
-	l.until("ann's reads wait", func() bool { return l.d.gate.Waiting() == 8 })
-	reply, err := l.d.Submit(bob, admin, api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0")}, Dir: "/tmp"})
+	l.until("ann's reads wait", func() bool { return l.d.svc.gate.Waiting() == 8 })
+	reply, err := l.d.submits.Submit(bob, admin, api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0")}, Dir: "/tmp"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.untilState(reply.Jobs[0].ID, job.Finished)
 	ask(bob, "bob")
-	l.until("bob's read waits, too", func() bool { return l.d.gate.Waiting() == 9 })
+	l.until("bob's read waits, too", func() bool { return l.d.svc.gate.Waiting() == 9 })
 	leave()
 	all.Wait()
 	if at := slices.Index(served, "bob"); at < 0 || at > 2 {
@@ -132,7 +132,7 @@ func (l *lab) remember(n int) {
 		jobs = append(jobs, &job.Job{ID: fmt.Sprint(seq), Seq: seq, User: "ann", State: job.Finished, Outcome: job.OK, SubmittedAt: now,
 			Attempt: job.Attempt{Number: 1, StartedAt: now, EndedAt: now}})
 	}
-	testkit.Must(l.t, l.d.store.Commit(store.Tx{Put: jobs}))
+	testkit.Must(l.t, l.d.svc.queue.Store.Commit(store.Tx{Put: jobs}))
 }
 
 // TestASumLetsOthersPass: while the history is summed up, another user's long work
@@ -140,25 +140,25 @@ func (l *lab) remember(n int) {
 func TestASumLetsOthersPass(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.d.gate = newGate(2)
-	l.d.gate.Slice = 0
+	l.d.svc.gate = newGate(2)
+	l.d.svc.gate.Slice = 0
 	const jobs, step = 1200, 500
 	l.remember(jobs)
 	ann, bob := fair.As(l.ctx, 1), fair.As(l.ctx, 2)
 	passed, seen := make(chan int, 1), 0
-	err := l.d.eachEnded(ann, time.Now().Add(-time.Hour), func(*job.Job) {
+	err := l.d.history.eachEnded(ann, time.Now().Add(-time.Hour), func(*job.Job) {
 		if seen++; seen != 3 {
 			return
 		}
 		go func() {
-			leave, err := l.d.gate.Enter(bob)
+			leave, err := l.d.svc.gate.Enter(bob)
 			if err != nil {
 				t.Error(err)
 			}
 			passed <- seen // ann is not inside, so nothing changes it
 			leave()
 		}()
-		l.until("bob waits", func() bool { return l.d.gate.Waiting() == 1 })
+		l.until("bob waits", func() bool { return l.d.svc.gate.Waiting() == 1 })
 	})
 	if at := <-passed; err != nil || seen != jobs || at != step {
 		t.Errorf("bob passed after %d of %d jobs: %v", at, seen, err)
@@ -171,8 +171,8 @@ func TestASumLetsOthersPass(t *testing.T) {
 func TestLongReadsHoldUpNobodysReads(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.d.gate = newGate(2)
-	l.d.gate.Slice = 0
+	l.d.svc.gate = newGate(2)
+	l.d.svc.gate.Slice = 0
 	l.remember(2600)
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2"))
@@ -180,16 +180,16 @@ func TestLongReadsHoldUpNobodysReads(t *testing.T) {
 	waits := l.one(sh("true", "gpus", "2"))
 	ann, bob, admin := fair.As(l.ctx, 1), fair.As(l.ctx, 2), api.Caller{Name: "ann", Admin: true}
 	history := api.Query{Over: true, Limit: pageMost}
-	first, leave := l.d.gate.Begin(ann) // between two steps of its work
+	first, leave := l.d.svc.gate.Begin(ann) // between two steps of its work
 	testkit.Must(t, fair.Spend(first, fair.Long))
 	var mu sync.Mutex
 	var served []string
 	var all sync.WaitGroup
 	list := func(ctx context.Context, who string) {
 		all.Go(func() {
-			ctx, leave := l.d.gate.Begin(ctx)
+			ctx, leave := l.d.svc.gate.Begin(ctx)
 			defer leave()
-			if page, err := l.d.Jobs(ctx, admin, history); err != nil || len(page.Jobs) < 2600 {
+			if page, err := l.d.jobs.Jobs(ctx, admin, history); err != nil || len(page.Jobs) < 2600 {
 				t.Errorf("%s: %d jobs: %v", who, len(page.Jobs), err)
 			}
 			mu.Lock()
@@ -200,22 +200,22 @@ func TestLongReadsHoldUpNobodysReads(t *testing.T) {
 	for range 8 {
 		list(ann, "ann")
 	}
-	l.until("ann's reads wait", func() bool { return l.d.gate.Waiting() == 8 })
-	quick, end := l.d.gate.Begin(bob)
-	page, err := l.d.Jobs(quick, admin, api.Query{Reasons: true})
+	l.until("ann's reads wait", func() bool { return l.d.svc.gate.Waiting() == 8 })
+	quick, end := l.d.svc.gate.Begin(bob)
+	page, err := l.d.jobs.Jobs(quick, admin, api.Query{Reasons: true})
 	end()
 	if err != nil || len(page.Jobs) != 2 {
 		t.Errorf("bob's list: %d jobs: %v", len(page.Jobs), err)
 	}
-	reply, err := l.d.Wait(bob, admin, api.WaitRequest{Select: api.Select{Words: []string{"1000", waits}}, Any: true})
+	reply, err := l.d.waits.Wait(bob, admin, api.WaitRequest{Select: api.Select{Words: []string{"1000", waits}}, Any: true})
 	if err != nil || !reply.Done {
 		t.Errorf("bob's wait: %+v: %v", reply, err)
 	}
-	if _, err := l.d.Job(bob, admin, "1000"); err != nil {
+	if _, err := l.d.jobs.Job(bob, admin, "1000"); err != nil {
 		t.Errorf("bob's job: %v", err)
 	}
 	list(bob, "bob")
-	l.until("bob's long read waits", func() bool { return l.d.gate.Waiting() == 9 })
+	l.until("bob's long read waits", func() bool { return l.d.svc.gate.Waiting() == 9 })
 	leave()
 	all.Wait()
 	// They take turns slice by slice, so they end at about the same time.

@@ -13,9 +13,9 @@ import (
 // Snapshot is the state that the daemon decides on: ids, users and amounts,
 // which are visible to every user anyway, and no command, name or path. The
 // engine waits only for the copy.
-func (d *Daemon) Snapshot(ctx context.Context, _ api.Caller) (json.RawMessage, error) {
+func (h *admin) Snapshot(ctx context.Context, _ api.Caller) (json.RawMessage, error) {
 	var taken sched.Snapshot
-	if err := d.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.Explain().State()) }); err != nil {
+	if err := h.svc.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.Explain().State()) }); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(taken)

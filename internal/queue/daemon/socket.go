@@ -17,20 +17,20 @@ const socketLook = time.Second
 // listenAt opens the daemon's socket.
 func (d *Daemon) listenAt(socket string) (listening, error) {
 	mode := os.FileMode(0o600)
-	if d.opt.Places.Shared {
+	if d.svc.places.Shared {
 		mode = 0o666
 	}
 	l, err := api.Listen(socket, mode)
 	if err != nil {
 		return listening{}, err
 	}
-	return listening{socket, func() error { return d.server.ServeUnix(l) }}, nil
+	return listening{socket, func() error { return d.life.server.ServeUnix(l) }}, nil
 }
 
 // keepSocket opens the socket again if somebody removed it: a daemon that nobody
 // can reach also keeps the next one from starting.
 func (d *Daemon) keepSocket(ctx context.Context, stop context.CancelCauseFunc) {
-	socket, said := d.opt.Places.Socket, ""
+	socket, said := d.svc.places.Socket, ""
 	look := time.NewTicker(socketLook)
 	defer look.Stop()
 	for {
@@ -42,17 +42,17 @@ func (d *Daemon) keepSocket(ctx context.Context, stop context.CancelCauseFunc) {
 		if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if d.store.Present() != nil {
+		if d.svc.queue.Store.Present() != nil {
 			continue // the socket's place may be another daemon's now
 		}
 		l, err := d.listenAt(socket)
 		if err == nil {
-			d.log.Warn("the socket was removed; it is there again", "socket", socket)
+			d.svc.queue.Log.Warn("the socket was removed; it is there again", "socket", socket)
 			said = ""
 			d.listenOn(ctx, stop, l)
 		} else if why := err.Error(); why != said {
 			said = why
-			d.log.Error("the socket was removed and cannot be made again", "socket", socket, "err", err)
+			d.svc.queue.Log.Error("the socket was removed and cannot be made again", "socket", socket, "err", err)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (d *Daemon) keepSocket(ctx context.Context, stop context.CancelCauseFunc) {
 func (d *Daemon) listenOn(ctx context.Context, stop context.CancelCauseFunc, l listening) {
 	go func() {
 		if err := l.serve(); err != nil && ctx.Err() == nil {
-			d.log.Error("serve", "on", l.name, "err", err)
+			d.svc.queue.Log.Error("serve", "on", l.name, "err", err)
 			stop(fmt.Errorf("serve %s: %w", l.name, err))
 		}
 	}()

@@ -25,28 +25,28 @@ func listed(ids []string) string {
 }
 
 // Strays lists the supervisors that the store does not know.
-func (d *Daemon) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
+func (h *adoptions) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
 	var found []running.Stray
-	if err := d.do(ctx, func(t *engine.Turn) { found = t.Recovery().Strays() }); err != nil {
+	if err := h.svc.do(ctx, func(t *engine.Turn) { found = t.Recovery().Strays() }); err != nil {
 		return nil, err
 	}
 	strays := make([]api.Stray, 0, len(found))
 	for _, s := range found {
-		if d.mayTouchStray(c, &s) {
-			strays = append(strays, d.strayView(&s))
+		if h.mayTouchStray(c, &s) {
+			strays = append(strays, h.strayView(&s))
 		}
 	}
 	return strays, nil
 }
 
-func (d *Daemon) strayView(s *running.Stray) api.Stray {
+func (h *adoptions) strayView(s *running.Stray) api.Stray {
 	r := s.Found.Record
 	v := api.Stray{
 		Token: s.Found.Token, Job: s.Found.Job, Attempt: s.Found.Attempt, State: string(s.State), GPUs: []int{},
 		PID: s.PID, StartedAt: r.StartedAt, Log: r.Log, Adoptable: s.Job != nil,
 	}
-	if d.opt.Places.Shared {
-		v.User = d.userName(r.UID)
+	if h.svc.places.Shared {
+		v.User = h.svc.people.userName(r.UID)
 	}
 	if j := s.Job; j != nil {
 		v.User, v.Name, v.Command, v.Log = j.User, j.Name(), j.Spec.Command(), cmp.Or(j.Log, v.Log)
@@ -58,19 +58,19 @@ func (d *Daemon) strayView(s *running.Stray) api.Stray {
 // mayTouchStray is mayTouch for a stray. One without a copy of its job is only
 // for administrators: its record names no user on a private daemon, and root's
 // jobs on a shared one.
-func (d *Daemon) mayTouchStray(c api.Caller, s *running.Stray) bool {
+func (h *adoptions) mayTouchStray(c api.Caller, s *running.Stray) bool {
 	if s.Job == nil {
-		return c.Admin || !d.opt.Places.Shared
+		return c.Admin || !h.svc.places.Shared
 	}
 	return mayTouch(c, s.Job)
 }
 
 // AdoptStrays takes the jobs of strays back into the queue.
-func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStraysRequest) ([]api.AdoptedStray, error) {
+func (h *adoptions) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStraysRequest) ([]api.AdoptedStray, error) {
 	var results []api.AdoptedStray
 	var jobs, denied []string
 	var unsaved error
-	err := d.change(ctx, func(t *engine.Turn) {
+	err := h.svc.change(ctx, func(t *engine.Turn) {
 		if t.Stopping() {
 			return
 		}
@@ -78,7 +78,7 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 		wanted := r.Tokens
 		if len(wanted) == 0 {
 			for _, s := range all {
-				if d.mayTouchStray(c, &s) {
+				if h.mayTouchStray(c, &s) {
 					wanted = append(wanted, s.Found.Token)
 				}
 			}
@@ -87,7 +87,7 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 		for _, token := range slices.Compact(wanted) {
 			result := api.AdoptedStray{Token: token}
 			at := slices.IndexFunc(all, func(s running.Stray) bool { return s.Found.Token == token })
-			if at >= 0 && !d.mayTouchStray(c, &all[at]) {
+			if at >= 0 && !h.mayTouchStray(c, &all[at]) {
 				denied = append(denied, all[at].Found.Job)
 				at = -1 // it exists only for its owner
 			}
@@ -105,9 +105,9 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 	if err == nil {
 		err = notWritten(unsaved)
 	}
-	d.note(c, "adopt strays", jobs, "", err)
+	h.svc.note(c, "adopt strays", jobs, "", err)
 	if len(denied) > 0 {
-		d.note(c, "adopt strays", denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
+		h.svc.note(c, "adopt strays", denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
 	}
 	if err != nil {
 		return nil, err
@@ -117,9 +117,9 @@ func (d *Daemon) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptStray
 
 // regain brings a restored store up to date with the supervisors.
 func (d *Daemon) regain(found []run.Found) error {
-	regained, err := engine.Regain(d.store, found, false)
+	regained, err := engine.Regain(d.svc.queue.Store, found, false)
 	for _, j := range regained {
-		d.log.Warn("the store is older than a supervisor: its job is taken over as the supervisor has it", "job", j.ID, "attempt", j.Attempt.Number)
+		d.svc.queue.Log.Warn("the store is older than a supervisor: its job is taken over as the supervisor has it", "job", j.ID, "attempt", j.Attempt.Number)
 	}
 	if err != nil {
 		return problem.Newf(problem.Unable, "free some disk space and start again", "save the jobs that the store does not know: %v", err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"berth/internal/api"
@@ -29,10 +30,21 @@ const (
 // maxDependencies bounds how many other jobs one request can wait for.
 const maxDependencies = 200_000
 
+// submissions accepts jobs.
+type submissions struct {
+	svc     *service
+	find    *finder
+	cards   *cards
+	twins   twins
+	heap    heap
+	batches sync.Map // from a uid to the mutex under which the lines of its files are compared
+	deleted deleted  // what is remembered of lines that were deleted
+}
+
 // Submit accepts jobs. They are on disk when it returns.
-func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
+func (h *submissions) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
 	dry := r.DryRun
-	reply, err := d.submit(ctx, c, &r)
+	reply, err := h.submit(ctx, c, &r)
 	if dry {
 		return reply, err
 	}
@@ -40,15 +52,15 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	for _, s := range reply.Jobs {
 		ids = append(ids, s.ID)
 	}
-	d.note(c, "submit", ids, "", err)
+	h.svc.note(c, "submit", ids, "", err)
 	return reply, err
 }
 
-func (d *Daemon) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest) (api.SubmitReply, error) {
-	s := submission{d: d, caller: c, request: r, cfg: d.config(), now: time.Now()}
+func (h *submissions) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest) (api.SubmitReply, error) {
+	s := submission{h: h, caller: c, request: r, cfg: h.svc.config(), now: time.Now()}
 	if r.Batch != nil {
-		d.heap.compare(len(r.Jobs))
-		defer d.heap.compare(-len(r.Jobs))
+		h.heap.compare(len(r.Jobs))
+		defer h.heap.compare(-len(r.Jobs))
 	}
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err
@@ -57,9 +69,9 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest)
 		return s.acceptLines(ctx)
 	}
 	if s.dedups() {
-		d.twins.turn.Lock()
-		defer d.twins.turn.Unlock()
-		if err := d.twins.check(ctx, &s); err != nil {
+		h.twins.turn.Lock()
+		defer h.twins.turn.Unlock()
+		if err := h.twins.check(ctx, &s); err != nil {
 			return api.SubmitReply{}, err
 		}
 	}
@@ -71,7 +83,7 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest)
 
 // submission is a request being turned into jobs.
 type submission struct {
-	d       *Daemon
+	h       *submissions
 	caller  api.Caller
 	request *api.SubmitRequest
 	cfg     *config.Config
@@ -225,7 +237,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
 		return err
 	}
-	if s.request.Batch != nil && s.d.runs != "" {
+	if s.request.Batch != nil && s.h.svc.runs != "" {
 		s.executed = jobfile.Executed(&asked.Spec) // as its line says it: the file and the logs can be moved
 	}
 	s.setPlaces(&asked.Spec)
@@ -246,7 +258,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if asked.Spec.To == job.ToSlurm && asked.Spec.SlurmEnv && spec.GPUs == "" && spec.VRAM == "" && spec.Type == "" {
 		asked.Spec.GPUs = 0 // a script that was written for Slurm and names no GPU wants none there
 	}
-	if err := s.d.capable(&asked.Spec); err != nil {
+	if err := s.h.svc.capable(&asked.Spec); err != nil {
 		return err
 	}
 	s.boundTime(&asked.Spec)
@@ -262,7 +274,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
 		s.notes = append(s.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
-	s.notes = append(s.notes, notesOn(&asked, s.cfg, s.d.cannotPark())...)
+	s.notes = append(s.notes, notesOn(&asked, s.cfg, s.h.svc.cannotPark())...)
 	return s.addJobs(asked)
 }
 
@@ -473,17 +485,17 @@ func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string
 	word := strings.TrimSuffix(dep.Job, jobfile.SameTask)
 	sel := api.Select{Words: []string{word}}
 	if dep.Name != "" {
-		ids, err := s.d.jobsNamed(ctx, s.caller, dep.Name, "", meaning{own: true})
+		ids, err := s.h.find.jobsNamed(ctx, s.caller, dep.Name, "", meaning{own: true})
 		if err != nil {
 			return nil, problem.Newf(problem.Refused, "use an id like 12, 17_3 or @, the name of a job of yours, or of an earlier job in the same file", "after: %w", err)
 		}
 		word, sel.Words = dep.Name, ids
 	}
-	ch, err := s.d.chooseBy(ctx, s.caller, sel, meaning{})
+	ch, err := s.h.find.chooseBy(ctx, s.caller, sel, meaning{})
 	if err != nil {
 		return nil, err
 	}
-	found, missing, err := s.d.resolve(ctx, &ch, true)
+	found, missing, err := s.h.find.resolve(ctx, &ch, true)
 	if err != nil {
 		return nil, err
 	}
@@ -501,7 +513,7 @@ func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string
 // and their index.
 func (s *submission) number(t *engine.Turn) {
 	if s.lines != nil {
-		s.d.deleted.giveBack(t, s.jobs)
+		s.h.deleted.giveBack(t, s.jobs)
 	}
 	t.Queue().Number(s.jobs)
 	if s.lines != nil {

@@ -75,7 +75,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for !stop.Load() {
-			_ = l.d.do(fair.As(l.ctx, 2), func(t *engine.Turn) {
+			_ = l.d.svc.do(fair.As(l.ctx, 2), func(t *engine.Turn) {
 				held := 0
 				for _, id := range ids {
 					if j, live := t.Jobs().Job(id); live && j.Held {
@@ -86,7 +86,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 			})
 		}
 	})
-	reply, err := l.d.Act(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.ActRequest{Action: api.ActRelease, Select: api.Select{All: true}})
+	reply, err := l.d.actions.Act(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.ActRequest{Action: api.ActRelease, Select: api.Select{All: true}})
 	stop.Store(true)
 	all.Wait()
 	if err != nil || len(reply.Jobs) != jobs {
@@ -155,7 +155,7 @@ func TestTheHistoryIsBoundedInBytes(t *testing.T) {
 	}
 	l.until("what is left is within the bound", func() bool {
 		kept := 0
-		testkit.Must(t, l.d.store.EachOver(store.Filter{}, func(j *job.Job) error { kept += j.Spec.TextBytes(); return nil }))
+		testkit.Must(t, l.d.svc.queue.Store.EachOver(store.Filter{}, func(j *job.Job) error { kept += j.Spec.TextBytes(); return nil }))
 		return kept <= 1<<20
 	})
 }

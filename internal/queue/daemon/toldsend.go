@@ -29,34 +29,34 @@ var nobody = site.User{Name: "nobody", UID: 65534, GID: 65534, Groups: []int{655
 // startTelling connects a teller to this daemon. One that cannot be read must not
 // keep jobs from running.
 func (d *Daemon) startTelling(ctx context.Context) {
-	admin := d.uid
-	if d.opt.Places.Shared {
+	admin := d.people.uid
+	if d.svc.places.Shared {
 		admin = nobody.UID
 	}
-	err := d.wishes.load(d.store)
+	err := d.wishes.load(d.svc.queue.Store)
 	var t *teller
 	if err == nil {
 		t, err = newTeller(teller{
-			store: d.store, news: &d.news, log: d.log, uid: admin, own: d.opt.Own != nil,
-			admin:  func() []string { return d.config().NotifyAdmin },
+			store: d.svc.queue.Store, news: &d.news, log: d.svc.queue.Log, uid: admin, own: d.svc.own != nil,
+			admin:  func() []string { return d.svc.config().NotifyAdmin },
 			rules:  d.wishes.rules,
 			lives:  func(a notify.Awaited) bool { return d.lives(ctx, a) },
 			gaveUp: func(e notify.Entry) { d.wait.Go(func() { d.tellGivenUp(ctx, e) }) },
 			disk: func() (free, total int64, err error) {
 				var disk unix.Statfs_t
-				err = unix.Statfs(d.opt.Places.StateDir, &disk)
+				err = unix.Statfs(d.svc.places.StateDir, &disk)
 				return int64(disk.Bavail) * disk.Bsize, int64(disk.Blocks) * disk.Bsize, err
 			},
 			send: func(ctx context.Context, e notify.Entry) send.Result {
-				return d.deliver(ctx, e.UID, e.User, e.Target, e.Message(t.origin, d.host()))
+				return d.deliver(ctx, e.UID, e.User, e.Target, e.Message(t.origin, host()))
 			},
 		}, time.Now())
 	}
 	if err != nil {
-		d.log.Error("no messages are sent", "err", err)
+		d.svc.queue.Log.Error("no messages are sent", "err", err)
 		return
 	}
-	d.teller = t
+	d.teller, d.life.teller = t, t
 	d.wait.Go(func() { t.run(ctx, d.happened) })
 }
 
@@ -79,7 +79,7 @@ func (d *Daemon) lives(ctx context.Context, a notify.Awaited) (some bool) {
 			return r.Wants(notify.OnEnd) && r.Target.String() == a.Target
 		})
 	}
-	err := d.do(ctx, func(t *engine.Turn) {
+	err := d.svc.do(ctx, func(t *engine.Turn) {
 		if a.Array != "" {
 			t.Jobs().EachTask(a.Array, awaits)
 		} else {
@@ -95,18 +95,18 @@ func (d *Daemon) tellGivenUp(ctx context.Context, e notify.Entry) {
 	var about *job.Job
 	what := "a message to the administrators was given up (berth notify list says why)"
 	if len(e.Batch.Facts) > 0 && e.Batch.Facts[0].Job != "" {
-		found, err := d.store.Job(e.Batch.Facts[0].Job)
+		found, err := d.svc.queue.Store.Job(e.Batch.Facts[0].Job)
 		if err != nil {
 			return // it is forgotten; the list still has the message
 		}
 		about, what = found, fmt.Sprintf("a message about job %s was given up (berth notify list says why)", found.ID)
 	}
-	if err := d.do(ctx, func(t *engine.Turn) { t.Warn(about, what) }); err != nil {
-		d.log.Warn(what, "err", err)
+	if err := d.svc.do(ctx, func(t *engine.Turn) { t.Warn(about, what) }); err != nil {
+		d.svc.queue.Log.Warn(what, "err", err)
 	}
 }
 
-func (d *Daemon) host() string {
+func host() string {
 	host, err := os.Hostname()
 	if err != nil {
 		return "localhost"
@@ -116,14 +116,14 @@ func (d *Daemon) host() string {
 
 // deliver sends one message for a user; an empty name is the administrators.
 func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m notify.Message) send.Result {
-	cfg, host := d.config(), d.host()
+	cfg, host := d.svc.config(), host()
 	r := send.Request{Target: target, Message: m}
 	if user == "" { // the administrators' messages are signed with the key of the daemon's user
-		r.Key = d.wishes.keyOf(d.uid)
+		r.Key = d.wishes.keyOf(d.people.uid)
 	} else {
 		r.Key = d.wishes.get(uid, user).Key
 	}
-	sender, err := d.sender(ctx, uid, user)
+	sender, err := d.people.sender(ctx, uid, user)
 	if err != nil {
 		return send.Result{Error: err.Error()}
 	}
@@ -132,11 +132,11 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 		r.Key, r.Mail = nil, cfg.Mail
 		r.Mail.From = cmp.Or(r.Mail.From, "berth@"+host)
 		if cfg.Mail.User != "" {
-			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.uid); err != nil {
-				d.log.Warn("mail cannot be sent", "err", err)
+			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.people.uid); err != nil {
+				d.svc.queue.Log.Warn("mail cannot be sent", "err", err)
 				return send.Result{Error: "the password of the mail server cannot be read; the daemon's log says why"}
 			}
-			if d.opt.Places.Shared {
+			if d.svc.places.Shared {
 				sender = nobody // a user could trace a process that has the password
 			}
 		}
@@ -145,16 +145,16 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 }
 
 // sender is whom a user's messages are sent as: that user, and never root.
-func (d *Daemon) sender(ctx context.Context, uid int, user string) (site.User, error) {
+func (p *people) sender(ctx context.Context, uid int, user string) (site.User, error) {
 	switch {
-	case !d.opt.Places.Shared:
-		return site.User{Name: d.userName(d.uid), UID: d.uid, GID: os.Getegid(), Home: d.home(d.uid)}, nil
+	case !p.places.Shared:
+		return site.User{Name: p.userName(p.uid), UID: p.uid, GID: os.Getegid(), Home: p.home(p.uid)}, nil
 	case uid == 0 || user == "":
 		return nobody, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	found, err := d.users.Within(ctx, uid, userTTL)
+	found, err := p.users.Within(ctx, uid, userTTL)
 	if err == nil && found.Name != user {
 		err = successor(uid, user, found.Name)
 	}
@@ -201,7 +201,7 @@ func (d *Daemon) deliverAs(ctx context.Context, u site.User, r send.Request) (re
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	out, err := d.ask(ctx, u, tellLimit, send.Word, input)
+	out, err := d.people.ask(ctx, u, tellLimit, send.Word, input)
 	if err == nil {
 		err = json.Unmarshal(out, &result)
 	}

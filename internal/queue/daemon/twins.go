@@ -54,7 +54,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 		if !it.asked.Dedup {
 			continue
 		}
-		if err := t.fill(s.d.store); err != nil {
+		if err := t.fill(s.h.svc.queue.Store); err != nil {
 			return err
 		}
 		asked := work(s.caller.UID, &it.asked.Spec)
@@ -63,7 +63,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "the same job is already in this request"))
 		}
 		within[key] = true
-		id, err := t.find(ctx, s.d, key, asked)
+		id, err := t.find(ctx, s.h.find, key, asked)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 
 // find returns a job with the same work, or "" if no job has it. Jobs that have failed
 // or are forgotten are dropped.
-func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (string, error) {
+func (t *twins) find(ctx context.Context, f *finder, key uint64, asked []byte) (string, error) {
 	for {
 		t.mu.Lock()
 		ids := t.known[key]
@@ -85,7 +85,7 @@ func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (
 			return "", nil
 		}
 		last := ids[len(ids)-1]
-		j, err := d.current(ctx, last)
+		j, err := f.current(ctx, last)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return "", err
@@ -98,9 +98,9 @@ func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (
 
 // current is a job as the engine knows it: its end may not be on disk yet,
 // although a waiting client has seen it.
-func (d *Daemon) current(ctx context.Context, id string) (*job.Job, error) {
+func (f *finder) current(ctx context.Context, id string) (*job.Job, error) {
 	var j *job.Job
-	err := d.do(ctx, func(t *engine.Turn) {
+	err := f.svc.do(ctx, func(t *engine.Turn) {
 		if known, found := t.Jobs().Find(id); found {
 			now := t.Running().Copy(known)
 			j = &now
@@ -109,7 +109,7 @@ func (d *Daemon) current(ctx context.Context, id string) (*job.Job, error) {
 	if err != nil || j != nil {
 		return j, err
 	}
-	return d.store.Job(id)
+	return f.svc.queue.Store.Job(id)
 }
 
 func (t *twins) drop(key uint64, id string) {

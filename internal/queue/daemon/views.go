@@ -7,8 +7,8 @@ import (
 
 // view is a job as the caller may see it. Other users' commands and paths are
 // hidden.
-func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
-	if !d.maySee(c, j) {
+func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
+	if !s.maySee(c, j) {
 		hidden := *j // quoting a long command for nobody would slow down everybody's lists
 		hidden.Spec.Shell, hidden.Spec.Argv, hidden.Spec.Batch, hidden.Log = "", nil, "", ""
 		if j.Outcome == job.Launch {
@@ -18,7 +18,7 @@ func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.V
 	}
 	v := j.View()
 	if v.Batch != nil {
-		whole := d.batchPath(*v.Batch)
+		whole := s.batchPath(*v.Batch)
 		v.Batch = &whole
 	}
 	if reason, ok := reasons[j.ID]; ok && isWaiting(j) {
@@ -34,8 +34,8 @@ func isWaiting(j *job.Job) bool {
 }
 
 // maySee reports whether the caller may see what a job runs.
-func (d *Daemon) maySee(c api.Caller, j *job.Job) bool {
-	return mayTouch(c, j) || !d.opt.Places.Shared || d.config().ShowCommands == showAll
+func (s *service) maySee(c api.Caller, j *job.Job) bool {
+	return mayTouch(c, j) || !s.places.Shared || s.config().ShowCommands == showAll
 }
 
 const showAll = "all"

@@ -26,19 +26,25 @@ var settled = map[string]func(*job.Job) bool{
 	},
 }
 
+// waiter waits for jobs.
+type waiter struct {
+	svc  *service
+	find *finder
+}
+
 // Wait returns when the selected jobs have ended or are what was asked for, or
 // when its time is up.
-func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
-	ch, err := d.choose(ctx, c, r.Select)
+func (h *waiter) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
+	ch, err := h.find.choose(ctx, c, r.Select)
 	if err != nil {
 		return api.WaitReply{}, err
 	}
 	if !ch.narrow {
 		return api.WaitReply{}, problem.Newf(problem.Invalid, "name jobs by id, or give all", "no job is selected")
 	}
-	w, l, err := d.beginWait(ctx, &ch, r.Any, settled[r.For])
+	w, l, err := h.beginWait(ctx, &ch, r.Any, settled[r.For])
 	if l != nil {
-		defer d.hub.leave(l)
+		defer h.svc.hub.leave(l)
 	}
 	if err != nil {
 		return api.WaitReply{}, err
@@ -56,27 +62,27 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 		}
 		w.heard(ev.Job)
 	}
-	return d.waited(ctx, c, w)
+	return h.waited(ctx, c, w)
 }
 
 // beginWait finds the jobs and subscribes to their events in the same turn.
-func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool, is func(*job.Job) bool) (*waitingFor, *listener, error) {
-	ctx, leave := d.gate.Begin(ctx)
+func (h *waiter) beginWait(ctx context.Context, ch *choice, any bool, is func(*job.Job) bool) (*waitingFor, *listener, error) {
+	ctx, leave := h.svc.gate.Begin(ctx)
 	defer leave()
 	var l *listener
 	live := map[string]bool{}
-	over, err := d.waitsForOver(ctx, ch)
+	over, err := h.waitsForOver(ctx, ch)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, missing, err := d.resolveThen(ctx, ch, over, func(_ *engine.Turn, ids []string) {
+	found, missing, err := h.find.resolveThen(ctx, ch, over, func(_ *engine.Turn, ids []string) {
 		for _, id := range ids {
 			live[id] = true
 		}
-		l = d.hub.listenTo(len(ids), func(id string) bool { return live[id] })
+		l = h.svc.hub.listenTo(len(ids), func(id string) bool { return live[id] })
 	})
 	if err == nil && len(missing) > 0 {
-		err = missingProblem(d.notMeant(ctx, ch, missing[:1])[0])
+		err = missingProblem(h.find.notMeant(ctx, ch, missing[:1])[0])
 	}
 	if err != nil {
 		return nil, l, err
@@ -89,11 +95,11 @@ const maxOverWaited = 10_000
 
 // waitsForOver reports whether finished jobs are selected without an id: by
 // name, so that a part of a sweep that failed early counts, or by state.
-func (d *Daemon) waitsForOver(ctx context.Context, ch *choice) (bool, error) {
+func (h *waiter) waitsForOver(ctx context.Context, ch *choice) (bool, error) {
 	if ch.named() || !ch.wantsOver() || ch.name == "" && len(ch.states) == 0 {
 		return false, nil
 	}
-	counts, err := d.store.CountOver(ch.filter(ctx))
+	counts, err := h.svc.queue.Store.CountOver(ch.filter(ctx))
 	if err != nil {
 		return false, err
 	}
@@ -109,7 +115,7 @@ func (d *Daemon) waitsForOver(ctx context.Context, ch *choice) (bool, error) {
 
 // waited reads the jobs again. They were not kept in memory: a user may wait for
 // all jobs many times over.
-func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.WaitReply, error) {
+func (h *waiter) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.WaitReply, error) {
 	reply := api.WaitReply{Jobs: make([]job.View, 0, len(w.ids))}
 	ch := choice{ids: make(map[string]bool, len(w.ids))}
 	for _, id := range w.ids {
@@ -119,9 +125,9 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 		reply.Done = true
 		return reply, nil
 	}
-	ctx, leave := d.gate.Begin(ctx)
+	ctx, leave := h.svc.gate.Begin(ctx)
 	defer leave()
-	found, _, err := d.resolve(ctx, &ch, true)
+	found, _, err := h.find.resolve(ctx, &ch, true)
 	if err != nil {
 		return api.WaitReply{}, err
 	}
@@ -130,7 +136,7 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 	}
 	slices.SortFunc(found, func(a, b job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i := range found {
-		reply.Jobs = append(reply.Jobs, d.view(c, &found[i], nil))
+		reply.Jobs = append(reply.Jobs, h.svc.view(c, &found[i], nil))
 	}
 	reply.Done = w.done()
 	return reply, nil

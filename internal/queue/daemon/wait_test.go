@@ -16,7 +16,7 @@ import (
 // waits asks in the background, and answers with who is over.
 func (l *lab) waits(r api.WaitRequest) <-chan api.WaitReply {
 	answer := make(chan api.WaitReply, 1)
-	heard := l.d.hub.count() + 1
+	heard := l.d.svc.hub.count() + 1
 	go func() {
 		reply, err := api.Call(l.ctx, l.Client, api.WaitForJobs, r)
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -24,7 +24,7 @@ func (l *lab) waits(r api.WaitRequest) <-chan api.WaitReply {
 		}
 		answer <- reply
 	}()
-	l.until("it waits", func() bool { return l.d.hub.count() >= heard || len(answer) > 0 })
+	l.until("it waits", func() bool { return l.d.svc.hub.count() >= heard || len(answer) > 0 })
 	return answer
 }
 
@@ -88,7 +88,7 @@ func TestWait(t *testing.T) {
 	if reply := l.answered(all); !reply.Done || !slices.Equal(ends(reply), []job.State{job.Finished, job.Cancelled, job.Failed}) {
 		t.Errorf("all of three: %v %v", reply.Done, ends(reply))
 	}
-	l.until("nobody listens", func() bool { return l.d.hub.count() == 0 })
+	l.until("nobody listens", func() bool { return l.d.svc.hub.count() == 0 })
 }
 
 func TestWaitFollowsARequeue(t *testing.T) {

@@ -19,23 +19,23 @@ import (
 
 // Why is what a job waits for, or how it ended; of an array, its first waiting
 // task.
-func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
-	found, err := d.findTasks(ctx, c, id)
+func (h *jobs) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
+	found, err := h.find.findTasks(ctx, c, id)
 	switch {
 	case err != nil:
 		return api.Why{}, err
 	case len(found) > 1:
-		return d.whyArray(ctx, c, found)
+		return h.whyArray(ctx, c, found)
 	}
-	return d.why(ctx, c, &found[0])
+	return h.why(ctx, c, &found[0])
 }
 
-func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, error) {
+func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, error) {
 	why := api.Why{Story: reason.Story{ID: j.ID}, State: string(j.State)}
 	if j.State == job.Queued {
 		// In a long queue a story takes the engine some time.
 		var leave func()
-		ctx, leave = d.gate.Begin(ctx)
+		ctx, leave = h.svc.gate.Begin(ctx)
 		defer leave()
 		if err := fair.Spend(ctx, fair.Long); err != nil {
 			return api.Why{}, err
@@ -43,10 +43,10 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 	}
 	hindrance := ""
 	var preview *sched.Preview
-	err := d.do(ctx, func(t *engine.Turn) {
+	err := h.svc.do(ctx, func(t *engine.Turn) {
 		var g estimates
 		if !j.State.Terminal() {
-			g = d.estimate(t, j.ID)
+			g = estimate(t, j.ID)
 		}
 		switch j.State {
 		case job.Queued:
@@ -55,13 +55,13 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 			why.Text = t.Explain().Why(j.ID)
 		case job.Running:
 			why.Expected = g.end(t.Now, j)
-			if d.maySee(c, j) {
+			if h.svc.maySee(c, j) {
 				hindrance = cmp.Or(t.Running().Hindrance(j.ID), t.Running().Uses.EndsForOveruse(j.ID))
 			}
 		default: // it has ended
 		}
 		why.Queued, _ = t.Explain().Live()
-		if d.maySee(c, j) {
+		if h.svc.maySee(c, j) {
 			why.ExpectedRun, why.ExpectedVRAM = g.run, g.vram
 			if g.guessed() && j.Spec.VRAMAuto && j.State == job.Queued && j.Attempt.Number == 0 && j.VRAMMiB > 0 {
 				why.Notes = append(why.Notes, autoGuess(j.VRAMMiB, g.vram.Runs))
@@ -92,7 +92,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		case job.ParkBack:
 			why.Text += ", coming back from being parked"
 		}
-		if cannot := d.cannotPark(); cannot != "" && j.Spec.Preemptible == job.PreemptByPark {
+		if cannot := h.svc.cannotPark(); cannot != "" && j.Spec.Preemptible == job.PreemptByPark {
 			why.Text += "; it cannot be parked: " + cannot
 		} else if j.Parking.Refused != "" {
 			why.Text += "; " + j.Parking.Refused
@@ -104,7 +104,7 @@ func (d *Daemon) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, er
 		why.Text = parkedText(j, why.Text)
 	case j.State.Terminal():
 		detail := ""
-		if v := d.view(c, j, nil); v.Reason != nil {
+		if v := h.svc.view(c, j, nil); v.Reason != nil {
 			detail = *v.Reason
 		}
 		why.Text = j.Outcome.Ending(detail)
@@ -144,7 +144,7 @@ type estimates struct {
 }
 
 // estimate asks the engine, in whose goroutine it runs.
-func (d *Daemon) estimate(t *engine.Turn, id string) estimates {
+func estimate(t *engine.Turn, id string) estimates {
 	var g estimates
 	run, vram, _ := t.Explain().Estimate(id)
 	if run.Mid > 0 {

@@ -73,12 +73,12 @@ func TestWhyTellsTheStory(t *testing.T) {
 func TestOneStoryAtATime(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.d.gate = fair.NewGate(1, 1) // as on a machine with two cores
+	l.d.svc.gate = fair.NewGate(1, 1) // as on a machine with two cores
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2"))
 	l.untilState(busy, job.Running)
 	waits := l.one(sh("true", "gpus", "2"))
-	leave, err := l.d.gate.Enter(l.ctx)
+	leave, err := l.d.svc.gate.Enter(l.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestOneStoryAtATime(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(l.ctx, 200*time.Millisecond)
 	defer cancel()
-	if why, err := l.d.Why(soon, api.Caller{Admin: true}, waits); !errors.Is(err, context.DeadlineExceeded) {
+	if why, err := l.d.jobs.Why(soon, api.Caller{Admin: true}, waits); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a story was told out of turn: %+v, %v", why, err)
 	}
 	leave()
@@ -120,11 +120,11 @@ func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
 		who  person
 		sees bool
 	}{{ann, true}, {bob, false}, {l.as("root"), true}} {
-		why, err := row.who.d.Why(l.ctx, row.who.Caller, waits)
+		why, err := row.who.d.jobs.Why(l.ctx, row.who.Caller, waits)
 		if err != nil || why.Expected == nil || why.ExpectedRun != nil != row.sees {
 			t.Errorf("%s is told %+v, %v", row.who.Name, why, err)
 		}
-		detail, err := row.who.d.Job(l.ctx, row.who.Caller, waits)
+		detail, err := row.who.d.jobs.Job(l.ctx, row.who.Caller, waits)
 		if err != nil || detail.ExpectedRun != nil != row.sees {
 			t.Errorf("%s is shown %+v, %v", row.who.Name, detail.ExpectedRun, err)
 		}
