@@ -27,6 +27,8 @@ type simulateOptions struct {
 	gpus      int
 	vram      string
 	parkCost  string
+	parkGangs bool
+	parkMem   string
 	estimates string
 	maxBypass string
 	minRun    string
@@ -57,8 +59,8 @@ scheduler can beat.
 A trace is a CSV file with a header. It has the columns submit_s and duration_s,
 and optionally job_id, user, gpus (default 1), gpu_milli (share of each GPU in
 thousandths), vram_mib (declared), vram_used_mib (peak), time_limit_s, priority,
-and command or name (to recognise jobs of the same program). Other columns are
-ignored.
+parks (yes or no), and command or name (to recognise jobs of the same program).
+Other columns are ignored.
 
 A snapshot comes from berth debug snapshot: running jobs end when expected, and
 the queue drains.
@@ -66,12 +68,15 @@ the queue drains.
 The scheduler does not know how long a job will run. It estimates this as on a
 live machine, from earlier jobs of the same user and command; --estimates
 selects another source. With --park-cost, the policies default and las may park
-jobs and resume them later. berth help reference/simulate explains every figure.
+every job with one GPU and resume it later on the same GPU, as a daemon with
+parking = "all" does. Without, only jobs whose column parks says yes are parked.
+berth help reference/simulate explains every flag and figure.
 
 Policies:` + policyHelp(),
 		Example: `  berth simulate trace.csv
   berth simulate trace.csv --policy fifo,backfill,fair --gpus 4 --vram 24G
-  berth simulate trace.csv --policy default,las --park-cost 20
+  berth simulate trace.csv --policy default,las --park-cost measured
+  berth simulate trace.csv --park-gangs --park-memory 1280G
   berth simulate --history --policy backfill,fair
   berth simulate --history --since 30d --html report.html
   berth debug snapshot | berth simulate - --policy default,shortest
@@ -123,6 +128,9 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 	if o.history {
 		return session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
 			w, err := o.fetchHistory(ctx, s, set.machine, set.changed, time.Now())
+			if err == nil {
+				err = o.asTheDaemonParks(ctx, s, &set)
+			}
 			if err != nil {
 				return err
 			}
@@ -221,7 +229,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session.Session, w *sim.Wo
 	if err != nil {
 		return err
 	}
-	r := &report.Report{Work: w, Replays: replays, Asked: o.askedFor(set.changed)}
+	r := &report.Report{Work: w, Replays: replays, Park: w.Parking(set.choices), Asked: o.askedFor(set.changed)}
 	for _, remark := range r.After() {
 		s.Say("%s", remark)
 	}
@@ -236,6 +244,12 @@ func (o *simulateOptions) run(ctx context.Context, s *session.Session, w *sim.Wo
 		return printJSON(s.Out, replays)
 	}
 	fmt.Fprint(s.Out, r.Table(s.Width, s.Colour))
+	for _, bound := range r.Bounds() {
+		fmt.Fprintf(s.Out, "\n%s", bound)
+	}
+	if len(r.Bounds()) > 0 {
+		fmt.Fprintln(s.Out)
+	}
 	for _, path := range wrote {
 		fmt.Fprintf(s.Out, "\nwrote %s", text.Line(path))
 	}
@@ -271,11 +285,14 @@ func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err erro
 func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
 	var asked []string
 	for _, flag := range []struct{ name, value string }{
-		{"park-cost", o.parkCost}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
+		{"park-cost", o.parkCost}, {"park-memory", o.parkMem}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
 	} {
 		if changed(flag.name) {
 			asked = append(asked, "--"+flag.name+" "+strings.TrimSpace(flag.value))
 		}
+	}
+	if o.parkGangs {
+		asked = append(asked, "--park-gangs")
 	}
 	return strings.Join(asked, " ")
 }

@@ -19,6 +19,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli/session"
 	"berth/internal/queue/config"
+	"berth/internal/sched"
 	"berth/internal/sched/sim"
 )
 
@@ -220,6 +221,7 @@ func TestWhatSettingAJobAsideCosts(t *testing.T) {
 	for text, want := range map[string]sim.Parking{
 		"20": {EachWay: 20_000}, "1m": {EachWay: 60_000}, "0": {}, "0.5s": {EachWay: 500},
 		"5GB/s": {BytesPerSecond: 5e9}, "800 MiB/s": {BytesPerSecond: 800 << 20}, "1.5g/s": {BytesPerSecond: 1.5e9}, "100b/s": {BytesPerSecond: 100},
+		"Measured": {Pace: &sched.FirstPace},
 	} {
 		if got, err := parsePark(text); err != nil || *got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)

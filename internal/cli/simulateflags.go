@@ -25,7 +25,9 @@ type settings struct {
 // replayFlags adds the flags that change decisions.
 func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be parked, at this `cost` each way: seconds (20) or a copy speed (5GB/s)")
+	flags.StringVar(&o.parkCost, "park-cost", "", "let every job with one GPU be parked, at this `cost` each way: seconds (20), a copy speed (5GB/s), or measured")
+	flags.BoolVar(&o.parkGangs, "park-gangs", false, "let jobs with several GPUs be parked too, as if none of them used NCCL")
+	flags.StringVar(&o.parkMem, "park-memory", "", "host `memory` for parked jobs (1280G); 0: no limit (default: half of the host's, taken to be twice the memory of the GPUs)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
 	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))
 	flags.StringVar(&o.minRun, "min-run", "", "minimum time a job runs before it is parked for another (default 1m)")
@@ -57,10 +59,8 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 		return s, badFlag(cmd, "vram", err)
 	}
 	s.machine = sim.Machine{GPUs: o.gpus, VRAMMiB: vramMiB}
-	if s.changed("park-cost") {
-		if s.choices.Park, err = parsePark(o.parkCost); err != nil {
-			return s, badFlag(cmd, "park-cost", err)
-		}
+	if s.choices.Park, err = o.readParking(cmd); err != nil {
+		return s, err
 	}
 	if s.changed("estimates") {
 		if s.choices.Estimates, err = parseEstimates(o.estimates); err != nil {
@@ -72,6 +72,36 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 		return s, err
 	}
 	return s, o.adjust(cmd, s.policies)
+}
+
+// readParking reads which jobs can be parked, and at what cost.
+func (o *simulateOptions) readParking(cmd *cobra.Command) (p *sim.Parking, err error) {
+	changed := cmd.Flags().Changed
+	p = &sim.Parking{Pace: &sched.FirstPace, Who: sim.ThatAskFor}
+	if changed("park-cost") {
+		if p, err = parsePark(o.parkCost); err != nil {
+			return nil, badFlag(cmd, "park-cost", err)
+		}
+		p.Who = sim.SingleGPU
+	}
+	if o.parkGangs {
+		p.Who = sim.EveryJob
+	}
+	p.MemoryMiB = sim.HostMemory
+	if changed("park-memory") {
+		if p.MemoryMiB, err = parseParkMemory(o.parkMem); err != nil {
+			return nil, badFlag(cmd, "park-memory", err)
+		}
+	}
+	return p, nil
+}
+
+// parseParkMemory parses a size, or 0 for no limit.
+func parseParkMemory(written string) (int64, error) {
+	if strings.TrimSpace(written) == "0" {
+		return 0, nil
+	}
+	return text.ParseSize(written)
 }
 
 // adjust applies flags to all policies.
@@ -132,10 +162,14 @@ func orZero(written string) (time.Duration, error) {
 	return text.ParseDuration(written)
 }
 
-// parsePark parses the cost of parking: a time each way, or a copy speed.
+// parsePark parses the cost of parking: a time each way, a copy speed, or the word
+// for what a daemon plans with until it has parked a job.
 func parsePark(text string) (*sim.Parking, error) {
 	text = strings.TrimSpace(text)
-	bad := fmt.Errorf("expected a time each way of up to a day (20, 1m) or a bandwidth (5GB/s, 800MiB/s), found %q", text)
+	if strings.EqualFold(text, "measured") {
+		return &sim.Parking{Pace: &sched.FirstPace}, nil
+	}
+	bad := fmt.Errorf("expected a time each way of up to a day (20, 1m), a bandwidth (5GB/s, 800MiB/s) or measured, found %q", text)
 	if rate, isRate := strings.CutSuffix(strings.ToLower(text), "/s"); isRate {
 		bytes, err := parseBytes(rate)
 		if err != nil {

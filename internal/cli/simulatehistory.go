@@ -7,6 +7,8 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli/session"
 	"berth/internal/job"
+	"berth/internal/queue"
+	"berth/internal/sched"
 	"berth/internal/sched/sim"
 	"berth/internal/text/problem"
 )
@@ -42,6 +44,26 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session.Session, 
 		return nil, err
 	}
 	return sim.FromHistory(jobs, machine), nil
+}
+
+// asTheDaemonParks sets what no flag says of parking: which jobs, how fast, and in
+// how much host memory.
+func (o *simulateOptions) asTheDaemonParks(ctx context.Context, s *session.Session, set *settings) error {
+	status, err := api.Call(ctx, s.Client, api.GetStatus, api.None{})
+	if err != nil || status.Parking == nil || status.Parking.Cannot != "" {
+		return err
+	}
+	p, own := set.choices.Park, status.Parking
+	if !set.changed("park-cost") {
+		p.Pace = &sched.Pace{Out: own.OutMiBs, Back: own.BackMiBs}
+		if p.Who == sim.ThatAskFor && own.Jobs == queue.ParkAll {
+			p.Who = sim.SingleGPU
+		}
+	}
+	if !set.changed("park-memory") && own.RoomMiB != nil {
+		p.MemoryMiB = max(1, own.HostMiB+*own.RoomMiB) // 0 is no limit
+	}
+	return nil
 }
 
 // machineOf describes the daemon's machine. A replay has equal GPUs only.

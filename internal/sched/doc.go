@@ -9,7 +9,7 @@
 // Its files are in groups. Each group uses only those above it, and a test checks
 // that. Read them in this order, or start with decide.go:
 //
-//	rules: rules tuning estimate term
+//	rules: rules tuning estimate pace term
 //	what fits where: card request budget machine fit candidates choose possible
 //	who goes next: list tally shape state queue userqueue service turn limit overdue walk
 //	what is decided: closed decision limits contend outrank reservation departure reserve preempt again assert decide

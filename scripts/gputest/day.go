@@ -291,7 +291,7 @@ func (t *trial) predictDay(ctx context.Context, jobs []dayJob, r *dayResult, par
 	}
 	args := []string{"simulate", trace, "--json", "--gpus", "1", "--policy", "default", "--min-run", dayMinRun.String()}
 	if parks {
-		args = append(args, "--park-cost", fmt.Sprintf("%.3f", cost.Seconds()))
+		args = append(args, "--park-cost", fmt.Sprintf("%.3f", cost.Seconds()), "--park-memory", "0")
 	}
 	text, err := t.command(ctx, t.program("berth"), args...).Output()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"berth/internal/machine/keep"
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/engine/running"
+	"berth/internal/sched"
 	"berth/internal/text"
 )
 
@@ -299,7 +300,7 @@ func (p *Parker) RestorePace(meta func(key string) (string, error)) error {
 	if err != nil || value == "" {
 		return err
 	}
-	var pace running.Pace
+	var pace sched.Pace
 	if err := json.Unmarshal([]byte(value), &pace); err != nil || pace.Out < running.PaceLow || pace.Back < running.PaceLow {
 		return fmt.Errorf("read how fast jobs are parked: expected two speeds, found %q", value)
 	}

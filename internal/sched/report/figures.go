@@ -69,7 +69,7 @@ func rowsOf(replays []sim.Replayed) []Row {
 }
 
 // optionalFigures are left out of tables if they are 0 everywhere.
-var optionalFigures = []string{"preemptions", "gpu_lost", "ooms", "decision_p50_ms", "decision_p99_ms"}
+var optionalFigures = []string{"preemptions", "gpu_lost", "gpu_wasted", "gpu_fixed", "host_full", "own_gpus_busy", "parked_max_mib", "ooms", "decision_p50_ms", "decision_p99_ms"}
 
 // shownFigures are the figures worth showing for these replays.
 func shownFigures(replays []sim.Replayed) []sim.Figure {
@@ -98,6 +98,8 @@ func figureText(unit sim.Unit, value float64) string {
 		return fmt.Sprintf("%.1f %%", 100*value)
 	case sim.Milliseconds:
 		return fmt.Sprintf("%.2f ms", value)
+	case sim.MiB:
+		return gib(int64(value))
 	}
 	switch {
 	case value >= 1000:

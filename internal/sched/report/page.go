@@ -125,6 +125,12 @@ func (r *Report) about() string {
 		about += " Flags: " + text.Line(r.Asked) + "."
 	}
 	about += assumedText(r.Work)
+	if parked := r.parkText(); parked != "" {
+		about += " " + parked
+	}
+	for _, bound := range r.Bounds() {
+		about += " " + bound + "."
+	}
 	if seeds := r.Replays[0].Seeds; seeds > 0 {
 		about += " The figures are " + seedsText(seeds) + "; the charts show the original trace."
 	}

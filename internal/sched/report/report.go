@@ -19,12 +19,13 @@ import (
 type Report struct {
 	Work    *sim.Workload
 	Replays []sim.Replayed
-	Asked   string // the flags that change the figures, such as "--park-cost 20"
+	Park    *sim.Parking // how jobs are parked; nil: they are not
+	Asked   string       // the flags that change the figures, such as "--park-cost 20"
 }
 
 // Machine describes a machine in words.
 func Machine(m sim.Machine) string {
-	return fmt.Sprintf("%s of %s GiB", text.Count(m.GPUs, "GPU"), strings.TrimSuffix(text.GiB(m.VRAMMiB), ".0"))
+	return fmt.Sprintf("%s of %s", text.Count(m.GPUs, "GPU"), gib(m.VRAMMiB))
 }
 
 // Table shows the policies side by side, as many as fit into the columns of the

@@ -197,11 +197,13 @@ func TestJobsThatAreInNoFigureAreNamed(t *testing.T) {
 func TestAPageOfASnapshotSaysWhatItAssumes(t *testing.T) {
 	w := someWork()
 	w.Origin, w.TakenAt, w.Begin, w.Unknown, w.Typical = sim.OfSnapshot, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 60_000, 1, time.Hour
-	page, err := (&Report{Work: w, Replays: replaysOf(t, w, 0, "default"), Asked: "--park-cost 20"}).Page()
+	replays := replaysOf(t, w, 0, "default")
+	replays[0].Preemptions, replays[0].GPUFixed, replays[0].HostFull = 3, 0.5, 0.005
+	page, err := (&Report{Work: w, Replays: replays, Park: &sim.Parking{Who: sim.SingleGPU, MemoryMiB: 1536}, Asked: "--park-cost 20"}).Page()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"from the snapshot of 2026-03-01 12:00:00", "1 queued job without an estimate, assumed to run for 1h00m.", "Flags: --park-cost 20.", "Time begins with the snapshot"} {
+	for _, word := range []string{"from the snapshot of 2026-03-01 12:00:00", "1 queued job without an estimate, assumed to run for 1h00m.", "Flags: --park-cost 20.", "Jobs with one GPU can be parked, in 1.5 GiB of host memory. default is bound: jobs that cannot give way had 50 % of the GPU time while others waited.", "Time begins with the snapshot"} {
 		if !strings.Contains(string(page), word) {
 			t.Errorf("the page lacks %s", word)
 		}

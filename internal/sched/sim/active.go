@@ -19,12 +19,11 @@ type active struct {
 	seat  int     // index in replay.running
 	spot  int     // index in replay.ends
 
-	start     Millis
-	works     Millis // when it begins to make progress
-	useful    Millis // progress in this segment, once it is being preempted
-	before    Millis // progress in this segment before the replay began
-	end       Millis // when it ends or, if it is being preempted, has left its cards
-	out, back Millis // what parking and resuming it costs
+	start  Millis
+	works  Millis // when it begins to make progress
+	useful Millis // progress in this segment, once it is being preempted
+	before Millis // progress in this segment before the replay began
+	end    Millis // when it ends or, if it is being preempted, has left its cards
 
 	declaredMiB []int64 // on each card, before anything was measured
 	usedMiB     []int64 // on each card, in fact
@@ -50,9 +49,6 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		User:     j.User, Priority: j.Priority, Seq: int64(place), Array: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), RanBefore: c.done.duration(), Waited: (r.now - c.since).duration(),
 		Run: r.estimator.duration(j), Limit: r.estimator.limit(j, c.done),
-	}
-	if r.parks(j) {
-		a.out, a.back = r.in.Park.cost(r.in.Machine, j)
 	}
 	a.held.Preempt = r.preemption(j)
 	return a
@@ -113,7 +109,7 @@ func (r *replay) restart(place int, lost Millis) {
 	c := &r.courses[r.order[place]]
 	r.fateAt(place).Wasted += lost
 	r.result.WastedGPUSeconds += c.gpuSeconds
-	c.done, c.gpuSeconds, c.parked = 0, 0, false
+	c.done, c.gpuSeconds = 0, 0
 }
 
 // Running is a job that already runs when the replay begins.

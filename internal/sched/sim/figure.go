@@ -11,6 +11,7 @@ const (
 	Seconds
 	Percent // the figure itself is a share of 1
 	Milliseconds
+	MiB
 )
 
 // Figure is one number of the metrics. All code that prints, averages or
@@ -43,10 +44,15 @@ func Figures() []Figure {
 		{Name: "gpu_allocated", Title: "GPU allocation", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUAllocated }},
 		{Name: "gpu_useful", Title: "GPU utilisation", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUUseful }},
 		{Name: "gpu_lost", Title: "parking overhead", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPULost }},
+		{Name: "gpu_wasted", Title: "lost work", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUWasted }},
 		{Name: "fragmentation", Title: "fragmentation", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.Fragmentation }},
 		{Name: "jain_users", Title: "fairness (Jain)", Of: func(m *Metrics) *float64 { return &m.JainUsers }},
 		{Name: "worst_over_median_user", Title: "worst/median user", Of: func(m *Metrics) *float64 { return &m.WorstOverMedianUser }},
 		{Name: "preemptions", Title: "preemptions", Of: func(m *Metrics) *float64 { return &m.Preemptions }},
+		{Name: "gpu_fixed", Title: "cannot give way", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUFixed }},
+		{Name: "host_full", Title: "host memory full", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.HostFull }},
+		{Name: "own_gpus_busy", Title: "own GPUs busy", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.OwnGPUsBusy }},
+		{Name: "parked_max_mib", Title: "parked memory, most", Unit: MiB, Of: func(m *Metrics) *float64 { return &m.ParkedMaxMiB }},
 		{Name: "ooms", Title: "out of memory", Of: func(m *Metrics) *float64 { return &m.OOMs }},
 		{Name: "decisions", Title: "decisions", Of: func(m *Metrics) *float64 { return &m.Decisions }},
 		{Name: "decision_p50_ms", Title: "decision, p50", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP50Ms }},

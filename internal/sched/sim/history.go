@@ -39,6 +39,12 @@ func FromHistory(jobs []job.View, machine Machine) *Workload {
 		if j.Command = v.Name; v.Command != nil {
 			j.Command = *v.Command
 		}
+		switch {
+		case v.ParkRefused != nil:
+			j.Parks = CannotPark
+		case v.Parkings > 0:
+			j.Parks = CanPark
+		}
 		w.add(j, "job "+v.ID)
 	}
 	return w

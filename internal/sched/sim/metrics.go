@@ -26,11 +26,16 @@ type Metrics struct {
 	GPUAllocated        float64 `json:"gpu_allocated"` // of the GPU time until the last end
 	GPUUseful           float64 `json:"gpu_useful"`    // the same without timed out jobs and lost work
 	GPULost             float64 `json:"gpu_lost"`      // spent on parking and resuming jobs
+	GPUWasted           float64 `json:"gpu_wasted"`    // spent on work that was lost
 	Fragmentation       float64 `json:"fragmentation"` // free, but scattered over cards so that a waiting job does not fit
 	JainUsers           float64 `json:"jain_users"`    // of users' mean bounded slowdowns
 	WorstOverMedianUser float64 `json:"worst_over_median_user"`
 	Preemptions         float64 `json:"preemptions"`
-	OOMs                float64 `json:"ooms"` // starts that failed for lack of memory
+	GPUFixed            float64 `json:"gpu_fixed"`      // of the GPU time: of jobs that could not give way while others waited
+	HostFull            float64 `json:"host_full"`      // of the time: jobs waited, and no memory of the host was left to park one
+	OwnGPUsBusy         float64 `json:"own_gpus_busy"`  // of the time: a parked job waited for its GPUs, and as many others were free
+	ParkedMaxMiB        float64 `json:"parked_max_mib"` // the host's memory that parked jobs took at most
+	OOMs                float64 `json:"ooms"`           // starts that failed for lack of memory
 	Decisions           float64 `json:"decisions"`
 	DecisionP50Ms       float64 `json:"decision_p50_ms"`
 	DecisionP99Ms       float64 `json:"decision_p99_ms"`
@@ -46,7 +51,7 @@ const slowdownFloorS = 10
 func measure(in input, res Result) Metrics {
 	m := Metrics{
 		Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: lowerBounds(in, res),
-		Preemptions: float64(res.Preemptions), OOMs: float64(res.OOMs),
+		Preemptions: float64(res.Preemptions), OOMs: float64(res.OOMs), ParkedMaxMiB: float64(res.HostPeakMiB),
 	}
 	s := gather(&in, &res)
 	m.Jobs, m.Infeasible, m.Unfinished = len(s.waits), s.refused, s.unfinished
@@ -66,6 +71,9 @@ func measure(in input, res Result) Metrics {
 		lost := s.timedOutGPUSeconds + res.OverheadGPUSeconds + res.WastedGPUSeconds
 		m.GPUUseful = max(0, res.AllocatedGPUSeconds-lost) / capacity
 		m.GPULost = res.OverheadGPUSeconds / capacity
+		m.GPUWasted = res.WastedGPUSeconds / capacity
+		m.GPUFixed = res.FixedGPUSeconds / capacity
+		m.HostFull, m.OwnGPUsBusy = res.HostFullSeconds/m.MakespanS, res.OwnCardsSeconds/m.MakespanS
 		m.Fragmentation = res.FragmentedGPUSeconds / capacity
 	}
 	m.JainUsers, m.WorstOverMedianUser = fairness(s.users)

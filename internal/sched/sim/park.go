@@ -4,28 +4,55 @@ import (
 	"container/heap"
 	"fmt"
 	"math"
+	"time"
 
 	"berth/internal/sched"
 )
 
-// Parking is the cost of parking a job and resuming it: either the same for
-// every job, or the time to copy its memory.
+// Parking is which jobs can be parked, and what that costs. The zero Parking parks
+// every job at no cost, and has host memory for all of them.
 type Parking struct {
-	EachWay        Millis  // to park it, and the same again to resume it
-	BytesPerSecond float64 // if not 0, EachWay is the memory of the job divided by this
+	Who            Parkable
+	EachWay        Millis      // to park a job, and the same again to resume it
+	BytesPerSecond float64     // if not 0, EachWay is the memory of the job divided by this
+	Pace           *sched.Pace // if not nil, what a daemon plans with
+	MemoryMiB      int64       // of the host, for parked jobs in all; 0: no limit
 }
+
+// Parkable says which jobs can be parked that do not say so themselves.
+type Parkable int
+
+// Which jobs those are.
+const (
+	EveryJob   Parkable = iota
+	SingleGPU           // jobs with one GPU, as on a daemon with parking = "all"
+	ThatAskFor          // none, as on a daemon without any setting
+)
+
+// Parks is what a job itself says about being parked.
+type Parks int
+
+// What it may say.
+const (
+	Unsaid Parks = iota
+	CanPark
+	CannotPark
+)
 
 const bytesPerMiB = 1 << 20
 
-// cost is how long a job's cards are busy with parking it, and with resuming
-// it.
-func (p *Parking) cost(m Machine, j *Job) (out, back Millis) {
-	each := p.EachWay
-	if p.BytesPerSecond > 0 {
-		seconds := float64(m.memoryMiB(j)) * bytesPerMiB / p.BytesPerSecond
-		each = Millis(min(math.Ceil(seconds*1000), float64(MaxDuration)))
+// cost is what it costs to park a job on this machine.
+func (p *Parking) cost(m Machine, j *Job) sched.Preempt {
+	memMiB := m.memoryMiB(j)
+	each := p.EachWay.duration()
+	switch {
+	case p.Pace != nil:
+		return p.Pace.Park(memMiB)
+	case p.BytesPerSecond > 0:
+		seconds := float64(memMiB) * bytesPerMiB / p.BytesPerSecond
+		each = Millis(min(math.Ceil(seconds*1000), float64(MaxDuration))).duration()
 	}
-	return each, each
+	return sched.Preempt{Mode: sched.Park, StopTime: each, ResumeTime: each, MemMiB: memMiB}
 }
 
 // memoryMiB is the memory of a job on all its cards: what it really uses, else
@@ -46,7 +73,13 @@ func (m Machine) memoryMiB(j *Job) int64 {
 // parks reports whether a job can be parked: the replay allows it, the policy
 // uses it, and the job has cards.
 func (r *replay) parks(j *Job) bool {
-	return r.in.Park != nil && r.in.Policy.Rules.Slice && j.GPUs > 0
+	switch {
+	case r.in.Park == nil || !r.in.Policy.Rules.Slice || j.GPUs == 0 || j.Parks == CannotPark:
+		return false
+	case j.Parks == CanPark:
+		return true
+	}
+	return r.in.Park.Who == EveryJob || r.in.Park.Who == SingleGPU && j.GPUs == 1
 }
 
 // preempt makes a job leave its cards. It holds them until it has left, and
@@ -65,14 +98,20 @@ func (r *replay) preempt(v sched.Victim) {
 	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
 	a.held.BeingPreempted, a.held.PreemptedFor = true, v.For
-	a.end = r.now + a.out
+	a.end = r.now + millisFor(a.held.Preempt.StopTime)
 	a.held.FreeBy = a.end.at()
 	heap.Fix(&r.ends, a.spot)
 	c.done += a.useful
 	c.since = r.now
 	r.declareMeasured(a)
+	r.host.leave(a.held.Preempt.MemMiB)
 	r.fateAt(place).Preemptions++
 	r.result.Preemptions++
+}
+
+// millisFor rounds a duration up.
+func millisFor(d time.Duration) Millis {
+	return Millis((d + time.Millisecond - time.Nanosecond) / time.Millisecond)
 }
 
 // preemption is whether and how a job can be preempted.
@@ -80,6 +119,63 @@ func (r *replay) preemption(j *Job) sched.Preempt {
 	if !r.parks(j) {
 		return sched.Preempt{}
 	}
-	out, back := r.in.Park.cost(r.in.Machine, j)
-	return sched.Preempt{Mode: sched.Park, StopTime: out.duration(), ResumeTime: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
+	return r.in.Park.cost(r.in.Machine, j)
+}
+
+// park puts a job that has left its cards among the waiting ones. Its memory stays
+// on the host, and it can come back to its own cards only.
+func (r *replay) park(a *active) {
+	c := &r.courses[r.order[a.place]]
+	c.parkedOn, c.hostMiB = a.held.Cards, a.held.Preempt.MemMiB
+	r.parked[a.place] = true
+	r.awaitReturn(c, 1)
+	r.enqueue(a.place)
+}
+
+// comeBack ends what park began: the job is on its cards again, or lost.
+func (r *replay) comeBack(place int) {
+	c := &r.courses[r.order[place]]
+	r.awaitReturn(c, -1)
+	r.host.comeBack(c.hostMiB)
+	c.parkedOn, c.hostMiB = nil, 0
+	delete(r.parked, place)
+}
+
+// awaitReturn notes on its cards what a parked job needs there, or with -1 no longer
+// does.
+func (r *replay) awaitReturn(c *course, sign int64) {
+	for _, card := range c.parkedOn {
+		r.cards[card].ParkedMiB += sign * c.hostMiB / int64(len(c.parkedOn))
+	}
+}
+
+// hostMemory is the host's memory for parked jobs.
+type hostMemory struct {
+	mostMiB, heldMiB int64 // mostMiB 0: no limit
+	peakMiB          int64
+}
+
+// leave takes memory for a job that begins to leave its cards.
+func (h *hostMemory) leave(mib int64) {
+	if !h.fits(mib) {
+		panic(fmt.Sprintf("bug: parked jobs take %d MiB of %d", h.heldMiB+mib, h.mostMiB))
+	}
+	h.heldMiB += mib
+	h.peakMiB = max(h.peakMiB, h.heldMiB)
+}
+
+func (h *hostMemory) fits(mib int64) bool { return h.mostMiB == 0 || h.heldMiB+mib <= h.mostMiB }
+
+func (h *hostMemory) comeBack(mib int64) { h.heldMiB -= mib }
+
+// left is State.ParkMiB.
+func (h *hostMemory) left() int64 {
+	switch left := h.mostMiB - h.heldMiB; {
+	case h.mostMiB == 0:
+		return 0
+	case left <= 0:
+		return -1
+	default:
+		return left
+	}
 }

@@ -239,8 +239,8 @@ func TestWhatParkingCosts(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			if out, back := row.park.cost(m, &row.job); out != row.want || back != row.want {
-				t.Errorf("%d and %d, want %d", out, back, row.want)
+			if p := row.park.cost(m, &row.job); millisFor(p.StopTime) != row.want || millisFor(p.ResumeTime) != row.want {
+				t.Errorf("%v and %v, want %d", p.StopTime, p.ResumeTime, row.want)
 			}
 		})
 	}
@@ -260,5 +260,101 @@ func TestPoliciesThatParkNothingAreTheSameWithParking(t *testing.T) {
 		if without.Preemptions != 0 || parks != (with.Preemptions > 0) || !parks && with != without {
 			t.Errorf("%s:\n%+v\nwith parking\n%+v", p.Name, without, with)
 		}
+	}
+}
+
+// parkedBy replays two long jobs and a short one that comes later, on two cards.
+func parkedBy(t *testing.T, park Parking, change func(jobs []Job)) Result {
+	t.Helper()
+	hour := 3600.0
+	jobs := []Job{seconds("long", "", 0, 10*hour, 1), seconds("longer", "", 0, 20*hour, 1), seconds("short", "", 2*hour, 60, 1)}
+	if change != nil {
+		change(jobs)
+	}
+	return run(input{Jobs: jobs, Machine: Machine{GPUs: 2, VRAMMiB: 10_000}, Policy: policy(t, Default), Park: &park})
+}
+
+func TestTheLimitsOfARealMachine(t *testing.T) {
+	rows := []struct {
+		name   string
+		park   Parking
+		change func(jobs []Job)
+		parked bool
+	}{
+		{"a job with one GPU is parked", Parking{Who: SingleGPU}, nil, true},
+		{"one with two is not", Parking{Who: SingleGPU}, func(jobs []Job) { jobs[0].GPUs, jobs[1].GPUs = 2, 2 }, false},
+		{"unless every job can be", Parking{}, func(jobs []Job) { jobs[0].GPUs, jobs[1].GPUs = 2, 2 }, true},
+		{"or it says so", Parking{Who: SingleGPU}, func(jobs []Job) { jobs[0].GPUs, jobs[0].Parks = 2, CanPark }, true},
+		{"jobs that say nothing stay", Parking{Who: ThatAskFor}, nil, false},
+		{"one that asks for it does not", Parking{Who: ThatAskFor}, func(jobs []Job) { jobs[1].Parks = CanPark }, true},
+		{"one that refuses stays", Parking{}, func(jobs []Job) { jobs[0].Parks, jobs[1].Parks = CannotPark, CannotPark }, false},
+		{"there is host memory for it", Parking{MemoryMiB: 10_000}, nil, true},
+		{"there is too little", Parking{MemoryMiB: 9_999}, nil, false},
+		{"it uses less than its card", Parking{MemoryMiB: 9_999}, func(jobs []Job) { jobs[0].UsedMiB, jobs[1].UsedMiB = 9_000, 9_000 }, true},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			res := parkedBy(t, row.park, row.change)
+			if (res.Preemptions > 0) != row.parked || (res.HostPeakMiB > 0) != row.parked {
+				t.Errorf("parked %d times, %d MiB at most", res.Preemptions, res.HostPeakMiB)
+			}
+		})
+	}
+}
+
+func TestWhichLimitsWereMet(t *testing.T) {
+	for _, row := range []struct {
+		name                 string
+		park                 Parking
+		change               func(jobs []Job)
+		host, fixed, ownBusy bool
+	}{
+		{name: "none", park: Parking{}},
+		{name: "host memory", park: Parking{MemoryMiB: 9_999}, host: true},
+		{name: "jobs that cannot give way", park: Parking{}, change: func(jobs []Job) { jobs[0].Parks, jobs[1].Parks = CannotPark, CannotPark }, fixed: true},
+		// The short one takes the card of one job, and then its neighbour's is free.
+		{name: "the job's own cards", park: Parking{}, change: func(jobs []Job) {
+			jobs[0].Duration, jobs[1].Duration, jobs[2].Duration = 7_300_000, 90_000_000, 36_000_000
+			jobs[0].Parks = CannotPark
+		}, ownBusy: true, fixed: true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			res := parkedBy(t, row.park, row.change)
+			if res.HostFullSeconds > 0 != row.host || res.FixedGPUSeconds > 0 != row.fixed || res.OwnCardsSeconds > 0 != row.ownBusy {
+				t.Errorf("%+v, want %+v", res.binding, row)
+			}
+		})
+	}
+}
+
+func TestADaemonsDefaultHostMemoryIsHalfOfASimulatedHost(t *testing.T) {
+	w := &Workload{Machine: Machine{GPUs: 8, VRAMMiB: 81_920}}
+	for given, want := range map[int64]int64{HostMemory: 8 * 81_920, 0: 0, 7: 7} {
+		if got := w.Parking(Choices{Park: &Parking{MemoryMiB: given}}); got.MemoryMiB != want {
+			t.Errorf("%d becomes %d, want %d", given, got.MemoryMiB, want)
+		}
+	}
+	if w.Parking(Choices{}) != nil {
+		t.Error("jobs are parked without being asked for")
+	}
+}
+
+// A job that is parked counts its memory on the cards that it comes back to, so
+// that others are placed elsewhere.
+func TestWhatAParkedJobNeedsIsNotedOnItsCards(t *testing.T) {
+	seen := false
+	in := oneCard(t, func(now Millis, s sched.State) {
+		if p, queued := s.Queue.Get("0"); queued && now > 0 {
+			seen = true
+			if s.Cards[0].ParkedMiB != 10_000 || !p.Parked || p.Request.IDs != "0" || s.ParkMiB != 2_000 {
+				t.Errorf("%+v %+v, %d MiB left", s.Cards[0], p, s.ParkMiB)
+			}
+		} else if s.Cards[0].ParkedMiB != 0 || now < 30_000 && s.ParkMiB != 12_000 {
+			t.Errorf("at %d: %+v, %d MiB left", now, s.Cards[0], s.ParkMiB)
+		}
+	})
+	in.Park.MemoryMiB = 12_000
+	if run(in); !seen {
+		t.Error("nothing was parked")
 	}
 }

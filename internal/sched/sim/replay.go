@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"berth/internal/sched"
@@ -34,6 +35,9 @@ type replay struct {
 	shares    ledger
 	scale     sched.Scale
 	occupancy occupancy
+	turns     bool // some job can be parked
+	parked    map[int]bool
+	host      hostMemory
 	loads     []load   // of each card
 	changes   []change // of cards, in their order
 	changed   int      // how many of them have happened
@@ -48,7 +52,8 @@ type course struct {
 	since       Millis  // waiting since
 	done        Millis  // progress that is kept
 	gpuSeconds  float64 // spent on done since the replay began
-	parked      bool    // it has to be resumed
+	parkedOn    []int   // the cards that it has to come back to; nil: it is not parked
+	hostMiB     int64   // its memory on the host meanwhile
 	started     bool    // it has run before
 	ended       bool
 }
@@ -61,8 +66,12 @@ func newReplay(in *input) *replay {
 		scale:     in.Host.Scale(in.Machine.GPUs),
 		occupancy: newOccupancy(in.Machine.GPUs), loads: make([]load, in.Machine.GPUs),
 		estimator: newEstimator(in.Estimates), changes: changesOf(in),
-		alike: map[string]map[int]bool{}, learnt: map[string]int{},
+		alike: map[string]map[int]bool{}, learnt: map[string]int{}, parked: map[int]bool{},
 	}
+	if in.Park != nil {
+		r.host.mostMiB = in.Park.MemoryMiB
+	}
+	r.turns = slices.ContainsFunc(in.Jobs, func(j Job) bool { return r.preemption(&j).Mode != "" })
 	r.queue.SetRules(in.Policy.Rules)
 	r.result.Fates = make([]Fate, len(in.Jobs))
 	for i := range in.Jobs {
@@ -140,6 +149,7 @@ func (r *replay) passTo(moment Millis) {
 	if seconds > 0 && r.occupancy.fragmented() {
 		r.result.FragmentedGPUSeconds += seconds * r.occupancy.freeGPUs()
 	}
+	r.observeBinding(seconds)
 	r.now = moment
 }
 
@@ -164,14 +174,19 @@ func (r *replay) enqueue(place int) {
 func (r *replay) pending(place int) sched.Pending {
 	j, c := r.jobAt(place)
 	limit := r.estimator.limit(j, c.done)
-	if limit > 0 && c.parked {
-		_, back := r.in.Park.cost(r.in.Machine, j)
-		limit += back.duration() // its limit counts from when it has been resumed
+	preempt, parked := r.preemption(j), c.parkedOn != nil
+	if parked {
+		back := *j
+		back.IDs, back.Allow = c.parkedOn, nil
+		j = &back
+		if limit > 0 {
+			limit += preempt.ResumeTime // its limit counts from when it has been resumed
+		}
 	}
 	return sched.Pending{
-		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
+		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules), Parked: parked,
 		Array: j.Array, ArrayLimit: j.AtOnce, Group: j.Group,
-		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: r.preemption(j),
+		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: preempt,
 	}
 }
 
@@ -220,8 +235,9 @@ func (r *replay) start(s sched.Start) bool {
 		r.outOfMemory(place)
 		return false
 	}
-	if c.parked {
-		a.works += a.back
+	if c.parkedOn != nil {
+		a.works += millisFor(a.held.Preempt.ResumeTime)
+		r.comeBack(place)
 	}
 	a.end = a.works + j.runs() - c.done
 	a.held.Started, a.held.RanBefore = r.now.at(), c.done.duration()
@@ -237,8 +253,7 @@ func (r *replay) endJobs() {
 		a := r.ends[0]
 		r.vacate(a)
 		if a.held.BeingPreempted {
-			r.courses[r.order[a.place]].parked = true
-			r.enqueue(a.place)
+			r.park(a)
 			continue
 		}
 		r.finish(a)

@@ -81,6 +81,8 @@ type Result struct {
 	UsefulGPUSeconds     float64 // spent on the work of jobs, timed out ones included
 	OverheadGPUSeconds   float64 // spent on parking and resuming jobs
 	WastedGPUSeconds     float64 // spent on lost work
+
+	binding
 }
 
 // run replays the jobs in virtual time.
@@ -104,6 +106,7 @@ func run(in input) Result {
 		r.decide()
 	}
 	r.markUnfinished()
+	r.result.HostPeakMiB = r.host.peakMiB
 	return r.result
 }
 
@@ -173,7 +176,7 @@ func (r *replay) state() sched.State {
 	s := sched.State{
 		Now: r.now.at(), Rules: r.in.Policy.Rules, Host: r.in.Host, Cards: r.cards,
 		Queue: r.queue, MaxStarts: maxStarts, Allocations: make([]sched.Allocation, len(r.running)),
-		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, ArrayRuns: map[string]int{},
+		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, ArrayRuns: map[string]int{}, ParkMiB: r.host.left(),
 	}
 	for i, a := range r.running {
 		s.Allocations[i] = a.held

@@ -66,6 +66,17 @@ var traceColumns = []traceColumn{
 		j.Priority = int(priority)
 		return err
 	}},
+	{name: "parks", set: func(j *Job, text string) error {
+		switch strings.ToLower(text) {
+		case "1", "yes", "true":
+			j.Parks = CanPark
+		case "0", "no", "false":
+			j.Parks = CannotPark
+		default:
+			return fmt.Errorf("expected yes or no, found %q", text)
+		}
+		return nil
+	}},
 	{name: "command", set: func(j *Job, text string) error { j.Command = text; return nil }},
 	{name: "name", set: func(j *Job, text string) error {
 		if j.Command == "" {

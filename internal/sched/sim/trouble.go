@@ -79,6 +79,8 @@ func (r *replay) loseJobsOn(card int) {
 		done := c.done
 		if !a.held.BeingPreempted {
 			done += a.did(r.now)
+		} else {
+			r.host.comeBack(a.held.Preempt.MemMiB)
 		}
 		r.vacate(a)
 		r.restart(a.place, done)

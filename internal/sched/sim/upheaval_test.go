@@ -21,6 +21,8 @@ func anUpheaval(t *rapid.T) input {
 		if rapid.Bool().Draw(t, "copying") {
 			in.Park.BytesPerSecond = 3e9
 		}
+		in.Park.Who = rapid.SampledFrom([]Parkable{EveryJob, SingleGPU, ThatAskFor}).Draw(t, "who parks")
+		in.Park.MemoryMiB = rapid.SampledFrom([]int64{0, 5000, 10_000, 25_000}).Draw(t, "host memory")
 	}
 	if rapid.IntRange(0, 5).Draw(t, "parks") < 5 {
 		in.Policy = rapid.SampledFrom([]Policy{Policies()[0], Policies()[6]}).Draw(t, "parking policy")
@@ -34,6 +36,7 @@ func anUpheaval(t *rapid.T) input {
 		}
 	}
 	for i := range in.Jobs {
+		in.Jobs[i].Parks = rapid.SampledFrom([]Parks{Unsaid, Unsaid, CanPark, CannotPark}).Draw(t, "says")
 		if j := &in.Jobs[i]; j.VRAMMiB > 0 && rapid.IntRange(0, 2).Draw(t, "misjudged") == 0 {
 			j.UsedMiB = j.VRAMMiB * rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "times") / 2
 		}
@@ -71,10 +74,15 @@ func restless(seed uint64) func(sched.State) sched.Plan {
 		for _, h := range s.Allocations {
 			place, _ := strconv.Atoi(h.Job)
 			chance := rand.New(rand.NewPCG(seed, uint64(s.Now.UnixMilli())*1000+uint64(place)))
-			if h.Preempt.Mode != sched.Park || h.BeingPreempted || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
+			if h.Preempt.Mode != sched.Park || h.BeingPreempted || s.ParkMiB < 0 || s.ParkMiB > 0 && h.Preempt.MemMiB > s.ParkMiB || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
 				continue
 			}
 			times[h.Job]++
+			if s.ParkMiB > 0 {
+				if s.ParkMiB -= h.Preempt.MemMiB; s.ParkMiB == 0 {
+					s.ParkMiB = -1
+				}
+			}
 			plan.Victims = append(plan.Victims, sched.Victim{Job: h.Job, Mode: sched.Park})
 		}
 		return plan
@@ -111,6 +119,10 @@ func checkTimes(t *rapid.T, in *input, i int, f *Fate) {
 	j := &in.Jobs[i]
 	var onCards, last Millis
 	for k, s := range f.Segments {
+		// It comes back to the cards that it left, unless its work was lost.
+		if k > 0 && f.Wasted == 0 && f.Preemptions > 0 && !slices.Equal(s.Cards, f.Segments[k-1].Cards) {
+			t.Fatalf("job %d comes back to other cards: %+v", i, f)
+		}
 		if s.End < s.Start || k > 0 && s.Start < last || len(s.Cards) != j.GPUs || k == 0 && s.Start != f.Start {
 			t.Fatalf("job %d: %+v", i, f)
 		}

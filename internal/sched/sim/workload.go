@@ -61,7 +61,7 @@ func (w *Workload) add(j Job, place string) {
 
 // Choices are the options of a replay besides the policy.
 type Choices struct {
-	Park      *Parking  // the cost of parking; nil: no job can be parked
+	Park      *Parking  // which jobs can be parked, and at what cost; nil: none
 	Estimates Estimates // empty: the default for the workload
 
 	// Use the overtake limit, the placement or the least run of the policy instead
@@ -69,11 +69,25 @@ type Choices struct {
 	OwnMaxBypass, OwnPlacement, OwnMinRun bool
 }
 
+// HostMemory is Parking.MemoryMiB: the daemon's default on the simulated host of this
+// machine. The host has twice the memory of its GPUs, and parked jobs may take half.
+const HostMemory = -1
+
+// Parking is how jobs are parked in a replay of this workload.
+func (w *Workload) Parking(c Choices) *Parking {
+	if c.Park == nil || c.Park.MemoryMiB != HostMemory {
+		return c.Park
+	}
+	p := *c.Park
+	p.MemoryMiB = int64(w.Machine.GPUs) * w.Machine.VRAMMiB
+	return &p
+}
+
 // input is the input of one replay. A policy replaces only the order in the
 // rules of a daemon.
 func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
 	in := input{
-		Jobs: jobs, Machine: w.Machine, Host: w.Host, Policy: policy, Park: c.Park, Estimates: c.Estimates,
+		Jobs: jobs, Machine: w.Machine, Host: w.Host, Policy: policy, Park: w.Parking(c), Estimates: c.Estimates,
 		Begin: w.Begin, Running: w.Running, Usage: w.Usage, Foreign: w.Foreign,
 		Limits: w.Limits, DefaultLimit: w.DefaultLimit, GroupLimits: w.GroupLimits,
 	}

@@ -14,6 +14,8 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 	views := []job.View{
 		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: new(int64(2048)), SubmittedAt: ago(time.Hour), StartedAt: ago(50 * time.Minute), EndedAt: ago(20 * time.Minute)},
 		{ID: "2", User: "bob", GPUs: 1, Share: new(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour), ParkedS: 600},
+		{ID: "5", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1},
+		{ID: "6", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1, ParkRefused: new("it uses managed memory")},
 		{ID: "3", User: "bob", GPUs: 1, SubmittedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour)},
 		{ID: "4", User: "bob", GPUs: 0, SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
 	}
@@ -21,6 +23,8 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 	want := []Job{
 		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: 2048, Submit: 3_600_000, Duration: 1_800_000},
 		{ID: "2", User: "bob", GPUs: 1, Share: 0.5, Duration: 3_000_000},
+		{ID: "5", User: "cid", GPUs: 1, Submit: 3_600_000, Duration: 3_600_000, Parks: CanPark},
+		{ID: "6", User: "cid", GPUs: 1, Submit: 3_600_000, Duration: 3_600_000, Parks: CannotPark},
 	}
 	if !reflect.DeepEqual(w.Jobs, want) || w.LeftOut != 2 || w.Places[1] != "job 2" {
 		t.Errorf("%+v", w)

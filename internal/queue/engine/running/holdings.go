@@ -83,7 +83,7 @@ func (hs *holdings) rank(now time.Time, a *Attempt, h *sched.Allocation) {
 	case j.Leaving():
 		h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, j.PreemptedFor, job.Later(j.PreemptAt.Add(hs.set.cfg.Bounded(j.Spec.Grace)), now)
 	case j.Parking.Phase == job.ParkOut:
-		h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, j.PreemptedFor, now.Add(hs.set.Parking.Pace.out(j.Parking.HostMiB()))
+		h.BeingPreempted, h.PreemptedFor, h.FreeBy = true, j.PreemptedFor, now.Add(hs.set.Parking.Pace.Park(j.Parking.HostMiB()).StopTime)
 	case j.Stop != job.NoStop:
 		// It was told to stop, and is gone within its grace period.
 		end := ran + hs.set.cfg.Bounded(j.Spec.Grace)
@@ -164,4 +164,4 @@ func (hs *holdings) CapMiB(now time.Time, r sched.Request) int64 {
 }
 
 // ParkCost is what it costs to park a job that uses this much memory.
-func (hs *holdings) ParkCost(mib int64) sched.Preempt { return hs.set.Parking.Pace.preempt(mib) }
+func (hs *holdings) ParkCost(mib int64) sched.Preempt { return hs.set.Parking.Pace.Park(mib) }

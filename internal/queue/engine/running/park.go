@@ -19,7 +19,7 @@ import (
 // Parking moves running jobs off their cards and back.
 type Parking struct {
 	set      *Set
-	Pace     Pace
+	Pace     sched.Pace
 	Attended map[string]int // how many are attached to the jobs of these supervisors
 }
 
@@ -236,19 +236,7 @@ func (p *Parking) List() []*job.Job {
 	return list
 }
 
-// Pace is how fast the memory of parked jobs moves, in MiB per second. It begins
-// with what was measured on an H200 with a driver of version 580, and follows what
-// this machine does.
-type Pace struct {
-	Out  float64 `json:"out"`  // to the host
-	Back float64 `json:"back"` // to the cards
-}
-
-var firstPace = Pace{Out: 1700, Back: 4700}
-
 const (
-	// parkExtra is the time around the move.
-	parkExtra = 100 * time.Millisecond
 	// paceLeastMiB is the least that says how fast memory moves: for less, the time
 	// around it counts more.
 	paceLeastMiB = 1 << 10
@@ -269,19 +257,6 @@ func Learn(rate *float64, mib int64, took time.Duration) bool {
 	seen := min(max(float64(mib)/took.Seconds(), PaceLow), paceHigh)
 	*rate += paceWeight * (seen - *rate)
 	return true
-}
-
-func (p *Pace) out(mib int64) time.Duration { return moving(mib, p.Out) }
-
-func (p *Pace) back(mib int64) time.Duration { return moving(mib, p.Back) }
-
-func moving(mib int64, rate float64) time.Duration {
-	return parkExtra + time.Duration(float64(mib)/rate*float64(time.Second))
-}
-
-// preempt is what it costs to park a job that uses this much memory.
-func (p *Pace) preempt(mib int64) sched.Preempt {
-	return sched.Preempt{Mode: sched.Park, StopTime: p.out(mib), ResumeTime: p.back(mib), MemMiB: mib}
 }
 
 // LearnPace takes in one move, and adds the pace to the next commit.
@@ -316,7 +291,7 @@ func (p *Parking) SliceEnds(a *Attempt) time.Time {
 		return time.Time{}
 	}
 	moves := job.Parking{CardMiB: p.ParkMiB(a)}
-	cost := p.Pace.preempt(moves.HostMiB())
+	cost := p.Pace.Park(moves.HostMiB())
 	least := 2 * (cost.StopTime + cost.ResumeTime)
 	if j.Parking.Times > 0 {
 		least += cost.ResumeTime // it was still coming back

@@ -115,7 +115,7 @@ func (p *Parking) PreemptMode(a *Attempt) sched.Preempt {
 	switch {
 	case p.set.cfg.Parks(spec) && p.CannotPark(a, false) == "" && !(requeues && p.NoRoom(a) != ""):
 		moves := job.Parking{CardMiB: p.ParkMiB(a)}
-		return p.Pace.preempt(moves.HostMiB())
+		return p.Pace.Park(moves.HostMiB())
 	case requeues:
 		return sched.Preempt{Mode: sched.Requeue, StopTime: p.set.cfg.Warning(spec) + p.set.cfg.Bounded(spec.Grace)}
 	}
