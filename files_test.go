@@ -18,18 +18,16 @@ const (
 	mostMethods   = 25
 )
 
-func TestTheEngineIsReadInParts(t *testing.T) {
+// inParts are the packages whose files form no large circle.
+var inParts = []string{"internal/queue/engine", "internal/queue/people"}
+
+func TestLargePackagesAreReadInParts(t *testing.T) {
 	read := 0
 	for pkg := range architecture(t) {
-		if !within(pkg, "internal/queue/engine") {
+		if !slices.ContainsFunc(inParts, func(above string) bool { return within(pkg, above) }) {
 			continue
 		}
-		uses, methods := filesOf(t, pkg)
-		for typ, n := range methods {
-			if n > mostMethods {
-				t.Errorf("%s: %s has %d methods, and at most %d are allowed", pkg, typ, n, mostMethods)
-			}
-		}
+		uses := filesOf(t, pkg)
 		for file := range uses {
 			circle := []string{}
 			for other := range uses {
@@ -48,13 +46,53 @@ func TestTheEngineIsReadInParts(t *testing.T) {
 	}
 }
 
-// filesOf is which file of a package uses which, and how many methods its types
-// have.
-func filesOf(t *testing.T, dir string) (uses map[string]map[string]bool, methods map[string]int) {
+// large types have more methods than others, each for a reason.
+var large = map[string]string{
+	"internal/queue/store.Store":  "most of its methods are one query each",
+	"internal/sched.decision":     "one decision, whose parts share its state",
+	"internal/machine/run.Runner": "to be taken apart",
+
+	"internal/compat/gpuscheduler.scheduler": "to be taken apart",
+	"internal/machine/keep.keeper":           "to be taken apart",
+	"internal/queue/daemon.Daemon":           "to be taken apart",
+	"internal/queue/daemon.submission":       "to be taken apart",
+	"internal/sched/sim.replay":              "to be taken apart",
+	"internal/sched.machine":                 "to be taken apart",
+	"internal/slurm/node.node":               "to be taken apart",
+}
+
+func TestOnePersonCanHoldATypeInMind(t *testing.T) {
+	methods := map[string]int{}
+	eachFile(t, func(s source) {
+		if s.inTest() || !within(s.pkg, "internal") && !within(s.pkg, "cmd") || within(s.pkg, "internal/tests") {
+			return
+		}
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil {
+				name, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*"), "[")
+				methods[s.pkg+"."+name]++
+			}
+		}
+	})
+	for name, n := range methods {
+		switch reason := large[name]; {
+		case n > mostMethods && reason == "":
+			t.Errorf("%s has %d methods, and at most %d are allowed", name, n, mostMethods)
+		case n <= mostMethods && reason != "":
+			t.Errorf("%s has only %d methods: it needs no exception", name, n)
+		}
+	}
+	if len(methods) < 500 {
+		t.Errorf("only %d types were found", len(methods))
+	}
+}
+
+// filesOf is which file of a package uses which.
+func filesOf(t *testing.T, dir string) (uses map[string]map[string]bool) {
 	t.Helper()
 	set := token.NewFileSet()
 	var files []*ast.File
-	uses, methods = map[string]map[string]bool{}, map[string]int{}
+	uses = map[string]map[string]bool{}
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "fault_berthfault.go") {
@@ -66,11 +104,6 @@ func filesOf(t *testing.T, dir string) (uses map[string]map[string]bool, methods
 		}
 		files = append(files, file)
 		uses[filepath.Base(path)] = map[string]bool{}
-		for _, decl := range file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil {
-				methods[strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*")]++
-			}
-		}
 	}
 	// Other packages are empty here, so that only what is defined in this one is known.
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
@@ -81,7 +114,7 @@ func filesOf(t *testing.T, dir string) (uses map[string]map[string]bool, methods
 			uses[filepath.Base(set.Position(ident.Pos()).Filename)][filepath.Base(set.Position(object.Pos()).Filename)] = true
 		}
 	}
-	return uses, methods
+	return uses
 }
 
 func reaches(uses map[string]map[string]bool, from, to string) bool {

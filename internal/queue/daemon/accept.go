@@ -15,6 +15,7 @@ import (
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/engine/journal"
 	"berth/internal/queue/engine/waiting"
+	"berth/internal/queue/people"
 	"berth/internal/queue/store"
 	"berth/internal/sched/predict"
 	"berth/internal/text"
@@ -113,7 +114,7 @@ func (s *submission) captureEnviron() {
 	if len(environ) == 0 {
 		return
 	}
-	data := packEnviron(environ)
+	data := people.PackEnviron(environ)
 	name := store.BlobName(data)
 	for _, j := range s.jobs {
 		if j.Spec.Export != "none" || j.Spec.Pty {

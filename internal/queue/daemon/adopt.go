@@ -114,10 +114,10 @@ func (a *adoption) permit(ctx context.Context) error {
 	theirs := p.UID == a.caller.UID || a.caller.Admin
 	if !svc.places.Shared {
 		// A private daemon has one user, and all its jobs run as that user.
-		theirs = p.UID == svc.people.uid
+		theirs = p.UID == svc.people.UID
 	}
-	owner := svc.people.userName(p.UID)
-	if user, err := svc.people.users.ByUID(ctx, p.UID); err == nil {
+	owner := svc.people.Name(p.UID)
+	if user, err := svc.people.Users.ByUID(ctx, p.UID); err == nil {
 		owner = user.Name
 	} else if theirs && svc.places.Shared {
 		return problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "process %d belongs to uid %d, which cannot be looked up", p.PID, p.UID)

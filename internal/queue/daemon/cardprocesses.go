@@ -64,19 +64,8 @@ func (h *cards) nameProcesses(c api.Caller, cards []api.GPU, listed []listedProc
 		if !ok || hidden && !c.Admin && uid != c.UID {
 			continue
 		}
-		p.Command, p.User = command, h.svc.people.userName(uid)
-		h.svc.people.wish(uid)
-	}
-}
-
-// wish looks a user up in the background, so that the next request has the name.
-func (p *people) wish(uid int) {
-	if _, ok := p.users.Cached(uid, known); ok {
-		return
-	}
-	select {
-	case p.wanted <- uid:
-	default:
+		p.Command, p.User = command, h.svc.people.Name(uid)
+		h.svc.people.Want(uid)
 	}
 }
 

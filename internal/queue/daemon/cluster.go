@@ -3,9 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,17 +29,17 @@ func (d *Daemon) newCluster() *cluster.Cluster {
 			of.Keep = cmp.Or(cfg.Logs, cfg.History)
 			return of
 		},
-		User:    func(ctx context.Context, j *job.Job) (site.User, error) { return d.people.runsAs(ctx, j.UID, j.User) },
-		Environ: d.people.inherited, LogPath: d.people.logPath, Logs: d.svc.own != nil, Vars: slurm.Environ(d.people.env),
+		User:    func(ctx context.Context, j *job.Job) (site.User, error) { return d.people.RunsAs(ctx, j.UID, j.User) },
+		Environ: d.people.Inherited, LogPath: d.people.LogPath, Logs: d.svc.own != nil, Vars: slurm.Environ(d.opt.Env),
 	}
 	if d.svc.places.Shared {
 		// It is root, and a user controls the files and what Slurm's programs read.
 		setup.As = func(ctx context.Context, uid int, input []byte) ([]byte, error) {
-			user, err := d.people.runsAs(ctx, uid, "")
+			user, err := d.people.RunsAs(ctx, uid, "")
 			if err != nil {
 				return nil, err
 			}
-			return d.people.ask(ctx, user, clusterTime, cluster.Word, input)
+			return d.people.Ask(ctx, user, clusterTime, cluster.Word, input)
 		}
 	}
 	return cluster.New(setup)
@@ -52,37 +50,6 @@ func (d *Daemon) wakeCluster() {
 	if c := d.svc.cluster.Load(); c != nil {
 		c.Wake()
 	}
-}
-
-// inherited is the environment that a job inherits.
-func (p *people) inherited(j *job.Job) ([]string, error) {
-	captured, err := p.environs.get(p.queue.Store, j.Environ)
-	if err != nil {
-		return nil, fmt.Errorf("read the environment of job %s: %w", j.ID, err)
-	}
-	if !p.places.Shared {
-		return p.ownerHere(j, captured).Env, nil
-	}
-	user, err := p.runsAs(context.Background(), j.UID, j.User)
-	if err != nil {
-		return nil, err
-	}
-	return jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), nil
-}
-
-// runsAs is the user whose jobs these are. A later owner of the same number is not.
-func (p *people) runsAs(ctx context.Context, uid int, name string) (site.User, error) {
-	if !p.places.Shared {
-		// Always the same after a restart: handed-over jobs are followed below it.
-		return site.User{Name: name, UID: p.uid, GID: os.Getegid(), Home: cmp.Or(lookup(p.env, "HOME"), p.home(p.uid))}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
-	defer cancel()
-	found, err := p.users.Within(ctx, uid, userTTL)
-	if err == nil && name != "" && found.Name != name {
-		err = successor(uid, name, found.Name)
-	}
-	return found, err
 }
 
 // clusterTime bounds one request to Slurm, which may run several of its programs
@@ -127,10 +94,10 @@ func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (i
 	if hand == nil {
 		return nil, stopping()
 	}
-	user, err := h.svc.people.runsAs(ctx, j.UID, j.User)
+	user, err := h.svc.people.RunsAs(ctx, j.UID, j.User)
 	var as *keep.Credential
 	if err == nil {
-		as, err = h.svc.people.credential(user)
+		as, err = h.svc.people.Credential(user)
 	}
 	var conn io.ReadWriteCloser
 	if err == nil {

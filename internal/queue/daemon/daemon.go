@@ -14,6 +14,7 @@ import (
 	"berth/internal/machine/site"
 	"berth/internal/queue/config"
 	"berth/internal/queue/fair"
+	"berth/internal/queue/people"
 )
 
 // Options are the flags of `berth serve`, checked and turned into values.
@@ -62,7 +63,7 @@ type Options struct {
 type Daemon struct {
 	opt    Options
 	svc    *service
-	people *people
+	people *people.People
 
 	find      *finder
 	jobs      *jobs
@@ -99,10 +100,7 @@ type Daemon struct {
 // newDaemon puts a daemon together. Nothing is open yet.
 func newDaemon(opt Options) *Daemon {
 	d := &Daemon{opt: opt, happened: make(chan struct{}, 1), tests: newTests()}
-	d.people = &people{
-		places: opt.Places, own: opt.Own != nil, env: opt.Env, uid: os.Getuid(), wanted: make(chan int, 64),
-		jobs: cmp.Or(opt.JobsDir, filepath.Join(opt.Places.StateDir, "jobs")),
-	}
+	d.people = people.New(opt.Places, opt.Own != nil, opt.Env, cmp.Or(opt.JobsDir, filepath.Join(opt.Places.StateDir, "jobs")))
 	svc := &service{
 		people: d.people, places: opt.Places, own: opt.Own, runs: opt.RunDir, version: opt.Version,
 		hub: newHub(), ended: make(chan struct{}), gate: newGate(runtime.GOMAXPROCS(0)),

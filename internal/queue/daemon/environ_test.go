@@ -44,7 +44,7 @@ func TestAJobsEnvironment(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_DAEMON", "x")
 	l := newLab(t)
 	captured := []string{"A=1", "B=two words", "PATH=/usr/bin:/bin", "EMPTY=", "A=last", "CUDA_VISIBLE_DEVICES=7", "BERTH_JOB_ID=9", "BERTH_ARRAY_INDEX=4", "LINES=a\nb"}
-	user := l.d.people.userName(os.Getuid())
+	user := l.d.people.Name(os.Getuid())
 
 	all := l.environOf(captured, "gpus", "1", "name", "train", "vram", "4G")
 	wantVars(t, all, "A=last", "B=two words", "EMPTY=", "LINES=a\nb", "BERTH_JOB_NAME=train", "BERTH_VRAM_MIB=4096", "BERTH_ATTEMPT=1",
@@ -94,7 +94,7 @@ func TestWhereAJobRuns(t *testing.T) {
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	home := l.d.people.home(os.Getuid())
+	home := l.d.people.Home(os.Getuid())
 	for _, row := range []struct{ from, dir, want string }{
 		{l.dir(), "", l.dir()}, {l.dir(), "sub", sub}, {l.dir(), sub, sub}, {sub, "..", l.dir()}, {sub, "~", home}, {"", "", home},
 	} {
@@ -144,13 +144,13 @@ func TestSetUps(t *testing.T) {
 func TestOutputPatterns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	user := l.d.people.userName(os.Getuid())
+	user := l.d.people.Name(os.Getuid())
 	for pattern, want := range map[string]string{
 		"out":         filepath.Join(l.dir(), "out"),
 		"%j/%n.%u.%%": filepath.Join(l.dir(), "ID", "a_b."+user+".%"),
 		"/dev/null":   "/dev/null",
 		"x%a":         filepath.Join(l.dir(), "x"),
-		"":            filepath.Join(l.d.people.jobs, "ID", "1.log"),
+		"":            filepath.Join(l.d.people.JobsDir, "ID", "1.log"),
 	} {
 		spec := sh("echo text", "gpus", "0", "name", "a/b")
 		if pattern != "" {

@@ -40,23 +40,6 @@ func (h *door) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (ap
 	return api.Login{Secret: secret, Expires: expires.UTC().Truncate(time.Second), Address: address}, err
 }
 
-// mayLogIn refuses the page to root and administrators where its server proves
-// nothing. While no daemon listens there, any user of the machine can take a
-// plain port, and a page from that user could act with their permissions. On a
-// private daemon root can accept that (plain): in most containers there is nobody
-// else.
-func (h *door) mayLogIn(c api.Caller, trusted, plain bool) error {
-	switch {
-	case trusted:
-	case h.svc.places.Shared && c.Admin:
-		return problem.Newf(problem.Forbidden, "ask for tls_cert and tls_key in [http] of the config, or listen = \"unix:…\" behind a proxy with TLS",
-			"%s is root or an administrator, who may log in to the page only over TLS", c.Name)
-	case !h.svc.places.Shared && c.UID == 0 && !plain:
-		return problem.Newf(problem.Forbidden, "where nobody else uses the machine: berth web --plain-http", "root may log in to the page only over TLS")
-	}
-	return nil
-}
-
 // OpenSession exchanges a one-time login or a token for a session.
 func (h *door) OpenSession(ctx context.Context, visitor api.Caller, r api.SessionRequest) (api.Session, error) {
 	w := visitor.Way

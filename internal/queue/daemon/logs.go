@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -108,12 +107,12 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	attempt.Attempt.Number = r.attempt
 	path := j.Log
 	if r.attempt != j.Attempt.Number || path == "" {
-		path = r.h.svc.people.logPath(attempt)
+		path = r.h.svc.people.LogPath(attempt)
 	}
 	r.awaitOwnLog(j)
 	var err error
 	for {
-		r.file, err = r.h.svc.people.openAsOwner(r.ctx, j, path)
+		r.file, err = r.h.svc.people.OpenAsOwner(r.ctx, j, path)
 		// A job that has just been placed creates its log in a moment. One that
 		// has been running for some time has lost it.
 		if err == nil || !errors.Is(err, os.ErrNotExist) || r.over || time.Since(j.StartedAt) > logAppears || !r.await(followEvery) {
@@ -162,23 +161,6 @@ func (r *logReader) awaitOwnLog(j *job.Job) {
 	for !r.over && !r.h.svc.queue.Runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {
 		r.refresh()
 	}
-}
-
-// openAsOwner opens a file with the permissions of the job's user: a shared
-// daemon is root, and the user controls the path.
-func (p *people) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.File, error) {
-	if !p.places.Shared {
-		return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	}
-	user, err := p.users.ByUID(ctx, j.UID)
-	if err != nil {
-		return nil, fmt.Errorf("look up user %s: %w", j.User, err)
-	}
-	as, err := p.credential(user)
-	if err != nil {
-		return nil, err
-	}
-	return p.queue.Runner.OpenAs(ctx, as, path)
 }
 
 // Read returns the data so far and waits for more while the job writes. Where a

@@ -39,3 +39,26 @@ func checkVariable(name string, bytes int) error {
 	}
 	return problem.Newf(problem.TooMuch, "put it into a file", "the variable %.60s has %d bytes; the system accepts at most %d", strings.ToValidUTF8(name, "?"), bytes, maxWord)
 }
+
+// checkEnviron refuses an environment that no process could be given.
+func checkEnviron(environ []string, most int) error {
+	const hint = "submit with --export none, or name the variables"
+	bytes := 0
+	for _, pair := range environ {
+		bytes += len(pair) + 1
+		if strings.IndexByte(pair, 0) >= 0 {
+			return problem.Newf(problem.Invalid, hint, "environ: a variable contains a NUL byte")
+		}
+		name, _, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return problem.Newf(problem.Invalid, hint, "environ: expected NAME=value, found %.40q", pair)
+		}
+		if err := checkVariable(name, len(pair)); err != nil {
+			return err
+		}
+	}
+	if bytes > most {
+		return problem.Newf(problem.TooMuch, hint, "the environment has %d bytes; at most %d are accepted", bytes, most)
+	}
+	return nil
+}

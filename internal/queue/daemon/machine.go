@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -45,7 +44,7 @@ type history struct {
 func (h *admin) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
 		Version: h.svc.version, PID: os.Getpid(), Since: h.life.started, Shared: h.svc.places.Shared,
-		User: h.svc.people.userName(h.svc.people.uid), StateDir: h.svc.places.StateDir, Config: h.svc.places.Config, SimDir: h.svc.queue.SimDir,
+		User: h.svc.people.Name(h.svc.people.UID), StateDir: h.svc.places.StateDir, Config: h.svc.places.Config, SimDir: h.svc.queue.SimDir,
 		Snapshot: h.svc.config().Snapshot, You: c, Enforced: h.enforced.get(h.svc.queue.Runner.Facts),
 	}
 	if h.svc.places.Shared {
@@ -70,13 +69,6 @@ func (h *admin) parking(t *engine.Turn) *api.Parking {
 	return &api.Parking{
 		Jobs: h.svc.config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
 	}
-}
-
-func (p *people) userName(uid int) string {
-	if user, ok := p.users.Cached(uid, known); ok {
-		return user.Name
-	}
-	return fmt.Sprint(uid)
 }
 
 // Stats sums up what the machine did.

@@ -56,7 +56,7 @@ func lacks(text string, lines ...string) (missing []string) {
 func TestMetricsShowTheQueueAndTheCards(t *testing.T) {
 	t.Parallel()
 	l, address := scraped(t)
-	user := l.d.people.userName(l.d.people.uid)
+	user := l.d.people.Name(l.d.people.UID)
 	line, open := l.gate("open")
 	first := l.one(sh(line, "gpus", "2", "vram", "20G", "name", "sesame"))
 	l.untilState(first, job.Running)

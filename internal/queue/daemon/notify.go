@@ -21,7 +21,7 @@ func (d *Daemon) Notify(ctx context.Context, c api.Caller, q api.NotifyQuery) (a
 	reply := notifyOf(d.wishes.get(c.UID, c.Name), secrets)
 	err := d.withTeller(ctx, func(t *teller) {
 		for _, e := range t.box.All() {
-			if e.UID == c.UID && e.User == c.Name || e.User == "" && (c.UID == 0 || c.UID == d.people.uid) {
+			if e.UID == c.UID && e.User == c.Name || e.User == "" && (c.UID == 0 || c.UID == d.people.UID) {
 				reply.Messages = append(reply.Messages, messageView(e, t.origin, host(), secrets))
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/queue/people"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -190,12 +191,12 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 		t.Errorf("another user inherits %v", got)
 	}
 	for _, p := range []person{ann, bob, root} {
-		sender, err := l.d.people.sender(l.ctx, p.UID, p.Name)
-		if want := map[bool]int{true: nobody.UID, false: p.UID}[p.UID == 0]; err != nil || sender.UID != want || sender.UID == 0 {
+		sender, err := l.d.people.Sender(l.ctx, p.UID, p.Name)
+		if want := map[bool]int{true: people.Nobody.UID, false: p.UID}[p.UID == 0]; err != nil || sender.UID != want || sender.UID == 0 {
 			t.Errorf("%s's messages are sent as %+v, %v", p.Name, sender, err)
 		}
 	}
-	if _, err := l.d.people.sender(l.ctx, ann.UID, "a former user of this number"); err == nil {
+	if _, err := l.d.people.Sender(l.ctx, ann.UID, "a former user of this number"); err == nil {
 		t.Error("a message is sent as the next user of a number")
 	}
 }

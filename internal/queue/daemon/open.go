@@ -29,6 +29,7 @@ import (
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/engine/launch"
 	"berth/internal/queue/engine/settings"
+	"berth/internal/queue/people"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
@@ -131,13 +132,13 @@ func (d *Daemon) openDirs(context.Context) error {
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
 		return problem.Newf(problem.Refused, "choose a directory on a local disk with --state-dir", "%s is on a network file system, where locks and the store are not safe", dir)
 	}
-	if err := store.MakeDir(d.people.jobs, mode); err != nil {
+	if err := store.MakeDir(d.people.JobsDir, mode); err != nil {
 		return stateProblem(err)
 	}
 	if !d.svc.places.Shared {
 		return nil
 	}
-	for _, path := range []string{dir, d.people.jobs} {
+	for _, path := range []string{dir, d.people.JobsDir} {
 		if err := ownPlace(path); err != nil {
 			return err
 		}
@@ -182,8 +183,8 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	setup := queue.Setup{
 		StateDir: dir, Hint: StateDirHint, MPSDir: d.opt.mpsHome(), KeepSamples: d.svc.config().Samples,
 		Log: queue.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.svc.config().LogLevel},
-		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.people.env, name) },
-		Launcher: launch.Launcher{JobsDir: d.people.jobs, Dir: "/", Owner: d.people.owner},
+		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return people.Getenv(d.opt.Env, name) },
+		Launcher: launch.Launcher{JobsDir: d.people.JobsDir, Dir: "/", Owner: d.people.Owner},
 		Known:    d.record.knownCards, Choose: d.record.chooseCards, Cgroups: d.opt.cgroups,
 	}
 	if d.svc.own != nil {
@@ -220,9 +221,8 @@ func (o *Options) notOpened(err error) error {
 }
 
 func (d *Daemon) openPeople(ctx context.Context) error {
-	d.people.users = site.NewUsers(userTTL)
-	if d.svc.own == nil || !d.people.users.KnowSelf() {
-		d.people.lookUp(ctx, []int{d.people.uid})
+	if d.svc.own == nil || !d.people.Users.KnowSelf() {
+		d.people.LookUp(ctx, []int{d.people.UID})
 	}
 	value, err := d.svc.queue.Store.Meta(tokensKey)
 	if err != nil {
@@ -279,7 +279,7 @@ func (d *Daemon) engineConfig() engine.Config {
 	cfg := d.svc.config()
 	c := engine.Config{
 		Settings: settings.Settings{
-			User:        d.people.userName(d.people.uid),
+			User:        d.people.Name(d.people.UID),
 			Cards:       cfg.GPUs,
 			Rest:        true,
 			Poll:        cfg.Poll,
@@ -299,7 +299,7 @@ func (d *Daemon) engineConfig() engine.Config {
 			Wanted:      d.submits.deleted.wanted,
 		},
 		Order:   d.order,
-		LogPath: d.people.logPath,
+		LogPath: d.people.LogPath,
 		Publish: d.publish,
 		Away:    d.wakeCluster,
 		Closed:  d.svc.own != nil && d.svc.still == nil,
@@ -320,7 +320,7 @@ func (d *Daemon) lastNumber() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.Open(d.people.jobs)
+	dir, err := os.Open(d.people.JobsDir)
 	if err != nil {
 		return 0, stateProblem(err)
 	}
@@ -371,9 +371,9 @@ func (d *Daemon) restore(ctx context.Context) error {
 			uids[j.UID] = true
 		}
 		// Users not found in time are looked up again when they are needed.
-		bounded, cancel := context.WithTimeout(ctx, lookupTime)
+		bounded, cancel := context.WithTimeout(ctx, people.LookupTime)
 		wanted := slices.Collect(maps.Keys(uids))
-		d.wait.Go(func() { defer cancel(); d.people.lookUp(bounded, wanted) })
+		d.wait.Go(func() { defer cancel(); d.people.LookUp(bounded, wanted) })
 	}
 	d.submits.heap.queue(len(live))
 	if d.svc.own != nil {
@@ -400,18 +400,6 @@ func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error)
 		}
 	}
 	return o, err
-}
-
-// logPath is where an attempt's output goes. A path in the job is relative to
-// the user's home.
-func (p *people) logPath(j *job.Job) string {
-	uid := p.uid
-	if p.places.Shared {
-		uid = j.UID
-	}
-	l := *p.queue.Launcher
-	l.Home = p.home(uid)
-	return l.LogPath(j)
 }
 
 // heap limits the garbage kept besides the queue itself, and the jobs files that

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/machine/site"
 	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 )
@@ -22,9 +21,6 @@ import (
 // portRetry is how often the daemon tries to listen on a port that it cannot
 // have.
 const portRetry = 10 * time.Second
-
-// ownerTime bounds the look-up of the user who has the port.
-const ownerTime = 2 * time.Second
 
 // port is an address by TCP. Without it the daemon serves its socket and tries
 // again: another program's port must not keep jobs from running.
@@ -252,7 +248,7 @@ func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
 			}
 			return all, err
 		},
-		owner:  d.people.listenerOwner,
+		owner:  d.people.ListenerOwner,
 		closed: d.ports.keep.free,
 		taken:  func(address string) { d.portTaken(ctx, address, cfg.TLSCert != "") },
 		serve: func(s *api.Server, all []net.Listener) error {
@@ -269,36 +265,21 @@ func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
 // pages talk to that process now, so whatever they could tell it must be
 // worthless. A server without the certificate can pass for nobody.
 func (d *Daemon) portTaken(ctx context.Context, address string, encrypted bool) {
-	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, d.people.listenerOwner(address))
+	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, d.people.ListenerOwner(address))
 	if !encrypted {
 		what += "; every browser was logged out, because its page may have talked to that process"
 		if err := d.door.tokens.EndSessions(func(string) bool { return true }); err != nil {
 			d.svc.queue.Log.Error("end sessions", "err", err)
 		}
 	}
-	d.svc.audit.Record(access.Entry{Time: time.Now(), UID: d.people.uid, User: d.people.userName(d.people.uid), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
+	d.svc.audit.Record(access.Entry{Time: time.Now(), UID: d.people.UID, User: d.people.Name(d.people.UID), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
 	d.alert(ctx, what)
-}
-
-// listenerOwner says whose process listens on an address.
-func (p *people) listenerOwner(address string) string {
-	uid, found := site.ListenerOwner(address)
-	if !found {
-		return "by an unknown process"
-	}
-	bounded, cancel := context.WithTimeout(context.Background(), ownerTime)
-	defer cancel()
-	user, err := p.users.ByUID(bounded, uid)
-	if err != nil {
-		return fmt.Sprintf("by a process of uid %d", uid)
-	}
-	return fmt.Sprintf("by a process of user %s (uid %d)", user.Name, uid)
 }
 
 // metricsPort is the port for metrics alone, which needs no token.
 func (d *Daemon) metricsPort(every time.Duration) *port {
 	return &port{
-		what: "for metrics", wanted: d.svc.config().MetricsListen, every: every, log: d.svc.queue.Log, owner: d.people.listenerOwner,
+		what: "for metrics", wanted: d.svc.config().MetricsListen, every: every, log: d.svc.queue.Log, owner: d.people.ListenerOwner,
 		open: func(address string) ([]net.Listener, error) { return listenAll([]string{address}) },
 		serve: func(s *api.Server, all []net.Listener) error {
 			return serveAll(all, s.ServeMetrics)

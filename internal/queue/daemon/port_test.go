@@ -168,7 +168,7 @@ func TestATakenPortLogsEveryBrowserOut(t *testing.T) {
 	testkit.Must(t, err)
 	defer thief.Close()
 	l.start()
-	owner := "by a process of user " + l.d.people.userName(os.Getuid())
+	owner := "by a process of user " + l.d.people.Name(os.Getuid())
 	s, err = api.Call(l.ctx, l.Client, api.GetStatus, api.None{})
 	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], owner) {
 		t.Errorf("it says %q, %v", s.Warnings, err)
@@ -204,7 +204,7 @@ func (l *lab) sessions() (count int) {
 func (l *lab) openSession() {
 	l.t.Helper()
 	now := time.Now()
-	session := access.TokenEntry{ID: "browser1", Name: "browser", User: l.d.people.userName(l.d.people.uid), UID: l.d.people.uid, Created: now, Expires: now.Add(time.Hour), Session: true}
+	session := access.TokenEntry{ID: "browser1", Name: "browser", User: l.d.people.Name(l.d.people.UID), UID: l.d.people.UID, Created: now, Expires: now.Add(time.Hour), Session: true}
 	testkit.Must(l.t, l.d.door.tokens.Write(append(l.d.door.tokens.Current(), session), now))
 }
 

@@ -9,10 +9,10 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/machine/site"
 	"berth/internal/queue"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/launch"
+	"berth/internal/queue/people"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
@@ -25,7 +25,7 @@ func RunSocket(stateDir string) string { return filepath.Join(stateDir, "berth.s
 // done after it.
 func Read(o Options, name string) (server *api.Server, done func(), err error) {
 	d := still(o)
-	m, err := queue.Read(o.Places.StateDir, launch.Launcher{JobsDir: o.JobsDir, Home: lookup(o.Env, "HOME")}, d.configOf)
+	m, err := queue.Read(o.Places.StateDir, launch.Launcher{JobsDir: o.JobsDir, Home: people.Getenv(o.Env, "HOME")}, d.configOf)
 	if err != nil {
 		hint := ""
 		if _, newer := errors.AsType[*store.NewerSchemaError](err); newer || errors.Is(err, store.ErrOlder) {
@@ -62,7 +62,8 @@ func (d *Daemon) configOf(m *queue.Queue) engine.Config {
 
 // takeIn notes what was opened.
 func (d *Daemon) takeIn(m *queue.Queue) {
-	d.svc.queue, d.people.queue = m, m
+	d.svc.queue = m
+	d.people.Opened(m)
 }
 
 // still is a daemon whose engine has no loop.
@@ -73,7 +74,7 @@ func still(o Options) *Daemon {
 		o.Override(&cfg)
 	}
 	d.svc.cfg.Store(&cfg)
-	d.svc.still, d.people.users = &sync.Mutex{}, site.NewUsers(userTTL)
+	d.svc.still = &sync.Mutex{}
 	d.ports.http, d.ports.scrapes = &port{}, &port{}
 	return d
 }

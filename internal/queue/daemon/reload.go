@@ -92,7 +92,7 @@ func (s *service) limits(cfg *config.Config) settings.Limits {
 func (h *admin) compare(ctx context.Context, cfg *config.Config) api.Reloaded {
 	live, _ := cfg.Changed(*h.svc.config())
 	_, restart := cfg.Changed(h.begun)
-	warnings := slices.Concat(missingGPUs(cfg.GPUs, h.record.there), cfg.Warnings(h.svc.places.Shared), cfg.UnknownUsers(ctx, h.svc.people.users))
+	warnings := slices.Concat(missingGPUs(cfg.GPUs, h.record.there), cfg.Warnings(h.svc.places.Shared), cfg.UnknownUsers(ctx, h.svc.people.Users))
 	return api.Reloaded{Config: h.svc.places.Config, Changed: live, Restart: restart, Warnings: warnings}
 }
 

@@ -84,7 +84,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	}
 	d.wait.Go(func() { d.life.hear(ctx, stop) })
 	d.wait.Go(func() { d.life.attend(ctx, stop) })
-	d.wait.Go(func() { d.people.keepUsersKnown(ctx, d.svc.do) })
+	d.wait.Go(func() { d.people.KeepKnown(ctx, d.svc.do) })
 	d.wait.Go(func() { d.tidier.tidy(ctx) })
 	if d.svc.own != nil {
 		d.wait.Go(func() { d.life.untilDrained(ctx, stop) })
@@ -185,12 +185,12 @@ func (d *Daemon) greet(ctx context.Context, listeners []listening) {
 	}
 	scraped, more := d.ports.scrapes.state()
 	warnings = append(warnings, more...)
-	kind := "private to " + d.people.userName(d.people.uid)
+	kind := "private to " + d.people.Name(d.people.UID)
 	if d.svc.places.Shared {
 		kind = "shared by all users"
 	}
 	d.svc.queue.Log.Info("serving", "on", names, "state", d.svc.places.StateDir, "shared", d.svc.places.Shared, "gpus", len(d.svc.queue.Devices), "version", d.svc.version)
-	doubtful := append(d.admin.begun.Warnings(d.svc.places.Shared), d.svc.config().UnknownUsers(ctx, d.people.users)...)
+	doubtful := append(d.admin.begun.Warnings(d.svc.places.Shared), d.svc.config().UnknownUsers(ctx, d.people.Users)...)
 	for _, warning := range doubtful {
 		d.svc.queue.Log.Warn(warning)
 	}

@@ -14,6 +14,7 @@ import (
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/fair"
+	"berth/internal/queue/people"
 	"berth/internal/queue/store"
 	"berth/internal/slurm/cluster"
 	"berth/internal/text/problem"
@@ -23,7 +24,7 @@ import (
 // in force, the users, and the audit log.
 type service struct {
 	queue   *queue.Queue // once it is open
-	people  *people
+	people  *people.People
 	places  site.Places
 	own     Own    // nil: a daemon
 	runs    string // of a berth run: the directory that the paths of its jobs files are from

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/queue/config"
+	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
 
@@ -87,11 +89,11 @@ func TestJobsRunAsWhoSubmittedThem(t *testing.T) {
 		if j := l.job(id); j.User != name {
 			t.Errorf("it belongs to %s, want %s", j.User, name)
 		}
-		dir := filepath.Join(l.d.people.jobs, id)
-		if owner, mode := ownerOf(t, dir); owner != 0 || mode.Perm() != jobDirMode {
+		dir := filepath.Join(l.d.people.JobsDir, id)
+		if owner, mode := ownerOf(t, dir); owner != 0 || mode.Perm() != 0o711 {
 			t.Errorf("its directory belongs to %d, mode %v", owner, mode)
 		}
-		if owner, mode := ownerOf(t, filepath.Join(dir, "1.log")); owner != p.UID || mode.Perm() != logMode {
+		if owner, mode := ownerOf(t, filepath.Join(dir, "1.log")); owner != p.UID || mode.Perm() != 0o600 {
 			t.Errorf("its log belongs to %d, mode %v", owner, mode)
 		}
 	}
@@ -451,4 +453,11 @@ func TestADirectoryServiceThatDoesNotAnswerLetsNobodyIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+func ownerOf(t *testing.T, path string) (uid int, mode os.FileMode) {
+	t.Helper()
+	info, err := os.Lstat(path)
+	testkit.Must(t, err)
+	return int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
 }

@@ -46,7 +46,7 @@ func (h *adoptions) strayView(s *running.Stray) api.Stray {
 		PID: s.PID, StartedAt: r.StartedAt, Log: r.Log, Adoptable: s.Job != nil,
 	}
 	if h.svc.places.Shared {
-		v.User = h.svc.people.userName(r.UID)
+		v.User = h.svc.people.Name(r.UID)
 	}
 	if j := s.Job; j != nil {
 		v.User, v.Name, v.Command, v.Log = j.User, j.Name(), j.Spec.Command(), cmp.Or(j.Log, v.Log)

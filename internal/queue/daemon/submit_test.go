@@ -105,7 +105,7 @@ func TestAJobAsSubmitted(t *testing.T) {
 	if id != "1" || j.Name != "job1" || j.GPUs != 1 || j.Priority != 0 || j.Attempt != 0 || j.State != job.Queued || !j.Held || j.Log != nil {
 		t.Errorf("%+v", j)
 	}
-	if j.User != l.d.people.userName(os.Getuid()) || j.SubmittedAt == nil || j.SubmittedAt.Before(before.Add(-time.Second)) {
+	if j.User != l.d.people.Name(os.Getuid()) || j.SubmittedAt == nil || j.SubmittedAt.Before(before.Add(-time.Second)) {
 		t.Errorf("of %s, submitted %v", j.User, j.SubmittedAt)
 	}
 	if value(j.Command) != "true" || j.Dir != l.dir() || !strings.Contains(value(j.Reason), "held") {
@@ -206,7 +206,7 @@ func TestArrays(t *testing.T) {
 	if got := fmt.Sprintln(reply.Jobs[0].ID, reply.Jobs[1].ID, reply.Jobs[1].Tasks, reply.Jobs[1].Name, reply.Jobs[2].ID); got != "1 2 4 job2 6\n" {
 		t.Errorf("answer: %s", got)
 	}
-	user := l.d.people.userName(os.Getuid())
+	user := l.d.people.Name(os.Getuid())
 	for _, index := range []int{1, 3, 5, 8} {
 		id := fmt.Sprintf("2_%d", index)
 		if got, want := l.finished(id), fmt.Sprintf("%d in %s\n", index, id); got != want {

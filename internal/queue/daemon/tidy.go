@@ -56,7 +56,7 @@ func (t *tidier) tidy(ctx context.Context) {
 			t.record.noteCards(ctx)
 		}
 		t.untidied.Store(0)
-		forgotten, err := retain(now, cfg, t.svc.queue.Store, t.svc.people.jobs, t.svc.queue.Log)
+		forgotten, err := retain(now, cfg, t.svc.queue.Store, t.svc.people.JobsDir, t.svc.queue.Log)
 		if err != nil {
 			t.svc.queue.Log.Error("tidy", "err", err)
 		} else if forgotten > 0 {

@@ -14,6 +14,7 @@ import (
 	"berth/internal/queue"
 	"berth/internal/queue/config"
 	"berth/internal/queue/notify"
+	"berth/internal/queue/people"
 	"berth/internal/queue/send"
 	"berth/internal/queue/store"
 )
@@ -293,14 +294,14 @@ func TestMessagesOfASharedDaemonAreSentAsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newSharedLab(t).d
-	r := d.deliverAs(t.Context(), nobody, send.Request{
+	r := d.deliverAs(t.Context(), people.Nobody, send.Request{
 		Target: "exec:echo $(id -u) $(id -g) $(id -G) $(grep CapEff /proc/self/status) > " + dir + "/who", Environ: []string{"PATH=/usr/bin:/bin"},
 	})
 	who, err := os.ReadFile(filepath.Join(dir, "who"))
 	if want := "65534 65534 65534 CapEff: 0000000000000000\n"; r.Error != "" || err != nil || string(who) != want {
 		t.Errorf("%q, %+v, %v; expected %q", who, r, err, want)
 	}
-	if r := d.deliverAs(t.Context(), nobody, send.Request{Target: "exec:cat /etc/shadow", Environ: []string{"PATH=/usr/bin:/bin"}}); !strings.Contains(r.Error, "denied") {
+	if r := d.deliverAs(t.Context(), people.Nobody, send.Request{Target: "exec:cat /etc/shadow", Environ: []string{"PATH=/usr/bin:/bin"}}); !strings.Contains(r.Error, "denied") {
 		t.Errorf("%+v", r)
 	}
 }

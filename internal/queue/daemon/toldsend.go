@@ -18,20 +18,16 @@ import (
 	"berth/internal/machine/site"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/notify"
+	"berth/internal/queue/people"
 	"berth/internal/queue/send"
 )
-
-// nobody is whom a shared daemon sends messages as that are not a user's own:
-// those of administrators, root's, and mail that needs the administrator's
-// password. They need no rights, and root's least of all.
-var nobody = site.User{Name: "nobody", UID: 65534, GID: 65534, Groups: []int{65534}, Home: "/"}
 
 // startTelling connects a teller to this daemon. One that cannot be read must not
 // keep jobs from running.
 func (d *Daemon) startTelling(ctx context.Context) {
-	admin := d.people.uid
+	admin := d.people.UID
 	if d.svc.places.Shared {
-		admin = nobody.UID
+		admin = people.Nobody.UID
 	}
 	err := d.wishes.load(d.svc.queue.Store)
 	var t *teller
@@ -119,11 +115,11 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 	cfg, host := d.svc.config(), host()
 	r := send.Request{Target: target, Message: m}
 	if user == "" { // the administrators' messages are signed with the key of the daemon's user
-		r.Key = d.wishes.keyOf(d.people.uid)
+		r.Key = d.wishes.keyOf(d.people.UID)
 	} else {
 		r.Key = d.wishes.get(uid, user).Key
 	}
-	sender, err := d.people.sender(ctx, uid, user)
+	sender, err := d.people.Sender(ctx, uid, user)
 	if err != nil {
 		return send.Result{Error: err.Error()}
 	}
@@ -132,33 +128,16 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 		r.Key, r.Mail = nil, cfg.Mail
 		r.Mail.From = cmp.Or(r.Mail.From, "berth@"+host)
 		if cfg.Mail.User != "" {
-			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.people.uid); err != nil {
+			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.people.UID); err != nil {
 				d.svc.queue.Log.Warn("mail cannot be sent", "err", err)
 				return send.Result{Error: "the password of the mail server cannot be read; the daemon's log says why"}
 			}
 			if d.svc.places.Shared {
-				sender = nobody // a user could trace a process that has the password
+				sender = people.Nobody // a user could trace a process that has the password
 			}
 		}
 	}
 	return d.deliverAs(ctx, sender, r)
-}
-
-// sender is whom a user's messages are sent as: that user, and never root.
-func (p *people) sender(ctx context.Context, uid int, user string) (site.User, error) {
-	switch {
-	case !p.places.Shared:
-		return site.User{Name: p.userName(p.uid), UID: p.uid, GID: os.Getegid(), Home: p.home(p.uid)}, nil
-	case uid == 0 || user == "":
-		return nobody, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
-	defer cancel()
-	found, err := p.users.Within(ctx, uid, userTTL)
-	if err == nil && found.Name != user {
-		err = successor(uid, user, found.Name)
-	}
-	return found, err
 }
 
 // maxSecret bounds a file with a password.
@@ -201,7 +180,7 @@ func (d *Daemon) deliverAs(ctx context.Context, u site.User, r send.Request) (re
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	out, err := d.people.ask(ctx, u, tellLimit, send.Word, input)
+	out, err := d.people.Ask(ctx, u, tellLimit, send.Word, input)
 	if err == nil {
 		err = json.Unmarshal(out, &result)
 	}

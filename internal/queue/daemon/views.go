@@ -32,10 +32,3 @@ func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.
 func isWaiting(j *job.Job) bool {
 	return j.State == job.Queued || j.State == job.Parked && j.Detail == ""
 }
-
-// maySee reports whether the caller may see what a job runs.
-func (s *service) maySee(c api.Caller, j *job.Job) bool {
-	return mayTouch(c, j) || !s.places.Shared || s.config().ShowCommands == showAll
-}
-
-const showAll = "all"

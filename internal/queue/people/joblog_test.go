@@ -1,4 +1,4 @@
-package daemon
+package people
 
 import (
 	"fmt"
@@ -12,13 +12,6 @@ import (
 	"berth/internal/tests/testkit"
 )
 
-func ownerOf(t *testing.T, path string) (uid int, mode os.FileMode) {
-	t.Helper()
-	info, err := os.Lstat(path)
-	testkit.Must(t, err)
-	return int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
-}
-
 // TestAJobsLogIsItsUsersAndItsDirectoryIsRoots: also where an earlier version
 // gave the directory to the user, and where another user had the number.
 func TestAJobsLogIsItsUsersAndItsDirectoryIsRoots(t *testing.T) {
@@ -26,17 +19,18 @@ func TestAJobsLogIsItsUsersAndItsDirectoryIsRoots(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("giving logs to users needs root")
 	}
-	d := newDaemon(Options{Places: site.Places{StateDir: t.TempDir(), Shared: true}})
-	testkit.Must(t, os.Mkdir(d.people.jobs, 0o711))
-	dir := filepath.Join(d.people.jobs, "7")
+	state := t.TempDir()
+	p := New(site.Places{StateDir: state, Shared: true}, false, nil, filepath.Join(state, "jobs"))
+	testkit.Must(t, os.Mkdir(p.JobsDir, 0o711))
+	dir := filepath.Join(p.JobsDir, "7")
 	make := func(attempt, uid int) string {
 		t.Helper()
 		log := filepath.Join(dir, fmt.Sprintf("%d.log", attempt))
-		testkit.Must(t, d.people.makeLog(&job.Job{ID: "7", Attempt: job.Attempt{Number: attempt, Log: log}}, uid, uid))
-		if owner, mode := ownerOf(t, log); owner != uid || mode != 0o600 {
+		testkit.Must(t, p.makeLog(&job.Job{ID: "7", Attempt: job.Attempt{Number: attempt, Log: log}}, uid, uid))
+		if owner, mode := ownedBy(t, log); owner != uid || mode != 0o600 {
 			t.Errorf("the log belongs to %d, mode %v", owner, mode)
 		}
-		if owner, mode := ownerOf(t, dir); owner != 0 || mode.Perm() != jobDirMode {
+		if owner, mode := ownedBy(t, dir); owner != 0 || mode.Perm() != jobDirMode {
 			t.Errorf("the directory belongs to %d, mode %v", owner, mode)
 		}
 		return log
@@ -57,15 +51,22 @@ func TestAJobsLogIsItsUsersAndItsDirectoryIsRoots(t *testing.T) {
 	testkit.Must(t, os.WriteFile(first, []byte("first"), 0o644), os.Chown(first, 12345, 12345),
 		os.Symlink(treasure, filepath.Join(dir, "2.log")), os.Mkdir(filepath.Join(dir, "mine"), 0o755))
 	make(2, 12345)
-	if owner, mode := ownerOf(t, first); owner != 12345 || mode != 0o600 {
+	if owner, mode := ownedBy(t, first); owner != 12345 || mode != 0o600 {
 		t.Errorf("the first log belongs to %d, mode %v", owner, mode)
 	}
-	if _, mode := ownerOf(t, treasure); mode != 0o644 {
+	if _, mode := ownedBy(t, treasure); mode != 0o644 {
 		t.Errorf("what a link led to has mode %v", mode)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "1.log")
-	testkit.Must(t, d.people.makeLog(&job.Job{ID: "8", Attempt: job.Attempt{Number: 1, Log: elsewhere}}, 12345, 12345))
+	testkit.Must(t, p.makeLog(&job.Job{ID: "8", Attempt: job.Attempt{Number: 1, Log: elsewhere}}, 12345, 12345))
 	if _, err := os.Lstat(elsewhere); err == nil {
 		t.Error("root created a log in a place that a user chose")
 	}
+}
+
+func ownedBy(t *testing.T, path string) (uid int, mode os.FileMode) {
+	t.Helper()
+	info, err := os.Lstat(path)
+	testkit.Must(t, err)
+	return int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
 }

@@ -1,4 +1,4 @@
-package daemon
+package people
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ const (
 
 // makeLog creates the log of a job's attempt for its user, unless the job has one
 // elsewhere. A full disk fails no job: there may be room in a moment.
-func (p *people) makeLog(j *job.Job, uid, gid int) error {
-	err := makeLogIn(filepath.Join(p.jobs, j.ID), j.Log, uid, gid)
+func (p *People) makeLog(j *job.Job, uid, gid int) error {
+	err := makeLogIn(filepath.Join(p.JobsDir, j.ID), j.Log, uid, gid)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("make the job's log: %w: %w", err, engine.ErrNotNow)
