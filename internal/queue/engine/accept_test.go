@@ -389,11 +389,10 @@ func TestWalksOfTheRoster(t *testing.T) {
 	r.accept("ann", spec(), spec(), spec(), spec())
 	r.step()
 	for _, id := range []string{"2", "3"} {
-		j := r.e.turn.line.Roster.Jobs[id]
-		delete(r.e.turn.line.Roster.Jobs, id)
+		j := r.e.turn.line.Roster.Get(id)
+		r.e.turn.line.Roster.Forget(j)
 		j.ID = "2_" + string('4'+id[0]-'2') // an array whose number is 2
-		r.e.turn.line.Roster.Jobs[j.ID] = j
-		r.e.turn.line.Roster.IDs[j.Seq-1] = j.ID
+		r.e.turn.line.Roster.Know(j)
 	}
 	var back, tasks []string
 	r.at().line.Roster.EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })

@@ -218,7 +218,7 @@ func TestAnAdoptedProcessIsTriedNeitherAgainNorRequeued(t *testing.T) {
 	r.adopt(0)
 	r.step()
 	r.step()
-	r.e.turn.line.Roster.Jobs["1"].Spec.Retries, r.e.turn.line.Roster.Jobs["1"].Spec.RetryOn = 3, job.RetryFail
+	r.e.turn.line.Roster.Get("1").Spec.Retries, r.e.turn.line.Roster.Get("1").Spec.RetryOn = 3, job.RetryFail
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantRow("1", job.Failed, job.Lost)
 }

@@ -101,7 +101,7 @@ func (x *Explain) scale() sched.Scale { return x.cfg.Host.Scale(len(x.cards.Book
 // Live counts the queued jobs, and those that have begun: running and parked.
 func (x *Explain) Live() (queued, running int) {
 	running = len(x.attempts.Active) + len(x.attempts.Parked) + x.remote.Begun()
-	return len(x.line.Roster.Jobs) - running, running
+	return x.line.Roster.Len() - running, running
 }
 
 // InOrder visits the unfinished jobs until fn returns false: running and parked
@@ -130,7 +130,7 @@ func (x *Explain) Next(n int) []*job.Job {
 	list := make([]*job.Job, 0, n)
 	x.eachQueued(func(j *job.Job) bool {
 		if len(list) < n {
-			list = append(list, j)
+			list = append(list, x.line.Roster.Get(j.ID))
 		}
 		return len(list) < n
 	})
@@ -138,9 +138,9 @@ func (x *Explain) Next(n int) []*job.Job {
 }
 
 func (x *Explain) eachQueued(fn func(*job.Job) bool) {
-	more := true
+	more, look := true, x.line.Roster.Looking()
 	sched.InOrder(x.State(), func(id string) bool {
-		more = fn(x.line.Roster.Jobs[id])
+		more = fn(look(id))
 		return more
 	})
 	if !more {
@@ -205,7 +205,7 @@ func (x *Explain) Gate(id string) string {
 	if why := x.unable(); why != "" && text == "" && x.waits(id) {
 		text = "cannot be started: " + why
 	}
-	return afterPreemption(x.line.Roster.Jobs[id], text)
+	return afterPreemption(x.line.Roster.Look(id), text)
 }
 
 // Reasons says why each of these queued jobs waits, at about the cost of one
@@ -230,7 +230,7 @@ func (x *Explain) Reasons(ids []string) map[string]string {
 		return reasons
 	}
 	for i, text := range sched.Sentences(x.State(), inLine) {
-		reasons[inLine[i]] = afterPreemption(x.line.Roster.Jobs[inLine[i]], text)
+		reasons[inLine[i]] = afterPreemption(x.line.Roster.Look(inLine[i]), text)
 	}
 	return reasons
 }
@@ -238,8 +238,8 @@ func (x *Explain) Reasons(ids []string) map[string]string {
 // Estimate is the estimated duration and memory of an unfinished job, with their
 // sources. A running job is expected to run longer than it has.
 func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
-	j, live := x.line.Roster.Jobs[id]
-	if !live {
+	j := x.line.Roster.Look(id)
+	if j == nil {
 		return predict.Estimate{}, predict.Memory{}, false
 	}
 	ask := x.line.Ask(j)
@@ -259,8 +259,9 @@ func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 // Ends visits the unfinished jobs that are expected to end, at about the cost of one
 // story.
 func (x *Explain) Ends(visit func(j *job.Job, at time.Time)) {
+	look := x.line.Roster.Looking()
 	sched.Ends(x.State(), func(id string, at time.Time) {
-		if j, live := x.line.Roster.Jobs[id]; live {
+		if j := look(id); j != nil {
 			visit(j, at)
 		}
 	})
@@ -364,7 +365,7 @@ func (x *Explain) OverLimit(user string, cards int) string {
 		count(x.attempts.Charged(a))
 	}
 	for id := range x.line.Adopted {
-		count(x.line.Roster.Jobs[id])
+		count(x.line.Roster.Get(id))
 	}
 	x.changes.EachStaged(func(j *job.Job) {
 		if j.Spec.Adopt != nil {

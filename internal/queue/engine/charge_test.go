@@ -94,7 +94,7 @@ func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
 	r.manyUse(0, map[string]int64{"1": 100, "2": 11059})
 	r.pass(time.Second)
 	wantGPUs(t, "after it shrank", r.at().explain.State().InUse["ann"].GPUs, over)
-	copied := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"])
+	copied := r.at().attempts.Copy(r.e.turn.line.Roster.Get("1"))
 	wantGPUs(t, "shown", copied.ChargedGPUs(), 0.5)
 	// The charge outlives berth.
 	r.pass(running.GrownDelay)

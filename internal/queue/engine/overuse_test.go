@@ -39,7 +39,7 @@ func TestWhatIsReportedAsTooMuch(t *testing.T) {
 			want = []string{c.want}
 		}
 		t.Run(c.says, func(*testing.T) { r.wantTexts(job.EventExceeds, want...) })
-		shown := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"])
+		shown := r.at().attempts.Copy(r.e.turn.line.Roster.Get("1"))
 		if _, text, _ := strings.Cut(c.want, ": "); shown.Detail != text {
 			t.Errorf("%s: it is shown with %q", c.says, shown.Detail)
 		}

@@ -196,7 +196,7 @@ func TestAJobWhoseCardIsFullStaysParked(t *testing.T) {
 func TestAJobThatCouldNotBeResumedDidNotEndWell(t *testing.T) {
 	for requeue, state := range map[bool]job.State{false: job.Failed, true: job.Queued} {
 		r := parkedRig(t)
-		r.e.turn.line.Roster.Jobs["1"].Spec.Requeue = requeue
+		r.e.turn.line.Roster.Get("1").Spec.Requeue = requeue
 		r.park()
 		r.at().parker.Unpark("1", "ann")
 		r.pass(time.Second)

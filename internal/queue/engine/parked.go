@@ -80,7 +80,7 @@ func (p *Parker) boundParked(j *job.Job) bool {
 // Unpark lets a parked job come back as soon as its cards have room. One that is
 // being parked comes back after that.
 func (p *Parker) Unpark(id, by string) bool {
-	j := p.line.Roster.Jobs[id]
+	j := p.line.Roster.Get(id)
 	if j == nil || j.State != job.Parked && j.Parking.Phase != job.ParkOut || !j.Held && j.NotBefore.IsZero() {
 		return false
 	}
@@ -267,7 +267,7 @@ func (p *Parker) sliced(j *job.Job) {
 // was parked for being idle.
 func (p *Parker) Attend(token, by string) {
 	p.attempts.Parking.Attended[token]++
-	if j := p.line.Roster.Jobs[p.attempts.ByToken[token]]; j != nil && j.Parking.By == job.ParkedByIdling {
+	if j := p.line.Roster.Get(p.attempts.ByToken[token]); j != nil && j.Parking.By == job.ParkedByIdling {
 		p.Unpark(j.ID, by)
 	}
 }

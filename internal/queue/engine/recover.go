@@ -145,6 +145,7 @@ func (r *Recovery) Restore(live []*job.Job, found []run.Found) {
 		r.stray(f)
 	}
 	r.attempts.Holdings.SetOwners()
+	r.line.Roster.Tidy()
 }
 
 // shorten keeps a clock that was set back from turning seconds before a retry

@@ -33,7 +33,7 @@ func (r *Requests) Accept(b journal.Batch) {
 // Cancel ends a queued job at once, and a running one through its supervisor
 // after that is on disk.
 func (r *Requests) Cancel(id, detail string) bool {
-	j := r.line.Roster.Jobs[id]
+	j := r.line.Roster.Get(id)
 	if j == nil {
 		return false
 	}
@@ -64,7 +64,7 @@ func (r *Requests) stop(j *job.Job, why job.Stop, grace time.Duration, detail st
 // CancelBy is Cancel for a user, whose name the job will carry, with this much
 // time between TERM and KILL.
 func (r *Requests) CancelBy(id, by string, grace time.Duration) bool {
-	j := r.line.Roster.Jobs[id]
+	j := r.line.Roster.Get(id)
 	if j == nil || j.State == job.Queued {
 		return r.Cancel(id, "cancelled by "+by)
 	}
@@ -79,7 +79,7 @@ func (r *Requests) CancelBy(id, by string, grace time.Duration) bool {
 // Requeue stops a running job and runs it again from the beginning. A cancelled
 // one does not come back.
 func (r *Requests) Requeue(id, by string, grace time.Duration) bool {
-	j := r.line.Roster.Jobs[id]
+	j := r.line.Roster.Get(id)
 	if j == nil || j.State != job.Running && j.State != job.Parked || j.Stop == job.StopCancel {
 		return false
 	}
@@ -131,15 +131,12 @@ func (r *Requests) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 
 // Adopted is the job that represents this process, if there is one.
 func (r *Requests) Adopted(p job.Process) (id string, found bool) {
-	for id, j := range r.line.Roster.Jobs {
-		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
-			return id, true
-		}
-	}
-	r.changes.EachStaged(func(j *job.Job) {
+	look := func(j *job.Job) {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			id, found = j.ID, true
 		}
-	})
+	}
+	r.line.Roster.Each(0, func(j *job.Job) bool { look(j); return !found })
+	r.changes.EachStaged(look)
 	return id, found
 }

@@ -46,7 +46,7 @@ func TestEdit(t *testing.T) {
 		{
 			name: "a raised declaration outlives an edit that does not touch it",
 			edit: func(r *rig) {
-				r.e.turn.line.Roster.Jobs["2"].VRAMMiB = 5000
+				r.e.turn.line.Roster.Get("2").VRAMMiB = 5000
 				r.at().queue.Edit("2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 5000) },
@@ -54,7 +54,7 @@ func TestEdit(t *testing.T) {
 		{
 			name: "and gives way to one that does",
 			edit: func(r *rig) {
-				r.e.turn.line.Roster.Jobs["2"].VRAMMiB = 5000
+				r.e.turn.line.Roster.Get("2").VRAMMiB = 5000
 				r.at().queue.Edit("2", spec(vram(3000)), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 3000) },

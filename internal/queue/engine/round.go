@@ -49,6 +49,7 @@ const diedDelay = time.Second
 // An error means nothing of this round is on disk: facts stay pending for the
 // next round, decisions are dropped.
 func (r *round) step() error {
+	defer r.line.Roster.Tidy()
 	r.cfg.Watch.Round()
 	clear(r.line.Conditions.Outcomes)
 	// 1. What time alone changed.
@@ -106,7 +107,7 @@ func (r *round) openGates() {
 		if !ok || next.At.After(r.changes.Now) {
 			return
 		}
-		r.queue.Enqueue(r.line.Roster.Jobs[next.Id])
+		r.queue.Enqueue(r.line.Roster.Get(next.Id))
 	}
 }
 
@@ -175,7 +176,7 @@ func (r *round) decide() (starts, victims []*job.Job) {
 	r.cfg.Watch.Decided(time.Since(begun))
 	r.again = plan.Again
 	for _, refusal := range plan.Infeasible {
-		r.queue.Finish(r.line.Roster.Jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+		r.queue.Finish(r.line.Roster.Get(refusal.Job), job.Infeasible, refusal.Reason.String())
 	}
 	starts = r.lease(plan.Starts)
 	if len(starts) > 0 {
@@ -202,7 +203,7 @@ func (r *round) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
 	r.unleased = nil
 	for _, p := range planned {
-		if j := r.line.Roster.Jobs[p.Job]; j.State == job.Parked {
+		if j := r.line.Roster.Get(p.Job); j.State == job.Parked {
 			starts = append(starts, r.parker.comeBack(j, p.Grant))
 			continue
 		}
@@ -211,7 +212,7 @@ func (r *round) lease(planned []sched.Start) []*job.Job {
 			r.changes.Warn(r.changes.Now, "cannot start a supervisor; the jobs stay queued", err)
 			break
 		}
-		j := r.line.Roster.Jobs[p.Job].Clone()
+		j := r.line.Roster.Get(p.Job).Clone()
 		j.MustTo(job.Running)
 		before := j.PeakMiB
 		j.Attempt = j.Attempt.Next(r.changes.Now, p.Grant, token)
@@ -254,7 +255,8 @@ func (r *round) publish(events []job.Event) {
 func (r *round) depart(victims []*job.Job) {
 	for _, j := range victims {
 		a := r.attempts.Active[j.ID]
-		r.line.Roster.Jobs[j.ID], a.Job = j, j
+		r.line.Roster.Put(j)
+		a.Job = j
 		if j.Parking.Phase == job.ParkOut {
 			r.attempts.Parks = append(r.attempts.Parks, r.attempts.Parking.OrderFor(j))
 			continue
@@ -267,7 +269,7 @@ func (r *round) depart(victims []*job.Job) {
 func (r *round) launch(starts []*job.Job) {
 	for _, j := range starts {
 		r.line.Unqueue(j.ID)
-		r.line.Roster.Jobs[j.ID] = j
+		r.line.Roster.Put(j)
 		if a := r.attempts.Parked[j.ID]; a != nil {
 			r.attempts.Parking.Occupy(a, j)
 			continue
@@ -328,7 +330,7 @@ func (r *round) watchAdopted(decided []*job.Job) []*job.Job {
 	}
 	var planned []sched.Start
 	for _, id := range slices.Sorted(maps.Keys(r.line.Adopted)) {
-		j := r.line.Roster.Jobs[id]
+		j := r.line.Roster.Get(id)
 		if !r.alive(*j.Spec.Adopt) {
 			r.queue.Finish(j, job.Lost, judge.AdoptedEnded(j))
 			continue

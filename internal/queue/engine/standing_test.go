@@ -264,7 +264,7 @@ func TestJobsWithoutACard(t *testing.T) {
 	r.hear(run.Ended, "1", keep.Record{Elapsed: 9 * time.Second}, false)
 	for id, want := range map[string]predict.Source{"2": predict.FromCommand, "3": predict.FromNothing, "4": predict.FromNothing} {
 		g, _, _ := r.at().explain.Estimate(id)
-		run := r.e.turn.line.Span(r.e.turn.line.Roster.Jobs[id])
+		run := r.e.turn.line.Span(r.e.turn.line.Roster.Get(id))
 		if g.Source != want || (run != sched.Estimate{}) != (want == predict.FromCommand) {
 			t.Errorf("job %s: %+v, %+v; want it from %s", id, g, run, want)
 		}

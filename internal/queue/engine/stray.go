@@ -147,7 +147,7 @@ func (r *Recovery) AdoptStray(token string, done func(error)) error {
 		return problem.Newf(problem.Refused, "wait for it to end, or end it with kill", "job %s cannot be adopted: the berth that started it left no copy of it", st.Found.Job)
 	}
 	_, err := r.changes.Store.Job(st.Job.ID)
-	if _, taken := r.line.Roster.Jobs[st.Job.ID]; taken || err == nil {
+	if r.line.Roster.Has(st.Job.ID) || err == nil {
 		return problem.Newf(problem.Refused, "wait for it to end, or end it with kill", "stray %s cannot be adopted: job %s of this queue is another one", token, st.Job.ID)
 	}
 	adopting := false

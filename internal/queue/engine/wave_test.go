@@ -206,7 +206,7 @@ func TestTheUserIsToldBeforeOveruseEnds(t *testing.T) {
 		t.Errorf("told at once: %q", told)
 	}
 	const ends = "; it will be ended at "
-	if shown := r.at().attempts.Copy(r.e.turn.line.Roster.Jobs["1"]).Detail; !strings.Contains(shown, "20000 MiB used, 245 MiB declared"+ends) {
+	if shown := r.at().attempts.Copy(r.e.turn.line.Roster.Get("1")).Detail; !strings.Contains(shown, "20000 MiB used, 245 MiB declared"+ends) {
 		t.Errorf("shown: %q", shown)
 	}
 	r.pass(2 * time.Minute)

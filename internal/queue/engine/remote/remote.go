@@ -103,7 +103,7 @@ func (a *Jobs) Running() []*job.Job {
 // more.
 func (a *Jobs) Changes() (jobs []job.Job, gone []string) {
 	for _, id := range slices.Sorted(maps.Keys(a.changed)) {
-		j := a.queue.Line.Roster.Jobs[id]
+		j := a.queue.Line.Roster.Get(id)
 		if j == nil || !a.ready[id] && !j.HandedOver() {
 			gone = append(gone, id)
 			continue
@@ -119,11 +119,12 @@ func (a *Jobs) Changes() (jobs []job.Job, gone []string) {
 
 // Count counts the unfinished jobs that the cluster has.
 func (a *Jobs) Count() (n int) {
-	for _, j := range a.queue.Line.Roster.Jobs {
+	a.queue.Line.Roster.Each(0, func(j *job.Job) bool {
 		if j.HandedOver() {
 			n++
 		}
-	}
+		return true
+	})
 	return n
 }
 
@@ -136,13 +137,13 @@ func (a *Jobs) Ready(taken *job.Job) (ready, same bool) {
 	if !a.ready[taken.ID] {
 		return false, false
 	}
-	j := a.queue.Line.Roster.Jobs[taken.ID]
+	j := a.queue.Line.Roster.Get(taken.ID)
 	return true, waiting.SameSpec(j.Spec, taken.Spec) && j.VRAMMiB == taken.VRAMMiB && j.Attempt.Number == taken.Attempt.Number
 }
 
 // HandOver records that a job that is ready is about to be handed over.
 func (a *Jobs) HandOver(id string, h job.Handover) {
-	j := a.queue.Line.Roster.Jobs[id]
+	j := a.queue.Line.Roster.Get(id)
 	delete(a.ready, id)
 	j.Handover, j.Stop, j.Detail = h, job.NoStop, ""
 	a.changes.Fact(j)
@@ -151,7 +152,7 @@ func (a *Jobs) HandOver(id string, h job.Handover) {
 // handed is a job that was handed over in this batch, or nil: what is reported may
 // be about an earlier one.
 func (a *Jobs) handed(id, batch string) *job.Job {
-	if j := a.queue.Line.Roster.Jobs[id]; j != nil && batch != "" && j.Handover.Batch == batch {
+	if j := a.queue.Line.Roster.Get(id); j != nil && batch != "" && j.Handover.Batch == batch {
 		return j
 	}
 	return nil

@@ -225,7 +225,7 @@ func (l *Line) learnPeak(now time.Time, p predict.Past) {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.Expect.Autos[p.Key])) {
-		j := l.Roster.Jobs[id]
+		j := l.Roster.Get(id)
 		same := j.User == p.User && commandOf(j) == p.Command
 		if !same && j.VRAMMiB > 0 {
 			continue
@@ -281,9 +281,10 @@ func (l *Line) ReviewSome() {
 	if n == 0 {
 		return
 	}
+	look := l.Roster.Looking()
 	for _, id := range x.Review[:n] {
 		if _, in := l.InLine[id]; in {
-			l.Queue.Add(l.pending(l.Roster.Jobs[id]))
+			l.Queue.Add(l.pending(look(id)))
 		}
 	}
 	if x.Review = x.Review[n:]; len(x.Review) == 0 {

@@ -76,9 +76,9 @@ func (g *gates) Next() time.Time {
 	return first.At
 }
 
-func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
+func (g *gates) why(id string, look func(id string) *job.Job, now time.Time) string {
 	if g.Held[id] {
-		switch j := jobs[id]; {
+		switch j := look(id); {
 		case j == nil || j.State != job.Parked:
 		case j.Parking.By == job.ParkedByIdling:
 			return "parked because it left its GPUs unused, until somebody unparks it or attaches to it"
@@ -93,7 +93,7 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		if t.Sub(now) > 12*time.Hour {
 			format = "2006-01-02 15:04:05"
 		}
-		at, j := t.Local().Format(format), jobs[id]
+		at, j := t.Local().Format(format), look(id)
 		switch {
 		case j != nil && j.Detail != "":
 			return "not before " + at + ": " + j.Detail // why it was requeued
@@ -106,7 +106,7 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		return ""
 	}
 	state := "ended"
-	if dep, live := jobs[pending[0].Job]; live {
+	if dep := look(pending[0].Job); dep != nil {
 		state = string(dep.State)
 	}
 	text, and := fmt.Sprintf("waits for job %s (%s) to %s", pending[0].Job, state, pending[0].Words()), 0
@@ -181,7 +181,7 @@ func earliest(a, b time.Time) time.Time {
 func (c *conditions) met(j *job.Job, d job.Dependency, news *job.Job) (since time.Time, held bool, never string, err error) {
 	other := news
 	if other == nil {
-		other = c.roster.Jobs[d.Job]
+		other = c.roster.Look(d.Job)
 	}
 	over := verdict{}
 	if other != nil {
@@ -275,14 +275,14 @@ func (l *Line) report(now time.Time, news *job.Job, ids []string) (never []broke
 		if len(pending) == 0 {
 			continue // an alternative was dropped, and another one held
 		}
-		left, at, why, err := l.Conditions.weigh(now, l.Roster.Jobs[id], pending, pending[:0], news)
+		left, at, why, err := l.Conditions.weigh(now, l.Roster.Get(id), pending, pending[:0], news)
 		switch {
 		case err != nil:
 			panic("bug: " + err.Error()) // nothing was looked up
 		case why != "":
-			never = append(never, broken{l.Roster.Jobs[id], why})
+			never = append(never, broken{l.Roster.Get(id), why})
 		case len(left) == 0:
-			l.enter(now, l.Roster.Jobs[id], at)
+			l.enter(now, l.Roster.Get(id), at)
 		default:
 			l.Gates.Waiting[id] = left
 			l.Gates.again(id, at)

@@ -103,14 +103,15 @@ func (g *Groups) set(name sched.GroupName, of setting) error {
 // resumed lets the jobs of a group wait anew. What they waited while it was paused
 // does not count, as with held jobs: nobody gains a place by pausing.
 func (l *Line) resumed(now time.Time, name sched.GroupName) {
-	var waiting []*job.Job
+	var waiting []string
 	l.Roster.Each(-1, func(j *job.Job) bool {
 		if _, in := l.InLine[j.ID]; in && GroupOf(j) == name {
-			waiting = append(waiting, j)
+			waiting = append(waiting, j.ID)
 		}
 		return true
 	})
-	for _, j := range waiting {
+	for _, id := range waiting {
+		j := l.Roster.Get(id)
 		j.WaitsSince = now
 		l.Changes.Fact(j)
 		l.enter(now, j, time.Time{})

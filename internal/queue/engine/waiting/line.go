@@ -2,6 +2,8 @@ package waiting
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"berth/internal/job"
@@ -79,9 +81,9 @@ func (l *Line) SetRules(now time.Time, rules sched.Rules) {
 
 // EstimateAgain makes every request anew.
 func (l *Line) EstimateAgain(now time.Time) {
-	for id, j := range l.Roster.Jobs {
+	for _, id := range slices.Collect(maps.Keys(l.InLine)) {
 		if _, queued := l.Queue.Get(id); queued {
-			l.enter(now, j, l.InLine[j.ID].Since)
+			l.enter(now, l.Roster.Get(id), l.InLine[id].Since)
 		}
 	}
 }
@@ -188,10 +190,10 @@ func waitsSince(now time.Time, j *job.Job, freed time.Time) time.Time {
 // Why says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
 func (l *Line) Why(now time.Time, id string) string {
-	if text := l.Cluster.Why(l.Roster.Jobs[id]); text != "" {
+	if text := l.Cluster.Why(l.Roster.Look(id)); text != "" {
 		return text
 	}
-	return l.Gates.why(id, l.Roster.Jobs, now)
+	return l.Gates.why(id, l.Roster.Look, now)
 }
 
 // readAgain is when a job is looked at again whose dependencies could not be read.

@@ -107,7 +107,7 @@ func (q *Queue) Enqueue(j *job.Job) {
 
 // Queued is a queued job, or nil.
 func (q *Queue) Queued(id string) *job.Job {
-	if j := q.Line.Roster.Jobs[id]; j != nil && j.State == job.Queued {
+	if j := q.Line.Roster.Get(id); j != nil && j.State == job.Queued {
 		return j
 	}
 	return nil
@@ -185,11 +185,12 @@ const requeueOffset = int64(1) << 32
 // or behind everything.
 func (q *Queue) ToTheEnd(j *job.Job) {
 	if q.Cfg.LimitedLast {
-		for _, other := range q.Line.Roster.Jobs {
+		q.Line.Roster.Each(0, func(other *job.Job) bool {
 			if other.State == job.Queued {
 				j.Spec.Priority = min(j.Spec.Priority, other.Spec.Priority)
 			}
-		}
+			return true
+		})
 	}
 	if q.Cfg.Submissions {
 		j.Rank = q.TakeRank()
@@ -225,7 +226,7 @@ func (q *Queue) Unhold(id, by string) bool {
 }
 
 func (q *Queue) SetHeld(id string, held bool, kind job.EventKind, text string) bool {
-	j := q.Line.Roster.Jobs[id]
+	j := q.Line.Roster.Get(id)
 	if j == nil || j.State != job.Queued && !j.Leaving() || j.Held == held {
 		return false
 	}

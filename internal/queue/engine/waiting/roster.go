@@ -14,8 +14,10 @@ import (
 // of a long queue costs only a page. Jobs are added at the end and removed
 // anywhere.
 type Roster struct {
-	Jobs  map[string]*job.Job
-	owned map[string]int // how many each user has
+	shelf job.Shelf           // the queued jobs that nothing happens to
+	out   map[string]*job.Job // the others
+	taken []string            // some of those, which may be put back after this round
+	owned map[string]int      // how many each user has
 	lines map[job.Batch]map[string]bool
 	texts texts
 	Last  int64 // the highest Rank that any of them had
@@ -28,12 +30,12 @@ type Roster struct {
 }
 
 func newRoster(c *journal.Journal) Roster {
-	return Roster{changes: c, Jobs: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, texts: newTexts()}
+	return Roster{changes: c, shelf: job.NewShelf(), out: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, texts: newTexts()}
 }
 
 // Know adds or updates a job.
 func (r *Roster) Know(j *job.Job) {
-	if _, known := r.Jobs[j.ID]; !known {
+	if !r.Has(j.ID) {
 		r.owned[j.User]++
 		r.texts.add(j)
 		r.place(j)
@@ -41,15 +43,83 @@ func (r *Roster) Know(j *job.Job) {
 			r.lines[j.Batch()] = with(r.lines[j.Batch()], j.ID)
 		}
 	}
-	r.Jobs[j.ID], r.Last = j, max(r.Last, j.Rank)
+	r.Last = max(r.Last, j.Rank)
+	r.Put(j)
 }
+
+// Put replaces a job by its new version.
+func (r *Roster) Put(j *job.Job) {
+	r.shelf.Drop(j.ID)
+	r.out[j.ID] = j
+	r.taken = append(r.taken, j.ID)
+}
+
+// Get is an unfinished job, which may be changed, or nil. It is the same one until
+// the round is over.
+func (r *Roster) Get(id string) *job.Job {
+	if j := r.out[id]; j != nil {
+		return j
+	}
+	j := r.look(id, nil)
+	if j != nil {
+		r.Put(j)
+	}
+	return j
+}
+
+// Look is an unfinished job to be read, perhaps a copy, or nil.
+func (r *Roster) Look(id string) *job.Job { return r.look(id, nil) }
+
+// look is Look with room for a copy.
+func (r *Roster) look(id string, room *job.Job) *job.Job {
+	if j := r.out[id]; j != nil || !r.shelf.Has(id) {
+		return j
+	}
+	if room == nil {
+		room = new(job.Job)
+	}
+	r.shelf.Look(id, room)
+	return room
+}
+
+// Looking gives a function that finds jobs in order to read them: what it returned
+// is overwritten when it is called again.
+func (r *Roster) Looking() func(id string) *job.Job {
+	room := new(job.Job)
+	return func(id string) *job.Job { return r.look(id, room) }
+}
+
+// Tidy puts away what was taken out for a round.
+func (r *Roster) Tidy() {
+	kept := r.taken[:0]
+	for _, id := range r.taken {
+		switch j := r.out[id]; {
+		case j == nil || j.State != job.Queued:
+		case r.changes.Rows[id] != nil:
+			kept = append(kept, id)
+		case r.shelf.Takes(j):
+			delete(r.out, id)
+			r.shelf.Put(j)
+		}
+	}
+	if r.taken = kept; cap(kept) > 4*len(kept)+1024 {
+		r.taken = slices.Clone(kept)
+	}
+}
+
+// Has reports whether a job is unfinished.
+func (r *Roster) Has(id string) bool { return r.out[id] != nil || r.shelf.Has(id) }
+
+// Len counts them.
+func (r *Roster) Len() int { return len(r.out) + r.shelf.Len() }
 
 // Forget removes an ended job.
 func (r *Roster) Forget(j *job.Job) {
-	if _, known := r.Jobs[j.ID]; !known {
+	if !r.Has(j.ID) {
 		return
 	}
-	delete(r.Jobs, j.ID)
+	delete(r.out, j.ID)
+	r.shelf.Drop(j.ID)
 	r.texts.remove(j)
 	r.unplace(j)
 	without(r.lines, j.Batch(), j.ID)
@@ -104,8 +174,9 @@ func (r *Roster) Each(seq int64, fn func(*job.Job) bool) {
 	at, _ := slices.BinarySearchFunc(r.seqs, seq, func(s, after int64) int {
 		return cmp.Or(cmp.Compare(s, after), -1)
 	})
+	look := r.Looking()
 	for ; at < len(r.IDs); at++ {
-		if id := r.IDs[at]; id != "" && !fn(r.Jobs[id]) {
+		if id := r.IDs[at]; id != "" && !fn(look(id)) {
 			return
 		}
 	}
@@ -115,15 +186,16 @@ func (r *Roster) Each(seq int64, fn func(*job.Job) bool) {
 // seq.
 func (r *Roster) EachBack(seq int64, fn func(*job.Job) bool) {
 	at, _ := slices.BinarySearch(r.seqs, seq)
+	look := r.Looking()
 	for at--; at >= 0; at-- {
-		if id := r.IDs[at]; id != "" && !fn(r.Jobs[id]) {
+		if id := r.IDs[at]; id != "" && !fn(look(id)) {
 			return
 		}
 	}
 }
 
 // EachTask visits the unfinished tasks of an array. Their numbers are
-// consecutive, starting with the array's.
+// consecutive, starting with the array's. fn must not keep the job or change the queue.
 func (r *Roster) EachTask(array string, fn func(*job.Job)) {
 	base, err := strconv.ParseInt(array, 10, 64)
 	if err != nil {
@@ -138,20 +210,22 @@ func (r *Roster) EachTask(array string, fn func(*job.Job)) {
 	})
 }
 
-// EachLine visits the unfinished lines of a jobs file, in no order.
+// EachLine visits the unfinished lines of a jobs file, in no order. fn must not keep
+// the job or change the queue.
 func (r *Roster) EachLine(of job.Batch, fn func(*job.Job)) {
+	look := r.Looking()
 	for id := range r.lines[of] {
-		fn(r.Jobs[id])
+		fn(look(id))
 	}
 }
 
 // Lines counts the unfinished lines of a jobs file.
 func (r *Roster) Lines(of job.Batch) int { return len(r.lines[of]) }
 
-// Job is an unfinished job.
+// Job is Get, and whether there is one.
 func (r *Roster) Job(id string) (*job.Job, bool) {
-	j, ok := r.Jobs[id]
-	return j, ok
+	j := r.Get(id)
+	return j, j != nil
 }
 
 // Owned counts a user's unfinished jobs, including staged ones.
@@ -159,16 +233,16 @@ func (r *Roster) Owned(user string) int { return r.owned[user] + r.changes.Stage
 
 // Size counts the unfinished jobs, including staged ones.
 func (r *Roster) Size() int {
-	size := len(r.Jobs)
+	size := r.Len()
 	for _, b := range r.changes.Staged {
 		size += len(b.Jobs)
 	}
 	return size
 }
 
-// Find is an unfinished job, or one whose end is not on disk yet.
+// Find is an unfinished job, or one whose end is not on disk yet, to be read.
 func (r *Roster) Find(id string) (*job.Job, bool) {
-	if j, ok := r.Jobs[id]; ok {
+	if j := r.Look(id); j != nil {
 		return j, true
 	}
 	j, ok := r.changes.Rows[id]
@@ -178,7 +252,7 @@ func (r *Roster) Find(id string) (*job.Job, bool) {
 // EachUnwritten visits the jobs whose end is not on disk yet.
 func (r *Roster) EachUnwritten(fn func(*job.Job)) {
 	for id, j := range r.changes.Rows {
-		if _, live := r.Jobs[id]; !live {
+		if !r.Has(id) {
 			fn(j)
 		}
 	}
@@ -205,9 +279,7 @@ func (r *Roster) Namesakes(user, name string) (ids []string) {
 			ids = append(ids, j.ID)
 		}
 	}
-	for _, id := range r.IDs {
-		take(r.Jobs[id])
-	}
+	r.Each(0, func(j *job.Job) bool { take(j); return true })
 	r.changes.EachStaged(take)
 	return ids
 }

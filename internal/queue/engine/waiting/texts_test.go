@@ -23,7 +23,7 @@ func TestTextsAreCountedAsTheyAre(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			any := rapid.SampledFrom(append([]string{""}, r.IDs...)).Draw(t, "job")
-			j := r.Jobs[any]
+			j := r.Get(any)
 			switch {
 			case j == nil:
 				seq++
@@ -37,7 +37,8 @@ func TestTextsAreCountedAsTheyAre(t *testing.T) {
 			}
 		}
 		want, seen := map[string]int{}, map[string]bool{}
-		for _, j := range r.Jobs {
+		left := maps.Clone(r.out)
+		for _, j := range left {
 			want[j.User] += textBytes(j)
 			if key := j.User + " " + j.Environ; !seen[key] {
 				seen[key] = true
@@ -48,7 +49,7 @@ func TestTextsAreCountedAsTheyAre(t *testing.T) {
 		if !maps.Equal(r.texts.users, want) {
 			t.Fatalf("counted %v, found %v", r.texts.users, want)
 		}
-		for _, j := range r.Jobs {
+		for _, j := range left {
 			r.Forget(j)
 		}
 		if len(r.texts.users)+len(r.texts.jobs)+len(r.texts.environs) > 0 {
