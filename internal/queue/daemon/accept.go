@@ -71,7 +71,7 @@ func (s *submission) writeText(ctx context.Context, b *journal.Batch, admissible
 		return func() {}, nil
 	}
 	var refusal error
-	if err := s.h.svc.do(ctx, func(t *engine.Turn) { refusal = admissible(t) }); err != nil || refusal != nil {
+	if err := s.h.svc.Do(ctx, func(t *engine.Turn) { refusal = admissible(t) }); err != nil || refusal != nil {
 		return nil, cmp.Or(err, refusal)
 	}
 	if done, err = s.h.svc.queue.Store.WriteText(s.jobs); err != nil {

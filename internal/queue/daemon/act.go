@@ -62,7 +62,7 @@ func (h *actions) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.
 	if r.Changes != nil && r.Action != api.ActRequeue {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
 	}
-	cfg := h.svc.config()
+	cfg := h.svc.Config()
 	if err := cmp.Or(cfg.CheckGrace(r.GraceS), cfg.CheckParked(r.Until)); err != nil {
 		return api.ActReply{}, err
 	}
@@ -90,7 +90,7 @@ func (h *actions) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.
 	}
 	for some := range turns(found) {
 		a.again, a.text, a.begins = nil, 0, map[string]time.Time{}
-		err = h.svc.change(ctx, func(t *engine.Turn) {
+		err = h.svc.Change(ctx, func(t *engine.Turn) {
 			for i := range some {
 				a.one(t, &some[i])
 			}
@@ -107,9 +107,9 @@ func (h *actions) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.
 	for _, one := range h.find.notMeant(ctx, &ch, missing) {
 		a.refuse(one.id, one.state, one.why)
 	}
-	h.svc.note(c, r.Action, a.done, "", err)
+	h.svc.Note(c, r.Action, a.done, "", err)
 	if len(a.denied) > 0 {
-		h.svc.note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
+		h.svc.Note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
 	}
 	return api.ActReply{Jobs: a.acted, Left: a.left}, err
 }
@@ -341,17 +341,17 @@ func (a *action) bound(spec *job.Spec) {
 // Edit changes a queued job.
 func (h *actions) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (api.Detail, error) {
 	id := r.ID
-	j, err := h.find.find(ctx, c, id)
+	j, err := h.find.Find(ctx, c, id)
 	if err != nil {
 		return api.Detail{}, err
 	}
 	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r) {
-		h.svc.note(c, "edit", []string{j.ID}, "", notYours(c, &j))
+		h.svc.Note(c, "edit", []string{j.ID}, "", notYours(c, &j))
 		return api.Detail{}, notYours(c, &j)
 	}
 	var refusal error
 	var notes []string
-	err = h.svc.change(ctx, func(t *engine.Turn) {
+	err = h.svc.Change(ctx, func(t *engine.Turn) {
 		live, ok := t.Jobs().Job(j.ID)
 		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
 			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
@@ -370,7 +370,7 @@ func (h *actions) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (ap
 	if err == nil {
 		h.submits.twins.add([]*job.Job{&j})
 	}
-	h.svc.note(c, "edit", []string{j.ID}, "", err)
+	h.svc.Note(c, "edit", []string{j.ID}, "", err)
 	if err != nil {
 		return api.Detail{}, err
 	}

@@ -37,7 +37,7 @@ func (h *adoptions) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest)
 	if a.job != nil && a.job.ID != "" && err == nil {
 		jobs = []string{a.job.ID}
 	}
-	h.svc.note(c, "adopt", jobs, a.audited(), err)
+	h.svc.Note(c, "adopt", jobs, a.audited(), err)
 	if err != nil {
 		return api.Detail{}, err
 	}
@@ -152,7 +152,7 @@ func (a *adoption) check(ctx context.Context) error {
 	var occupants map[int][]gpu.Process
 	var known []gpu.Device
 	var refusal error
-	err := a.h.svc.do(ctx, func(t *engine.Turn) {
+	err := a.h.svc.Do(ctx, func(t *engine.Turn) {
 		if _, trouble := t.Cards().ReadAt(); trouble != nil {
 			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so berth cannot tell which of them the process uses: %v", trouble)
 			return
@@ -165,7 +165,7 @@ func (a *adoption) check(ctx context.Context) error {
 	}
 	use := a.usedMiB(occupants)
 	if !a.caller.Admin {
-		if err := a.withinUse(use, occupants, a.h.svc.config().Rules); err != nil {
+		if err := a.withinUse(use, occupants, a.h.svc.Config().Rules); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func (a *adoption) accept(ctx context.Context) error {
 			refusal = stopping()
 			return
 		}
-		if full := room(t, a.h.svc.config(), a.caller, j.User, 1); full != nil {
+		if full := room(t, a.h.svc.Config(), a.caller, j.User, 1); full != nil {
 			refusal = full
 			return
 		}

@@ -143,7 +143,7 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 	}
 	full := l.sleeps(&bob)
 	l.uses(full, map[int]int64{0: 300})
-	l.d.svc.cfg.Store(func() *config.Config { c := *l.d.svc.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
+	l.d.svc.cfg.Store(func() *config.Config { c := *l.d.svc.Config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
 	bob.submit(sh("true", "hold", "yes"))
 	wantProblem(t, ask(bob, full), problem.TooMuch, "the limit of 1")
 }
@@ -232,8 +232,8 @@ func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 	l := newSharedLab(t)
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
-		if err := l.d.svc.do(l.ctx, func(t *engine.Turn) {
-			t.Settings().Rules(l.d.svc.config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
+		if err := l.d.svc.Do(l.ctx, func(t *engine.Turn) {
+			t.Settings().Rules(l.d.svc.Config().Rules, settings.Limits{Users: map[string]sched.Limit{"nobody": limit}})
 		}); err != nil {
 			t.Fatal(err)
 		}

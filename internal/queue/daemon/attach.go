@@ -29,13 +29,13 @@ type terminals struct {
 
 // Attach connects to a job's terminal.
 func (h *terminals) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
-	j, err := h.find.find(ctx, c, id)
+	j, err := h.find.Find(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
 	if !mayBe(c, &j) {
 		err := notYours(c, &j)
-		h.svc.note(c, "attach", []string{j.ID}, "", err)
+		h.svc.Note(c, "attach", []string{j.ID}, "", err)
 		return nil, err
 	}
 	if !j.Spec.Pty {
@@ -48,14 +48,14 @@ func (h *terminals) Attach(ctx context.Context, c api.Caller, id string) (io.Rea
 	if err != nil {
 		return nil, err
 	}
-	if err := h.svc.change(ctx, func(t *engine.Turn) { t.Parking().Attend(j.Keep, c.Name) }); err != nil {
+	if err := h.svc.Change(ctx, func(t *engine.Turn) { t.Parking().Attend(j.Keep, c.Name) }); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	h.svc.note(c, "attach", []string{j.ID}, "", nil)
+	h.svc.Note(c, "attach", []string{j.ID}, "", nil)
 	return &attendance{ReadWriteCloser: conn, leave: sync.OnceFunc(func() {
 		// A daemon that ends forgets it anyway.
-		_ = h.svc.do(context.Background(), func(t *engine.Turn) { t.Parking().Unattend(j.Keep) })
+		_ = h.svc.Do(context.Background(), func(t *engine.Turn) { t.Parking().Unattend(j.Keep) })
 	})}, nil
 }
 
@@ -88,7 +88,7 @@ func (h *terminals) attach(ctx context.Context, c api.Caller, j *job.Job) (io.Re
 			return nil, ctx.Err()
 		case <-time.After(terminalStep):
 		}
-		if *j, err = h.find.find(ctx, c, j.ID); err != nil {
+		if *j, err = h.find.Find(ctx, c, j.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -46,10 +46,10 @@ func (h *cards) SetHealth(ctx context.Context, c api.Caller, r api.HealthRequest
 	err := h.svc.administers(c, "can quarantine or clear GPUs")
 	if err == nil {
 		var missing error
-		err = h.svc.change(ctx, func(t *engine.Turn) { missing = setHealth(t, index, state, c.Name, oneLine(r.Reason)) })
+		err = h.svc.Change(ctx, func(t *engine.Turn) { missing = setHealth(t, index, state, c.Name, oneLine(r.Reason)) })
 		err = cmp.Or(err, missing)
 	}
-	h.svc.note(c, action, nil, detail, err)
+	h.svc.Note(c, action, nil, detail, err)
 	if err != nil {
 		return api.GPU{}, err
 	}
@@ -97,7 +97,7 @@ func (h *cards) CardHistory(ctx context.Context, _ api.Caller, q api.CardQuery) 
 		return events, err
 	}
 	var missing error // a GPU without events may be one that does not exist
-	err = h.svc.do(ctx, func(t *engine.Turn) {
+	err = h.svc.Do(ctx, func(t *engine.Turn) {
 		there := t.Cards().Devices()
 		if !slices.ContainsFunc(there, func(dev gpu.Device) bool { return dev.Index == *q.GPU }) {
 			missing = noCard(*q.GPU, there)
@@ -114,7 +114,7 @@ func (h *cards) ReleaseGPUs(ctx context.Context, c api.Caller, r api.ReleaseRequ
 	if r.End {
 		detail = "end"
 	}
-	h.svc.note(c, "gpu release", nil, detail, err)
+	h.svc.Note(c, "gpu release", nil, detail, err)
 	return reply, err
 }
 
@@ -131,7 +131,7 @@ func (h *cards) release(ctx context.Context, c api.Caller, r api.ReleaseRequest)
 	}
 	var refusal error
 	refuse := func(t *engine.Turn) { refusal = inTheWay(t, r.Force) }
-	if err := h.svc.do(ctx, refuse); err != nil || refusal != nil {
+	if err := h.svc.Do(ctx, refuse); err != nil || refusal != nil {
 		return api.Released{}, cmp.Or(err, refusal)
 	}
 	// Closing the driver can be slow, so it happens outside the engine's
@@ -139,7 +139,7 @@ func (h *cards) release(ctx context.Context, c api.Caller, r api.ReleaseRequest)
 	length := time.Duration(r.ForS) * time.Second
 	releaser.Release(length)
 	until := time.Now().Add(length).Round(time.Second)
-	err := h.svc.change(ctx, func(t *engine.Turn) {
+	err := h.svc.Change(ctx, func(t *engine.Turn) {
 		// The next reading fails, and only then is there a decision.
 		h.looks.ask(t.Cards(), t.Now)
 		if refuse(t); refusal == nil {
@@ -157,7 +157,7 @@ func (h *cards) release(ctx context.Context, c api.Caller, r api.ReleaseRequest)
 func (h *cards) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releaser) error {
 	held := releaser.Released().IsZero()
 	releaser.Release(0)
-	return h.svc.change(ctx, func(t *engine.Turn) {
+	return h.svc.Change(ctx, func(t *engine.Turn) {
 		h.looks.ask(t.Cards(), t.Now)
 		if !held {
 			t.Health().Tell(job.CardChange{By: c.Name}, "all GPUs in use again by "+c.Name)

@@ -38,7 +38,7 @@ func (r *cardRecord) chooseCards(m *queue.Queue, first gpu.Sample, unread error)
 			return nil, err
 		}
 	}
-	wanted := r.svc.config().GPUs
+	wanted := r.svc.Config().GPUs
 	for _, index := range wanted {
 		if unread == nil && !slices.ContainsFunc(first.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
 			if r.typed {
@@ -156,7 +156,7 @@ func (r *cardRecord) rememberCards(m *queue.Queue, there []gpu.Device, now time.
 		return nil
 	}
 	seen := r.seenCards(m)
-	wanted := r.svc.config().GPUs
+	wanted := r.svc.Config().GPUs
 	kept := make([]seenCard, 0, len(seen)+len(there))
 	for _, dev := range there {
 		kept = append(kept, seenCard{dev, now, keep.BootID()})
@@ -214,7 +214,7 @@ func (r *cardRecord) noteCards(ctx context.Context) {
 	}
 	before := r.seenCards(r.svc.queue)
 	var cards []seenCard
-	err := r.svc.do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Cards().Devices(), t.Cards().SeenAt) })
+	err := r.svc.Do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Cards().Devices(), t.Cards().SeenAt) })
 	if err == nil && len(cards) > 0 {
 		saveCards(r.svc.queue, cards)
 	}

@@ -24,7 +24,7 @@ func (d *Daemon) newCluster() *cluster.Cluster {
 	setup := cluster.Setup{
 		Engine: d.svc.queue.Engine, Log: d.svc.queue.Log, Queue: d.svc.queue.Name(),
 		Config: func() cluster.Config {
-			cfg := d.svc.config()
+			cfg := d.svc.Config()
 			of := cfg.Slurm
 			of.Keep = cmp.Or(cfg.Logs, cfg.History)
 			return of
@@ -108,7 +108,7 @@ func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (i
 	if err != nil {
 		return nil, problem.Newf(problem.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
 	}
-	h.svc.note(c, "attach", []string{j.ID}, "", nil)
+	h.svc.Note(c, "attach", []string{j.ID}, "", nil)
 	return conn, nil
 }
 

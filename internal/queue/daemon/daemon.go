@@ -14,6 +14,7 @@ import (
 	"berth/internal/machine/site"
 	"berth/internal/queue/config"
 	"berth/internal/queue/fair"
+	"berth/internal/queue/messages"
 	"berth/internal/queue/people"
 )
 
@@ -81,25 +82,21 @@ type Daemon struct {
 	door      *door
 	admin     *admin
 
-	record  *cardRecord
-	ports   *ports
-	tidier  *tidier
-	life    *life
-	metrics *metrics.Set
+	record   *cardRecord
+	ports    *ports
+	tidier   *tidier
+	life     *life
+	messages *messages.Messages
+	metrics  *metrics.Set
 
 	found []run.Found // supervisors of an earlier daemon
 
-	wishes   wishes
-	teller   *teller       // nil: nobody is told
-	news     news          // for it
-	tests    *fair.Gate    // where test messages take turns
-	happened chan struct{} // there are events to tell users about
-	wait     sync.WaitGroup
+	wait sync.WaitGroup
 }
 
 // newDaemon puts a daemon together. Nothing is open yet.
 func newDaemon(opt Options) *Daemon {
-	d := &Daemon{opt: opt, happened: make(chan struct{}, 1), tests: newTests()}
+	d := &Daemon{opt: opt}
 	d.people = people.New(opt.Places, opt.Own != nil, opt.Env, cmp.Or(opt.JobsDir, filepath.Join(opt.Places.StateDir, "jobs")))
 	svc := &service{
 		people: d.people, places: opt.Places, own: opt.Own, runs: opt.RunDir, version: opt.Version,
@@ -125,5 +122,7 @@ func newDaemon(opt Options) *Daemon {
 	d.life = &life{svc: svc, opt: &d.opt, wait: &d.wait, started: time.Now(), calm: make(chan struct{}, 1)}
 	d.admin = &admin{svc: svc, opt: &d.opt, ports: d.ports, record: d.record, tidier: d.tidier, life: d.life}
 	d.life.admin = d.admin
+	d.messages = messages.New(messages.Setup{Queue: svc, Jobs: d.find, People: d.people, Places: opt.Places, Own: opt.Own != nil, Ended: svc.ended, Wait: &d.wait})
+	d.life.messages = d.messages
 	return d
 }

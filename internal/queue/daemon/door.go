@@ -35,7 +35,7 @@ func (h *door) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		err = problem.Newf(problem.Forbidden, "open another with: berth web", "the session is unknown or has ended")
 	}
 	if !ok {
-		h.svc.note(api.Caller{UID: -1, Token: "none", Way: p.Way}, "token use", nil, "", err)
+		h.svc.Note(api.Caller{UID: -1, Token: "none", Way: p.Way}, "token use", nil, "", err)
 		return api.Caller{}, err
 	}
 	c, refused := h.admit(ctx, entry.UID, entry.User, tokenUserTTL)
@@ -44,7 +44,7 @@ func (h *door) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		refused = h.mayLogIn(c, p.Way.Trusted(), false) // it may have become an administrator's
 	}
 	if refused != nil {
-		h.svc.note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
+		h.svc.Note(api.Caller{UID: entry.UID, Name: entry.User, Token: entry.ID, Way: p.Way}, "token use", nil, "", refused)
 		return api.Caller{}, refused
 	}
 	c.Over = h.tokens.Note(entry.ID, p.Way.From, now)
@@ -82,7 +82,7 @@ func (h *door) admit(ctx context.Context, uid int, was string, maxAge time.Durat
 }
 
 func (h *door) isAdmin(user site.User) bool {
-	group := h.svc.config().AdminGroup
+	group := h.svc.Config().AdminGroup
 	if group == "" {
 		return false
 	}

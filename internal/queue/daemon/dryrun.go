@@ -52,7 +52,7 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var full *problem.Problem
 	var rehearsal *engine.Rehearsal
 	var refused error
-	err := s.h.svc.do(ctx, func(t *engine.Turn) {
+	err := s.h.svc.Do(ctx, func(t *engine.Turn) {
 		full = room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
 		refused = s.awaitNamesakes(t)
 		s.noteAuto(t)

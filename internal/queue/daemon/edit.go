@@ -52,7 +52,7 @@ func (h *actions) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditR
 		return asked, nil, err
 	}
 	notes, err = h.allow(t, c, j, &asked.Spec, ch.Set.Command)
-	return asked, append(notes, notesOn(&asked, h.svc.config(), h.svc.cannotPark())...), err
+	return asked, append(notes, notesOn(&asked, h.svc.Config(), h.svc.cannotPark())...), err
 }
 
 // readChanges puts the changes over what the job has.
@@ -81,7 +81,7 @@ func readChanges(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.
 func (h *actions) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) (notes []string, err error) {
 	// Relative paths are relative to the job's directory: the caller's is not
 	// known.
-	s := submission{h: h.submits, caller: c, cfg: h.svc.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
+	s := submission{h: h.submits, caller: c, cfg: h.svc.Config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
 	s.setPlaces(spec)
 	s.boundTime(spec)
 	if spec.Priority > j.Spec.Priority {
@@ -119,7 +119,7 @@ func (h *actions) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec
 	if err := h.svc.capable(spec); err != nil {
 		return nil, err
 	}
-	if full := roomFor(t, h.svc.config(), j.User, spec.TextBytes()-j.Spec.TextBytes(), ""); full != nil {
+	if full := roomFor(t, h.svc.Config(), j.User, spec.TextBytes()-j.Spec.TextBytes(), ""); full != nil {
 		return nil, full
 	}
 	for _, why := range t.Explain().Infeasible(j.User, *spec) {

@@ -28,7 +28,7 @@ func (h *cards) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 	}
 	var cards []api.GPU
 	var listed []listedProcess
-	err := h.svc.do(ctx, func(t *engine.Turn) { cards, listed = h.cards(t) })
+	err := h.svc.Do(ctx, func(t *engine.Turn) { cards, listed = h.cards(t) })
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +128,14 @@ func (h *cards) PauseGPU(ctx context.Context, c api.Caller, index int, paused bo
 	err := h.svc.administers(c, "can pause or resume GPUs")
 	if err == nil {
 		var missing error
-		err = h.svc.change(ctx, func(t *engine.Turn) {
+		err = h.svc.Change(ctx, func(t *engine.Turn) {
 			if !t.Health().Pause(index, paused, c.Name) {
 				missing = noCard(index, t.Cards().Devices())
 			}
 		})
 		err = cmp.Or(err, missing)
 	}
-	h.svc.note(c, action, nil, cardName(index), err)
+	h.svc.Note(c, action, nil, cardName(index), err)
 	if err != nil {
 		return api.GPU{}, err
 	}
@@ -156,7 +156,7 @@ func (h *cards) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest) 
 	}
 	reply := api.Drained{}
 	var parked []string
-	err := h.svc.change(ctx, func(t *engine.Turn) {
+	err := h.svc.Change(ctx, func(t *engine.Turn) {
 		for _, running := range t.Running().List() {
 			j := running.Job
 			if !slices.Contains(j.Grant.GPUs, index) {
@@ -176,7 +176,7 @@ func (h *cards) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest) 
 		}
 	})
 	if r.Park {
-		h.svc.note(c, "gpu drain", parked, cardName(index), err)
+		h.svc.Note(c, "gpu drain", parked, cardName(index), err)
 	}
 	if err != nil {
 		return api.Drained{}, err
@@ -190,7 +190,7 @@ func (s *service) administers(c api.Caller, does string) error {
 	if c.Admin {
 		return nil
 	}
-	return problem.Newf(problem.Forbidden, "root and members of the group "+s.config().AdminGroup+" are administrators", "only an administrator %s", does)
+	return problem.Newf(problem.Forbidden, "root and members of the group "+s.Config().AdminGroup+" are administrators", "only an administrator %s", does)
 }
 
 // noCard is the problem for a number that no card has. A partitioned card is

@@ -350,7 +350,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		t.Errorf("a simulation directory: %+v, %v", reply, err)
 	}
 	h := &holder{Source: l.d.svc.queue.Source}
-	if err := l.d.svc.do(l.ctx, func(t *engine.Turn) { l.d.svc.queue.Source = h }); err != nil {
+	if err := l.d.svc.Do(l.ctx, func(t *engine.Turn) { l.d.svc.queue.Source = h }); err != nil {
 		t.Fatal(err)
 	}
 	eve, root := api.Caller{UID: 4711, Name: "eve"}, api.Caller{Name: "root", Admin: true}

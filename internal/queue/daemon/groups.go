@@ -29,7 +29,7 @@ func (h *groups) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]
 		user = ""
 	}
 	var groups []api.Group
-	err := h.svc.do(ctx, func(t *engine.Turn) {
+	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		for _, g := range t.Groups().List(user) {
 			groups = append(groups, groupView(g))
 		}
@@ -49,7 +49,7 @@ func groupView(g waiting.Group) api.Group {
 func (h *groups) SetGroup(ctx context.Context, c api.Caller, r api.GroupRequest) (api.Group, error) {
 	g := api.Group{Name: r.Name}
 	what, err := h.setGroup(ctx, c, &g, r)
-	h.svc.note(c, "group set", nil, fmt.Sprintf("%.80s of %.80s: %s", r.Name, g.User, what), err)
+	h.svc.Note(c, "group set", nil, fmt.Sprintf("%.80s of %.80s: %s", r.Name, g.User, what), err)
 	return g, err
 }
 
@@ -65,7 +65,7 @@ func (h *groups) setGroup(ctx context.Context, c api.Caller, g *api.Group, r api
 		return "", err
 	}
 	var refusal error
-	err = h.svc.change(ctx, func(t *engine.Turn) {
+	err = h.svc.Change(ctx, func(t *engine.Turn) {
 		if r.Limit != "" {
 			what += "limit " + string(r.Limit) + " "
 			refusal = t.Groups().Limit(g.User, g.Name, limit)
@@ -99,7 +99,7 @@ func (h *groups) RemoveGroup(ctx context.Context, c api.Caller, q api.GroupRemov
 	}
 	if err == nil {
 		known := false
-		err = h.svc.change(ctx, func(t *engine.Turn) {
+		err = h.svc.Change(ctx, func(t *engine.Turn) {
 			for _, g := range t.Groups().List(user) {
 				known = known || g.Name == name
 			}
@@ -109,7 +109,7 @@ func (h *groups) RemoveGroup(ctx context.Context, c api.Caller, q api.GroupRemov
 			err = problem.Newf(problem.NotFound, "berth group list shows them", "%s has no group %s", user, name)
 		}
 	}
-	h.svc.note(c, "group remove", nil, fmt.Sprintf("%.80s of %.80s", name, user), err)
+	h.svc.Note(c, "group remove", nil, fmt.Sprintf("%.80s of %.80s", name, user), err)
 	return api.None{}, err
 }
 

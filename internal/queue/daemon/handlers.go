@@ -34,9 +34,9 @@ func (d *Daemon) newServer(o api.ServerOptions) *api.Server {
 	api.Handle(s, api.SetGroup, d.groups.SetGroup)
 	api.Handle(s, api.RemoveGroup, d.groups.RemoveGroup)
 
-	api.Handle(s, api.GetNotify, d.Notify)
-	api.Handle(s, api.SetNotify, d.SetNotify)
-	api.Handle(s, api.SendNotify, d.SendNotify)
+	api.Handle(s, api.GetNotify, d.messages.Notify)
+	api.Handle(s, api.SetNotify, d.messages.SetNotify)
+	api.Handle(s, api.SendNotify, d.messages.SendNotify)
 
 	api.Handle(s, api.ListGPUs, api.Plain(d.cards.GPUs))
 	api.Handle(s, api.PauseGPU, d.cards.pausing(true))

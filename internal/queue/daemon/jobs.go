@@ -28,7 +28,7 @@ func (h *jobs) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail
 	position := 0
 	var g estimates
 	if !j.State.Terminal() {
-		err := h.svc.do(ctx, func(t *engine.Turn) {
+		err := h.svc.Do(ctx, func(t *engine.Turn) {
 			g = estimate(t, j.ID)
 			if isWaiting(j) {
 				reasons = t.Explain().Reasons([]string{j.ID})
@@ -50,7 +50,7 @@ func (h *jobs) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail
 	if j.NotBefore.After(time.Now()) {
 		detail.NotBefore = &j.NotBefore
 	}
-	if verdict, _ := job.Judge(j.VRAMMiB, j.PeakMiB, h.svc.config().Tolerance); j.State.Terminal() {
+	if verdict, _ := job.Judge(j.VRAMMiB, j.PeakMiB, h.svc.Config().Tolerance); j.State.Terminal() {
 		detail.Verdict = string(verdict)
 	}
 	if h.svc.maySee(c, j) {

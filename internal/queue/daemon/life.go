@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/machine/site"
 	"berth/internal/queue/engine"
+	"berth/internal/queue/messages"
 	"berth/internal/queue/store"
 )
 
@@ -22,7 +23,7 @@ type life struct {
 	admin    *admin
 	server   *api.Server
 	wait     *sync.WaitGroup // for what it started
-	teller   *teller         // nil: nobody is told
+	messages *messages.Messages
 	started  time.Time
 	lastTold atomic.Int64  // time of the last event, in nanoseconds
 	calm     chan struct{} // an own queue has nothing to do, or one of its callers left
@@ -99,7 +100,7 @@ func (l *life) attend(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		case <-dog:
 			// Notify only if the loop still turns.
-			if l.svc.do(ctx, func(t *engine.Turn) {}) == nil {
+			if l.svc.Do(ctx, func(t *engine.Turn) {}) == nil {
 				_ = site.Notify("WATCHDOG=1")
 			}
 		case <-look.C:
@@ -116,7 +117,7 @@ func (l *life) attend(ctx context.Context, stop context.CancelCauseFunc) {
 // look looks whether the store is still there. It tells the one who started the
 // daemon by hand, because the log is gone with the store.
 func (l *life) look(ctx context.Context, was error) (lost error) {
-	err := l.svc.do(ctx, func(t *engine.Turn) { lost = t.Present() })
+	err := l.svc.Do(ctx, func(t *engine.Turn) { lost = t.Present() })
 	if err == nil && lost != nil && was == nil && l.opt.Out != nil {
 		fmt.Fprintf(l.opt.Out, "berth: %v\n", goneProblem(lost))
 	}
@@ -126,7 +127,7 @@ func (l *life) look(ctx context.Context, was error) (lost error) {
 // idleFor reports whether the daemon has been idle for as long as configured.
 // From then on it accepts no jobs: they would wait for the next daemon.
 func (l *life) idleFor(ctx context.Context) bool {
-	limit := l.svc.config().IdleExit
+	limit := l.svc.Config().IdleExit
 	if limit <= 0 || l.server.Active() > 0 {
 		return false
 	}
@@ -136,7 +137,7 @@ func (l *life) idleFor(ctx context.Context) bool {
 		}
 	}
 	retired := false
-	err := l.svc.do(ctx, func(t *engine.Turn) { retired = t.Retire() })
+	err := l.svc.Do(ctx, func(t *engine.Turn) { retired = t.Retire() })
 	return err == nil && retired
 }
 
@@ -167,7 +168,7 @@ func (l *life) untilDrained(ctx context.Context, stop context.CancelCauseFunc) {
 			continue
 		}
 		drained := false
-		if err := l.svc.do(ctx, func(t *engine.Turn) { drained = t.Settings().Closed() && alone || t.Retire() }); err == nil && drained {
+		if err := l.svc.Do(ctx, func(t *engine.Turn) { drained = t.Settings().Closed() && alone || t.Retire() }); err == nil && drained {
 			l.svc.queue.Log.Info("drained, and nobody follows")
 			l.tellLast()
 			stop(errStopped)
@@ -183,12 +184,9 @@ const returnTime = 5 * time.Second
 
 // tellLast sends what there is to tell when an own queue ends.
 func (l *life) tellLast() {
-	if l.teller == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), tellLastTime)
 	defer cancel()
-	if err := l.teller.hurry(ctx); err != nil {
+	if err := l.messages.Hurry(ctx); err != nil {
 		l.svc.queue.Log.Warn("messages wait for the next run", "err", err)
 	}
 }

@@ -267,7 +267,7 @@ func (l *lines) took(ctx context.Context) error {
 	for i, j := range l.reply.Jobs {
 		ids[i] = j.ID
 	}
-	return l.h.svc.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.Do(ctx, func(t *engine.Turn) {
 		own.Took(t, l.batch.File, ids)
 		t.Settings().Open()
 	})
@@ -275,7 +275,7 @@ func (l *lines) took(ctx context.Context) error {
 
 // queue is submit where nothing lasts.
 func (l *lines) queue(ctx context.Context) error {
-	return l.h.svc.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.Do(ctx, func(t *engine.Turn) {
 		l.number(t)
 		t.Queue().Submit(l.jobs)
 		for k, i := range l.fresh {
@@ -293,7 +293,7 @@ func (l *lines) foresee(ctx context.Context) error {
 			waiting, ids = append(waiting, i), append(ids, j.ID)
 		}
 	}
-	return l.h.svc.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.Do(ctx, func(t *engine.Turn) {
 		trials := t.Explain().Foresee(ids)
 		for k, i := range waiting {
 			trial, state, why := trials[ids[k]], "waits", trials[ids[k]].Waits

@@ -231,7 +231,7 @@ func TestAnyEditOfAFile(t *testing.T) {
 			continue // berth run sends no file without lines
 		}
 		var queued []*job.Job
-		testkit.Must(t, l.d.svc.do(l.ctx, func(turn *engine.Turn) {
+		testkit.Must(t, l.d.svc.Do(l.ctx, func(turn *engine.Turn) {
 			turn.Jobs().Each(0, func(j *job.Job) bool {
 				if j.State == job.Queued {
 					queued = append(queued, j.Clone())
@@ -257,7 +257,7 @@ func TestAppendedLinesMoveNothing(t *testing.T) {
 	defer l.busy()()
 	line := func(name string) api.Spec { return sh("true # "+name, "gpus", "2", "name", name) }
 	l.became(l.sent("", line("a"), line("b"), line("c")))
-	if err := l.d.svc.change(l.ctx, func(turn *engine.Turn) {
+	if err := l.d.svc.Change(l.ctx, func(turn *engine.Turn) {
 		j := turn.Queue().Queued("2")
 		j.Requeues++
 		turn.Queue().ToTheEnd(j)
@@ -280,7 +280,7 @@ func TestAppendedLinesMoveNothing(t *testing.T) {
 func (l *lab) ranks() map[string]int64 {
 	l.t.Helper()
 	ranks := map[string]int64{}
-	if err := l.d.svc.do(l.ctx, func(turn *engine.Turn) {
+	if err := l.d.svc.Do(l.ctx, func(turn *engine.Turn) {
 		turn.Jobs().Each(0, func(j *job.Job) bool { ranks[j.ID] = j.Rank; return true })
 	}); err != nil {
 		l.t.Fatal(err)

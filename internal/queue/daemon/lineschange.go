@@ -40,7 +40,7 @@ func (l *lines) checkKnown(ctx context.Context) error {
 		return nil
 	}
 	var refusal error
-	err := l.h.svc.do(ctx, func(t *engine.Turn) {
+	err := l.h.svc.Do(ctx, func(t *engine.Turn) {
 		if full := room(t, l.cfg, l.caller, l.caller.Name, again); full != nil {
 			refusal = full
 			return
@@ -70,7 +70,7 @@ func (l *lines) withdraw(ctx context.Context) error {
 		}
 	}
 	for some := range slices.Chunk(l.gone, actJobs) {
-		if err := l.h.svc.change(ctx, func(t *engine.Turn) {
+		if err := l.h.svc.Change(ctx, func(t *engine.Turn) {
 			for _, line := range some {
 				j := t.Queue().Queued(line.id)
 				if j == nil {
@@ -110,7 +110,7 @@ func (l *lines) runAgain(ctx context.Context) error {
 	if len(again) == 0 {
 		return nil
 	}
-	return l.h.svc.change(ctx, func(t *engine.Turn) {
+	return l.h.svc.Change(ctx, func(t *engine.Turn) {
 		again = slices.DeleteFunc(again, func(j *job.Job) bool { _, live := t.Jobs().Job(j.ID); return live })
 		for _, j := range again {
 			j.Rank = t.Queue().TakeRank()
@@ -181,7 +181,7 @@ func (l *lines) change(ctx context.Context) error {
 		}
 	}
 	for some := range slices.Chunk(changed, actJobs) {
-		if err := l.h.svc.change(ctx, func(t *engine.Turn) {
+		if err := l.h.svc.Change(ctx, func(t *engine.Turn) {
 			for _, i := range some {
 				l.changeOne(t, i, l.reply.Jobs[i].ID)
 			}

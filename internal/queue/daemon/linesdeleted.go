@@ -77,7 +77,7 @@ func (l *lines) readNumbers(ctx context.Context, found []job.Job) error {
 	for i := range found {
 		used[found[i].ID] = true
 	}
-	return l.h.svc.do(ctx, func(t *engine.Turn) {
+	return l.h.svc.Do(ctx, func(t *engine.Turn) {
 		l.h.deleted.numbers = map[string]string{}
 		for key, id := range stored {
 			if number, err := strconv.ParseInt(id, 10, 64); err == nil && number < t.Queue().NextSeq && !used[id] {

@@ -85,7 +85,7 @@ func (h *jobs) showPage(ctx context.Context, c api.Caller, list *listing, q *api
 		}
 	}
 	if q.Order && !list.more {
-		if err := h.svc.do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.Explain().State(), pageMost) }); err != nil {
+		if err := h.svc.Do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.Explain().State(), pageMost) }); err != nil {
 			return api.JobPage{}, err
 		}
 	}
@@ -112,7 +112,7 @@ func (f *finder) reasons(ctx context.Context, page []job.Job) (map[string]string
 			return nil, err
 		}
 		var some map[string]string
-		if err := f.svc.do(ctx, func(t *engine.Turn) { some = t.Explain().Reasons(slice) }); err != nil {
+		if err := f.svc.Do(ctx, func(t *engine.Turn) { some = t.Explain().Reasons(slice) }); err != nil {
 			return nil, err
 		}
 		maps.Copy(why, some)
@@ -158,7 +158,7 @@ func (l *listing) read(ctx context.Context) error {
 		maps.Copy(l.matching, live.states)
 		l.recount(live.moved)
 	} else {
-		err = l.h.svc.do(ctx, func(t *engine.Turn) { live.then(t, nil) })
+		err = l.h.svc.Do(ctx, func(t *engine.Turn) { live.then(t, nil) })
 	}
 	if err != nil {
 		return err

@@ -274,7 +274,7 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 		{Words: []string{id}}, {Words: []string{array}}, {Words: []string{array + "_0-5"}}, {Words: []string{"1-9"}},
 		{Name: "job" + id}, {}, {States: []string{"cancelled"}},
 	}
-	err := l.d.svc.do(l.ctx, func(turn *engine.Turn) {
+	err := l.d.svc.Do(l.ctx, func(turn *engine.Turn) {
 		turn.Requests().Cancel(id, "asked")
 		for _, form := range forms {
 			ch, err := l.d.find.chooseBy(l.ctx, api.Caller{Admin: true}, form, meaning{})

@@ -36,7 +36,7 @@ func (h *door) NewLogin(_ context.Context, c api.Caller, r api.LoginRequest) (ap
 		return api.Login{}, err
 	}
 	secret, expires, err := h.logins.Create(c.Name, c.UID, r.PlainHTTP, time.Now())
-	h.svc.note(c, "login create", nil, "", err)
+	h.svc.Note(c, "login create", nil, "", err)
 	return api.Login{Secret: secret, Expires: expires.UTC().Truncate(time.Second), Address: address}, err
 }
 
@@ -54,7 +54,7 @@ func (h *door) OpenSession(ctx context.Context, visitor api.Caller, r api.Sessio
 		if parent, ok = h.tokens.Check(r.Secret, now); !ok {
 			err := problem.Newf(problem.Forbidden, "berth web makes another login; if somebody else used it, berth token list shows the session and berth token revoke ends it",
 				"this login is unknown, was used already, or has expired")
-			h.svc.note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
+			h.svc.Note(api.Caller{UID: -1, Way: w}, "session open", nil, "", err)
 			return api.Session{}, err
 		}
 		detail = " from token " + parent.ID
@@ -67,7 +67,7 @@ func (h *door) OpenSession(ctx context.Context, visitor api.Caller, r api.Sessio
 	if err == nil {
 		t, err = h.tokens.Open(parent, r.Key, w.Listener, now)
 	}
-	h.svc.note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
+	h.svc.Note(api.Caller{UID: parent.UID, Name: parent.User, Way: w}, "session open", nil, t.ID+detail, err)
 	return api.Session{ID: t.ID, User: t.User, Expires: t.Expires}, err
 }
 
@@ -102,7 +102,7 @@ func (h *door) pageAddress() (string, error) {
 			return "", problem.Newf(problem.Unable, "start the daemon with --http ADDRESS", "no port for the page: %v", err)
 		}
 	}
-	return pageURL(address, h.svc.config()), nil
+	return pageURL(address, h.svc.Config()), nil
 }
 
 // pageURL is an address as a browser takes it. One that means all addresses of

@@ -36,12 +36,12 @@ type logs struct {
 
 // Log reads a job's output.
 func (h *logs) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
-	j, err := h.find.find(ctx, c, q.ID)
+	j, err := h.find.Find(ctx, c, q.ID)
 	if err != nil {
 		return api.LogStream{}, err
 	}
 	if !mayTouch(c, &j) {
-		h.svc.note(c, "logs", []string{j.ID}, "", notYours(c, &j))
+		h.svc.Note(c, "logs", []string{j.ID}, "", notYours(c, &j))
 		return api.LogStream{}, notYours(c, &j)
 	}
 	if q.Attempt < 0 || q.Attempt > j.Attempt.Number {
@@ -78,7 +78,7 @@ type logReader struct {
 // begin opens the log once it exists.
 func (r *logReader) begin(q api.LogQuery) error {
 	for {
-		current, err := r.h.find.find(r.ctx, r.caller, r.id)
+		current, err := r.h.find.Find(r.ctx, r.caller, r.id)
 		if err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func (r *logReader) heard(j *job.Job) {
 
 // refresh reads the job again.
 func (r *logReader) refresh() {
-	if j, err := r.h.find.find(r.ctx, r.caller, r.id); err == nil {
+	if j, err := r.h.find.Find(r.ctx, r.caller, r.id); err == nil {
 		r.heard(&j)
 	}
 }

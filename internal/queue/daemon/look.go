@@ -44,7 +44,7 @@ func (h *cards) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool,
 	var asked time.Time
 	for begun := time.Now(); ; {
 		var done bool
-		err := h.svc.do(ctx, func(t *engine.Turn) {
+		err := h.svc.Do(ctx, func(t *engine.Turn) {
 			done = lately(t)
 			if done {
 				return
@@ -138,7 +138,7 @@ func (h *cards) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Tim
 // tooOld reports a reading that should have been renewed. An idle daemon does
 // not poll the cards, and shows the last reading.
 func (h *cards) tooOld(now, at time.Time, busy bool) bool {
-	return at.IsZero() || busy && now.Sub(at) > 10*max(h.svc.config().Poll, time.Second)
+	return at.IsZero() || busy && now.Sub(at) > 10*max(h.svc.Config().Poll, time.Second)
 }
 
 // letGoUntil is until when the driver is released; zero: it is not.

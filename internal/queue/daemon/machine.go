@@ -45,16 +45,16 @@ func (h *admin) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
 		Version: h.svc.version, PID: os.Getpid(), Since: h.life.started, Shared: h.svc.places.Shared,
 		User: h.svc.people.Name(h.svc.people.UID), StateDir: h.svc.places.StateDir, Config: h.svc.places.Config, SimDir: h.svc.queue.SimDir,
-		Snapshot: h.svc.config().Snapshot, You: c, Enforced: h.enforced.get(h.svc.queue.Runner.Facts),
+		Snapshot: h.svc.Config().Snapshot, You: c, Enforced: h.enforced.get(h.svc.queue.Runner.Facts),
 	}
 	if h.svc.places.Shared {
-		s.AdminGroup = &h.svc.config().AdminGroup
+		s.AdminGroup = &h.svc.Config().AdminGroup
 	}
 	s.HTTP, s.Warnings = h.ports.http.state()
 	scraped, troubles := h.ports.scrapes.state()
 	s.Metrics, s.Warnings = scraped, append(s.Warnings, troubles...)
 	s.Warnings = append(append(s.Warnings, missingGPUs(h.begun.GPUs, h.record.there)...), h.begun.Warnings(s.Shared)...)
-	err := h.svc.do(ctx, func(t *engine.Turn) {
+	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		s.Counts = map[string]int{}
 		countLive(t, s.Counts)
 		s.Blocked, s.Strays = t.Explain().Blocked(), len(t.Recovery().Strays())
@@ -67,7 +67,7 @@ func (h *admin) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 func (h *admin) parking(t *engine.Turn) *api.Parking {
 	p := t.Parking().State()
 	return &api.Parking{
-		Jobs: h.svc.config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
+		Jobs: h.svc.Config().Parking, Cannot: p.Cannot, OutMiBs: math.Round(p.Out), BackMiBs: math.Round(p.Back), HostMiB: p.HeldMiB, RoomMiB: orNil(p.RoomMiB),
 	}
 }
 
@@ -87,7 +87,7 @@ func (h *history) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (ap
 	// Running jobs are read first: one that ends in between is found in the
 	// store.
 	running := map[string]job.Job{}
-	err := h.svc.do(ctx, func(t *engine.Turn) {
+	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		for _, r := range t.Running().List() {
 			running[r.Job.ID] = t.Running().Copy(r.Job)
 		}
@@ -123,13 +123,13 @@ func (h *history) eachEnded(ctx context.Context, since time.Time, visit func(*jo
 // Backup writes a copy of the store while the daemon runs.
 func (h *admin) Backup(ctx context.Context, c api.Caller, to io.Writer) error {
 	err := h.backup(ctx, c, to)
-	h.svc.note(c, "backup", nil, "", err)
+	h.svc.Note(c, "backup", nil, "", err)
 	return err
 }
 
 func (h *admin) backup(_ context.Context, c api.Caller, to io.Writer) error {
 	if !c.Admin {
-		return problem.Newf(problem.Forbidden, "root and members of the group "+h.svc.config().AdminGroup+" are administrators", "only an administrator can back up the state: it has every user's jobs")
+		return problem.Newf(problem.Forbidden, "root and members of the group "+h.svc.Config().AdminGroup+" are administrators", "only an administrator can back up the state: it has every user's jobs")
 	}
 	dir, err := os.MkdirTemp(h.svc.places.StateDir, "backup-")
 	if err != nil {
@@ -155,7 +155,7 @@ func (h *door) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (ap
 		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot create another token")
 	}
 	t, err := h.tokens.Create(c.Name, c.UID, r.Name, access.TTL(r.TTLS), time.Now())
-	h.svc.note(c, "token create", nil, t.ID, err)
+	h.svc.Note(c, "token create", nil, t.ID, err)
 	return t, err
 }
 
@@ -171,18 +171,18 @@ func (h *door) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery) 
 		name, uid = q.User, -1
 		if !c.Admin {
 			err := problem.Newf(problem.Forbidden, "", "only administrators revoke other users' tokens")
-			h.svc.note(c, "token revoke all", nil, name, err)
+			h.svc.Note(c, "token revoke all", nil, name, err)
 			return api.Revoked{}, err
 		}
 	}
 	ids, err := h.tokens.RevokeAll(name, uid)
-	h.svc.note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
+	h.svc.Note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
 	return api.Revoked{IDs: ids}, err
 }
 
 // RevokeToken revokes one.
 func (h *door) RevokeToken(_ context.Context, c api.Caller, q api.TokenID) (api.None, error) {
 	err := h.tokens.Revoke(q.ID, c.UID, c.Admin)
-	h.svc.note(c, "token revoke", nil, q.ID, err)
+	h.svc.Note(c, "token revoke", nil, q.ID, err)
 	return api.None{}, err
 }

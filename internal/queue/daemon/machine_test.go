@@ -99,11 +99,11 @@ func TestAPausedCardTakesNothingNewAndStaysPaused(t *testing.T) {
 // hangUp is SIGHUP, and waits until the config was read.
 func (l *lab) hangUp() {
 	l.t.Helper()
-	before := l.d.svc.config()
+	before := l.d.svc.Config()
 	seen := strings.Count(l.ownLog(), "the old one stays in force")
 	l.signals <- syscall.SIGHUP
 	l.until("the config is read again", func() bool {
-		return l.d.svc.config() != before || strings.Count(l.ownLog(), "the old one stays in force") > seen
+		return l.d.svc.Config() != before || strings.Count(l.ownLog(), "the old one stays in force") > seen
 	})
 }
 
@@ -207,7 +207,7 @@ func TestADaemonThatLeavesTakesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	testkit.Eventually(t, "it leaves", func() (leaves bool) { // once it has nothing to write any more
-		testkit.Must(t, l.d.svc.do(l.ctx, func(turn *engine.Turn) { leaves = turn.Retire() }))
+		testkit.Must(t, l.d.svc.Do(l.ctx, func(turn *engine.Turn) { leaves = turn.Retire() }))
 		return leaves
 	})
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}}, problem.Unable, "stopping")

@@ -16,7 +16,7 @@ import (
 
 // cannotPark is why no job can be parked here now; empty: jobs can be.
 func (s *service) cannotPark() string {
-	cfg := s.config()
+	cfg := s.Config()
 	return cmp.Or(queue.ParkingFor(cfg.Preempt, cfg.Parking).Cannot, s.queue.CannotPark)
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,8 +13,10 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/people"
-	"berth/internal/tests/testkit"
+	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
 
@@ -164,7 +167,7 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	set := func(p person, rule string) {
 		t.Helper()
-		if _, err := l.d.SetNotify(l.ctx, p.Caller, api.NotifyRequest{Rules: &[]string{rule}, NewKey: true}); err != nil {
+		if _, err := l.d.messages.SetNotify(l.ctx, p.Caller, api.NotifyRequest{Rules: &[]string{rule}, NewKey: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,7 +175,7 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 	set(bob, "end:exec:bob's")
 	seen := map[string]bool{}
 	for _, p := range []person{ann, bob, root} {
-		n, err := l.d.Notify(l.ctx, p.Caller, api.NotifyQuery{Secrets: true})
+		n, err := l.d.messages.Notify(l.ctx, p.Caller, api.NotifyQuery{Secrets: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,8 +190,9 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 			t.Errorf("%s is not in %v", want, seen)
 		}
 	}
-	if got := l.d.wishes.rules(ann.UID, "a later user of this number"); len(got) != 0 {
-		t.Errorf("another user inherits %v", got)
+	heir := api.Caller{UID: ann.UID, Name: "a later user of this number"}
+	if got, err := l.d.messages.Notify(l.ctx, heir, api.NotifyQuery{Secrets: true}); len(got.Rules) != 0 || got.Signed || err != nil {
+		t.Errorf("another user inherits %+v, %v", got, err)
 	}
 	for _, p := range []person{ann, bob, root} {
 		sender, err := l.d.people.Sender(l.ctx, p.UID, p.Name)
@@ -201,33 +205,57 @@ func TestUsersHaveTheirOwnRules(t *testing.T) {
 	}
 }
 
-func TestAPasswordIsReadOnlyFromAFileOfItsOwn(t *testing.T) {
+// TestADaemonTellsOfACrash with the real process that sends.
+func TestADaemonTellsOfACrash(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	file := func(name, text string, mode os.FileMode) string {
-		path := filepath.Join(dir, name)
-		testkit.Must(t, os.WriteFile(path, []byte(text), mode))
-		testkit.Must(t, os.Chmod(path, mode))
-		return path
+	told := filepath.Join(t.TempDir(), "told")
+	l := newLab(t, with(func(c *config.Config) { c.NotifyAdmin = []string{"exec:echo \"$BERTH_NOTIFY_BODY\" >> " + told} }))
+	l.stop()
+	s, err := store.Open(queue.StoreDir(l.opt.Places.StateDir))
+	if err != nil {
+		t.Fatal(err)
 	}
-	good := file("good", "pass word\n", 0o600)
-	if got, err := readSecret(good, os.Getuid()); got != "pass word" || err != nil {
-		t.Errorf("%q, %v", got, err)
+	if value, err := s.Meta("notify.running"); value != "no" || err != nil {
+		t.Errorf("after a stop: %q, %v", value, err)
 	}
-	testkit.Must(t, os.Symlink(good, filepath.Join(dir, "link")))
-	bad := map[string]string{
-		file("group", "x", 0o640): "chmod 600", file("others", "x", 0o604): "chmod 600", file("empty", "\n", 0o600): "one line",
-		file("lines", "a\nb\n", 0o600): "one line", file("long", strings.Repeat("x", maxSecret+1), 0o600): "one line",
-		filepath.Join(dir, "link"): "symbolic", dir: "regular file", filepath.Join(dir, "missing"): "no such file",
+	// What a kill leaves behind.
+	if err := errors.Join(s.Commit(store.Tx{Meta: map[string]string{"notify.running": "yes"}}), s.Close()); err != nil {
+		t.Fatal(err)
 	}
-	if os.Getuid() == 0 {
-		path := file("another's", "x", 0o600)
-		testkit.Must(t, os.Chown(path, 12345, 12345))
-		bad[path] = "uid 12345"
+	l.start()
+	l.until("it was told", func() bool {
+		text, _ := os.ReadFile(told)
+		return strings.Contains(string(text), "ended without being stopped")
+	})
+	l.stop()
+	if text, _ := os.ReadFile(told); strings.Count(string(text), "\n") != 1 {
+		t.Errorf("%s", text)
 	}
-	for path, words := range bad {
-		if got, err := readSecret(path, os.Getuid()); err == nil || !strings.Contains(err.Error(), words) || got != "" {
-			t.Errorf("%s: %q, %v; expected %q", filepath.Base(path), got, err, words)
+}
+
+func TestMessagesOfASharedDaemonAreSentAsNobody(t *testing.T) {
+	dir, err := os.MkdirTemp("", "nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	l := newSharedLab(t)
+	tell := func(target string) string {
+		results, err := l.d.messages.SendNotify(t.Context(), l.as("root").Caller, api.NotifyTest{Target: target})
+		if err != nil || len(results) != 1 {
+			t.Fatalf("%+v, %v", results, err)
 		}
+		return results[0].Error
+	}
+	failed := tell("exec:echo $(id -u) $(id -g) $(id -G) $(grep CapEff /proc/self/status) > " + dir + "/who")
+	who, err := os.ReadFile(filepath.Join(dir, "who"))
+	if want := "65534 65534 65534 CapEff: 0000000000000000\n"; failed != "" || err != nil || string(who) != want {
+		t.Errorf("%q, %s, %v; expected %q", who, failed, err, want)
+	}
+	if failed := tell("exec:cat /etc/shadow"); !strings.Contains(failed, "denied") {
+		t.Errorf("%q", failed)
 	}
 }

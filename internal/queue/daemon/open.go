@@ -181,8 +181,8 @@ func stateProblem(err error) error {
 func (d *Daemon) openMachine(ctx context.Context) error {
 	dir := d.svc.places.StateDir
 	setup := queue.Setup{
-		StateDir: dir, Hint: StateDirHint, MPSDir: d.opt.mpsHome(), KeepSamples: d.svc.config().Samples,
-		Log: queue.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.svc.config().LogLevel},
+		StateDir: dir, Hint: StateDirHint, MPSDir: d.opt.mpsHome(), KeepSamples: d.svc.Config().Samples,
+		Log: queue.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.svc.Config().LogLevel},
 		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return people.Getenv(d.opt.Env, name) },
 		Launcher: launch.Launcher{JobsDir: d.people.JobsDir, Dir: "/", Owner: d.people.Owner},
 		Known:    d.record.knownCards, Choose: d.record.chooseCards, Cgroups: d.opt.cgroups,
@@ -276,7 +276,7 @@ func (d *Daemon) openEngine(context.Context) error {
 
 // engineConfig is what the engine has to know and to call.
 func (d *Daemon) engineConfig() engine.Config {
-	cfg := d.svc.config()
+	cfg := d.svc.Config()
 	c := engine.Config{
 		Settings: settings.Settings{
 			User:        d.people.Name(d.people.UID),
@@ -390,7 +390,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 // order is the supervisor's order to start a job.
 func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error) {
 	if o, err = d.svc.queue.Launcher.Order(j, card); err == nil {
-		cfg := d.svc.config()
+		cfg := d.svc.Config()
 		o.LogMaxBytes, o.LogFreeBytes = cfg.MaxLog, cfg.LogFree
 		if most := cfg.MemoryMiB(); most > 0 && j.Spec.Adopt == nil && d.admin.enforced.get(d.svc.queue.Runner.Facts).Mem != "" {
 			o.MemMiB = min(cmp.Or(o.MemMiB, most), most)
@@ -445,8 +445,8 @@ func (d *Daemon) close() {
 	}
 }
 
-// note records who did what in the audit log; a berth run has none.
-func (s *service) note(c api.Caller, action string, jobs []string, detail string, err error) {
+// Note records who did what in the audit log; a berth run has none.
+func (s *service) Note(c api.Caller, action string, jobs []string, detail string, err error) {
 	if s.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
 		return
 	}

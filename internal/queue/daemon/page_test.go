@@ -227,7 +227,7 @@ func TestAnAdministratorGetsNoSessionAtAPlainPort(t *testing.T) {
 	if status, text := b.ask(http.MethodGet, "/v1/status", ""); status != 200 {
 		t.Errorf("a user's session: %d %s", status, text)
 	}
-	cfg := *l.d.svc.config()
+	cfg := *l.d.svc.Config()
 	cfg.AdminGroup = "daemon"
 	l.d.svc.cfg.Store(&cfg)
 	if status, text := b.ask(http.MethodGet, "/v1/status", ""); status != 401 {

@@ -221,7 +221,7 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 
 // httpPort is the port for everything, which needs tokens.
 func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
-	cfg := d.svc.config()
+	cfg := d.svc.Config()
 	options := api.TCPOptions{Hosts: cfg.Hosts}
 	return &port{
 		what: "for HTTP", wanted: cfg.Listen, every: every, log: d.svc.queue.Log, asked: make(chan []net.Listener, 1),
@@ -273,13 +273,13 @@ func (d *Daemon) portTaken(ctx context.Context, address string, encrypted bool) 
 		}
 	}
 	d.svc.audit.Record(access.Entry{Time: time.Now(), UID: d.people.UID, User: d.people.Name(d.people.UID), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
-	d.alert(ctx, what)
+	d.messages.Alert(ctx, what)
 }
 
 // metricsPort is the port for metrics alone, which needs no token.
 func (d *Daemon) metricsPort(every time.Duration) *port {
 	return &port{
-		what: "for metrics", wanted: d.svc.config().MetricsListen, every: every, log: d.svc.queue.Log, owner: d.people.ListenerOwner,
+		what: "for metrics", wanted: d.svc.Config().MetricsListen, every: every, log: d.svc.queue.Log, owner: d.people.ListenerOwner,
 		open: func(address string) ([]net.Listener, error) { return listenAll([]string{address}) },
 		serve: func(s *api.Server, all []net.Listener) error {
 			return serveAll(all, s.ServeMetrics)

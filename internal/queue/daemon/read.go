@@ -64,6 +64,7 @@ func (d *Daemon) configOf(m *queue.Queue) engine.Config {
 func (d *Daemon) takeIn(m *queue.Queue) {
 	d.svc.queue = m
 	d.people.Opened(m)
+	d.messages.Opened(m.Store, m.Log)
 }
 
 // still is a daemon whose engine has no loop.
@@ -105,7 +106,7 @@ func newEndedServer(d *Daemon, over error) *api.Server {
 func (h *logs) endedLog(over error) func(context.Context, api.Caller, api.LogQuery) (api.LogStream, error) {
 	return func(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
 		if q.Follow {
-			j, err := h.find.find(ctx, c, q.ID)
+			j, err := h.find.Find(ctx, c, q.ID)
 			if err != nil {
 				return api.LogStream{}, err
 			}

@@ -20,7 +20,7 @@ import (
 // Reload reads the config again for a caller, who learns what came of it.
 func (h *admin) Reload(ctx context.Context, c api.Caller, r api.ReloadRequest) (api.Reloaded, error) {
 	if err := h.svc.administers(c, "can reload the config"); err != nil {
-		h.svc.note(c, "config reload", nil, "", err)
+		h.svc.Note(c, "config reload", nil, "", err)
 		return api.Reloaded{}, err
 	}
 	if r.DryRun {
@@ -34,7 +34,7 @@ func (h *admin) Reload(ctx context.Context, c api.Caller, r api.ReloadRequest) (
 		return api.Reloaded{}, problem.Newf(problem.Invalid, "the daemon reads its own file", "text: expected only with dry_run")
 	}
 	reply, err := h.reload(ctx)
-	h.svc.note(c, "config reload", nil, cmp.Or(strings.Join(reply.Changed, ", "), "no changes"), err)
+	h.svc.Note(c, "config reload", nil, cmp.Or(strings.Join(reply.Changed, ", "), "no changes"), err)
 	return reply, err
 }
 
@@ -63,7 +63,7 @@ func (h *admin) reload(ctx context.Context) (api.Reloaded, error) {
 	reply := h.compare(ctx, &cfg)
 	h.svc.cfg.Store(&cfg)
 	h.svc.queue.Samples.SetKeep(cfg.Samples)
-	err = h.svc.do(ctx, func(t *engine.Turn) {
+	err = h.svc.Do(ctx, func(t *engine.Turn) {
 		t.Settings().Rules(cfg.Rules, h.svc.limits(&cfg))
 		t.Settings().KeepAll(cfg.Preempt == queue.PreemptNever)
 		t.Settings().Idle(cfg.IdleReport, cfg.IdleCancel)
@@ -90,7 +90,7 @@ func (s *service) limits(cfg *config.Config) settings.Limits {
 // compare says what a config changes: at once against the one in force, and
 // after a restart against the one that the daemon started with.
 func (h *admin) compare(ctx context.Context, cfg *config.Config) api.Reloaded {
-	live, _ := cfg.Changed(*h.svc.config())
+	live, _ := cfg.Changed(*h.svc.Config())
 	_, restart := cfg.Changed(h.begun)
 	warnings := slices.Concat(missingGPUs(cfg.GPUs, h.record.there), cfg.Warnings(h.svc.places.Shared), cfg.UnknownUsers(ctx, h.svc.people.Users))
 	return api.Reloaded{Config: h.svc.places.Config, Changed: live, Restart: restart, Warnings: warnings}

@@ -28,8 +28,8 @@ func TestOnlyAnAdministratorReloads(t *testing.T) {
 	_, err = l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &long})
 	wantProblem(t, err, problem.TooMuch, "at most")
 	reply, err := l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{DryRun: true, Text: &text})
-	if err != nil || !slices.Equal(reply.Changed, []string{"limits.gpus"}) || l.d.svc.config().Limits.Default.GPUs.Amount != 0 {
-		t.Errorf("tried: %+v, %v, and %+v is in force", reply, err, l.d.svc.config().Limits)
+	if err != nil || !slices.Equal(reply.Changed, []string{"limits.gpus"}) || l.d.svc.Config().Limits.Default.GPUs.Amount != 0 {
+		t.Errorf("tried: %+v, %v, and %+v is in force", reply, err, l.d.svc.Config().Limits)
 	}
 	if _, err = l.d.admin.Reload(l.ctx, root.Caller, api.ReloadRequest{}); err != nil {
 		t.Fatal(err)

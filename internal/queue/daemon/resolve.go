@@ -61,7 +61,7 @@ const sliceJobs = 500
 // live finds jobs in the engine's goroutine. Jobs named by id are found without
 // a scan.
 func (f *finder) live(ctx context.Context, q *liveQuery) error {
-	err := f.svc.do(ctx, func(t *engine.Turn) {
+	err := f.svc.Do(ctx, func(t *engine.Turn) {
 		q.choose(t)
 		q.copy(t, q.chosen[:min(len(q.chosen), f.slice)])
 	})
@@ -72,7 +72,7 @@ func (f *finder) live(ctx context.Context, q *liveQuery) error {
 		if err := fair.Spend(ctx, len(slice)); err != nil {
 			return err
 		}
-		if err := f.svc.do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
+		if err := f.svc.Do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
 			return err
 		}
 	}
@@ -318,8 +318,8 @@ const maxResolved = 200_000
 
 var errTooMany = errors.New("too many jobs")
 
-// find is one job, ended or not.
-func (f *finder) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
+// Find is one job, ended or not.
+func (f *finder) Find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
 	found, err := f.findTasks(ctx, c, word)
 	switch {
 	case err != nil:

@@ -26,7 +26,7 @@ func notYours(c api.Caller, j *job.Job) *problem.Problem {
 
 // maySee reports whether the caller may see what a job runs.
 func (s *service) maySee(c api.Caller, j *job.Job) bool {
-	return mayTouch(c, j) || !s.places.Shared || s.config().ShowCommands == showAll
+	return mayTouch(c, j) || !s.places.Shared || s.Config().ShowCommands == showAll
 }
 
 const showAll = "all"

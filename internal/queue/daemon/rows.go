@@ -103,7 +103,7 @@ func (h *jobs) sumRows(ctx context.Context, list *listing, rows []row, reasons b
 	}
 	for from := 0; from < len(rows); from += rowsPerTurn {
 		to := min(from+rowsPerTurn, len(rows))
-		if err := h.svc.do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, rows[from:to], sums[from:to], reasons) }); err != nil {
+		if err := h.svc.Do(ctx, func(t *engine.Turn) { sumUpLive(t, list.ch, rows[from:to], sums[from:to], reasons) }); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +190,7 @@ func (x *dones) get(ctx context.Context, svc *service) (map[row]time.Time, error
 		return nil, err
 	}
 	var took time.Duration
-	if err := svc.do(ctx, func(t *engine.Turn) {
+	if err := svc.Do(ctx, func(t *engine.Turn) {
 		began := time.Now()
 		rows = donesOf(t)
 		took = time.Since(began)
@@ -250,7 +250,7 @@ func (h *jobs) Batches(ctx context.Context, c api.Caller, q api.BatchQuery) ([]a
 	}
 	folds := folding{arrays: q.File == "", file: func(j *job.Job) bool { return h.svc.maySee(c, j) }}
 	var rows []row
-	if err := h.svc.do(ctx, func(t *engine.Turn) { rows = openRows(t, folds, user, file) }); err != nil {
+	if err := h.svc.Do(ctx, func(t *engine.Turn) { rows = openRows(t, folds, user, file) }); err != nil {
 		return nil, err
 	}
 	if own := (row{batch: job.Batch{User: c.Name, File: file}}); file != "" && (user == "" || user == c.Name) && !slices.Contains(rows, own) {

@@ -25,7 +25,7 @@ type samples struct {
 // JobSamples is what a job used over time. When it used how much says what it
 // does, so that whoever may not see its command does not get it.
 func (h *samples) JobSamples(ctx context.Context, c api.Caller, q api.JobSamplesQuery) (api.Samples, error) {
-	j, err := h.find.find(ctx, c, q.ID)
+	j, err := h.find.Find(ctx, c, q.ID)
 	if err != nil {
 		return api.Samples{}, err
 	}
@@ -54,7 +54,7 @@ func (h *samples) GPUSamples(ctx context.Context, _ api.Caller, q api.GPUSamples
 	var card gpu.Device
 	var known bool
 	var devices []gpu.Device
-	err := h.svc.do(ctx, func(t *engine.Turn) {
+	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		devices = t.Cards().Devices()
 		for _, dev := range devices {
 			if dev.Index == index {

@@ -58,7 +58,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	every := cmp.Or(d.opt.portRetry, portRetry)
 	d.ports.keep = &portKeep{dir: d.svc.places.StateDir, again: every, log: d.svc.queue.Log}
 	d.ports.http, d.ports.scrapes = d.httpPort(ctx, every), d.metricsPort(every)
-	meter := meter{do: d.svc.do, engine: d.svc.queue.Engine, store: store.Path(queue.StoreDir(d.svc.places.StateDir))}
+	meter := meter{do: d.svc.Do, engine: d.svc.queue.Engine, store: store.Path(queue.StoreDir(d.svc.places.StateDir))}
 	d.life.server = d.newServer(api.ServerOptions{
 		Limits: d.opt.requestLimits(), Log: d.svc.queue.Log, NotHTTP: d.opt.NotHTTP, Served: d.served, Page: web.Handler(),
 		Metrics: func(ctx context.Context) ([]byte, error) {
@@ -66,10 +66,10 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 			if err != nil {
 				return nil, err
 			}
-			return d.metrics.Text(state, d.svc.config().MetricsUsers), nil
+			return d.metrics.Text(state, d.svc.Config().MetricsUsers), nil
 		},
 	})
-	d.startTelling(ctx)
+	d.messages.Start(ctx)
 	d.svc.cluster.Store(d.newCluster())
 	d.wait.Go(func() { d.svc.cluster.Load().Run(ctx) })
 	listeners, own, err := d.listen()
@@ -84,7 +84,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	}
 	d.wait.Go(func() { d.life.hear(ctx, stop) })
 	d.wait.Go(func() { d.life.attend(ctx, stop) })
-	d.wait.Go(func() { d.people.KeepKnown(ctx, d.svc.do) })
+	d.wait.Go(func() { d.people.KeepKnown(ctx, d.svc.Do) })
 	d.wait.Go(func() { d.tidier.tidy(ctx) })
 	if d.svc.own != nil {
 		d.wait.Go(func() { d.life.untilDrained(ctx, stop) })
@@ -190,7 +190,7 @@ func (d *Daemon) greet(ctx context.Context, listeners []listening) {
 		kind = "shared by all users"
 	}
 	d.svc.queue.Log.Info("serving", "on", names, "state", d.svc.places.StateDir, "shared", d.svc.places.Shared, "gpus", len(d.svc.queue.Devices), "version", d.svc.version)
-	doubtful := append(d.admin.begun.Warnings(d.svc.places.Shared), d.svc.config().UnknownUsers(ctx, d.people.Users)...)
+	doubtful := append(d.admin.begun.Warnings(d.svc.places.Shared), d.svc.Config().UnknownUsers(ctx, d.people.Users)...)
 	for _, warning := range doubtful {
 		d.svc.queue.Log.Warn(warning)
 	}
@@ -209,7 +209,7 @@ func (d *Daemon) greet(ctx context.Context, listeners []listening) {
 	for _, warning := range warnings {
 		fmt.Fprintf(d.opt.Out, "berth: %s\n", warning)
 	}
-	for _, warning := range append(missingGPUs(d.svc.config().GPUs, d.record.there), doubtful...) {
+	for _, warning := range append(missingGPUs(d.svc.Config().GPUs, d.record.there), doubtful...) {
 		fmt.Fprintf(d.opt.Out, "warning: %s\n", warning)
 	}
 	if d.svc.queue.SimDir != "" {
@@ -240,8 +240,7 @@ func (d *Daemon) publish(events []job.Event) {
 		d.svc.own.Publish(events)
 	}
 	d.svc.hub.publish(events)
-	d.news.add(events)
-	wake(d.happened)
+	d.messages.Publish(events)
 }
 
 // wake wakes the receiver, if there is one and it was not woken already.

@@ -39,7 +39,7 @@ type service struct {
 	gate    *fair.Gate    // where long work for requests takes turns
 }
 
-func (s *service) config() *config.Config { return s.cfg.Load() }
+func (s *service) Config() *config.Config { return s.cfg.Load() }
 
 // maxLong bounds the long work for all users at a time. It leaves some of the
 // store's readers to short requests.
@@ -52,9 +52,9 @@ func newGate(cores int) *fair.Gate {
 	return fair.NewGate(most, most-1)
 }
 
-// do runs f in the engine's goroutine and waits for it. If the caller goes away
+// Do runs f in the engine's goroutine and waits for it. If the caller goes away
 // first, f does not run.
-func (s *service) do(ctx context.Context, f func(t *engine.Turn)) error {
+func (s *service) Do(ctx context.Context, f func(t *engine.Turn)) error {
 	if s.still != nil {
 		s.still.Lock()
 		defer s.still.Unlock()
@@ -64,10 +64,10 @@ func (s *service) do(ctx context.Context, f func(t *engine.Turn)) error {
 	return unlessEnded(s.queue.Engine.Do(ctx, f))
 }
 
-// change is do for changes that must be on disk before the reply.
-func (s *service) change(ctx context.Context, f func(t *engine.Turn)) error {
+// Change is do for changes that must be on disk before the reply.
+func (s *service) Change(ctx context.Context, f func(t *engine.Turn)) error {
 	if s.still != nil {
-		return s.do(ctx, f) // nothing of it lasts
+		return s.Do(ctx, f) // nothing of it lasts
 	}
 	ran := false
 	err := s.queue.Engine.Change(ctx, func(t *engine.Turn) {

@@ -185,7 +185,7 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		_, err = l.d.actions.Edit(l.ctx, bob.Caller, api.EditRequest{JobID: api.JobID{ID: id}, Set: editOf("priority", "1")})
 		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
-	l.d.svc.cfg.Store(func() *config.Config { c := *l.d.svc.config(); c.ShowCommands = config.ShowAllCommands; return &c }())
+	l.d.svc.cfg.Store(func() *config.Config { c := *l.d.svc.Config(); c.ShowCommands = config.ShowAllCommands; return &c }())
 	if detail, err := l.d.jobs.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 || detail.Settings["notify"] != "" {
 		t.Errorf("where commands are shown: %+v, %v", detail, err)
 	}

@@ -48,12 +48,12 @@ func TestALongListLetsOthersInBetween(t *testing.T) {
 		if err != nil || len(page.Jobs) != 101 || !slices.EqualFunc(page.Jobs, whole.Jobs, sameReason) || !slices.Equal(page.Order, whole.Order) {
 			t.Errorf("%d jobs: %v", len(page.Jobs), err)
 		}
-		_ = l.d.svc.do(fair.As(l.ctx, 1), func(*engine.Turn) { listed = true })
+		_ = l.d.svc.Do(fair.As(l.ctx, 1), func(*engine.Turn) { listed = true })
 	})
 	l.until("the list waits", func() bool { return l.d.svc.queue.Engine.Waiting() >= 1 })
 	for range requests {
 		all.Go(func() {
-			_ = l.d.svc.do(fair.As(l.ctx, 2), func(*engine.Turn) {
+			_ = l.d.svc.Do(fair.As(l.ctx, 2), func(*engine.Turn) {
 				if listed {
 					return
 				}

@@ -15,7 +15,7 @@ import (
 // engine waits only for the copy.
 func (h *admin) Snapshot(ctx context.Context, _ api.Caller) (json.RawMessage, error) {
 	var taken sched.Snapshot
-	if err := h.svc.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.Explain().State()) }); err != nil {
+	if err := h.svc.Do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.Explain().State()) }); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(taken)

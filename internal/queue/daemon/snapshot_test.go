@@ -52,7 +52,7 @@ func TestASnapshotDecidesAsTheDaemonWould(t *testing.T) {
 	}
 	var live, read sched.State
 	var ours, theirs sched.Plan
-	err := l.d.svc.do(l.ctx, func(turn *engine.Turn) {
+	err := l.d.svc.Do(l.ctx, func(turn *engine.Turn) {
 		live = turn.Explain().State()
 		// As if the job in front had ended: there is something to decide.
 		live.Allocations = nil

@@ -27,7 +27,7 @@ func listed(ids []string) string {
 // Strays lists the supervisors that the store does not know.
 func (h *adoptions) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
 	var found []running.Stray
-	if err := h.svc.do(ctx, func(t *engine.Turn) { found = t.Recovery().Strays() }); err != nil {
+	if err := h.svc.Do(ctx, func(t *engine.Turn) { found = t.Recovery().Strays() }); err != nil {
 		return nil, err
 	}
 	strays := make([]api.Stray, 0, len(found))
@@ -70,7 +70,7 @@ func (h *adoptions) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptSt
 	var results []api.AdoptedStray
 	var jobs, denied []string
 	var unsaved error
-	err := h.svc.change(ctx, func(t *engine.Turn) {
+	err := h.svc.Change(ctx, func(t *engine.Turn) {
 		if t.Stopping() {
 			return
 		}
@@ -105,9 +105,9 @@ func (h *adoptions) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptSt
 	if err == nil {
 		err = notWritten(unsaved)
 	}
-	h.svc.note(c, "adopt strays", jobs, "", err)
+	h.svc.Note(c, "adopt strays", jobs, "", err)
 	if len(denied) > 0 {
-		h.svc.note(c, "adopt strays", denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
+		h.svc.Note(c, "adopt strays", denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
 	}
 	if err != nil {
 		return nil, err

@@ -52,12 +52,12 @@ func (h *submissions) Submit(ctx context.Context, c api.Caller, r api.SubmitRequ
 	for _, s := range reply.Jobs {
 		ids = append(ids, s.ID)
 	}
-	h.svc.note(c, "submit", ids, "", err)
+	h.svc.Note(c, "submit", ids, "", err)
 	return reply, err
 }
 
 func (h *submissions) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest) (api.SubmitReply, error) {
-	s := submission{h: h, caller: c, request: r, cfg: h.svc.config(), now: time.Now()}
+	s := submission{h: h, caller: c, request: r, cfg: h.svc.Config(), now: time.Now()}
 	if r.Batch != nil {
 		h.heap.compare(len(r.Jobs))
 		defer h.heap.compare(-len(r.Jobs))

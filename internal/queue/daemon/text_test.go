@@ -75,7 +75,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for !stop.Load() {
-			_ = l.d.svc.do(fair.As(l.ctx, 2), func(t *engine.Turn) {
+			_ = l.d.svc.Do(fair.As(l.ctx, 2), func(t *engine.Turn) {
 				held := 0
 				for _, id := range ids {
 					if j, live := t.Jobs().Job(id); live && j.Held {

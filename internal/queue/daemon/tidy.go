@@ -35,13 +35,13 @@ func (t *tidier) tidy(ctx context.Context) {
 		}
 		if t.wordy() {
 			t.pastText.Store(t.svc.queue.Store.PastText())
-			if err := dropText(*t.svc.config(), t.svc.queue.Store, t.svc.queue.Log); err != nil {
+			if err := dropText(*t.svc.Config(), t.svc.queue.Store, t.svc.queue.Log); err != nil {
 				t.svc.queue.Log.Error("tidy", "err", err)
 			}
 		}
 		now := time.Now()
 		regular := !now.Before(due)
-		cfg, ok := retainNow(*t.svc.config(), regular, t.untidied.Load())
+		cfg, ok := retainNow(*t.svc.Config(), regular, t.untidied.Load())
 		if !ok {
 			continue
 		}
@@ -71,5 +71,5 @@ func (t *tidier) tidy(ctx context.Context) {
 // wordy reports whether jobs with so much text ended that one user may have too
 // much of it.
 func (t *tidier) wordy() bool {
-	return t.svc.queue.Store.PastText()-t.pastText.Load() > t.svc.config().HistoryText/4
+	return t.svc.queue.Store.PastText()-t.pastText.Load() > t.svc.Config().HistoryText/4
 }

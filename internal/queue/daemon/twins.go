@@ -100,7 +100,7 @@ func (t *twins) find(ctx context.Context, f *finder, key uint64, asked []byte) (
 // although a waiting client has seen it.
 func (f *finder) current(ctx context.Context, id string) (*job.Job, error) {
 	var j *job.Job
-	err := f.svc.do(ctx, func(t *engine.Turn) {
+	err := f.svc.Do(ctx, func(t *engine.Turn) {
 		if known, found := t.Jobs().Find(id); found {
 			now := t.Running().Copy(known)
 			j = &now

@@ -43,7 +43,7 @@ func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, erro
 	}
 	hindrance := ""
 	var preview *sched.Preview
-	err := h.svc.do(ctx, func(t *engine.Turn) {
+	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		var g estimates
 		if !j.State.Terminal() {
 			g = estimate(t, j.ID)

@@ -1,4 +1,4 @@
-package daemon
+package messages
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/queue/fair"
 	"berth/internal/queue/notify"
 	"berth/internal/queue/send"
 	"berth/internal/queue/store"
@@ -35,9 +34,6 @@ const (
 	lowDiskShare = 20      // a disk with less than 1/20 free
 	lowDiskBytes = 5 << 30 // and less than this is nearly full
 )
-
-// newTests is the gate of test messages, which are sent beside the outbox.
-func newTests() *fair.Gate { return fair.NewGate(4*tellSending, 2*tellOfUser) }
 
 // letters is the part of the store that a teller uses.
 type letters interface {

@@ -1,4 +1,4 @@
-package daemon
+package messages
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,60 +21,16 @@ import (
 	"berth/internal/queue/send"
 )
 
-// startTelling connects a teller to this daemon. One that cannot be read must not
-// keep jobs from running.
-func (d *Daemon) startTelling(ctx context.Context) {
-	admin := d.people.UID
-	if d.svc.places.Shared {
-		admin = people.Nobody.UID
-	}
-	err := d.wishes.load(d.svc.queue.Store)
-	var t *teller
-	if err == nil {
-		t, err = newTeller(teller{
-			store: d.svc.queue.Store, news: &d.news, log: d.svc.queue.Log, uid: admin, own: d.svc.own != nil,
-			admin:  func() []string { return d.svc.config().NotifyAdmin },
-			rules:  d.wishes.rules,
-			lives:  func(a notify.Awaited) bool { return d.lives(ctx, a) },
-			gaveUp: func(e notify.Entry) { d.wait.Go(func() { d.tellGivenUp(ctx, e) }) },
-			disk: func() (free, total int64, err error) {
-				var disk unix.Statfs_t
-				err = unix.Statfs(d.svc.places.StateDir, &disk)
-				return int64(disk.Bavail) * disk.Bsize, int64(disk.Blocks) * disk.Bsize, err
-			},
-			send: func(ctx context.Context, e notify.Entry) send.Result {
-				return d.deliver(ctx, e.UID, e.User, e.Target, e.Message(t.origin, host()))
-			},
-		}, time.Now())
-	}
-	if err != nil {
-		d.svc.queue.Log.Error("no messages are sent", "err", err)
-		return
-	}
-	d.teller, d.life.teller = t, t
-	d.wait.Go(func() { t.run(ctx, d.happened) })
-}
-
-// alert tells the administrators.
-func (d *Daemon) alert(ctx context.Context, what string) {
-	if d.teller == nil {
-		return
-	}
-	d.wait.Go(func() {
-		_ = d.teller.do(ctx, func() { d.teller.alert(time.Now(), what) }) // fails only if the daemon stops
-	})
-}
-
 // lives reports whether an array or a file has jobs that have not ended, and whose
 // ends the same target is told: one line may have a target of its own. It is true if
 // that is not known.
-func (d *Daemon) lives(ctx context.Context, a notify.Awaited) (some bool) {
+func (m *Messages) lives(ctx context.Context, a notify.Awaited) (some bool) {
 	awaits := func(j *job.Job) {
-		some = some || slices.ContainsFunc(rulesFor(j, d.wishes.rules), func(r notify.Rule) bool {
+		some = some || slices.ContainsFunc(rulesFor(j, m.wishes.rules), func(r notify.Rule) bool {
 			return r.Wants(notify.OnEnd) && r.Target.String() == a.Target
 		})
 	}
-	err := d.svc.do(ctx, func(t *engine.Turn) {
+	err := m.setup.Queue.Do(ctx, func(t *engine.Turn) {
 		if a.Array != "" {
 			t.Jobs().EachTask(a.Array, awaits)
 		} else {
@@ -87,18 +42,18 @@ func (d *Daemon) lives(ctx context.Context, a notify.Awaited) (some bool) {
 
 // tellGivenUp makes it an event that a message was given up. Events reach others
 // than the target's owner, so it says neither where it went nor what was answered.
-func (d *Daemon) tellGivenUp(ctx context.Context, e notify.Entry) {
+func (m *Messages) tellGivenUp(ctx context.Context, e notify.Entry) {
 	var about *job.Job
 	what := "a message to the administrators was given up (berth notify list says why)"
 	if len(e.Batch.Facts) > 0 && e.Batch.Facts[0].Job != "" {
-		found, err := d.svc.queue.Store.Job(e.Batch.Facts[0].Job)
+		found, err := m.store.Job(e.Batch.Facts[0].Job)
 		if err != nil {
 			return // it is forgotten; the list still has the message
 		}
 		about, what = found, fmt.Sprintf("a message about job %s was given up (berth notify list says why)", found.ID)
 	}
-	if err := d.svc.do(ctx, func(t *engine.Turn) { t.Warn(about, what) }); err != nil {
-		d.svc.queue.Log.Warn(what, "err", err)
+	if err := m.setup.Queue.Do(ctx, func(t *engine.Turn) { t.Warn(about, what) }); err != nil {
+		m.log.Warn(what, "err", err)
 	}
 }
 
@@ -111,15 +66,15 @@ func host() string {
 }
 
 // deliver sends one message for a user; an empty name is the administrators.
-func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m notify.Message) send.Result {
-	cfg, host := d.svc.config(), host()
-	r := send.Request{Target: target, Message: m}
+func (m *Messages) deliver(ctx context.Context, uid int, user, target string, msg notify.Message) send.Result {
+	cfg, host := m.setup.Queue.Config(), host()
+	r := send.Request{Target: target, Message: msg}
 	if user == "" { // the administrators' messages are signed with the key of the daemon's user
-		r.Key = d.wishes.keyOf(d.people.UID)
+		r.Key = m.wishes.keyOf(m.setup.People.UID)
 	} else {
-		r.Key = d.wishes.get(uid, user).Key
+		r.Key = m.wishes.get(uid, user).Key
 	}
-	sender, err := d.people.Sender(ctx, uid, user)
+	sender, err := m.setup.People.Sender(ctx, uid, user)
 	if err != nil {
 		return send.Result{Error: err.Error()}
 	}
@@ -128,16 +83,16 @@ func (d *Daemon) deliver(ctx context.Context, uid int, user, target string, m no
 		r.Key, r.Mail = nil, cfg.Mail
 		r.Mail.From = cmp.Or(r.Mail.From, "berth@"+host)
 		if cfg.Mail.User != "" {
-			if r.Mail.Password, err = readSecret(cfg.MailPassword, d.people.UID); err != nil {
-				d.svc.queue.Log.Warn("mail cannot be sent", "err", err)
+			if r.Mail.Password, err = readSecret(cfg.MailPassword, m.setup.People.UID); err != nil {
+				m.log.Warn("mail cannot be sent", "err", err)
 				return send.Result{Error: "the password of the mail server cannot be read; the daemon's log says why"}
 			}
-			if d.svc.places.Shared {
+			if m.setup.Places.Shared {
 				sender = people.Nobody // a user could trace a process that has the password
 			}
 		}
 	}
-	return d.deliverAs(ctx, sender, r)
+	return m.deliverAs(ctx, sender, r)
 }
 
 // maxSecret bounds a file with a password.
@@ -175,12 +130,12 @@ func readSecret(path string, uid int) (string, error) {
 }
 
 // deliverAs sends a message with a user's rights.
-func (d *Daemon) deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
+func (m *Messages) deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
 	input, err := json.Marshal(r)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	out, err := d.people.Ask(ctx, u, tellLimit, send.Word, input)
+	out, err := m.setup.People.Ask(ctx, u, tellLimit, send.Word, input)
 	if err == nil {
 		err = json.Unmarshal(out, &result)
 	}

@@ -1,4 +1,4 @@
-package daemon
+package messages
 
 import (
 	"cmp"
@@ -16,12 +16,12 @@ import (
 )
 
 // Notify is the caller's rules, and the messages that are not delivered.
-func (d *Daemon) Notify(ctx context.Context, c api.Caller, q api.NotifyQuery) (api.Notify, error) {
+func (m *Messages) Notify(ctx context.Context, c api.Caller, q api.NotifyQuery) (api.Notify, error) {
 	secrets := q.Secrets
-	reply := notifyOf(d.wishes.get(c.UID, c.Name), secrets)
-	err := d.withTeller(ctx, func(t *teller) {
+	reply := notifyOf(m.wishes.get(c.UID, c.Name), secrets)
+	err := m.withTeller(ctx, func(t *teller) {
 		for _, e := range t.box.All() {
-			if e.UID == c.UID && e.User == c.Name || e.User == "" && (c.UID == 0 || c.UID == d.people.UID) {
+			if e.UID == c.UID && e.User == c.Name || e.User == "" && (c.UID == 0 || c.UID == m.setup.People.UID) {
 				reply.Messages = append(reply.Messages, messageView(e, t.origin, host(), secrets))
 			}
 		}
@@ -49,8 +49,8 @@ func notifyOf(w wish, secrets bool) api.Notify {
 const keyPrefix = "whsec_"
 
 func messageView(e notify.Entry, origin, host string, secrets bool) api.NotifyMessage {
-	m := e.Message(origin, host)
-	v := api.NotifyMessage{ID: m.ID, Target: e.Target, Title: m.Title, Stage: string(e.Stage), Since: e.Since, Next: e.Next, Tries: e.Tries, Error: e.Error}
+	msg := e.Message(origin, host)
+	v := api.NotifyMessage{ID: msg.ID, Target: e.Target, Title: msg.Title, Stage: string(e.Stage), Since: e.Since, Next: e.Next, Tries: e.Tries, Error: e.Error}
 	if e.Stage == notify.Sealed {
 		v.Stage = "waiting"
 	}
@@ -61,30 +61,30 @@ func messageView(e notify.Entry, origin, host string, secrets bool) api.NotifyMe
 }
 
 // withTeller runs f while nothing else uses the teller.
-func (d *Daemon) withTeller(ctx context.Context, f func(t *teller)) error {
-	if d.teller == nil {
+func (m *Messages) withTeller(ctx context.Context, f func(t *teller)) error {
+	if m.teller == nil {
 		return problem.Newf(problem.Unable, "the daemon's log says why", "no messages are sent")
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	go func() {
 		select {
-		case <-d.svc.ended:
-			cancel(errStopped)
+		case <-m.setup.Ended:
+			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	return d.teller.do(ctx, func() { f(d.teller) })
+	return m.teller.do(ctx, func() { f(m.teller) })
 }
 
 // SetNotify changes the caller's rules, or makes a key.
-func (d *Daemon) SetNotify(_ context.Context, c api.Caller, r api.NotifyRequest) (api.Notify, error) {
-	reply, err := d.setNotify(c, r)
-	d.svc.note(c, "notify set", nil, "", err) // targets may be secret
+func (m *Messages) SetNotify(_ context.Context, c api.Caller, r api.NotifyRequest) (api.Notify, error) {
+	reply, err := m.setNotify(c, r)
+	m.setup.Queue.Note(c, "notify set", nil, "", err) // targets may be secret
 	return reply, err
 }
 
-func (d *Daemon) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, error) {
+func (m *Messages) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, error) {
 	var rules []string
 	if r.Rules != nil {
 		parsed, err := notify.ParseRules(*r.Rules)
@@ -95,7 +95,7 @@ func (d *Daemon) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, error
 			rules = append(rules, one.String())
 		}
 	}
-	now, err := d.wishes.set(d.svc.queue.Store, c.UID, c.Name, func(w *wish) {
+	now, err := m.wishes.set(m.store, c.UID, c.Name, func(w *wish) {
 		if r.Rules != nil {
 			w.Rules = rules
 		}
@@ -121,15 +121,15 @@ func badRule(err error) error {
 const maxTellJobs = 10_000
 
 // SendNotify sends a message now, or one about jobs that have ended.
-func (d *Daemon) SendNotify(ctx context.Context, c api.Caller, r api.NotifyTest) ([]api.NotifyResult, error) {
-	results, err := d.sendNotify(ctx, c, r)
-	d.svc.note(c, "notify send", nil, "", err)
+func (m *Messages) SendNotify(ctx context.Context, c api.Caller, r api.NotifyTest) ([]api.NotifyResult, error) {
+	results, err := m.sendNotify(ctx, c, r)
+	m.setup.Queue.Note(c, "notify send", nil, "", err)
 	return results, err
 }
 
-func (d *Daemon) sendNotify(ctx context.Context, c api.Caller, r api.NotifyTest) ([]api.NotifyResult, error) {
+func (m *Messages) sendNotify(ctx context.Context, c api.Caller, r api.NotifyTest) ([]api.NotifyResult, error) {
 	var targets []notify.Target
-	for _, rule := range d.wishes.rules(c.UID, c.Name) {
+	for _, rule := range m.wishes.rules(c.UID, c.Name) {
 		targets = append(targets, rule.Target)
 	}
 	if r.Target != "" {
@@ -145,16 +145,16 @@ func (d *Daemon) sendNotify(ctx context.Context, c api.Caller, r api.NotifyTest)
 	case len(r.Jobs) > maxTellJobs:
 		return nil, problem.Newf(problem.TooMuch, "", "expected at most %d jobs, found %d", maxTellJobs, len(r.Jobs))
 	case len(r.Jobs) > 0:
-		return d.tellOf(ctx, c, targets, r.Jobs)
+		return m.tellOf(ctx, c, targets, r.Jobs)
 	}
-	return d.test(ctx, c, targets), nil
+	return m.test(ctx, c, targets), nil
 }
 
 // tellOf puts a message about jobs into the outbox.
-func (d *Daemon) tellOf(ctx context.Context, c api.Caller, targets []notify.Target, ids []string) (results []api.NotifyResult, err error) {
+func (m *Messages) tellOf(ctx context.Context, c api.Caller, targets []notify.Target, ids []string) (results []api.NotifyResult, err error) {
 	var facts []notify.Fact
 	for _, id := range ids {
-		j, err := d.find.find(ctx, c, id)
+		j, err := m.setup.Jobs.Find(ctx, c, id)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (d *Daemon) tellOf(ctx context.Context, c api.Caller, targets []notify.Targ
 		facts = append(facts, f)
 	}
 	var stored error
-	err = d.withTeller(ctx, func(t *teller) {
+	err = m.withTeller(ctx, func(t *teller) {
 		for _, target := range targets {
 			for _, f := range facts {
 				t.add(c.UID, c.Name, target.String(), f, time.Now())
@@ -179,7 +179,7 @@ func (d *Daemon) tellOf(ctx context.Context, c api.Caller, targets []notify.Targ
 }
 
 // test sends a message to each target and waits for the answers.
-func (d *Daemon) test(ctx context.Context, c api.Caller, targets []notify.Target) []api.NotifyResult {
+func (m *Messages) test(ctx context.Context, c api.Caller, targets []notify.Target) []api.NotifyResult {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
 	results := make([]api.NotifyResult, len(targets))
@@ -187,7 +187,7 @@ func (d *Daemon) test(ctx context.Context, c api.Caller, targets []notify.Target
 	for i, target := range targets {
 		results[i].Target = target.Shown()
 		all.Go(func() {
-			leave, err := d.tests.Enter(ctx)
+			leave, err := m.tests.Enter(ctx)
 			if err != nil {
 				results[i].Error = "other test messages of yours were still on their way"
 				return
@@ -196,8 +196,8 @@ func (d *Daemon) test(ctx context.Context, c api.Caller, targets []notify.Target
 			now := time.Now()
 			var b notify.Batch
 			b.Add(notify.Fact{At: now, Detail: "a test message from berth, sent for " + c.Name})
-			m := notify.Compose("test-"+strconv.FormatInt(now.UnixNano(), 36), host(), now, b)
-			results[i].Error = d.deliver(ctx, c.UID, cmp.Or(c.Name, strconv.Itoa(c.UID)), target.String(), m).Error
+			msg := notify.Compose("test-"+strconv.FormatInt(now.UnixNano(), 36), host(), now, b)
+			results[i].Error = m.deliver(ctx, c.UID, cmp.Or(c.Name, strconv.Itoa(c.UID)), target.String(), msg).Error
 		})
 	}
 	all.Wait()

@@ -1,20 +1,16 @@
-package daemon
+package messages
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/queue"
-	"berth/internal/queue/config"
 	"berth/internal/queue/notify"
-	"berth/internal/queue/people"
 	"berth/internal/queue/send"
 	"berth/internal/queue/store"
 )
@@ -253,55 +249,5 @@ func TestADamagedMessageHoldsUpNoOther(t *testing.T) {
 	wantSaid(t, p.later(time.Hour, true), "gpu3 is quarantined")
 	if left, last, err := p.s.Outbox(); len(left) != 0 || last < 8 || err != nil {
 		t.Errorf("%v, %d, %v", left, last, err)
-	}
-}
-
-// TestADaemonTellsOfACrash with the real process that sends.
-func TestADaemonTellsOfACrash(t *testing.T) {
-	t.Parallel()
-	told := filepath.Join(t.TempDir(), "told")
-	l := newLab(t, with(func(c *config.Config) { c.NotifyAdmin = []string{"exec:echo \"$BERTH_NOTIFY_BODY\" >> " + told} }))
-	l.stop()
-	s, err := store.Open(queue.StoreDir(l.opt.Places.StateDir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if value, err := s.Meta(runningKey); value != "no" || err != nil {
-		t.Errorf("after a stop: %q, %v", value, err)
-	}
-	// What a kill leaves behind.
-	if err := errors.Join(s.Commit(store.Tx{Meta: map[string]string{runningKey: "yes"}}), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	l.start()
-	l.until("it was told", func() bool {
-		text, _ := os.ReadFile(told)
-		return strings.Contains(string(text), "ended without being stopped")
-	})
-	l.stop()
-	if text, _ := os.ReadFile(told); strings.Count(string(text), "\n") != 1 {
-		t.Errorf("%s", text)
-	}
-}
-
-func TestMessagesOfASharedDaemonAreSentAsNobody(t *testing.T) {
-	dir, err := os.MkdirTemp("", "nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	d := newSharedLab(t).d
-	r := d.deliverAs(t.Context(), people.Nobody, send.Request{
-		Target: "exec:echo $(id -u) $(id -g) $(id -G) $(grep CapEff /proc/self/status) > " + dir + "/who", Environ: []string{"PATH=/usr/bin:/bin"},
-	})
-	who, err := os.ReadFile(filepath.Join(dir, "who"))
-	if want := "65534 65534 65534 CapEff: 0000000000000000\n"; r.Error != "" || err != nil || string(who) != want {
-		t.Errorf("%q, %+v, %v; expected %q", who, r, err, want)
-	}
-	if r := d.deliverAs(t.Context(), people.Nobody, send.Request{Target: "exec:cat /etc/shadow", Environ: []string{"PATH=/usr/bin:/bin"}}); !strings.Contains(r.Error, "denied") {
-		t.Errorf("%+v", r)
 	}
 }
