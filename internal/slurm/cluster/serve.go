@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"sync"
 	"syscall"
 
@@ -34,15 +35,40 @@ type answer[R any] struct {
 	Error string
 }
 
-// register names the types of requests for gob. Most starts of berth need none.
-var register = sync.OnceFunc(func() {
-	for _, q := range []any{submitRequest{}, takeRequest{}, stopRequest{}, cancelRequest{}, holdRequest{}, listRequest{}, accountRequest{}, memoryRequest{}, lookRequest{}, removeRequest{}, sweepRequest{}} {
-		gob.Register(q)
-	}
+// requests is what answers each type of request. It also names the types for gob;
+// most starts of berth need neither.
+var requests = sync.OnceValue(func() map[reflect.Type]answerer {
+	all := map[reflect.Type]answerer{}
+	know[submitRequest](all)
+	know[takeRequest](all)
+	know[stopRequest](all)
+	know[cancelRequest](all)
+	know[holdRequest](all)
+	know[listRequest](all)
+	know[accountRequest](all)
+	know[memoryRequest](all)
+	know[lookRequest](all)
+	know[removeRequest](all)
+	know[sweepRequest](all)
+	return all
 })
 
+// answerer carries out a request, and returns what the process prints.
+type answerer func(ctx context.Context, s client.Client, request any) any
+
+func know[Q request[R], R any](all map[reflect.Type]answerer) {
+	gob.Register(*new(Q))
+	all[reflect.TypeFor[Q]()] = func(ctx context.Context, s client.Client, q any) any {
+		reply, err := q.(Q).do(ctx, s)
+		if err != nil {
+			return answer[R]{reply, err.Error()}
+		}
+		return answer[R]{Reply: reply}
+	}
+}
+
 func encode(environ []string, q any) ([]byte, error) {
-	register()
+	requests()
 	var encoded bytes.Buffer
 	if err := gob.NewEncoder(&encoded).Encode(message{environ, q}); err != nil {
 		return nil, fmt.Errorf("encode a request: %w", err)
@@ -51,55 +77,19 @@ func encode(environ []string, q any) ([]byte, error) {
 }
 
 func decode(in io.Reader) (m message, err error) {
-	register()
+	requests()
 	err = gob.NewDecoder(io.LimitReader(in, maxRequest)).Decode(&m)
 	return m, err
-}
-
-// answerTo is what the process prints for a request.
-func answerTo(ctx context.Context, s client.Client, request any) any {
-	switch q := request.(type) {
-	case submitRequest:
-		return answered(ctx, s, q)
-	case takeRequest:
-		return answered(ctx, s, q)
-	case stopRequest:
-		return answered(ctx, s, q)
-	case cancelRequest:
-		return answered(ctx, s, q)
-	case holdRequest:
-		return answered(ctx, s, q)
-	case listRequest:
-		return answered(ctx, s, q)
-	case accountRequest:
-		return answered(ctx, s, q)
-	case memoryRequest:
-		return answered(ctx, s, q)
-	case lookRequest:
-		return answered(ctx, s, q)
-	case removeRequest:
-		return answered(ctx, s, q)
-	case sweepRequest:
-		return answered(ctx, s, q)
-	}
-	return answer[none]{Error: fmt.Sprintf("bug: no request %T", request)}
-}
-
-func answered[R any](ctx context.Context, s client.Client, q request[R]) any {
-	reply, err := q.do(ctx, s)
-	if err != nil {
-		return answer[R]{reply, err.Error()}
-	}
-	return answer[R]{Reply: reply}
 }
 
 // serve carries out the request on its input. It returns the exit status.
 func serve(in io.Reader, out io.Writer) int {
 	m, err := decode(in)
-	if err != nil {
+	carryOut := requests()[reflect.TypeOf(m.Request)]
+	if err != nil || carryOut == nil {
 		return 2
 	}
-	if err := json.NewEncoder(out).Encode(answerTo(context.Background(), client.Client{Environ: m.Environ}, m.Request)); err != nil {
+	if err := json.NewEncoder(out).Encode(carryOut(context.Background(), client.Client{Environ: m.Environ}, m.Request)); err != nil {
 		return 1
 	}
 	return 0
