@@ -73,6 +73,12 @@ func (c *Call) Complain(what, hint string) {
 	fmt.Fprint(c.Err, text.Complaint(c.Name, what, hint))
 }
 
+// Misuse is a use that the help explains, with its exit status.
+func (c *Call) Misuse(what string, status int) int {
+	c.Complain(what, "see "+c.Name+" --help")
+	return status
+}
+
 // Explain is an error as a problem and a hint. start says how to start the server that
 // does not answer.
 func Explain(err error, server, start string) (what, hint string) {
@@ -128,8 +134,7 @@ func (c *Call) Parse(flags *pflag.FlagSet, args []string, usage string) (status 
 	if flags.Name() != c.Name {
 		what = flags.Name() + ": " + what
 	}
-	c.Complain(what, "see "+c.Name+" --help")
-	return BadUsage, false
+	return c.Misuse(what, BadUsage), false
 }
 
 // TypeInWords is the kind of value a flag takes.

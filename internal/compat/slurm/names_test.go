@@ -136,7 +136,7 @@ func TestOptionsOfSbatch(t *testing.T) {
 		{"-J a --gres gpu:1 a.sh -J b", "a.sh -J b"},
 	} {
 		var w wishes
-		words, err := parse(strings.Fields(row.args), sbatchOptions(), &w, false)
+		words, err := w.sbatchOptions().parse(strings.Fields(row.args), false)
 		if err != nil || strings.Join(words, " ") != row.want {
 			t.Errorf("sbatch %s: %q, %v", row.args, words, err)
 		}

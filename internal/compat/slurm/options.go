@@ -16,33 +16,47 @@ const (
 	valued
 )
 
-// option is one that a program knows. T is what its options fill in.
-type option[T any] struct {
+// option is one that a program knows.
+type option struct {
 	short byte
 	kind  int
-	set   func(*T, string) error // nil: it changes nothing here
+	set   func(value string) error // nil: it changes nothing here
 }
+
+// options are those of a program, by name.
+type options map[string]option
 
 // on switches something on, kept keeps a value, and listed adds the parts of one.
-func on[T any](short byte, to func(*T) *bool) option[T] {
-	return option[T]{short, bare, func(t *T, _ string) error { *to(t) = true; return nil }}
+func on(short byte, to *bool) option {
+	return option{short, bare, func(string) error { *to = true; return nil }}
 }
 
-func kept[T any](short byte, to func(*T) *string) option[T] {
-	return option[T]{short, valued, func(t *T, value string) error { *to(t) = value; return nil }}
+func kept(short byte, to *string) option {
+	return option{short, valued, func(value string) error { *to = value; return nil }}
 }
 
-func listed[T any](short byte, to func(*T) *[]string) option[T] {
-	return option[T]{short, valued, func(t *T, value string) error {
-		*to(t) = append(*to(t), strings.Split(value, ",")...)
-		return nil
-	}}
+func listed(short byte, to *[]string) option {
+	return option{short, valued, func(value string) error { *to = append(*to, strings.Split(value, ",")...); return nil }}
+}
+
+// refused is an option without which the command would do something else.
+func refused(short byte, kind int, why string) option {
+	return option{short, kind, func(string) error { return errors.New(why) }}
 }
 
 // without refuses an option whose filter berth cannot apply: more jobs would be
 // selected than were asked for.
-func without[T any](short byte, what string) option[T] {
-	return option[T]{short, valued, func(*T, string) error { return errors.New("berth has no " + what) }}
+func without(short byte, what string) option {
+	return refused(short, valued, "berth has no "+what)
+}
+
+// ignore adds options that change nothing here, each as NAME or NAME:LETTER.
+func (known options) ignore(kind int, names string) options {
+	for word := range strings.FieldsSeq(names) {
+		name, letter, _ := strings.Cut(word+":\x00", ":")
+		known[name] = option{short: letter[0], kind: kind}
+	}
+	return known
 }
 
 // among reports whether one of the words is in a list that was asked for; an empty
@@ -55,7 +69,7 @@ func among(list []string, words ...string) bool {
 
 // parse reads options as getopt does, and returns the other words. The first of
 // them ends the options, unless they may stand anywhere.
-func parse[T any](args []string, known map[string]option[T], to *T, anywhere bool) (words []string, err error) {
+func (known options) parse(args []string, anywhere bool) (words []string, err error) {
 	long := func(short byte) string {
 		for name, o := range known {
 			if o.short == short {
@@ -96,9 +110,18 @@ func parse[T any](args []string, known map[string]option[T], to *T, anywhere boo
 		if o.set == nil {
 			continue
 		}
-		if err := o.set(to, value); err != nil {
+		if err := o.set(value); err != nil {
 			return nil, fmt.Errorf("--%s: %w", name, err)
 		}
 	}
 	return words, nil
+}
+
+// alone reads options where no other word is expected.
+func (known options) alone(args []string) error {
+	words, err := known.parse(args, true)
+	if err == nil && len(words) > 0 {
+		err = fmt.Errorf("expected only options, found %s", text.Found(words[0]))
+	}
+	return err
 }

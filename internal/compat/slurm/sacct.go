@@ -80,23 +80,23 @@ type accounts struct {
 	units                 string // of memory
 }
 
-func sacctOptions() map[string]option[accounts] {
-	return map[string]option[accounts]{
-		"jobs": listed('j', func(a *accounts) *[]string { return &a.ids }), "user": listed('u', func(a *accounts) *[]string { return &a.users }), "uid": listed(0, func(a *accounts) *[]string { return &a.users }),
-		"state": listed('s', func(a *accounts) *[]string { return &a.states }), "allusers": on('a', func(a *accounts) *bool { return &a.everyone }),
-		"noheader": on('n', func(a *accounts) *bool { return &a.bare }), "parsable": on('p', func(a *accounts) *bool { return &a.parsable }), "parsable2": on('P', func(a *accounts) *bool { return &a.parsable2 }),
-		"starttime": kept('S', func(a *accounts) *string { return &a.since }), "endtime": kept('E', func(a *accounts) *string { return &a.until }), "format": kept('o', func(a *accounts) *string { return &a.columns }),
-		"json": on(0, func(a *accounts) *bool { return &a.json }), "allocations": {short: 'X'}, "duplicates": {short: 'D'}, "verbose": {short: 'v'}, "allclusters": {short: 'L'}, "truncate": {short: 'T'}, "clusters": {short: 'M', kind: valued},
-		"long": on('l', func(a *accounts) *bool { return &a.long }), "brief": on('b', func(a *accounts) *bool { return &a.brief }), "delimiter": kept(0, func(a *accounts) *string { return &a.delimiter }),
-		"name": listed(0, func(a *accounts) *[]string { return &a.names }), "partition": listed('r', func(a *accounts) *[]string { return &a.partitions }), "nodelist": listed('N', func(a *accounts) *[]string { return &a.nodes }),
-		"accounts": without[accounts]('A', "accounts"), "qos": without[accounts]('q', "QOS"),
-		"units": {0, valued, func(a *accounts, value string) error {
+func (a *accounts) options() options {
+	known := options{
+		"jobs": listed('j', &a.ids), "user": listed('u', &a.users), "uid": listed(0, &a.users),
+		"state": listed('s', &a.states), "allusers": on('a', &a.everyone),
+		"noheader": on('n', &a.bare), "parsable": on('p', &a.parsable), "parsable2": on('P', &a.parsable2),
+		"starttime": kept('S', &a.since), "endtime": kept('E', &a.until), "format": kept('o', &a.columns),
+		"json": on(0, &a.json), "long": on('l', &a.long), "brief": on('b', &a.brief), "delimiter": kept(0, &a.delimiter),
+		"name": listed(0, &a.names), "partition": listed('r', &a.partitions), "nodelist": listed('N', &a.nodes),
+		"accounts": without('A', "accounts"), "qos": without('q', "QOS"),
+		"units": {0, valued, func(value string) error {
 			if a.units = strings.ToUpper(value); len(a.units) != 1 || !strings.Contains(units, a.units) {
 				return text.Mismatch(value, "K, M, G, T or P")
 			}
 			return nil
 		}},
 	}
+	return known.ignore(bare, "allocations:X duplicates:D verbose:v allclusters:L truncate:T").ignore(valued, "clusters:M")
 }
 
 // units are those of --units, each 1024 of the one before.
@@ -280,10 +280,7 @@ func when(word string, now time.Time) (time.Time, error) {
 func runSacct(c *frontend.Call) int {
 	c = byNumber(c)
 	var a accounts
-	words, err := parse(c.Args, sacctOptions(), &a, true)
-	if err == nil && len(words) > 0 {
-		err = fmt.Errorf("expected only options, found %s", text.Found(words[0]))
-	}
+	err := a.options().alone(c.Args)
 	list, wrong := a.shown()
 	now := time.Now()
 	since := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, time.Local)
@@ -299,8 +296,7 @@ func runSacct(c *frontend.Call) int {
 		wrong = errors.Join(wrong, bad)
 	}
 	if err = cmp.Or(err, wrong); err != nil {
-		c.Complain(err.Error(), "see sacct --help")
-		return frontend.Failed
+		return c.Misuse(err.Error(), frontend.Failed)
 	}
 	return ask(c, func(k *asker) error {
 		if len(a.users) == 0 && !a.everyone && len(a.ids) == 0 {

@@ -33,10 +33,8 @@ func runSacctmgr(c *frontend.Call) int {
 		case "list", "show":
 			return 0
 		case "add", "create", "modify", "delete", "remove", "load", "dump", "archive":
-			c.Complain("berth has no accounts to "+word, "see sacctmgr --help")
-			return frontend.Failed
+			return c.Misuse("berth has no accounts to "+word, frontend.Failed)
 		}
 	}
-	c.Complain("expected list or show, found neither", "see sacctmgr --help")
-	return frontend.Failed
+	return c.Misuse("expected list or show, found neither", frontend.Failed)
 }

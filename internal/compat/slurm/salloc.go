@@ -29,27 +29,28 @@ Example:
 `
 
 func runSalloc(c *frontend.Call) int {
-	return runJob(c, jobOptions(), cmp.Or(os.Getenv("SHELL"), "/bin/sh"))
+	w := &wishes{}
+	return w.run(c, w.options(), cmp.Or(os.Getenv("SHELL"), "/bin/sh"))
 }
 
-func srunJobOptions() map[string]option[wishes] {
-	known := jobOptions()
-	known["pty"] = option[wishes]{kind: optional, set: func(w *wishes, _ string) error { w.terminal = true; return nil }}
+// srunOptions are those of an srun that makes a job.
+func (w *wishes) srunOptions() options {
+	known := w.options()
+	known["pty"] = option{kind: optional, set: on(0, &w.terminal).set}
 	for _, name := range []string{"multi-prog", "het-group", "jobid"} {
-		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New("a berth job has one command") }}
+		known[name] = refused(0, optional, "a berth job has one command")
 	}
 	for name, flag := range map[string]string{"label": "-l", "kill-on-bad-exit": "-K"} { // of its step
-		o := srunOptions()[name]
-		known[name] = option[wishes]{o.short, o.kind, func(w *wishes, _ string) error { w.step = append(w.step, flag); return nil }}
+		o := (&step{}).options()[name]
+		known[name] = option{o.short, o.kind, func(string) error { w.step = append(w.step, flag); return nil }}
 	}
 	return known
 }
 
-// runJob runs a command as a job in the foreground. Without one it runs the shell,
+// run runs a command as a job in the foreground. Without one it runs the shell,
 // in a terminal.
-func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int {
-	var w wishes
-	command, err := parse(c.Args, known, &w, false)
+func (w *wishes) run(c *frontend.Call, known options, shell string) int {
+	command, err := known.parse(c.Args, false)
 	if err == nil && len(command) == 0 {
 		if command, w.terminal = []string{shell}, true; shell == "" {
 			err = errors.New("expected a command, found none")
@@ -57,8 +58,7 @@ func runJob(c *frontend.Call, known map[string]option[wishes], shell string) int
 	}
 	asked, ignored, wrong := jobfile.TranslateSlurm(w.job)
 	if err = cmp.Or(err, wrong); err != nil {
-		c.Complain(err.Error(), "see "+c.Name+" --help")
-		return badUsage
+		return c.Misuse(err.Error(), badUsage)
 	}
 	w.ignored = append(w.ignored, ignored...)
 	w.mention(c)

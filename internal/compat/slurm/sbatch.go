@@ -73,28 +73,21 @@ func meaningful() map[string]string {
 // mentions them; others without an equivalent change nothing on one machine.
 const chosen = "batch clusters deadline nice priority time-min"
 
-// jobOptions are those that all programs which make jobs know.
-func jobOptions() map[string]option[wishes] {
-	known := map[string]option[wishes]{}
-	for name, o := range srunOptions() { // what Slurm knows and one machine has no use for
+// options are those that all programs which make jobs know.
+func (w *wishes) options() options {
+	known := options{}
+	for name, o := range (&step{}).options() { // what Slurm knows and one machine has no use for
 		if o.set == nil {
-			known[name] = option[wishes]{short: o.short, kind: o.kind}
+			known[name] = option{short: o.short, kind: o.kind}
 		}
 	}
-	for kind, names := range map[int]string{
-		valued:   "time-min reservation cpu-freq power switches priority kill-on-invalid-dep batch bb bbf",
-		optional: "nice get-user-env",
-		bare:     "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell",
-	} {
-		for name := range strings.FieldsSeq(names) {
-			known[name] = option[wishes]{kind: kind}
-		}
-	}
-	known["clusters"] = option[wishes]{short: 'M', kind: valued}
-	known["quiet"] = on('Q', func(w *wishes) *bool { return &w.quiet })
+	known.ignore(valued, "time-min reservation cpu-freq power switches priority kill-on-invalid-dep batch bb bbf clusters:M")
+	known.ignore(optional, "nice get-user-env")
+	known.ignore(bare, "ignore-pbs spread-job use-min-nodes reboot no-shell bell no-bell")
+	known["quiet"] = on('Q', &w.quiet)
 	for name := range strings.FieldsSeq(chosen) {
 		o := known[name]
-		o.set = func(w *wishes, value string) error {
+		o.set = func(value string) error {
 			w.ignored = append(w.ignored, strings.TrimSuffix("--"+name+"="+value, "="))
 			return nil
 		}
@@ -103,7 +96,7 @@ func jobOptions() map[string]option[wishes] {
 	// What chooses nodes, and on whose account. Only the daemon knows who runs the job.
 	for name := range strings.FieldsSeq("account constraint contiguous exclude exclusive licenses nodelist partition qos reservation switches") {
 		o := known[name]
-		o.set = func(w *wishes, value string) error {
+		o.set = func(value string) error {
 			if value != "" {
 				value = "=" + value
 			}
@@ -113,14 +106,14 @@ func jobOptions() map[string]option[wishes] {
 		known[name] = o
 	}
 	for name, why := range meaningful() {
-		known[name] = option[wishes]{kind: optional, set: func(*wishes, string) error { return errors.New(why) }}
+		known[name] = refused(0, optional, why)
 	}
 	for _, f := range jobfile.SlurmFlags() {
 		kind := valued
 		if f.Bare != "" {
 			kind = bare
 		}
-		known[f.Name] = option[wishes]{f.Short, kind, func(w *wishes, value string) error {
+		known[f.Name] = option{f.Short, kind, func(value string) error {
 			if f.Bare != "" {
 				value = f.Bare
 			}
@@ -131,12 +124,12 @@ func jobOptions() map[string]option[wishes] {
 	return known
 }
 
-func sbatchOptions() map[string]option[wishes] {
-	known := jobOptions()
-	known["wrap"] = kept(0, func(w *wishes) *string { return &w.wrap })
-	known["parsable"] = on(0, func(w *wishes) *bool { return &w.parsable })
-	known["wait"] = on('W', func(w *wishes) *bool { return &w.wait })
-	known["test-only"] = on(0, func(w *wishes) *bool { return &w.dry })
+func (w *wishes) sbatchOptions() options {
+	known := w.options()
+	known["wrap"] = kept(0, &w.wrap)
+	known["parsable"] = on(0, &w.parsable)
+	known["wait"] = on('W', &w.wait)
+	known["test-only"] = on(0, &w.dry)
 	return known
 }
 
@@ -145,15 +138,13 @@ const maxScript = 100 << 10
 
 func runSbatch(c *frontend.Call) int {
 	var w wishes
-	words, err := parse(c.Args, sbatchOptions(), &w, false)
+	words, err := w.sbatchOptions().parse(c.Args, false)
 	if err != nil {
-		c.Complain(err.Error(), "see sbatch --help")
-		return badUsage
+		return c.Misuse(err.Error(), badUsage)
 	}
 	s, err := w.script(c.In, words)
 	if err != nil {
-		c.Complain(err.Error(), "see sbatch --help")
-		return frontend.Failed
+		return c.Misuse(err.Error(), frontend.Failed)
 	}
 	flags, err := w.flags(c, s)
 	if err != nil {

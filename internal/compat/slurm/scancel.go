@@ -55,22 +55,23 @@ type ending struct {
 	nodes                        []string
 }
 
-func scancelOptions() map[string]option[ending] {
-	return map[string]option[ending]{
-		"me":   on(0, func(e *ending) *bool { return &e.me }),
-		"user": kept('u', func(e *ending) *string { return &e.user }), "name": kept('n', func(e *ending) *string { return &e.name }), "jobname": kept(0, func(e *ending) *string { return &e.name }),
-		"state": kept('t', func(e *ending) *string { return &e.state }), "quiet": {short: 'Q'}, "verbose": on('v', func(e *ending) *bool { return &e.verbose }),
-		"full": on('f', func(e *ending) *bool { return &e.full }), "batch": on('b', func(e *ending) *bool { return &e.batch }),
-		"partition": kept('p', func(e *ending) *string { return &e.partition }), "nodelist": listed('w', func(e *ending) *[]string { return &e.nodes }),
-		"account": without[ending]('A', "accounts"), "qos": without[ending]('q', "QOS"), "hurry": {short: 'H'}, "ctld": {},
-		"signal": {'s', valued, func(e *ending, value string) error {
+func (e *ending) options() options {
+	known := options{
+		"me":   on(0, &e.me),
+		"user": kept('u', &e.user), "name": kept('n', &e.name), "jobname": kept(0, &e.name),
+		"state": kept('t', &e.state), "verbose": on('v', &e.verbose),
+		"full": on('f', &e.full), "batch": on('b', &e.batch),
+		"partition": kept('p', &e.partition), "nodelist": listed('w', &e.nodes),
+		"account": without('A', "accounts"), "qos": without('q', "QOS"),
+		"signal": {'s', valued, func(value string) error {
 			if e.signal = signalOf(value); e.signal == 0 {
 				return text.Mismatch(value, "a signal such as USR1 or 10")
 			}
 			return nil
 		}},
-		"interactive": {'i', bare, func(*ending, string) error { return errors.New("berth cancel asks nothing; name the jobs") }},
+		"interactive": refused('i', bare, "berth cancel asks nothing; name the jobs"),
 	}
+	return known.ignore(bare, "quiet:Q hurry:H ctld")
 }
 
 // stateOf is berth's state for one of Slurm's that a job can be cancelled in.
@@ -89,15 +90,13 @@ func stateOf(word string) (job.State, bool) {
 func runScancel(c *frontend.Call) int {
 	c = byNumber(c)
 	var e ending
-	words, err := parse(c.Args, scancelOptions(), &e, true)
+	words, err := e.options().parse(c.Args, true)
 	sel, wrong := e.selected(words)
 	if err = cmp.Or(err, wrong); err != nil {
-		c.Complain(err.Error(), "see scancel --help")
-		return frontend.Failed
+		return c.Misuse(err.Error(), frontend.Failed)
 	}
 	if len(words) == 0 && e.nothing() {
-		c.Complain("No job identification provided", "see scancel --help")
-		return frontend.Failed
+		return c.Misuse("No job identification provided", frontend.Failed)
 	}
 	host, _ := os.Hostname()
 	if e.partition != "" && e.partition != partition || !among(e.nodes, host) {

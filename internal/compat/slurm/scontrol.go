@@ -41,21 +41,13 @@ Example:
   MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 `
 
-func scontrolOptions() map[string]option[bool] {
-	known := map[string]option[bool]{"oneliner": on('o', func(one *bool) *bool { return one })}
-	for letter, name := range map[byte]string{'a': "all", 'd': "details", 'Q': "quiet", 'v': "verbose", 'l': "local"} {
-		known[name] = option[bool]{short: letter}
-	}
-	return known
-}
-
 func runScontrol(c *frontend.Call) int {
 	c = byNumber(c)
 	oneLine := false
-	words, err := parse(c.Args, scontrolOptions(), &oneLine, true)
+	known := options{"oneliner": on('o', &oneLine)}.ignore(bare, "all:a details:d quiet:Q verbose:v local:l")
+	words, err := known.parse(c.Args, true)
 	if err != nil {
-		c.Complain(err.Error(), "see scontrol --help")
-		return frontend.Failed
+		return c.Misuse(err.Error(), frontend.Failed)
 	}
 	if len(words) > 1 && words[0] == "show" {
 		name, id, given := strings.Cut(strings.ToLower(words[1]), "=") // show jobid=17
@@ -111,8 +103,7 @@ func runScontrol(c *frontend.Call) int {
 	case len(words) >= 2 && (words[0] == "requeue" || words[0] == "hold" || words[0] == "release"):
 		return c.Verb(io.Discard, words)
 	}
-	c.Complain("no equivalent in berth: "+text.Found(strings.Join(words, " ")), "see scontrol --help")
-	return frontend.Failed
+	return c.Misuse("no equivalent in berth: "+text.Found(strings.Join(words, " ")), frontend.Failed)
 }
 
 // showJob prints a job as scontrol does, in the order of its fields. Fields that
@@ -235,8 +226,7 @@ func updateJob(c *frontend.Call, words []string) int {
 		name, value, given := strings.Cut(word, "=")
 		switch lower := strings.ToLower(name); {
 		case !given:
-			c.Complain("expected NAME=VALUE, found "+text.Found(word), "see scontrol --help")
-			return frontend.Failed
+			return c.Misuse("expected NAME=VALUE, found "+text.Found(word), frontend.Failed)
 		case lower == "jobid" || lower == "job":
 			id = value
 		case lower == "priority" || lower == "jobname" || lower == "name":
@@ -254,8 +244,7 @@ func updateJob(c *frontend.Call, words []string) int {
 		}
 	}
 	if id == "" {
-		c.Complain("expected JobId=ID, found none", "see scontrol --help")
-		return frontend.Failed
+		return c.Misuse("expected JobId=ID, found none", frontend.Failed)
 	}
 	return c.Verb(io.Discard, append([]string{"edit", id}, flags...))
 }

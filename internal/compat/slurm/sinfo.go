@@ -11,7 +11,6 @@ import (
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/machine/site"
-	"berth/internal/text"
 )
 
 var sinfo = frontend.Program{Name: "sinfo", Usage: sinfoUsage, Run: runSinfo, OwnH: true}
@@ -49,16 +48,16 @@ type inventory struct {
 	partitions, nodes, states      []string
 }
 
-func sinfoOptions() map[string]option[inventory] {
-	return map[string]option[inventory]{
-		"Node": on('N', func(i *inventory) *bool { return &i.node }), "long": on('l', func(i *inventory) *bool { return &i.long }), "noheader": on('h', func(i *inventory) *bool { return &i.bare }),
-		"format": kept('o', func(i *inventory) *string { return &i.format }), "Format": kept('O', func(i *inventory) *string { return &i.columns }),
-		"json": on(0, func(i *inventory) *bool { return &i.json }),
-		"all":  {short: 'a'}, "exact": {short: 'e'}, "responding": {short: 'r'}, "dead": {short: 'd'}, "verbose": {short: 'v'},
-		"summarize": on('s', func(i *inventory) *bool { return &i.sum }), "list-reasons": on('R', func(i *inventory) *bool { return &i.reasons }),
-		"partition": listed('p', func(i *inventory) *[]string { return &i.partitions }), "nodes": listed('n', func(i *inventory) *[]string { return &i.nodes }),
-		"states": listed('t', func(i *inventory) *[]string { return &i.states }), "sort": {short: 'S', kind: valued}, "clusters": {short: 'M', kind: valued},
+func (i *inventory) options() options {
+	known := options{
+		"Node": on('N', &i.node), "long": on('l', &i.long), "noheader": on('h', &i.bare),
+		"format": kept('o', &i.format), "Format": kept('O', &i.columns),
+		"json":      on(0, &i.json),
+		"summarize": on('s', &i.sum), "list-reasons": on('R', &i.reasons),
+		"partition": listed('p', &i.partitions), "nodes": listed('n', &i.nodes),
+		"states": listed('t', &i.states),
 	}
+	return known.ignore(bare, "all:a exact:e responding:r dead:d verbose:v").ignore(valued, "sort:S clusters:M")
 }
 
 // machine is what sinfo and scontrol show of the node.
@@ -185,10 +184,7 @@ func (a *asker) machine() (*machine, error) {
 
 func runSinfo(c *frontend.Call) int {
 	var i inventory
-	words, err := parse(c.Args, sinfoOptions(), &i, true)
-	if err == nil && len(words) > 0 {
-		err = fmt.Errorf("expected only options, found %s", text.Found(words[0]))
-	}
+	err := i.options().alone(c.Args)
 	usual := "%9P %.5a %.10l %.6D %.6t %N"
 	switch {
 	case i.reasons && i.long:
@@ -214,8 +210,7 @@ func runSinfo(c *frontend.Call) int {
 		err = wrong
 	}
 	if err != nil {
-		c.Complain(err.Error(), "see sinfo --help")
-		return frontend.Failed
+		return c.Misuse(err.Error(), frontend.Failed)
 	}
 	return ask(c, func(a *asker) error {
 		m, err := a.machine()

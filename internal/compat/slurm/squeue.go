@@ -69,37 +69,31 @@ type listing struct {
 	every                        time.Duration // 0: once
 }
 
-func squeueOptions() map[string]option[listing] {
-	ignored := func(short byte, kind int) option[listing] { return option[listing]{short: short, kind: kind} }
-	return map[string]option[listing]{
-		"me": on(0, func(l *listing) *bool { return &l.me }), "long": on('l', func(l *listing) *bool { return &l.long }),
-		"start": on(0, func(l *listing) *bool { return &l.start }), "array": on('r', func(l *listing) *bool { return &l.tasks }),
-		"noheader": on('h', func(l *listing) *bool { return &l.bare }),
-		"user":     listed('u', func(l *listing) *[]string { return &l.users }), "users": listed(0, func(l *listing) *[]string { return &l.users }),
-		"jobs": listed('j', func(l *listing) *[]string { return &l.ids }), "job": listed(0, func(l *listing) *[]string { return &l.ids }),
-		"name": listed('n', func(l *listing) *[]string { return &l.names }), "states": listed('t', func(l *listing) *[]string { return &l.states }),
-		"state":  listed(0, func(l *listing) *[]string { return &l.states }),
-		"format": kept('o', func(l *listing) *string { return &l.format }), "Format": kept('O', func(l *listing) *string { return &l.columns }),
-		"json": on(0, func(l *listing) *bool { return &l.json }),
-		"all":  ignored('a', bare), "verbose": ignored('v', bare),
-		"partition": listed('p', func(l *listing) *[]string { return &l.partitions }), "nodelist": listed('w', func(l *listing) *[]string { return &l.nodes }),
-		"account": without[listing]('A', "accounts"), "qos": without[listing]('q', "QOS"),
-		"sort": {'S', valued, func(l *listing, value string) (err error) { l.sort, err = sortKeys(value); return err }}, "iterate": {'i', valued, (*listing).iterate},
-		"clusters": ignored('M', valued), "priority": ignored('P', bare), "array-unique": ignored(0, bare),
+func (l *listing) options() options {
+	known := options{
+		"me": on(0, &l.me), "long": on('l', &l.long),
+		"start": on(0, &l.start), "array": on('r', &l.tasks),
+		"noheader": on('h', &l.bare),
+		"user":     listed('u', &l.users), "users": listed(0, &l.users),
+		"jobs": listed('j', &l.ids), "job": listed(0, &l.ids),
+		"name": listed('n', &l.names), "states": listed('t', &l.states),
+		"state":  listed(0, &l.states),
+		"format": kept('o', &l.format), "Format": kept('O', &l.columns),
+		"json":      on(0, &l.json),
+		"partition": listed('p', &l.partitions), "nodelist": listed('w', &l.nodes),
+		"account": without('A', "accounts"), "qos": without('q', "QOS"),
+		"sort": {'S', valued, func(value string) (err error) { l.sort, err = sortKeys(value); return err }}, "iterate": {'i', valued, l.iterate},
 	}
+	return known.ignore(bare, "all:a verbose:v priority:P array-unique").ignore(valued, "clusters:M")
 }
 
 func runSqueue(c *frontend.Call) int {
 	c = byNumber(c)
 	var l listing
-	words, err := parse(c.Args, squeueOptions(), &l, true)
-	if err == nil && len(words) > 0 {
-		err = fmt.Errorf("expected only options, found %s", text.Found(words[0]))
-	}
+	err := l.options().alone(c.Args)
 	columns, wrong := l.shown()
 	if err = cmp.Or(err, wrong); err != nil {
-		c.Complain(err.Error(), "see squeue --help")
-		return frontend.Failed
+		return c.Misuse(err.Error(), frontend.Failed)
 	}
 	return ask(c, func(a *asker) error {
 		if i := slices.IndexFunc(l.nodes, func(name string) bool { return name != a.host }); i >= 0 {

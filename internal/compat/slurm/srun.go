@@ -75,21 +75,21 @@ type step struct {
 }
 
 // count reads a number of tasks or GPUs for each.
-func count(to func(*step) *int) func(*step, string) error {
-	return func(s *step, value string) error {
+func count(to *int) func(string) error {
+	return func(value string) error {
 		n, whole := text.Digits(value[strings.LastIndexByte(value, ':')+1:], 6)
 		if !whole || n == 0 {
 			return text.Mismatch(value, "a whole number above 0")
 		}
-		*to(s) = n
+		*to = n
 		return nil
 	}
 }
 
 // asJob reads an option that means of a step what the one of this name means of a
 // job: how many nodes, of which berth has one, and how many GPUs.
-func asJob(name string) func(*step, string) error {
-	return func(s *step, value string) error {
+func (s *step) asJob(name string) func(string) error {
+	return func(value string) error {
 		if value == "none" {
 			value = "gpu:0" // of --gres
 		}
@@ -108,64 +108,55 @@ func asJob(name string) func(*step, string) error {
 
 const noContainer = "berth runs no containers of Slurm's; call apptainer, podman or docker in the job"
 
-// refused is an option without which the command would do something else.
-func refused(why string) func(*step, string) error {
-	return func(*step, string) error { return errors.New(why) }
-}
-
 // ownJob accepts the job that srun runs in: there is no way into another one.
-func ownJob(_ *step, value string) error {
+func ownJob(value string) error {
 	if value != os.Getenv("SLURM_JOB_ID") && value != os.Getenv("BERTH_JOB_ID") {
 		return fmt.Errorf("expected this job, %s, found %s; berth attach reaches the terminal of another", os.Getenv("SLURM_JOB_ID"), text.Found(value))
 	}
 	return nil
 }
 
-func srunOptions() map[string]option[step] {
-	return map[string]option[step]{
-		"ntasks": {'n', valued, count(func(s *step) *int { return &s.tasks })}, "nodes": {'N', valued, asJob("nodes")}, "ntasks-per-gpu": {0, valued, asJob("ntasks-per-gpu")},
-		"ntasks-per-node": {0, valued, func(s *step, value string) error {
+// options are those of a step.
+func (s *step) options() options {
+	known := options{
+		"ntasks": {'n', valued, count(&s.tasks)}, "nodes": {'N', valued, s.asJob("nodes")}, "ntasks-per-gpu": {0, valued, s.asJob("ntasks-per-gpu")},
+		"ntasks-per-node": {0, valued, func(value string) error {
 			if s.tasks > 0 {
 				return nil // --ntasks says how many
 			}
-			return count(func(s *step) *int { return &s.tasks })(s, value)
+			return count(&s.tasks)(value)
 		}},
-		"gpus": {'G', valued, asJob("gpus")}, "gpus-per-task": {0, valued, count(func(s *step) *int { return &s.gpusPerTask })}, "gpus-per-node": {0, valued, asJob("gpus")}, "gres": {0, valued, asJob("gres")},
-		"cpus-per-task": kept('c', func(s *step) *string { return &s.cpus }), "chdir": kept('D', func(s *step) *string { return &s.dir }),
-		"input": kept('i', func(s *step) *string { return &s.input }), "output": kept('o', func(s *step) *string { return &s.output }),
-		"error": kept('e', func(s *step) *string { return &s.errout }), "export": kept(0, func(s *step) *string { return &s.export }),
+		"gpus": {'G', valued, s.asJob("gpus")}, "gpus-per-task": {0, valued, count(&s.gpusPerTask)}, "gpus-per-node": {0, valued, s.asJob("gpus")}, "gres": {0, valued, s.asJob("gres")},
+		"cpus-per-task": kept('c', &s.cpus), "chdir": kept('D', &s.dir),
+		"input": kept('i', &s.input), "output": kept('o', &s.output),
+		"error": kept('e', &s.errout), "export": kept(0, &s.export),
 
-		"multi-prog": {0, bare, refused("berth starts one command; start the others with separate srun commands in the background")},
-		"time":       {'t', valued, refused("a step has no time limit of its own; use timeout, or the job's")},
-		"het-group":  {0, valued, refused("a berth job has one part")},
-		"jobid":      {0, valued, ownJob},
-		"label":      on('l', func(s *step) *bool { return &s.label }), "pty": {0, optional, nil}, "exclusive": {0, optional, nil}, "exact": {0, bare, nil}, "overlap": {0, bare, nil},
-		"oversubscribe": {'s', bare, nil}, "unbuffered": {'u', bare, nil}, "kill-on-bad-exit": {'K', optional, func(s *step, value string) error { s.endOnFailure = value != "0"; return nil }}, "no-kill": {'k', optional, nil},
-		"quiet": {'Q', bare, nil}, "verbose": {'v', bare, nil}, "immediate": {'I', optional, nil}, "wait": {'W', valued, nil}, "whole": {0, bare, nil},
-		"disable-status": {'X', bare, nil}, "preserve-env": {'E', bare, nil}, "overcommit": on('O', func(s *step) *bool { return &s.crowd }), "contiguous": {0, bare, nil},
-		"job-name": {'J', valued, nil}, "cpu-bind": {0, valued, nil}, "mem-bind": {0, valued, nil}, "gpu-bind": {0, valued, nil}, "mpi": {0, valued, nil},
-		"distribution": {'m', valued, nil}, "hint": {0, valued, nil}, "mem": {0, valued, nil}, "mem-per-cpu": {0, valued, nil}, "mem-per-gpu": {0, valued, nil},
-		"cpus-per-gpu": {0, valued, nil}, "threads-per-core": {0, valued, nil}, "threads": {'T', valued, nil}, "open-mode": kept(0, func(s *step) *string { return &s.openMode }),
-		"comment": {0, valued, nil}, "cpu-freq": {0, valued, nil}, "account": {'A', valued, nil}, "partition": {'p', valued, nil}, "qos": {'q', valued, nil}, "constraint": {'C', valued, nil},
-		"nodelist": {'w', valued, nil}, "exclude": {'x', valued, nil}, "relative": {'r', valued, nil}, "gres-flags": {0, valued, nil}, "tres-per-task": {0, valued, nil},
-		"propagate": {0, optional, nil}, "profile": {0, valued, nil}, "acctg-freq": {0, valued, nil}, "deadline": {0, valued, nil}, "licenses": {'L', valued, nil},
-		"prolog": {0, valued, nil}, "epilog": {0, valued, nil}, "task-prolog": {0, valued, nil}, "task-epilog": {0, valued, nil}, "container": {0, valued, refused(noContainer)},
-		"sockets-per-node": {0, valued, nil}, "cores-per-socket": {0, valued, nil}, "extra-node-info": {'B', valued, nil}, "mail-type": {0, valued, nil}, "mail-user": {0, valued, nil},
+		"label": on('l', &s.label), "overcommit": on('O', &s.crowd), "open-mode": kept(0, &s.openMode), "jobid": {0, valued, ownJob},
+		"kill-on-bad-exit": {'K', optional, func(value string) error { s.endOnFailure = value != "0"; return nil }},
+
+		"multi-prog": refused(0, bare, "berth starts one command; start the others with separate srun commands in the background"),
+		"time":       refused('t', valued, "a step has no time limit of its own; use timeout, or the job's"),
+		"het-group":  refused(0, valued, "a berth job has one part"), "container": refused(0, valued, noContainer),
 	}
+	known.ignore(bare, "exact overlap oversubscribe:s unbuffered:u quiet:Q verbose:v whole disable-status:X preserve-env:E contiguous")
+	known.ignore(optional, "pty exclusive no-kill:k immediate:I propagate")
+	return known.ignore(valued, "account:A partition:p qos:q constraint:C nodelist:w exclude:x licenses:L relative:r wait:W job-name:J comment deadline mail-type mail-user "+
+		"cpu-bind mem-bind gpu-bind mpi distribution:m hint mem mem-per-cpu mem-per-gpu cpus-per-gpu cpu-freq threads-per-core threads:T "+
+		"gres-flags tres-per-task profile acctg-freq prolog epilog task-prolog task-epilog sockets-per-node cores-per-socket extra-node-info:B")
 }
 
 func runSrun(c *frontend.Call) int {
 	if os.Getenv("BERTH_JOB_ID") == "" || os.Getenv("SLURM_JOB_ID") == "" {
-		return runJob(c, srunJobOptions(), "")
+		w := &wishes{}
+		return w.run(c, w.srunOptions(), "")
 	}
 	s := step{gpus: -1}
-	command, err := parse(c.Args, srunOptions(), &s, false)
+	command, err := s.options().parse(c.Args, false)
 	if err == nil && len(command) == 0 {
 		err = errors.New("expected a command, found none")
 	}
 	if err != nil {
-		c.Complain(err.Error(), "see srun --help")
-		return badUsage
+		return c.Misuse(err.Error(), badUsage)
 	}
 	env := environment(os.Environ())
 	if err := s.prepare(c, env); err != nil {

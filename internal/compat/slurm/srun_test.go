@@ -42,7 +42,7 @@ func TestOptionsOfSrun(t *testing.T) {
 		{"--multi-prog a", `--multi-prog: berth starts one command`, ""},
 	} {
 		s := step{gpus: -1}
-		command, err := parse(strings.Fields(row.args), srunOptions(), &s, false)
+		command, err := s.options().parse(strings.Fields(row.args), false)
 		var got strings.Builder
 		if err != nil {
 			got.WriteString(err.Error())
