@@ -212,10 +212,12 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "working directory: %w", err)
 	}
+	out := cmd.OutOrStdout()
+	f.opt.Out, f.opt.Env, f.opt.Dir, f.opt.Terminal = out, os.Environ(), dir, render.StdoutIsTerminal(out)
 	if allocated, err := f.alloc.wanted(cmd); err != nil {
 		return err
 	} else if allocated {
-		return f.runInAllocations(cmd, dir)
+		return f.runInAllocations(cmd)
 	}
 	if err := f.refuseAllocated(); err != nil {
 		return err
@@ -229,13 +231,10 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	// The signals are caught and dropped, not ignored: child processes would
 	// inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
-	out := cmd.OutOrStdout()
-	f.opt.Out, f.opt.Signals, f.opt.Open = out, signals, f.open
+	f.opt.Signals, f.opt.Open = signals, f.open
 	if f.opt.StateHome = f.alloc.inner; f.alloc.inner != "" {
 		f.opt.Inner, f.opt.Signals = true, inAllocation(signals)
 	}
-	f.opt.Env, f.opt.Dir = os.Environ(), dir
-	f.opt.Terminal = render.StdoutIsTerminal(out)
 	run := batch.Run
 	if f.dryRun {
 		run = batch.DryRun

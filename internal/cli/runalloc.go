@@ -60,14 +60,14 @@ var passedOn = []string{"poll", "margin", "idle-threshold", "spike-buffer", "tol
 var fronts = []string{"to", "allocations", "alloc", "dry-run", "fresh", "retry", "retry-failed", "log-dir", "json", "quiet", "no-color", "format"}
 
 // runInAllocations is `berth run --to slurm --allocations`.
-func (f *runFlags) runInAllocations(cmd *cobra.Command, dir string) error {
-	o, err := f.allocationOptions(cmd, dir)
+func (f *runFlags) runInAllocations(cmd *cobra.Command) error {
+	o, err := f.allocationOptions(cmd)
 	if err != nil {
 		return err
 	}
 	run := func() (int, error) { return allocation.Run(context.Background(), o) }
 	if f.dryRun {
-		run = func() (int, error) { return allocation.DryRun(o) }
+		run = func() (int, error) { return allocation.DryRun(context.Background(), o) }
 	} else if _, err := batch.Find(f.opt.LogDir); err == nil {
 		return problem.Newf(problem.Refused, "choose another --log-dir", "%s has the jobs of a berth run without --allocations", f.opt.LogDir)
 	}
@@ -87,7 +87,7 @@ func (f *runFlags) runInAllocations(cmd *cobra.Command, dir string) error {
 
 // allocationOptions turns the flags into options. Flags that mean nothing across
 // several allocations are refused.
-func (f *runFlags) allocationOptions(cmd *cobra.Command, dir string) (o allocation.Options, err error) {
+func (f *runFlags) allocationOptions(cmd *cobra.Command) (o allocation.Options, err error) {
 	words, err := allocation.ParseSlurm(f.alloc.slurm)
 	if err != nil {
 		return o, err
@@ -117,15 +117,13 @@ func (f *runFlags) allocationOptions(cmd *cobra.Command, dir string) (o allocati
 	if err != nil {
 		return o, problem.Newf(problem.Unable, "", "find berth itself: %w", err)
 	}
-	defaults := job.Defaults()
-	defaults.Retries = f.opt.OOMRetries
-	return allocation.Options{
-		File: f.opt.File, Count: f.alloc.count, Slurm: slices.Concat(f.opt.Slurm.Slurm.Options, words), Asked: f.alloc.slurm, LogDir: f.opt.LogDir, Defaults: defaults,
-		Poll: f.opt.Poll, Inner: inner, Sim: f.opt.Sim, SimMiB: f.opt.SimVRAMMiB,
-		Fresh: f.opt.Fresh, RetryFailed: f.opt.Retry == api.RetryFailed, Quiet: f.opt.Quiet, JSON: f.opt.JSON,
-		Program: program, Installed: f.opt.Slurm.Program, Out: cmd.OutOrStdout(), Env: os.Environ(), Dir: dir,
+	o = allocation.Options{
+		Options: f.opt, Count: f.alloc.count, Alloc: slices.Concat(f.opt.Slurm.Slurm.Options, words), Asked: f.alloc.slurm, Inner: inner,
+		Program: program, Installed: f.opt.Slurm.Program,
 		Idle: allocationTime("BERTH_ALLOCATION_IDLE", allocation.DefaultIdle), Silent: allocationTime("BERTH_ALLOCATION_SILENT", allocation.DefaultSilent),
-	}, nil
+	}
+	o.To = "" // of its lines: they run in an allocation
+	return o, nil
 }
 
 // allocationTime is a time that tests shorten.

@@ -29,7 +29,7 @@ func DryRun(ctx context.Context, opt Options) (int, error) {
 	f.link = link
 	reply, err := f.link.Send(ctx, f.source.file.Lines, true, true)
 	if err == nil {
-		err = f.source.checkPlaces(f.source.file.Lines, reply.Jobs)
+		err = f.source.CheckPlaces(f.source.file.Lines, begun(reply.Jobs))
 	}
 	if err != nil {
 		return 0, err

@@ -21,7 +21,7 @@ type follower struct {
 	opt      Options
 	link     *Link
 	batch    string // the file as the queue knows it
-	source   *source
+	source   *Source
 	voice    *voice
 	jobs     *jobList
 	specs    map[string]*job.Spec // of the jobs, by id; only for gpusched's words
@@ -39,7 +39,7 @@ type follower struct {
 
 func newFollower(opt Options) *follower {
 	f := &follower{opt: opt, voice: newVoice(&opt), jobs: newJobList(), events: make(chan api.Event, 256), streamed: make(chan error, 1)}
-	f.source = &source{opt: &f.opt}
+	f.source = NewSource(&f.opt, f.opt.place)
 	return f
 }
 
@@ -204,7 +204,7 @@ func (f *follower) mine(v *job.View) bool {
 
 // look looks at the jobs file.
 func (f *follower) look(ctx context.Context) {
-	file, changed, complaint := f.source.watcher.look()
+	file, changed, complaint := f.source.Look()
 	if changed {
 		if err := f.send(ctx, file, false); err != nil {
 			complaint = f.source.watcher.once(fmt.Sprintf("%v; keeping the last good queue", err))

@@ -124,13 +124,13 @@ func TestTheTailOfALog(t *testing.T) {
 		{strings.Repeat("x", saidBytes) + "\nlast\n", "last"},
 	} {
 		testkit.Write(t, path, test.log)
-		if got := strings.Join(tailOfLog(path), "/"); got != test.want {
+		if got := strings.Join(LastLines(path), "/"); got != test.want {
 			t.Errorf("%.40q: %.60q, want %q", test.log, got, test.want)
 		}
 	}
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, unix.Mkfifo(path, 0o600))
-	if got := tailOfLog(path); got != nil { // and it does not wait for a writer
+	if got := LastLines(path); got != nil { // and it does not wait for a writer
 		t.Errorf("a pipe says %q", got)
 	}
 }

@@ -127,7 +127,7 @@ func asLine(v any) string {
 func TestAnEventIsToldAsInTheQueuesOwnProcess(t *testing.T) {
 	t.Parallel()
 	for _, theirs := range []bool{false, true} {
-		near := narrator{tolerance: 0.1, verbose: true, exists: isThere, tail: tailOfLog}
+		near := narrator{tolerance: 0.1, verbose: true, exists: isThere, tail: LastLines}
 		far := near
 		if theirs {
 			near.theirs, far.theirs = newTheirWords(0.1, true, 2), newTheirWords(0.1, true, 2)

@@ -15,16 +15,22 @@ import (
 	"berth/internal/text/problem"
 )
 
-// source is the jobs file of a run.
-type source struct {
+// Source is the jobs file of a run.
+type Source struct {
 	opt     *Options
+	check   func(jobfile.File) error // refuses a version of it
 	watcher *watcher
 	sizes   string       // the table of model sizes in use; empty: none
 	file    jobfile.File // as it was at first, until the queue has it
 }
 
-// open reads the file for the first time.
-func (s *source) open(ctx context.Context) error {
+// NewSource is the jobs file of these options, of which check refuses versions.
+func NewSource(o *Options, check func(jobfile.File) error) *Source {
+	return &Source{opt: o, check: check}
+}
+
+// Open reads the file for the first time.
+func (s *Source) Open(ctx context.Context) error {
 	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
 	if err := s.openSizes(); err != nil {
 		return err
@@ -44,18 +50,34 @@ func (s *source) open(ctx context.Context) error {
 		return problem.Wrap(problem.Invalid, "no job was started; berth help jobsfile explains the format", err)
 	case err != nil:
 		return problem.Wrap(problem.Invalid, "a jobs file has one command per line; to run a single command: berth submit -- COMMAND", err)
-	case len(file.Lines) == 0 && !s.opt.Watch:
-		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
 	}
-	s.file, s.watcher.check = file, s.place
-	if err := s.place(file); err != nil {
-		return problem.Wrap(problem.Invalid, "", err)
+	s.file, s.watcher.check = file, s.check
+	if err := s.check(file); err != nil {
+		if problem.KindOf(err) == "" {
+			err = problem.Wrap(problem.Invalid, "", err)
+		}
+		return err
+	}
+	if len(file.Lines) == 0 && !s.opt.Watch {
+		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
 	}
 	return nil
 }
 
+// Lines is the first version of the file, until the queue has it.
+func (s *Source) Lines() []*jobfile.Line { return s.file.Lines }
+
+// Text is what was read last.
+func (s *Source) Text() []byte { return s.watcher.text }
+
+// Look is one poll. changed is set if file is a new version to apply; complaint is
+// for the user.
+func (s *Source) Look() (file jobfile.File, changed bool, complaint string) {
+	return s.watcher.look()
+}
+
 // openSizes reads the table of model sizes. The default one may be missing.
-func (s *source) openSizes() error {
+func (s *Source) openSizes() error {
 	if s.opt.Format != CSV {
 		return nil
 	}
@@ -75,9 +97,9 @@ func (s *source) openSizes() error {
 	return nil
 }
 
-// checkPlaces refuses the file if directories, virtual environments or outputs of
-// lines that are still to run cannot work. known has the states of their jobs.
-func (s *source) checkPlaces(lines []*jobfile.Line, known []api.Submitted) error {
+// CheckPlaces refuses the file if directories, virtual environments or outputs of
+// lines that are still to run cannot work. over says which are not; nil: none.
+func (s *Source) CheckPlaces(lines []*jobfile.Line, over func(i int) bool) error {
 	if s.opt.AsGpusched {
 		return nil
 	}
@@ -85,7 +107,7 @@ func (s *source) checkPlaces(lines []*jobfile.Line, known []api.Submitted) error
 	from := queue.Origin{Dir: s.opt.Dir, Home: home, Env: s.opt.Env}
 	var bad jobfile.Errors
 	for i, line := range lines {
-		if line.Spec.CancelMarked || known != nil && begun(&known[i]) {
+		if line.Spec.CancelMarked || over != nil && over(i) {
 			continue
 		}
 		for _, err := range queue.Unusable(&line.Spec, from) {
@@ -100,21 +122,23 @@ func (s *source) checkPlaces(lines []*jobfile.Line, known []api.Submitted) error
 
 // place refuses lines for a Slurm whose config could not be read, and leaves the
 // options for Slurm to those that run there.
-func (s *source) place(file jobfile.File) error {
+func (o *Options) place(file jobfile.File) error {
 	for _, line := range file.Lines {
 		spec := &line.Spec
-		if spec.To == job.ToSlurm && s.opt.Slurm.Unread != nil {
-			return fmt.Errorf("%s:%d: %w", s.opt.File, line.Number, s.opt.Slurm.Unread)
+		if spec.To == job.ToSlurm && o.Slurm.Unread != nil {
+			return fmt.Errorf("%s:%d: %w", o.File, line.Number, o.Slurm.Unread)
 		}
-		if spec.To != job.ToSlurm && spec.Slurm == s.opt.SlurmOptions {
+		if spec.To != job.ToSlurm && spec.Slurm == o.SlurmOptions {
 			spec.Slurm = ""
 		}
 	}
 	return nil
 }
 
-// begun reports whether the job of a line has started or ended, and is left so.
-func begun(j *api.Submitted) bool {
-	state := job.State(j.State)
-	return (state == job.Running || state == job.Parked || state.Terminal()) && !j.Again
+// begun reports which lines have a job that has started or ended, and is left so.
+func begun(jobs []api.Submitted) func(i int) bool {
+	return func(i int) bool {
+		state := job.State(jobs[i].State)
+		return (state == job.Running || state == job.Parked || state.Terminal()) && !jobs[i].Again
+	}
 }

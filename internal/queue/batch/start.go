@@ -92,7 +92,7 @@ func (f *follower) again(ctx context.Context) (*Link, error) {
 // open reads the file and opens the queue. It finds all mistakes in the user's input
 // before anything is written or started.
 func (f *follower) open(ctx context.Context) (*Link, error) {
-	if err := f.source.open(ctx); err != nil {
+	if err := f.source.Open(ctx); err != nil {
 		return nil, err
 	}
 	f.opt.Away, f.opt.NeedsGPU = allAway(f.source.file.Lines), needsGPU(f.source.file.Lines)
@@ -100,7 +100,7 @@ func (f *follower) open(ctx context.Context) (*Link, error) {
 		return nil, theirProblem(err)
 	}
 	if f.opt.Fresh {
-		if err := f.source.checkPlaces(f.source.file.Lines, nil); err != nil {
+		if err := f.source.CheckPlaces(f.source.file.Lines, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -188,9 +188,9 @@ func (f *follower) enter(ctx context.Context) error {
 		f.voice.narrator.theirs = newTheirWords(f.opt.Tolerance, f.opt.Verbose, f.cards)
 		f.specs = map[string]*job.Spec{}
 	}
-	if bad := f.source.checkPlaces(f.source.file.Lines, nil); bad != nil {
+	if bad := f.source.CheckPlaces(f.source.file.Lines, nil); bad != nil {
 		reply, err := f.link.Send(ctx, f.source.file.Lines, true, true)
-		if err != nil || f.source.checkPlaces(f.source.file.Lines, reply.Jobs) != nil {
+		if err != nil || f.source.CheckPlaces(f.source.file.Lines, begun(reply.Jobs)) != nil {
 			return bad
 		}
 	}

@@ -120,7 +120,7 @@ func (a *account) lines(now time.Time, t tally, outcomes map[job.Outcome]int) []
 		head += fmt.Sprintf(" (%d of them in an earlier run)", t.earlier)
 	}
 	lines := []string{head}
-	if kinds := failures(outcomes); kinds != "" {
+	if kinds := Failures(outcomes); kinds != "" {
 		lines = append(lines, "not ok: "+kinds)
 	}
 	if used, idle := a.hours(now); used+idle > 0 {
@@ -142,7 +142,8 @@ func (a *account) lines(now time.Time, t tally, outcomes map[job.Outcome]int) []
 	return lines
 }
 
-func failures(outcomes map[job.Outcome]int) string {
+// Failures counts jobs that did not end well by how they ended; empty: none.
+func Failures(outcomes map[job.Outcome]int) string {
 	var kinds []string
 	for outcome, n := range outcomes {
 		kinds = append(kinds, fmt.Sprintf("%d %s", n, outcome))

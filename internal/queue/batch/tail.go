@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How much of the log of a job that failed is shown.
+// How much is shown of a log.
 const (
 	saidLines = 5
 	saidBytes = 8 << 10
 )
 
-// tailOfLog is the last lines of a log; none if it cannot be read at once. Of a
+// LastLines are the last lines of a log; none if it cannot be read at once. Of a
 // line that was redrawn, as progress bars are, the last version counts.
-func tailOfLog(path string) []string {
+func LastLines(path string) []string {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil

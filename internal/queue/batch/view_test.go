@@ -199,10 +199,10 @@ func TestLinesAreColouredByWhatHappened(t *testing.T) {
 	}
 	for _, test := range tests {
 		test.ev.At = at
-		if got := strings.Join((narrator{paint: true, tail: tailOfLog}).lines(test.ev, 1, 1), "\n"); got != test.want {
+		if got := strings.Join((narrator{paint: true, tail: LastLines}).lines(test.ev, 1, 1), "\n"); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
-		if got := strings.Join((narrator{tail: tailOfLog}).lines(test.ev, 1, 1), "\n"); strings.Contains(got, "\x1b") {
+		if got := strings.Join((narrator{tail: LastLines}).lines(test.ev, 1, 1), "\n"); strings.Contains(got, "\x1b") {
 			t.Errorf("without colour: %q", got)
 		}
 	}

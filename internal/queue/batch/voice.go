@@ -37,7 +37,7 @@ func newVoice(o *Options) *voice {
 	}
 	v.narrator = narrator{
 		tolerance: o.Tolerance, verbose: o.Verbose, quiet: o.Quiet, paint: painter(v.screen.colour),
-		dir: o.Dir, exists: isThere, tail: tailOfLog,
+		dir: o.Dir, exists: isThere, tail: LastLines,
 	}
 	if o.Terminal && !o.AsGpusched {
 		v.narrator.width = o.Width

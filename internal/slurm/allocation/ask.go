@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"berth/internal/queue/batch"
 	"berth/internal/slurm"
 	"berth/internal/slurm/client"
 	"berth/internal/text"
@@ -133,7 +134,7 @@ func (f *front) awaitStart(ctx context.Context, a *allocation) error {
 		f.narrator.warn(fmt.Sprintf("Slurm does not know allocation %d any more; asking for another one", a.number))
 		f.lost++
 	case !unwanted:
-		f.narrator.warn(fmt.Sprintf("allocation %d ended in Slurm before it began (%s)", a.number, a.state), a.directory.lastWords(5)...)
+		f.narrator.warn(fmt.Sprintf("allocation %d ended in Slurm before it began (%s)", a.number, a.state), batch.LastLines(a.directory.file(outName))...)
 		f.failed(false)
 	}
 	return f.ledger.write(entry{Close: a.number, Never: true})

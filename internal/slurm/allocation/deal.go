@@ -73,23 +73,16 @@ const (
 	horizon = 2 * time.Minute
 )
 
-// full reports whether a room has enough work in advance.
-func (r *room) full(p pace) bool {
-	size, load := 0.0, 0.0
+// work is for how many seconds a room's jobs keep it busy, and whether that is enough
+// in advance.
+func (r *room) work(p pace) (seconds float64, enough bool) {
+	size := 0.0
 	for _, t := range r.backlog {
 		part := r.size(&t.spec)
 		size += part
-		load += part * p.expects(&t.spec).Seconds()
+		seconds += part * p.expects(&t.spec).Seconds()
 	}
-	return size >= fills && load >= horizon.Seconds()
-}
-
-// load is how long a room will be busy.
-func (r *room) load(p pace) (seconds float64) {
-	for _, t := range r.backlog {
-		seconds += r.size(&t.spec) * p.expects(&t.spec).Seconds()
-	}
-	return seconds
+	return seconds, size >= fills && seconds >= horizon.Seconds()
 }
 
 // fits reports whether a job that says how long it runs can end in a room. One that
@@ -111,14 +104,15 @@ func deal(tasks []*task, rooms []*room, p pace) map[int][]*task {
 	dealt := map[int][]*task{}
 	for _, t := range queue {
 		var best *room
-		open := false
+		open, least := false, 0.0
 		for _, r := range rooms {
-			if r.full(p) {
+			seconds, enough := r.work(p)
+			if enough {
 				continue
 			}
 			open = true
-			if r.fits(&t.spec) && (best == nil || r.load(p) < best.load(p)) {
-				best = r
+			if r.fits(&t.spec) && (best == nil || seconds < least) {
+				best, least = r, seconds
 			}
 		}
 		if !open {

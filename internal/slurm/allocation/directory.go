@@ -138,20 +138,6 @@ func (d directory) alive() string {
 	return string(raw)
 }
 
-// maxWords bounds what is read of an allocation's output.
-const maxWords = 64 << 10
-
-// lastWords are the last lines that the allocation printed.
-func (d directory) lastWords(most int) []string {
-	raw, err := os.ReadFile(d.file(outName))
-	if err != nil {
-		return nil
-	}
-	raw = raw[max(0, len(raw)-maxWords):]
-	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	return lines[max(0, len(lines)-most):]
-}
-
 // script is what Slurm runs. It begins only with the start marker, runs berth as
 // often as there are new jobs, and leaves the end marker if berth ended by itself:
 // then no job is left running.

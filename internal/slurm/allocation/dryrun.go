@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -9,21 +10,21 @@ import (
 )
 
 // DryRun says what Run would ask of Slurm. It asks and writes nothing.
-func DryRun(o Options) (int, error) {
-	lines, _, err := o.read()
-	if err != nil {
-		return 0, err
-	}
+func DryRun(ctx context.Context, o Options) (int, error) {
 	logDir, err := filepath.Abs(o.LogDir)
 	if err != nil {
 		return 0, err
 	}
-	var jobs jobList
-	for _, l := range lines {
-		jobs.all = append(jobs.all, &task{spec: l.Spec})
+	f := newFront(o, dirOf(logDir))
+	if err := f.read(ctx); err != nil {
+		return 0, err
 	}
-	d := directory(filepath.Join(dirOf(logDir), "1"))
+	lines := f.source.Lines()
+	for _, l := range lines {
+		f.jobs.all = append(f.jobs.all, &task{spec: l.Spec})
+	}
+	d := directory(filepath.Join(f.dir, "1"))
 	fmt.Fprintf(o.Out, "%s in %s would run in up to %s; nothing was asked for\neach: sbatch %s\n",
-		text.Count(len(lines), "job"), o.File, text.Count(min(o.Count, len(lines)), "allocation"), job.QuoteArgv(o.arguments(d, "berth-RUN-1", jobs.warning())))
+		text.Count(len(lines), "job"), o.File, text.Count(min(o.Count, len(lines)), "allocation"), job.QuoteArgv(o.arguments(d, "berth-RUN-1", f.jobs.warning())))
 	return 0, nil
 }

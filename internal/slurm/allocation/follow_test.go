@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/queue/batch"
 	"berth/internal/slurm/handover"
 	"berth/internal/tests/testkit"
 )
@@ -18,7 +19,7 @@ import (
 func testFront(t *testing.T, n int) (*front, *allocation) {
 	t.Helper()
 	dir := t.TempDir()
-	f := newFront(Options{Out: io.Discard, LogDir: dir, Count: 1, Silent: time.Minute}, dirOf(dir))
+	f := newFront(Options{Options: batch.Options{Out: io.Discard, HostOptions: batch.HostOptions{LogDir: dir}}, Count: 1, Silent: time.Minute}, dirOf(dir))
 	testkit.Must(t, os.MkdirAll(filepath.Join(f.dir, "1"), 0o755))
 	var err error
 	f.narrator, err = newNarrator(&f.opt, dir)

@@ -1,15 +1,17 @@
 package allocation
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"berth/internal/job/jobfile"
+	"berth/internal/queue/batch"
 	"berth/internal/slurm"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -18,6 +20,7 @@ import (
 // front is one `berth run --allocations`.
 type front struct {
 	opt         Options
+	source      *batch.Source
 	dir         string // of the allocations
 	lock        *lock
 	ledger      *ledger
@@ -28,7 +31,6 @@ type front struct {
 	board       board
 	began       time.Time
 
-	stamp    string    // of the jobs file, as last read
 	asked    time.Time // when Slurm was last asked
 	away     bool      // it does not answer
 	accepted int       // allocations at a time that Slurm accepts, as far as is known
@@ -39,7 +41,12 @@ type front struct {
 }
 
 func newFront(o Options, dir string) *front {
-	return &front{opt: o, dir: dir, jobs: &jobList{byKey: map[string]*task{}}, streak: &streak{most: o.Count}, began: time.Now(), accepted: o.Count}
+	f := &front{opt: o, dir: dir, jobs: &jobList{byKey: map[string]*task{}}, streak: &streak{most: o.Count}, began: time.Now(), accepted: o.Count}
+	f.source = batch.NewSource(&f.opt.Options, func(file jobfile.File) error {
+		_, err := linesOf(f.opt.File, file, f.source.Text())
+		return err
+	})
+	return f
 }
 
 // Run drains the jobs file and returns the exit status. It returns an error if
@@ -51,7 +58,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 	}
 	f := newFront(o, dirOf(logDir))
 	defer f.close()
-	if err := f.begin(logDir); err != nil {
+	if err := f.begin(ctx, logDir); err != nil {
 		return 0, err
 	}
 	f.greet()
@@ -159,27 +166,29 @@ func (f *front) newAllocation(number int) *allocation {
 	}
 }
 
-// reread follows edits to the jobs file. A version that cannot be read is ignored.
+// reread follows edits to the jobs file. A version that cannot be used is ignored.
 func (f *front) reread() error {
-	info, err := os.Stat(f.opt.File)
-	if err != nil || stampOf(info) == f.stamp {
-		return nil //nolint:nilerr // the file is being replaced; the last version counts
+	file, changed, complaint := f.source.Look()
+	if changed {
+		err := f.source.CheckPlaces(file.Lines, f.jobs.over(file.Lines))
+		if err == nil {
+			return f.accept(file)
+		}
+		complaint = fmt.Sprintf("%v; keeping the last good queue", err)
 	}
-	f.stamp = stampOf(info)
-	lines, _, err := f.opt.read()
-	if err == nil {
-		err = f.jobs.usable(lines, &f.opt)
+	if complaint != "" {
+		f.narrator.warn(complaint)
 	}
-	if err != nil {
-		f.narrator.warn(fmt.Sprintf("%v; keeping the last good queue", err))
-		return nil
-	}
-	return f.accept(lines)
+	return nil
 }
 
 // accept brings the jobs up to date with the jobs file.
-func (f *front) accept(lines []*line) error {
-	if fresh := f.jobs.unknown(lines); len(fresh) > 0 {
+func (f *front) accept(file jobfile.File) error {
+	texts, err := linesOf(f.opt.File, file, f.source.Text())
+	if err != nil {
+		return err
+	}
+	if fresh := f.jobs.unknown(file.Lines); len(fresh) > 0 {
 		if err := f.ledger.write(entry{Jobs: fresh}); err != nil {
 			return err
 		}
@@ -187,8 +196,28 @@ func (f *front) accept(lines []*line) error {
 			f.jobs.add(key)
 		}
 	}
-	f.jobs.accept(lines)
+	f.jobs.accept(file.Lines, texts)
 	return nil
+}
+
+// linesOf are those of the jobs file as an allocation gets them. What cannot be done in
+// one is refused.
+func linesOf(name string, file jobfile.File, text []byte) (texts []string, err error) {
+	if len(file.Lines) == 0 {
+		return nil, problem.Newf(problem.Invalid, "write one command per line", "%s has no jobs", name)
+	}
+	all := strings.Split(string(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))), "\n")
+	for _, l := range file.Lines {
+		if err := possible(&l.Spec); err != nil {
+			return nil, problem.Newf(problem.Invalid, "leave it out, or run the line without --allocations", "%s:%d: %w in an allocation", name, l.Number, err)
+		}
+		text, err := jobfile.WithoutAfter(all[l.Number-1])
+		if err != nil {
+			return nil, problem.Newf(problem.Invalid, "", "%s:%d: %w", name, l.Number, err)
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
 }
 
 // compare takes in what Slurm says about the allocations.
@@ -241,7 +270,7 @@ func (f *front) visit(ctx context.Context, a *allocation, now time.Time) error {
 			return f.awaitStart(ctx, a)
 		}
 		if f.opt.Sim > 0 {
-			m.GPUs, m.GPUMiB = f.opt.Sim, f.opt.SimMiB
+			m.GPUs, m.GPUMiB = f.opt.Sim, f.opt.SimVRAMMiB
 		}
 		a.begins(m)
 	}
@@ -263,7 +292,7 @@ func (f *front) visit(ctx context.Context, a *allocation, now time.Time) error {
 		return f.end(a, now, ended)
 	case !a.noMore && ran == sizeOf(a.lines) && len(a.backlog()) > 0 && a.directory.told().IsZero():
 		// Its berth run ended, and left jobs undone: another allocation may do better.
-		f.narrator.warn(fmt.Sprintf("allocation %d on %s does not run its jobs; it printed:", a.number, a.marker.Node), a.directory.lastWords(5)...)
+		f.narrator.warn(fmt.Sprintf("allocation %d on %s does not run its jobs; it printed:", a.number, a.marker.Node), batch.LastLines(a.directory.file(outName))...)
 		return a.enough()
 	}
 	return nil

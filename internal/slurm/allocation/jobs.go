@@ -1,25 +1,22 @@
 package allocation
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/queue"
-	"berth/internal/text/problem"
 )
 
 // task is one line of the jobs file.
 type task struct {
 	id     int // from 1, in the order in which berth first saw them
 	key    string
-	text   string // the line as an allocation gets it
+	text   string // the line as an allocation gets it, without its dependencies
 	spec   job.Spec
 	number int  // of its line
 	inFile bool // its line is still there
@@ -98,7 +95,7 @@ func (l *jobList) left() int  { return l.count((*task).waits) }
 func (l *jobList) ready() int { return l.count((*task).isReady) }
 
 // unknown are the keys of lines that are new.
-func (l *jobList) unknown(lines []*line) (keys []string) {
+func (l *jobList) unknown(lines []*jobfile.Line) (keys []string) {
 	for _, line := range lines {
 		if l.byKey[line.Key] == nil {
 			keys = append(keys, line.Key)
@@ -108,14 +105,14 @@ func (l *jobList) unknown(lines []*line) (keys []string) {
 }
 
 // accept brings the tasks up to date with the jobs file, all of whose lines are known.
-func (l *jobList) accept(lines []*line) {
+func (l *jobList) accept(lines []*jobfile.Line, texts []string) {
 	for _, t := range l.all {
 		t.inFile = false
 	}
 	named := map[string]*task{}
-	for _, line := range lines {
+	for i, line := range lines {
 		t := l.byKey[line.Key]
-		t.inFile, t.spec, t.text, t.number, t.after = true, line.Spec, line.text, line.Number, nil
+		t.inFile, t.spec, t.text, t.number, t.after = true, line.Spec, texts[i], line.Number, nil
 		named[strconv.Itoa(line.Number)] = t
 	}
 	for _, line := range lines { // a name such as 3 counts before line 3
@@ -209,52 +206,6 @@ func (l *jobList) tally() tally {
 	return sum
 }
 
-// line is a line of the jobs file, and its text for an allocation.
-type line struct {
-	*jobfile.Line
-	text string
-}
-
-// read reads the jobs file and refuses what cannot be done in allocations. The
-// stamp tells its versions apart.
-func (o *Options) read() (lines []*line, stamp string, err error) {
-	info, err := os.Stat(o.File)
-	if err != nil {
-		return nil, "", problem.Wrap(problem.Invalid, "a jobs file has one command per line", fmt.Errorf("jobs file %w", err))
-	}
-	if !info.Mode().IsRegular() {
-		return nil, "", problem.Newf(problem.Invalid, "write the jobs into a file", "--allocations: expected a jobs file that can be read again, found %s", o.File)
-	}
-	raw, err := os.ReadFile(o.File)
-	if err != nil {
-		return nil, "", problem.Wrap(problem.Invalid, "", err)
-	}
-	file, err := jobfile.Parse(o.File, raw, o.Defaults)
-	var bad *jobfile.Errors
-	switch {
-	case errors.As(err, &bad):
-		return nil, "", problem.Wrap(problem.Invalid, "no job was started; berth help jobsfile explains the format", err)
-	case err != nil:
-		return nil, "", problem.Wrap(problem.Invalid, "", err)
-	case len(file.Lines) == 0:
-		return nil, "", problem.Newf(problem.Invalid, "write one command per line", "%s has no jobs", o.File)
-	}
-	texts := strings.Split(string(bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))), "\n")
-	for _, l := range file.Lines {
-		if err := possible(&l.Spec); err != nil {
-			return nil, "", problem.Newf(problem.Invalid, "leave it out, or run the line without --allocations", "%s:%d: %w in an allocation", o.File, l.Number, err)
-		}
-		text, err := jobfile.WithoutAfter(texts[l.Number-1])
-		if err != nil {
-			return nil, "", problem.Newf(problem.Invalid, "", "%s:%d: %w", o.File, l.Number, err)
-		}
-		lines = append(lines, &line{l, text})
-	}
-	return lines, stampOf(info), nil
-}
-
-func stampOf(info os.FileInfo) string { return fmt.Sprint(info.Size(), info.ModTime().UnixNano()) }
-
 // possible returns what of a line cannot be kept.
 func possible(s *job.Spec) error {
 	switch {
@@ -270,22 +221,12 @@ func possible(s *job.Spec) error {
 	return nil
 }
 
-// usable refuses lines whose directories, virtual environments or outputs cannot
-// work: the berth run of an allocation would refuse all of its lines.
-func (l *jobList) usable(lines []*line, o *Options) error {
-	var bad jobfile.Errors
-	for _, line := range lines {
-		if t := l.byKey[line.Key]; line.Spec.CancelMarked || t != nil && t.ended() {
-			continue
-		}
-		for _, err := range queue.Unusable(&line.Spec, o.origin()) {
-			bad.Add(o.File, line.Number, err.Error())
-		}
+// over reports which lines have a job that has ended: it needs no place any more.
+func (l *jobList) over(lines []*jobfile.Line) func(i int) bool {
+	return func(i int) bool {
+		t := l.byKey[lines[i].Key]
+		return t != nil && t.ended()
 	}
-	if len(bad.Problems) == 0 {
-		return nil
-	}
-	return problem.Wrap(problem.Invalid, "no job was started; correct them, or make what is missing", &bad)
 }
 
 func (o *Options) origin() queue.Origin {

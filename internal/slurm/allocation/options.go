@@ -2,43 +2,26 @@ package allocation
 
 import (
 	"cmp"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"berth/internal/job"
+	"berth/internal/queue/batch"
 	"berth/internal/slurm"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
-// Options are the flags of `berth run` that concern allocations, checked and
-// turned into values.
+// Options are the flags of `berth run`, with those that concern allocations.
 type Options struct {
-	File     string
-	Count    int      // how many allocations at a time
-	Slurm    []string // options for sbatch, as ParseSlurm returns them
-	Asked    string   // the same as the user wrote them
-	LogDir   string
-	Defaults job.Spec      // of a line without a block
-	Poll     time.Duration // how often files are read
-	Inner    []string      // flags for the berth run of each allocation
-	Sim      int           // simulated GPUs of each allocation; 0: real ones
-	SimMiB   int64         // memory of each
-
-	Fresh       bool
-	RetryFailed bool
-	Quiet       bool
-	JSON        bool
+	batch.Options
+	Count int      // how many allocations at a time
+	Alloc []string // options for sbatch, as ParseSlurm returns them
+	Asked string   // the same as the user wrote them
+	Inner []string // flags for the berth run of each allocation
 
 	Program   string // berth itself
 	Installed string // berth on the nodes; empty: a copy in the log directory
-	Out       io.Writer
-	Signals   <-chan os.Signal
-	Env       []string
-	Dir       string // the caller's working directory
 
 	Idle   time.Duration // how long an allocation without a job waits for more
 	Silent time.Duration // how long an allocation that Slurm does not know has to be silent before it counts as ended

@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"berth/internal/api"
+	"berth/internal/job/jobfile"
 	"berth/internal/machine/site"
 	"berth/internal/slurm/handover"
 	"berth/internal/text/problem"
@@ -15,20 +18,26 @@ import (
 
 // begin reads the jobs file, takes the log directory, and goes on where the ledger
 // ends.
-func (f *front) begin(logDir string) error {
-	lines, stamp, err := f.opt.read()
-	if err != nil {
+func (f *front) begin(ctx context.Context, logDir string) error {
+	if err := f.read(ctx); err != nil {
 		return err
 	}
-	f.stamp = stamp
 	if err := f.takeDirectory(logDir); err != nil {
 		return err
 	}
-	err = f.resume(lines)
+	err := f.resume()
 	if err != nil && problem.KindOf(err) == "" {
 		err = problem.Wrap(problem.Unable, "", err)
 	}
 	return err
+}
+
+// read reads the jobs file, which is read again and again.
+func (f *front) read(ctx context.Context) error {
+	if info, err := os.Stat(f.opt.File); err == nil && !info.Mode().IsRegular() {
+		return problem.Newf(problem.Invalid, "write the jobs into a file", "--allocations: expected a jobs file that can be read again, found %s", f.opt.File)
+	}
+	return f.source.Open(ctx)
 }
 
 func (f *front) takeDirectory(logDir string) (err error) {
@@ -75,7 +84,7 @@ func install(program, dir string) (berth string, err error) {
 }
 
 // resume goes on where the ledger ends.
-func (f *front) resume(lines []*line) (err error) {
+func (f *front) resume() (err error) {
 	var entries []entry
 	if f.ledger, entries, err = openLedger(filepath.Join(f.dir, "ledger.jsonl")); err != nil {
 		return err
@@ -99,10 +108,11 @@ func (f *front) resume(lines []*line) (err error) {
 		a.noMore = a.directory.has(noMoreName)
 	}
 	f.jobs.earlier = f.jobs.count((*task).ended)
-	if err := f.jobs.usable(lines, &f.opt); err != nil {
+	lines := f.source.Lines()
+	if err := f.source.CheckPlaces(lines, f.jobs.over(lines)); err != nil {
 		return err
 	}
-	if err := f.accept(lines); err != nil {
+	if err := f.accept(jobfile.File{Lines: lines}); err != nil {
 		return err
 	}
 	for _, a := range f.allocations {
@@ -110,7 +120,7 @@ func (f *front) resume(lines []*line) (err error) {
 			return err
 		}
 	}
-	if failed := f.jobs.failed(); f.opt.RetryFailed && len(failed) > 0 {
+	if failed := f.jobs.failed(); f.opt.Retry == api.RetryFailed && len(failed) > 0 {
 		f.jobs.forget(failed)
 		f.jobs.earlier -= len(failed)
 		return f.ledger.write(entry{Forget: failed})

@@ -34,7 +34,7 @@ func explained(err error) error {
 // arguments is the command line of sbatch for an allocation. What berth relies on
 // comes last, because the last of a repeated option counts.
 func (o *Options) arguments(d directory, tag string, warn time.Duration) []string {
-	return append(append([]string{"--parsable"}, o.Slurm...),
+	return append(append([]string{"--parsable"}, o.Alloc...),
 		"--job-name="+tag, "--comment="+tag, "--nodes=1", "--ntasks=1", "--no-requeue", "--export=ALL", "--chdir="+o.Dir,
 		"--signal=B:TERM@"+strconv.Itoa(int(warn/time.Second)),
 		"--output="+strings.ReplaceAll(d.file(outName), "%", "%%"), "--open-mode=append", d.file(scriptName))

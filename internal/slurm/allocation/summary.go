@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"berth/internal/queue/batch"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -18,7 +17,7 @@ import (
 func (f *front) greet() {
 	inFile := f.jobs.count(func(t *task) bool { return t.inFile })
 	options := "Slurm's defaults"
-	if len(f.opt.Slurm) > 0 {
+	if len(f.opt.Alloc) > 0 {
 		options = text.Line(f.opt.Asked)
 	}
 	f.narrator.say(fmt.Sprintf("%s in %s, up to %s with %s, logs in %s", text.Count(inFile, "job"), f.opt.File,
@@ -52,12 +51,8 @@ func (f *front) finish() int {
 		return sum.status
 	}
 	fmt.Fprintln(f.opt.Out, sum.head(f.jobs.earlier, now.Sub(f.began)))
-	var kinds []string
-	for outcome, n := range sum.outcomes {
-		kinds = append(kinds, fmt.Sprintf("%d %s", n, outcome))
-	}
-	if slices.Sort(kinds); len(kinds) > 0 {
-		fmt.Fprintln(f.opt.Out, "not ok: "+strings.Join(kinds, ", "))
+	if kinds := batch.Failures(sum.outcomes); kinds != "" {
+		fmt.Fprintln(f.opt.Out, "not ok: "+kinds)
 	}
 	fmt.Fprintf(f.opt.Out, "%s lists every job and its log\n", filepath.Join(f.opt.LogDir, "status.txt"))
 	return sum.status
