@@ -14,11 +14,6 @@ import (
 // call is one use of it.
 type call struct{ *frontend.Call }
 
-func (c call) badUsage(what string) int {
-	c.Complain(what, "see "+c.Name+" --help")
-	return frontend.BadUsage
-}
-
 // newFlags are the flags that every command has.
 func newFlags(stateFile *string) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("gpu-scheduler", pflag.ContinueOnError)

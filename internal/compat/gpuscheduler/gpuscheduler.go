@@ -19,7 +19,7 @@ func run(plain *frontend.Call) int {
 	c := call{plain}
 	stateFile, args, err := leading(c.Args)
 	if err != nil {
-		return c.badUsage(err.Error())
+		return c.Misuse(err.Error(), frontend.BadUsage)
 	}
 	if len(args) == 0 {
 		c.Complain("the command is missing", "the commands are start, add, status, pause, resume and screens; see gpu-scheduler --help")
@@ -43,7 +43,7 @@ func run(plain *frontend.Call) int {
 	case "screens":
 		return runScreens(c, stateFile, args)
 	}
-	return c.badUsage(fmt.Sprintf("expected a command, found %q", verb))
+	return c.Misuse(fmt.Sprintf("expected a command, found %q", verb), frontend.BadUsage)
 }
 
 // leading reads --state-file before the command.

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/queue/batch"
 	"berth/internal/text"
 )
 
@@ -230,8 +231,8 @@ func (s *scheduler) sayEnd(v job.View) {
 		return
 	}
 	text := fmt.Sprintf("job %s failed: %s", jobID(v), outcomeOf(v))
-	if last := lastLine(frontend.Value(v.Log)); last != "" {
-		text += "; last output: " + last
+	if said := batch.LastLines(frontend.Value(v.Log)); len(said) > 0 {
+		text += "; last output: " + strings.TrimSpace(said[len(said)-1])
 	}
 	s.log.fail("%s", text)
 }
@@ -246,25 +247,6 @@ func outcomeOf(v job.View) string {
 		text += " (" + *v.Reason + ")"
 	}
 	return text
-}
-
-// lastBytes is how much of a log is read to find its last line.
-const lastBytes = 4096
-
-func lastLine(path string) string {
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return ""
-	}
-	tail := make([]byte, lastBytes)
-	n, _ := file.ReadAt(tail, max(0, info.Size()-lastBytes)) // a short read is fine
-	text := strings.TrimSpace(string(tail[:n]))
-	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
 }
 
 // tick checks the files, retries jobs that are due, and explains waits.

@@ -29,7 +29,7 @@ func runPause(c call, pause bool, stateFile string, args []string) int {
 	}
 	flags := newFlags(&stateFile)
 	if err := parse(flags, verb, args, 1); err != nil {
-		return c.badUsage(err.Error())
+		return c.Misuse(err.Error(), frontend.BadUsage)
 	}
 	index, err := strconv.Atoi(flags.Arg(0))
 	if err != nil || index < 0 {

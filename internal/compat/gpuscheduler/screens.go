@@ -30,7 +30,7 @@ func runScreens(c call, stateFile string, args []string) int {
 	flags := newFlags(&stateFile)
 	asJSON := flags.Bool("json", false, "")
 	if err := parse(flags, "screens", args, 0); err != nil {
-		return c.badUsage(err.Error())
+		return c.Misuse(err.Error(), frontend.BadUsage)
 	}
 	if _, err := exec.LookPath("screen"); err != nil {
 		c.Complain("GNU Screen command not found", "sudo apt-get install screen")

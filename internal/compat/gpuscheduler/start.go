@@ -49,7 +49,7 @@ type scheduler struct {
 func runStart(c call, stateFile string, args []string) int {
 	opt, err := parseStart(stateFile, args)
 	if err != nil {
-		return c.badUsage(err.Error())
+		return c.Misuse(err.Error(), frontend.BadUsage)
 	}
 	if opt.screen {
 		if err := screenReady(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/queue/daemon"
@@ -37,7 +38,7 @@ func runStatus(c call, stateFile string, args []string) int {
 	flags := newFlags(&stateFile)
 	asJSON := flags.Bool("json", false, "")
 	if err := parse(flags, "status", args, 0); err != nil {
-		return c.badUsage(err.Error())
+		return c.Misuse(err.Error(), frontend.BadUsage)
 	}
 	found, err := ask(stateFile)
 	if err != nil {
