@@ -50,6 +50,9 @@ func (c *Client) send(ctx context.Context, op *Operation, q any, header http.Hea
 	if q, is := q.(lasting); is {
 		ctx = taking(ctx, q.takes())
 	}
+	if q, is := q.(headed); is {
+		header = q.header()
+	}
 	path, query := writeURL(op.Path, q)
 	var body []byte
 	if op.Body != noBody {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"reflect"
 	"time"
 )
@@ -10,6 +11,7 @@ import (
 type (
 	checked  interface{ check(l *Limits) error } // a request: what its tags do not say, and its defaults
 	prepared interface{ prepare() error }        // a request: before it is sent
+	headed   interface{ header() http.Header }   // a request: with a header of its own
 	lasting  interface{ takes() time.Duration }  // a request: how long its answer may take by its nature
 	filled   interface{ fill() }                 // a reply: its lists are never null
 	replier  interface {                         // a reply that is not sent as others are
@@ -60,6 +62,7 @@ func (x *exchange) read(q any) error {
 		body := newBody(x, most)
 		decoded := error(nil)
 		if r, isSubmission := q.(*SubmitRequest); isSubmission {
+			r.CanSnapshot = x.r.Header.Get(headerPrefer) == preferSnapshot
 			decoded = decodeSubmit(body, r, x.limits)
 		} else {
 			decoded = decode(body, q)

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -12,6 +13,29 @@ import (
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
+
+// A submission that can bring copies of code says so in its header.
+const (
+	headerPrefer   = "Prefer"
+	preferSnapshot = "berth-snapshot"
+)
+
+func (r *SubmitRequest) header() http.Header {
+	if !r.CanSnapshot {
+		return nil
+	}
+	return http.Header{headerPrefer: {preferSnapshot}}
+}
+
+// ErrWantsSnapshots refuses jobs that say nothing about a snapshot of their code
+// where the config asks for one and the caller can make it.
+var ErrWantsSnapshots = &problem.Problem{Kind: problem.Refused, What: "jobs run a snapshot of their code here", Hint: "add one, or the key snapshot with the value no"}
+
+// WantsSnapshots reports whether a daemon answered with that.
+func WantsSnapshots(err error) bool {
+	p, ok := errors.AsType[*problem.Problem](err)
+	return ok && p.What == ErrWantsSnapshots.What
+}
 
 func (r *SubmitReply) fill() { r.Jobs = list(r.Jobs) }
 

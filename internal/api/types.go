@@ -26,7 +26,11 @@ type SubmitRequest struct {
 	// Snapshots are copies that the caller has made; the key snapshot of a job
 	// names the tree of one of them.
 	Snapshots []job.Snapshot `json:"snapshots,omitempty" doc:"copies of code that jobs of this request run"`
-	Batch     *Batch         `json:"batch,omitempty" doc:"the jobs are all the lines of a jobs file: those that the queue has are not submitted again, and jobs of other lines that have not started are withdrawn"`
+	// CanSnapshot: the caller makes the copies that the config asks for, so its jobs
+	// are refused if they say nothing (WantsSnapshots). Nobody has to ask for the
+	// config before each submission, and an older daemon does not mind the header.
+	CanSnapshot bool   `json:"-"`
+	Batch       *Batch `json:"batch,omitempty" doc:"the jobs are all the lines of a jobs file: those that the queue has are not submitted again, and jobs of other lines that have not started are withdrawn"`
 }
 
 // Batch says which jobs file the jobs of a request are.

@@ -253,10 +253,7 @@ func (f *runFlags) sender(s *session.Session, o *batch.Options, joined bool) fun
 			}
 		}
 		code := &codeSnapshots{s: s, request: &r}
-		if err := code.add(ctx, false); err != nil {
-			return api.SubmitReply{}, err
-		}
-		reply, err := api.Call(ctx, s.Client, api.Submit, r)
+		reply, err := code.submit(ctx, false)
 		if err == nil {
 			code.removeOld(ctx)
 		} else if !f.own {

@@ -31,12 +31,30 @@ type codeSnapshots struct {
 	warned  map[string]bool             // about what
 }
 
-// add copies the code of the jobs that ask for it, or of all where the daemon's
-// config says so, and refers to the copies.
-func (c *codeSnapshots) add(ctx context.Context, none bool) error {
-	if err := c.settle(ctx, none); err != nil {
-		return err
+// submit submits the jobs. If the daemon's config asks for snapshots, it refuses
+// those that say nothing, and they are submitted again with one. A daemon on
+// another machine cannot have the code of this one, and an own queue has no default.
+func (c *codeSnapshots) submit(ctx context.Context, none bool) (api.SubmitReply, error) {
+	c.request.CanSnapshot = c.s.Target.Host == nil && c.s.Target.Run == nil
+	if none {
+		c.byDefault("no")
 	}
+	if err := c.add(ctx); err != nil {
+		return api.SubmitReply{}, err
+	}
+	reply, err := api.Call(ctx, c.s.Client, api.Submit, *c.request)
+	if !api.WantsSnapshots(err) {
+		return reply, err
+	}
+	c.byDefault(job.SnapshotAuto)
+	if err := c.add(ctx); err != nil {
+		return api.SubmitReply{}, err
+	}
+	return api.Call(ctx, c.s.Client, api.Submit, *c.request)
+}
+
+// add copies the code of the jobs that ask for it, and refers to the copies.
+func (c *codeSnapshots) add(ctx context.Context) error {
 	for i := range c.request.Jobs {
 		spec := &c.request.Jobs[i]
 		tree := jobfile.SnapshotOf(string(spec.Snapshot))
@@ -53,30 +71,13 @@ func (c *codeSnapshots) add(ctx context.Context, none bool) error {
 	return nil
 }
 
-// settle gives every job that says nothing the daemon's default. A daemon on
-// another machine cannot have the code of this one.
-func (c *codeSnapshots) settle(ctx context.Context, none bool) error {
-	ask := false
-	for i := range c.request.Jobs {
-		spec := &c.request.Jobs[i]
-		if none {
-			spec.Snapshot = "no"
-		}
-		ask = ask || spec.Snapshot == ""
-	}
-	if !ask || c.s.Target.Host != nil || c.s.Target.Run != nil || c.request.DryRun { // an own queue has no default
-		return nil
-	}
-	daemon, err := api.Call(ctx, c.s.Client, api.GetStatus, api.None{})
-	if err != nil || !daemon.Snapshot {
-		return err
-	}
+// byDefault is for the jobs that say nothing.
+func (c *codeSnapshots) byDefault(value api.Text) {
 	for i := range c.request.Jobs {
 		if spec := &c.request.Jobs[i]; spec.Snapshot == "" {
-			spec.Snapshot = job.SnapshotAuto
+			spec.Snapshot = value
 		}
 	}
-	return nil
 }
 
 func (c *codeSnapshots) addTo(ctx context.Context, spec *api.Spec, tree string) error {

@@ -18,10 +18,7 @@ func (o *submitOptions) send(ctx context.Context, s *session.Session, code *code
 	if err := simulateGPUs(ctx, s, o.sim); err != nil {
 		return api.SubmitReply{}, err
 	}
-	if err := code.add(ctx, o.noSnapshot); err != nil {
-		return api.SubmitReply{}, err
-	}
-	return api.Call(ctx, s.Client, api.Submit, *code.request)
+	return code.submit(ctx, o.noSnapshot)
 }
 
 // confirm reports the ids of the jobs.

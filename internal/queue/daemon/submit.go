@@ -44,6 +44,9 @@ type submissions struct {
 // Submit accepts jobs. They are on disk when it returns.
 func (h *submissions) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
 	dry := r.DryRun
+	if r.CanSnapshot && !dry && h.svc.Config().Snapshot && slices.ContainsFunc(r.Jobs, func(s api.Spec) bool { return s.Snapshot == "" }) {
+		return api.SubmitReply{}, api.ErrWantsSnapshots
+	}
 	reply, err := h.submit(ctx, c, &r)
 	if dry {
 		return reply, err
