@@ -2,7 +2,7 @@
 GO      ?= go
 BIN     := bin
 VERSION ?= $(shell cat VERSION)
-LDFLAGS := -s -w -X berth/internal/cli/session.Version=$(VERSION)
+LDFLAGS := -s -w -X berth/internal/cli/front.Version=$(VERSION)
 # Lazy binding: a driver that lacks an NVML function still works with the others.
 # NVML's header warns about deprecated calls even if they are not used.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
@@ -17,9 +17,11 @@ LINT    := $(shell $(GO) env GOCACHE)/golangci-lint-$(LINT_VERSION)
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/berth and bin/berth-keep (static), and bin/berth-gpu if there is a C compiler
+build: ## build bin/berth, bin/berth-main and bin/berth-keep (static), and bin/berth-gpu if there is a C compiler
 	@echo "building into $(BIN)/ (the first build takes one to two minutes and prints nothing)"
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-keep
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/berth-keep ./cmd/berth-keep
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/berth-main ./cmd/berth
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/berth ./cmd/berth-front
 	@rm -f $(BIN)/berth-gpu
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) $(LAZY)' -o $(BIN)/ ./cmd/berth-gpu; \
@@ -33,7 +35,7 @@ PREFIX ?= /usr/local
 override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 install: build man ## copy the programs to PREFIX/bin and the man pages to PREFIX/share/man (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	for program in berth berth-keep berth-gpu; do \
+	for program in berth-keep berth-gpu berth-main berth; do \
 		if [ -e $(BIN)/$$program ]; then install -m 755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/bin/; fi; done
 	for section in 1 5 7; do \
 		install -d $(DESTDIR)$(PREFIX)/share/man/man$$section && \

@@ -54,6 +54,7 @@ type fakeDaemon struct {
 	refusal   *problem.Problem // of the next submission
 	attaches  int
 	read      int // bytes of logs
+	requests  []string
 	waits     atomic.Int64
 }
 
@@ -150,9 +151,15 @@ func (f *fakeDaemon) until(ctx context.Context, look func() bool) error {
 	}
 }
 
+func (f *fakeDaemon) served(operation string, _ int, _ time.Duration, _ bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, operation)
+}
+
 // server answers what a test asks for.
 func (f *fakeDaemon) server(version string) *api.Server {
-	s := api.NewServer(api.ServerOptions{Identify: f.Identify, Version: version, Streams: api.Streams{Log: f.Log, Attach: f.Attach, Backup: f.Backup}})
+	s := api.NewServer(api.ServerOptions{Identify: f.Identify, Version: version, Streams: api.Streams{Log: f.Log, Attach: f.Attach, Backup: f.Backup}, Served: f.served})
 	api.Handle(s, api.GetStatus, api.Plain(f.Status))
 	api.Handle(s, api.Submit, f.Submit)
 	api.Handle(s, api.ListJobs, f.Jobs)
@@ -192,11 +199,17 @@ func (f *fakeDaemon) server(version string) *api.Server {
 // serve listens at a socket until the returned function is called.
 func (f *fakeDaemon) serve(t *testing.T, socket string) (stop func()) {
 	t.Helper()
+	return f.serveAs(t, socket, "test")
+}
+
+// serveAs is serve by another version of the daemon.
+func (f *fakeDaemon) serveAs(t *testing.T, socket, version string) (stop func()) {
+	t.Helper()
 	listener, err := api.Listen(socket, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := f.server("test")
+	server := f.server(version)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

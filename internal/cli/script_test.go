@@ -35,10 +35,11 @@ func TestMain(m *testing.M) {
 func buildAndRun(m *testing.M) int {
 	return testkit.RunWith(m, func(dir string) {
 		binaries = dir
-		if err := writeHelpers(dir); err != nil {
+		// As they are installed, so that every story begins with the small program.
+		if err := errors.Join(os.Rename(filepath.Join(dir, "berth"), filepath.Join(dir, "berth-main")), os.Rename(filepath.Join(dir, "berth-front"), filepath.Join(dir, "berth")), writeHelpers(dir)); err != nil {
 			panic(err)
 		}
-	}, "cmd/berth", "cmd/berth-keep")
+	}, "cmd/berth", "cmd/berth-front", "cmd/berth-keep")
 }
 
 func writeHelpers(dir string) error {

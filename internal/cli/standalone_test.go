@@ -18,7 +18,7 @@ import (
 //
 // seeds: M28
 func TestTheMgpuProgramsStandAlone(t *testing.T) {
-	program := filepath.Join(binaries, "berth")
+	program := filepath.Join(binaries, "berth-main")
 	file, err := elf.Open(program)
 	testkit.Must(t, err)
 	defer file.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/front"
 	"berth/internal/cli/render"
 	"berth/internal/machine/site"
 	"berth/internal/queue/daemon"
@@ -185,6 +186,9 @@ func (s *Session) at(t Target) (err error) {
 		}
 	default:
 		s.Client = api.Dial(t.Socket)
+		if fd, is := front.Sent(); is {
+			s.Client = api.DialSent(t.Socket, fd)
+		}
 	}
 	s.Client.OnSilence = s.silence
 	if s.starts {

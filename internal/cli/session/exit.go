@@ -1,9 +1,13 @@
 package session
 
-import "fmt"
+import (
+	"fmt"
 
-// Version is set when a release is built.
-var Version = "0.2.0"
+	"berth/internal/cli/front"
+)
+
+// Version is this program's.
+var Version = front.Version
 
 // ExitStatus carries an exit status through cobra without a message.
 type ExitStatus int

@@ -151,10 +151,10 @@ func TestTheGrammarsDifferOnlyWhereTheyMust(t *testing.T) {
 	only := func(mine, others []string) string {
 		return strings.Join(slices.DeleteFunc(mine, func(key string) bool { return slices.Contains(others, key) }), " ")
 	}
-	if got := only(slices.Clone(askKeys), fileKeys); got != "array begin hold env export pty dedup" {
+	if got := only(slices.Clone(askKeys()), fileKeys()); got != "array begin hold env export pty dedup" {
 		t.Errorf("only submit: %s", got)
 	}
-	if got := only(slices.Clone(fileKeys), askKeys); got != "cancel" {
+	if got := only(slices.Clone(fileKeys()), askKeys()); got != "cancel" {
 		t.Errorf("only the jobs file: %s", got)
 	}
 	for _, key := range []string{"array", "hold", "pty"} {

@@ -117,7 +117,7 @@ func TestEverySlurmOptionIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range slurmOptions {
+	for name := range slurmOptions() {
 		if !strings.Contains(string(page), "`--"+name) {
 			t.Errorf("Slurm's --%s is not in the page", name)
 		}

@@ -15,7 +15,7 @@ type givenFlag struct {
 }
 
 // flagNames are the long flags, with their dashes.
-var flagNames = func() []string {
+func flagNames() []string {
 	var names []string
 	for _, f := range fields {
 		if f.Where != FileOnly {
@@ -23,7 +23,13 @@ var flagNames = func() []string {
 		}
 	}
 	return names
-}()
+}
+
+// CutFlag takes a flag of submit and its value off the front.
+func CutFlag(words []string) (pair Pair, rest []string, err error) {
+	f, rest, err := cutFlag(words)
+	return f.pair, rest, err
+}
 
 // cutFlag takes a flag and its value off the front: --flag value, --flag=value,
 // -f value or -fvalue. A flag that needs no value takes one only after =, so
@@ -61,7 +67,7 @@ func longFlag(name string) (*Field, error) {
 	if f, err := Lookup(strings.TrimPrefix(name, "--")); err == nil && !strings.HasPrefix(f.Key, envPrefix) {
 		return f, nil
 	}
-	return nil, fmt.Errorf("unknown flag %s%s; the flags are %s", text.Found(name), meant(name, flagNames), strings.Join(flagNames, " "))
+	return nil, fmt.Errorf("unknown flag %s%s; the flags are %s", text.Found(name), meant(name, flagNames()), strings.Join(flagNames(), " "))
 }
 
 func shortFlag(letter byte) (*Field, error) {

@@ -53,7 +53,7 @@ func FuzzSpecs(f *testing.F) {
 			}
 			last = item.Line
 			for _, pair := range item.Pairs {
-				if !strings.HasPrefix(pair.Key, envPrefix) && !slices.Contains(askKeys, pair.Key) {
+				if !strings.HasPrefix(pair.Key, envPrefix) && !slices.Contains(askKeys(), pair.Key) {
 					t.Fatalf("key %s of %q", pair.Key, text)
 				}
 			}

@@ -165,4 +165,4 @@ func checkWord(word string) error {
 }
 
 // specKeys are the keys of a spec file.
-var specKeys = append([]string{commandKey}, askKeys...)
+func specKeys() []string { return append([]string{commandKey}, askKeys()...) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"berth/internal/job"
 	"berth/internal/text"
@@ -19,7 +20,7 @@ const (
 const numGPUs = "num_gpus"
 
 // fieldIndex finds a field by its key, its flag or an alias.
-var fieldIndex = func() map[string]*Field {
+var fieldIndex = sync.OnceValue(func() map[string]*Field {
 	index := make(map[string]*Field, 2*len(fields))
 	for _, f := range fields {
 		index[f.Key] = f
@@ -27,12 +28,12 @@ var fieldIndex = func() map[string]*Field {
 	}
 	index[numGPUs] = index["gpus"]
 	return index
-}()
+})
 
 // fileKeys are the keys of a jobs file, askKeys those of a submission.
 var (
-	fileKeys = keysBut(SubmitOnly)
-	askKeys  = keysBut(FileOnly)
+	fileKeys = sync.OnceValue(func() []string { return keysBut(SubmitOnly) })
+	askKeys  = sync.OnceValue(func() []string { return keysBut(FileOnly) })
 )
 
 func keysBut(unknown Where) []string {
@@ -52,10 +53,10 @@ func Lookup(key string) (*Field, error) { return lookup(key, FileOnly, askKeys) 
 // lookupInFile finds a field of a jobs file.
 func lookupInFile(key string) (*Field, error) { return lookup(key, SubmitOnly, fileKeys) }
 
-func lookup(key string, not Where, known []string) (*Field, error) {
+func lookup(key string, not Where, known func() []string) (*Field, error) {
 	f, err := find(key)
 	if err == nil && (f == nil || f.Where == not) {
-		err = unknownKey(key, known)
+		err = unknownKey(key, known())
 	}
 	return f, err
 }
@@ -83,10 +84,10 @@ func find(key string) (*Field, error) {
 	if len(key) >= len(envPrefix) && strings.EqualFold(key[:len(envPrefix)], envPrefix) {
 		return variable(key[len(envPrefix):])
 	}
-	if f := fieldIndex[key]; f != nil {
+	if f := fieldIndex()[key]; f != nil {
 		return f, nil
 	}
-	return fieldIndex[strings.ReplaceAll(strings.ToLower(key), "-", "_")], nil
+	return fieldIndex()[strings.ReplaceAll(strings.ToLower(key), "-", "_")], nil
 }
 
 // variable is the field of one variable.

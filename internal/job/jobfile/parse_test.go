@@ -210,7 +210,7 @@ func TestALongChainIsNoCircle(t *testing.T) {
 }
 
 func TestApplyKnowsEveryKeyItLists(t *testing.T) {
-	for _, key := range fileKeys {
+	for _, key := range fileKeys() {
 		if _, err := lookupInFile(strings.ToUpper(key)); err != nil {
 			t.Error(err)
 		}

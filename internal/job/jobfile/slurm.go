@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"berth/internal/job"
 	"berth/internal/text"
@@ -67,47 +68,51 @@ func one(_ *slurmTranslator, value string) ([]Pair, bool, error) {
 	return nil, true, nil
 }
 
-// slurmOptions are the options that berth can translate. bare is the value of
-// an option that takes none.
-var slurmOptions = map[string]struct {
+type translatable struct {
 	short   byte
 	bare    string
 	meaning slurmMeaning
-}{
-	"job-name":        {short: 'J', meaning: as("name")},
-	"chdir":           {short: 'D', meaning: as("dir")},
-	"array":           {short: 'a', meaning: as("array")},
-	"hold":            {short: 'H', bare: "yes", meaning: as("hold")},
-	"requeue":         {bare: "yes", meaning: as("requeue")},
-	"no-requeue":      {bare: "no", meaning: slurmNoRequeue},
-	"ntasks":          {short: 'n', meaning: slurmTasks},
-	"ntasks-per-node": {meaning: slurmTasks},
-	"ntasks-per-gpu":  {meaning: one},
-	"nodes":           {short: 'N', meaning: slurmNodes},
-	"cpus-per-task":   {short: 'c', meaning: slurmCPUs},
-	"cpus-per-gpu":    {meaning: times("cpus", "gpus", slurmCount, "SLURM_CPUS_PER_GPU")},
-	"gpus":            {short: 'G', meaning: slurmGPUs},
-	"gpus-per-node":   {meaning: slurmGPUs},
-	"gpus-per-task":   {meaning: slurmTaskGPUs},
-	"gres":            {meaning: slurmGRES},
-	"time":            {short: 't', meaning: slurmTime},
-	"mem":             {meaning: slurmMem},
-	"mem-per-cpu":     {meaning: times("mem", "cpus", slurmMiB, "SLURM_MEM_PER_CPU")},
-	"mem-per-gpu":     {meaning: times("mem", "gpus", slurmMiB, "SLURM_MEM_PER_GPU")},
-	"begin":           {short: 'b', meaning: slurmBegin},
-	"signal":          {meaning: slurmSignal},
-	"dependency":      {short: 'd', meaning: slurmDependency},
-	"export":          {meaning: slurmExport},
-	"output":          {short: 'o', meaning: slurmOutput},
-	"error":           {short: 'e', meaning: slurmError},
-	"open-mode":       {meaning: slurmOpenMode},
-	"mail-type":       {meaning: slurmMailType},
-	"mail-user":       {meaning: slurmMailUser},
 }
+
+// slurmOptions are the options that berth can translate. bare is the value of
+// an option that takes none.
+var slurmOptions = sync.OnceValue(func() map[string]translatable {
+	return map[string]translatable{
+		"job-name":        {short: 'J', meaning: as("name")},
+		"chdir":           {short: 'D', meaning: as("dir")},
+		"array":           {short: 'a', meaning: as("array")},
+		"hold":            {short: 'H', bare: "yes", meaning: as("hold")},
+		"requeue":         {bare: "yes", meaning: as("requeue")},
+		"no-requeue":      {bare: "no", meaning: slurmNoRequeue},
+		"ntasks":          {short: 'n', meaning: slurmTasks},
+		"ntasks-per-node": {meaning: slurmTasks},
+		"ntasks-per-gpu":  {meaning: one},
+		"nodes":           {short: 'N', meaning: slurmNodes},
+		"cpus-per-task":   {short: 'c', meaning: slurmCPUs},
+		"cpus-per-gpu":    {meaning: times("cpus", "gpus", slurmCount, "SLURM_CPUS_PER_GPU")},
+		"gpus":            {short: 'G', meaning: slurmGPUs},
+		"gpus-per-node":   {meaning: slurmGPUs},
+		"gpus-per-task":   {meaning: slurmTaskGPUs},
+		"gres":            {meaning: slurmGRES},
+		"time":            {short: 't', meaning: slurmTime},
+		"mem":             {meaning: slurmMem},
+		"mem-per-cpu":     {meaning: times("mem", "cpus", slurmMiB, "SLURM_MEM_PER_CPU")},
+		"mem-per-gpu":     {meaning: times("mem", "gpus", slurmMiB, "SLURM_MEM_PER_GPU")},
+		"begin":           {short: 'b', meaning: slurmBegin},
+		"signal":          {meaning: slurmSignal},
+		"dependency":      {short: 'd', meaning: slurmDependency},
+		"export":          {meaning: slurmExport},
+		"output":          {short: 'o', meaning: slurmOutput},
+		"error":           {short: 'e', meaning: slurmError},
+		"open-mode":       {meaning: slurmOpenMode},
+		"mail-type":       {meaning: slurmMailType},
+		"mail-user":       {meaning: slurmMailUser},
+	}
+})
 
 // slurmLong is the long name of a short option; empty: unknown.
 func slurmLong(letter byte) string {
-	for name, option := range slurmOptions {
+	for name, option := range slurmOptions() {
 		if option.short == letter {
 			return name
 		}
@@ -129,7 +134,7 @@ type SlurmFlag struct {
 
 // SlurmFlags are all that berth can translate.
 func SlurmFlags() (flags []SlurmFlag) {
-	for name, option := range slurmOptions {
+	for name, option := range slurmOptions() {
 		flags = append(flags, SlurmFlag{name, option.short, option.bare})
 	}
 	return flags
@@ -164,7 +169,7 @@ func appendSlurm(options []slurmOption, line int, words []string) ([]slurmOption
 		case len(word) > 1 && word[0] == '-':
 			o.name, o.value, attached = slurmLong(word[1]), word[2:], len(word) > 2
 		}
-		option, known := slurmOptions[o.name]
+		option, known := slurmOptions()[o.name]
 		takes, next := known && option.bare == "", len(words) > 1 && !attached
 		switch {
 		case takes && next, !known && strings.HasPrefix(word, "-") && next && !strings.HasPrefix(words[1], "-"):
@@ -205,7 +210,7 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 		}
 		translated, ok, err := []Pair(nil), false, error(nil)
 		if o.name != "" {
-			if translated, ok, err = slurmOptions[o.name].meaning(&t, o.value); err != nil {
+			if translated, ok, err = slurmOptions()[o.name].meaning(&t, o.value); err != nil {
 				err = fmt.Errorf("--%s: %w", o.name, err)
 			}
 		}

@@ -69,7 +69,7 @@ func link(dir, tags, version string, programs []string) error {
 	for _, program := range programs {
 		args, cgo, flags := []string{"build", "-trimpath", "-tags", tags}, "0", "-s -w -X berth/internal/machine/site.elsewhere=/nonexistent"
 		if version != "" {
-			flags += " -X berth/internal/cli/session.Version=" + version
+			flags += " -X berth/internal/cli/front.Version=" + version
 		}
 		switch {
 		case tags == "race":
