@@ -30,8 +30,8 @@ func (q *Queue) Start(cfg engine.Config, last int64) {
 }
 
 // TakeOver gives the engine the jobs that an earlier process left, some of them with
-// the supervisors that were found, and what that one knew. It returns the jobs.
-func (q *Queue) TakeOver(found []run.Found) (live []*job.Job, err error) {
+// the supervisors that were found, and what that one knew.
+func (q *Queue) TakeOver(found []run.Found) (err error) {
 	q.Engine.Outside(time.Now(), func(t *engine.Turn) {
 		r, one, all := t.Recovery(), q.Store.Meta, q.Store.Metas
 		for _, restore := range []func() error{
@@ -48,17 +48,37 @@ func (q *Queue) TakeOver(found []run.Found) (live []*job.Job, err error) {
 		r.Recall(q.Store.Past)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	return q.takeJobs(found)
 }
 
-func (q *Queue) takeJobs(found []run.Found) (live []*job.Job, err error) {
-	if err := q.Store.EachLive(func(j *job.Job) error { live = append(live, j); return nil }); err != nil {
-		return nil, err
+// pageOfJobs is how many queued jobs are in memory as they are in the store. In the
+// queue they take much less.
+const pageOfJobs = 500
+
+// takeJobs restores the queued jobs, and then the others with their supervisors.
+func (q *Queue) takeJobs(found []run.Found) error {
+	restore := func(jobs []*job.Job, found []run.Found) {
+		q.Engine.Outside(time.Now(), func(t *engine.Turn) { t.Recovery().Restore(jobs, found) })
 	}
-	q.Engine.Outside(time.Now(), func(t *engine.Turn) { t.Recovery().Restore(live, found) })
-	return live, nil
+	var queued, begun []*job.Job
+	err := q.Store.EachLive(func(j *job.Job) error {
+		if j.State != job.Queued {
+			begun = append(begun, j)
+			return nil
+		}
+		if queued = append(queued, j); len(queued) == pageOfJobs {
+			restore(queued, nil)
+			queued = queued[:0]
+		}
+		return nil
+	})
+	if err == nil {
+		restore(queued, nil)
+		restore(begun, found)
+	}
+	return err
 }
 
 // Read opens a queue that no process works on, for reading: its store, and an engine
@@ -70,7 +90,7 @@ func Read(stateDir string, l launch.Launcher, config func(*Queue) engine.Config)
 		q.Samples = series.New(samplesDir(stateDir), series.Keep, q.Log)
 		found, err := q.still(config, stateDir)
 		if err == nil {
-			_, err = q.takeJobs(found)
+			err = q.takeJobs(found)
 		}
 		return err
 	})
@@ -92,7 +112,7 @@ func Rehearse(ctx context.Context, setup Setup, earlier string, config func(*Que
 		l.UseMPS(setup.MPSDir)
 		found, err := q.still(config, cmp.Or(earlier, setup.StateDir))
 		if err == nil {
-			_, err = q.TakeOver(found)
+			err = q.TakeOver(found)
 		}
 		if err != nil {
 			return err

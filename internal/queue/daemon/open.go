@@ -361,29 +361,29 @@ func (d *Daemon) scan(ctx context.Context) error {
 
 // restore takes over the jobs of an earlier daemon.
 func (d *Daemon) restore(ctx context.Context) error {
-	live, err := d.svc.queue.TakeOver(d.found)
-	if err != nil {
+	if err := d.svc.queue.TakeOver(d.found); err != nil {
 		return err
 	}
+	jobs, uids := 0, map[int]bool{}
+	d.svc.queue.Engine.Outside(time.Now(), func(t *engine.Turn) {
+		t.Jobs().Each(0, func(j *job.Job) bool { jobs, uids[j.UID] = jobs+1, true; return true })
+	})
 	if d.svc.places.Shared {
-		uids := map[int]bool{}
-		for _, j := range live {
-			uids[j.UID] = true
-		}
 		// Users not found in time are looked up again when they are needed.
 		bounded, cancel := context.WithTimeout(ctx, people.LookupTime)
 		wanted := slices.Collect(maps.Keys(uids))
 		d.wait.Go(func() { defer cancel(); d.people.LookUp(bounded, wanted) })
 	}
-	d.submits.heap.queue(len(live))
+	d.submits.heap.queue(jobs)
 	if d.svc.own != nil {
+		var err error
 		d.svc.queue.Engine.Outside(time.Now(), func(t *engine.Turn) { err = d.svc.own.Restored(t) })
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	fault.Point("restored")
-	d.svc.queue.Log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(d.found))
+	d.svc.queue.Log.Info("took over from the previous daemon", "jobs", jobs, "supervisors", len(d.found))
 	return nil
 }
 
@@ -429,7 +429,7 @@ func (m *heap) compare(lines int) {
 }
 
 func (m *heap) limit() {
-	const beside, perJob, perLine = 64 << 20, 1500, 7000
+	const beside, perJob, perLine = 40 << 20, 1000, 7000
 	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.lines)*perLine)
 	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
 }

@@ -143,40 +143,64 @@ func encodeRest(j *job.Job, wide bool) ([]byte, error) {
 // nothing is the rest of a newly queued job.
 var nothing = []byte("{}")
 
-// decoder caches decoded specs by their JSON, because many jobs of a queue differ
-// only in their command, and the last long text, because the tasks of an array
-// share it. Without specs it caches none.
+// decoder caches decoded columns by their JSON, because many jobs of a queue differ
+// only in their name and command, and the last long text, because the tasks of an
+// array share it. Without maps it caches none.
 type decoder struct {
 	specs map[string]job.Spec
+	rests map[string]rest
 	blob  string
 	long  longText
 }
 
-const maxCachedSpecs = 256
+const maxCached = 256
 
 // decode fills a job from its two JSON columns.
 func (d *decoder) decode(j *job.Job, spec, others []byte) error {
-	specs := d.specs
+	specs, name := d.specs, ""
+	if specs != nil {
+		name, spec = cutName(spec)
+	}
 	cached, known := specs[string(spec)]
 	if known {
 		j.Spec = cached
 	} else if err := json.Unmarshal(spec, &j.Spec); err != nil {
 		return err
 	}
-	if !known && specs != nil && len(specs) < maxCachedSpecs && !hasLists(&j.Spec) {
+	if !known && specs != nil && len(specs) < maxCached && !hasLists(&j.Spec) {
 		specs[string(spec)] = j.Spec
 	}
-	var r rest
-	if !bytes.Equal(others, nothing) {
+	if name != "" {
+		j.Spec.Name = name
+	}
+	r, known := d.rests[string(others)]
+	if !known && !bytes.Equal(others, nothing) {
 		if err := json.Unmarshal(others, &r); err != nil {
 			return err
 		}
+	}
+	if !known && d.rests != nil && len(d.rests) < maxCached && r.shares() {
+		d.rests[string(others)] = r
 	}
 	r.into(j)
 	if r.Bytes {
 		narrow(j)
 	}
 	return nil
+}
+
+// cutName is a spec without its name, where that begins it and needs no decoding.
+func cutName(spec []byte) (name string, rest []byte) {
+	const before, after = `{"name":"`, `",`
+	text, named := bytes.CutPrefix(spec, []byte(before))
+	end := bytes.IndexByte(text, '"')
+	if !named || end < 1 || !bytes.HasPrefix(text[end:], []byte(after)) || bytes.IndexByte(text[:end], '\\') >= 0 {
+		return "", spec
+	}
+	// The rest of the spec becomes an object again in place: the row is a copy.
+	at := len(before) + end + len(after) - 1
+	name, spec[at] = string(text[:end]), '{'
+	return name, spec[at:]
 }
 
 // decodeLong adds the long text from its blob.
@@ -278,6 +302,11 @@ func isText(j *job.Job) bool {
 	valid := true
 	texts(j, func(s *string) { valid = valid && utf8.ValidString(*s) })
 	return valid
+}
+
+// shares reports whether copies of it share no memory that a job changes.
+func (r *rest) shares() bool {
+	return r.ExitCode == nil && r.AvgUtil == nil && r.PeakMiB == nil && r.Parking.CardMiB == nil && r.Grant.GPUs == nil && r.Grant.UUIDs == nil
 }
 
 // hasLists reports a spec whose copies would share memory.

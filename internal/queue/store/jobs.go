@@ -27,7 +27,7 @@ func (s *Store) each(query string, args []any, fn func(*job.Job) error) error {
 		return fmt.Errorf("read jobs: %w", s.classify(err))
 	}
 	defer found.Close()
-	from := decoder{specs: map[string]job.Spec{}}
+	from := decoder{specs: map[string]job.Spec{}, rests: map[string]rest{}}
 	for found.Next() {
 		j, err := scanJob(found, &from)
 		if err != nil {
@@ -63,10 +63,16 @@ func scanJob(row interface{ Scan(...any) error }, from *decoder) (*job.Job, erro
 		command, text             sql.NullString
 		spec, others, long        []byte
 		j                         = new(job.Job)
-		columns                   job.Job
+		columns                   struct {
+			Seq, Rank, VRAMMiB int64
+			ID, Key, User      string
+			State              job.State
+			Outcome            job.Outcome
+			Attempt            int
+		}
 	)
 	err := row.Scan(&columns.Seq, &columns.ID, &columns.Key, &columns.User, (*string)(&columns.State), (*string)(&columns.Outcome),
-		&columns.Rank, &columns.Attempt.Number, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others, &text, &long)
+		&columns.Rank, &columns.Attempt, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others, &text, &long)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +81,7 @@ func scanJob(row interface{ Scan(...any) error }, from *decoder) (*job.Job, erro
 	}
 	j.Seq, j.ID, j.Key, j.User = columns.Seq, columns.ID, columns.Key, columns.User
 	j.State, j.Outcome, j.Rank = columns.State, columns.Outcome, columns.Rank
-	j.Attempt.Number, j.VRAMMiB = columns.Attempt.Number, columns.VRAMMiB
+	j.Attempt.Number, j.VRAMMiB = columns.Attempt, columns.VRAMMiB
 	j.SubmittedAt, j.StartedAt, j.EndedAt = moment(submitted), moment(started), moment(ended)
 	j.Spec.Shell, j.TextGone = command.String, text.Valid && text.String == ""
 	if text.String != "" {

@@ -171,3 +171,35 @@ func TestEachReadsInTheOrderOfSubmission(t *testing.T) {
 		t.Error(diff, err)
 	}
 }
+
+// TestJobsThatShareASpecKeepTheirNames: a name that begins a spec is read apart from
+// it, and what many rows share is decoded once.
+func TestJobsThatShareASpecKeepTheirNames(t *testing.T) {
+	t.Parallel()
+	names := []string{"", "run-1", "", "run-2", `a","gpus":9,"x":"`, "a\\", `"`, "näh", "\xff", "<&>", "run-1"}
+	s, at := openIn(t, t.TempDir()), time.Unix(1_700_000_000, 0)
+	var put []*job.Job
+	for round := range 2 {
+		for i, name := range names {
+			j := queued(int64(len(put) + 1))
+			j.Spec.Name, j.Held, j.SubmittedAt = name, round == 1, at
+			if i%2 == 1 {
+				j.Environ, j.UID = "env", 7
+			}
+			put = append(put, j)
+		}
+	}
+	if err := s.Commit(Tx{Put: put}); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := s.Each(func(j *job.Job) error {
+		if diff := cmp.Diff(put[n], j, same...); diff != "" {
+			t.Errorf("job %s: %s", j.ID, diff)
+		}
+		n++
+		return nil
+	}); err != nil || n != len(put) {
+		t.Fatalf("%d of %d jobs, %v", n, len(put), err)
+	}
+}

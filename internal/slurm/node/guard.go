@@ -128,7 +128,7 @@ func (n *node) endJob() error {
 	}
 	n.token = j.Keep
 	n.newEngine(j.Seq)
-	if _, err := n.queue.TakeOver(found); err != nil {
+	if err := n.queue.TakeOver(found); err != nil {
 		return err
 	}
 	n.loop(func(ctx context.Context) { go n.halt(ctx) })
