@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/job"
 	"berth/internal/text"
 )
 
@@ -12,14 +13,7 @@ type variables struct{ list []string }
 
 func environment(list []string) *variables { return &variables{list: slices.Clone(list)} }
 
-func (v *variables) get(name string) string {
-	for _, pair := range v.list {
-		if value, is := strings.CutPrefix(pair, name+"="); is {
-			return value
-		}
-	}
-	return ""
-}
+func (v *variables) get(name string) string { return job.Getenv(v.list, name) }
 
 func (v *variables) set(name, value string) {
 	v.list = slices.DeleteFunc(v.list, func(pair string) bool { return strings.HasPrefix(pair, name+"=") })

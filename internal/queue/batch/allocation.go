@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/sched"
 )
@@ -14,7 +15,7 @@ import (
 // inAllocation reports whether this berth is inside a job of a real Slurm, on its
 // node.
 func inAllocation(env []string) bool {
-	node, _ := lookupEnv(env, "SLURMD_NODENAME")
+	node := job.Getenv(env, "SLURMD_NODENAME")
 	return ofSlurm(env) && node != ""
 }
 
@@ -25,8 +26,8 @@ func besideAllocation(env []string) bool { return ofSlurm(env) && !inAllocation(
 // ofSlurm reports whether the environment is that of a Slurm job. berth gives the
 // same variables to scripts that were written for Slurm.
 func ofSlurm(env []string) bool {
-	id, _ := lookupEnv(env, "SLURM_JOB_ID")
-	cluster, _ := lookupEnv(env, "SLURM_CLUSTER_NAME")
+	id := job.Getenv(env, "SLURM_JOB_ID")
+	cluster := job.Getenv(env, "SLURM_CLUSTER_NAME")
 	return id != "" && cluster != "berth"
 }
 
@@ -45,7 +46,7 @@ func allocated(env []string) sched.Host {
 		return sched.Host{}
 	}
 	number := func(name string) int {
-		value, _ := lookupEnv(env, name)
+		value := job.Getenv(env, name)
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
 			return 0

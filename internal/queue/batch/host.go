@@ -321,21 +321,7 @@ func outerBooking(token string) string {
 	return cards.BookingKey(parts[0], parts[1])
 }
 
-func (h *Host) getenv(name string) string {
-	value, _ := h.lookupEnv(name)
-	return value
-}
-
-func (h *Host) lookupEnv(name string) (string, bool) { return lookupEnv(h.env, name) }
-
-func lookupEnv(env []string, name string) (string, bool) {
-	for i := len(env) - 1; i >= 0; i-- {
-		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
-}
+func (h *Host) getenv(name string) string { return job.Getenv(h.env, name) }
 
 func (h *Host) user() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {

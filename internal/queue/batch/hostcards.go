@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/queue"
 	"berth/internal/text/problem"
@@ -18,7 +19,7 @@ type gpuChoice struct {
 	cards []int // the answer
 }
 
-func (g *gpuChoice) lookup(name string) (string, bool) { return lookupEnv(g.env, name) }
+func (g *gpuChoice) lookup(name string) (string, bool) { return job.LookupEnv(g.env, name) }
 
 // from evaluates the first reading of the GPUs.
 func (g *gpuChoice) from(m *queue.Queue, first gpu.Sample, err error) ([]gpu.Device, error) {

@@ -103,7 +103,7 @@ func (s *Source) CheckPlaces(lines []*jobfile.Line, over func(i int) bool) error
 	if s.opt.AsGpusched {
 		return nil
 	}
-	home, _ := lookupEnv(s.opt.Env, "HOME")
+	home := job.Getenv(s.opt.Env, "HOME")
 	from := queue.Origin{Dir: s.opt.Dir, Home: home, Env: s.opt.Env}
 	var bad jobfile.Errors
 	for i, line := range lines {

@@ -305,7 +305,7 @@ func (f *follower) greet(ctx context.Context, gpus []api.GPU) {
 	f.sayBound()
 	f.invite()
 	if besideAllocation(f.opt.Env) {
-		id, _ := lookupEnv(f.opt.Env, "SLURM_JOB_ID")
+		id := job.Getenv(f.opt.Env, "SLURM_JOB_ID")
 		f.voice.warn(fmt.Sprintf("this machine is not a node of Slurm's job %s; srun berth run %s runs the jobs there", id, f.opt.File))
 	}
 	if own.StateDir != own.LogDir {

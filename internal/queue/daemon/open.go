@@ -183,7 +183,7 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	setup := queue.Setup{
 		StateDir: dir, Hint: StateDirHint, MPSDir: d.opt.mpsHome(), KeepSamples: d.svc.Config().Samples,
 		Log: queue.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.svc.Config().LogLevel},
-		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return people.Getenv(d.opt.Env, name) },
+		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return job.Getenv(d.opt.Env, name) },
 		Launcher: launch.Launcher{JobsDir: d.people.JobsDir, Dir: "/", Owner: d.people.Owner},
 		Known:    d.record.knownCards, Choose: d.record.chooseCards, Cgroups: d.opt.cgroups,
 	}

@@ -12,7 +12,6 @@ import (
 	"berth/internal/queue"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/launch"
-	"berth/internal/queue/people"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
@@ -25,7 +24,7 @@ func RunSocket(stateDir string) string { return filepath.Join(stateDir, "berth.s
 // done after it.
 func Read(o Options, name string) (server *api.Server, done func(), err error) {
 	d := still(o)
-	m, err := queue.Read(o.Places.StateDir, launch.Launcher{JobsDir: o.JobsDir, Home: people.Getenv(o.Env, "HOME")}, d.configOf)
+	m, err := queue.Read(o.Places.StateDir, launch.Launcher{JobsDir: o.JobsDir, Home: job.Getenv(o.Env, "HOME")}, d.configOf)
 	if err != nil {
 		hint := ""
 		if _, newer := errors.AsType[*store.NewerSchemaError](err); newer || errors.Is(err, store.ErrOlder) {

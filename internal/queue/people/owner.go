@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -60,9 +58,9 @@ func (p *People) Owner(j *job.Job) (launch.Owner, error) {
 // ownerHere is the one user of a private daemon.
 func (p *People) ownerHere(j *job.Job, captured []string) launch.Owner {
 	if p.own {
-		return launch.Owner{Env: captured, Home: Getenv(captured, "HOME")}
+		return launch.Owner{Env: captured, Home: job.Getenv(captured, "HOME")}
 	}
-	home, shell := p.Home(p.UID), Getenv(p.env, "SHELL")
+	home, shell := p.Home(p.UID), job.Getenv(p.env, "SHELL")
 	if user, ok := p.Users.Cached(p.UID, known); ok {
 		shell = user.Shell
 	}
@@ -122,7 +120,7 @@ type loginLimits struct {
 func (p *People) RunsAs(ctx context.Context, uid int, name string) (site.User, error) {
 	if !p.places.Shared {
 		// Always the same after a restart: handed-over jobs are followed below it.
-		return site.User{Name: name, UID: p.UID, GID: os.Getegid(), Home: cmp.Or(Getenv(p.env, "HOME"), p.Home(p.UID))}, nil
+		return site.User{Name: name, UID: p.UID, GID: os.Getegid(), Home: cmp.Or(job.Getenv(p.env, "HOME"), p.Home(p.UID))}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, LookupTime)
 	defer cancel()
@@ -210,43 +208,14 @@ func (p *People) roomForLog() error {
 // jobEnviron is the environment of a job: what it exports from the caller's, and
 // what a login would set.
 func jobEnviron(captured []string, spec job.Spec, user, home, shell string) []string {
-	kept := exported(captured, spec.Export)
+	kept := spec.Exported(captured)
 	for _, v := range [][2]string{{"HOME", home}, {"USER", user}, {"LOGNAME", user}, {"SHELL", shell}} {
-		if v[1] != "" && Getenv(kept, v[0]) == "" {
+		if v[1] != "" && job.Getenv(kept, v[0]) == "" {
 			kept = append(kept, v[0]+"="+v[1])
 		}
 	}
-	if term := Getenv(captured, "TERM"); spec.Pty && term != "" && Getenv(kept, "TERM") == "" {
+	if term := job.Getenv(captured, "TERM"); spec.Pty && term != "" && job.Getenv(kept, "TERM") == "" {
 		kept = append(kept, "TERM="+term)
 	}
 	return kept
-}
-
-// exported filters a captured environment.
-func exported(captured []string, export string) []string {
-	switch export {
-	case "", "all":
-		return slices.Clone(captured)
-	case "none":
-		return nil
-	}
-	wanted := strings.Split(export, ",")
-	var kept []string
-	for _, pair := range captured {
-		name, _, _ := strings.Cut(pair, "=")
-		if slices.Contains(wanted, name) {
-			kept = append(kept, pair)
-		}
-	}
-	return kept
-}
-
-// Getenv is the value of a variable; the last definition wins.
-func Getenv(environ []string, name string) string {
-	for i := len(environ) - 1; i >= 0; i-- {
-		if value, ok := strings.CutPrefix(environ[i], name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

@@ -54,7 +54,7 @@ func (p *People) Home(uid int) string {
 		return user.Home
 	}
 	if !p.places.Shared {
-		return Getenv(p.env, "HOME")
+		return job.Getenv(p.env, "HOME")
 	}
 	return ""
 }

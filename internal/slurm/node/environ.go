@@ -30,7 +30,8 @@ func ofTheBatch(name string) bool {
 // job's own variables come on top of it.
 func inherited(order *handover.Order, environ []string, dir string) []string {
 	var kept []string
-	for _, pair := range exported(order.Environ, order.Job.Spec.Export) {
+	has := func(name string) bool { _, set := job.LookupEnv(kept, name); return set }
+	for _, pair := range order.Job.Spec.Exported(order.Environ) {
 		if name, _, _ := strings.Cut(pair, "="); !fromSlurm(name) {
 			kept = append(kept, pair)
 		}
@@ -41,9 +42,9 @@ func inherited(order *handover.Order, environ []string, dir string) []string {
 		case ofTheBatch(name):
 		case fromSlurm(name) || name == "TMPDIR":
 			kept = append(kept, pair)
-		case slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL"}, name) && !has(kept, name):
+		case slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL"}, name) && !has(name):
 			kept = append(kept, pair)
-		case name == "TERM" && order.Job.Spec.Pty && !has(kept, name):
+		case name == "TERM" && order.Job.Spec.Pty && !has(name):
 			kept = append(kept, pair)
 		}
 	}
@@ -62,8 +63,8 @@ func arrayVariables(j *job.Job, environ []string) []string {
 		return nil
 	}
 	_, array := j.SlurmIDs(true)
-	if last(environ, "SLURM_ARRAY_TASK_ID") == index {
-		array = last(environ, "SLURM_ARRAY_JOB_ID")
+	if job.Getenv(environ, "SLURM_ARRAY_TASK_ID") == index {
+		array = job.Getenv(environ, "SLURM_ARRAY_JOB_ID")
 	}
 	list := []string{"SLURM_ARRAY_JOB_ID=" + array, "SLURM_ARRAY_TASK_ID=" + index}
 	shape := j.Spec.ArrayShape
@@ -74,26 +75,6 @@ func arrayVariables(j *job.Job, environ []string) []string {
 		list = append(list, v.name+"="+strconv.Itoa(v.value))
 	}
 	return list
-}
-
-// exported is the part of a captured environment that the job asked for.
-func exported(captured []string, export string) []string {
-	switch export {
-	case "", "all":
-		return captured
-	case "none":
-		return nil
-	}
-	wanted := strings.Split(export, ",")
-	return slices.DeleteFunc(slices.Clone(captured), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		return !slices.Contains(wanted, name)
-	})
-}
-
-func has(environ []string, name string) bool {
-	_, there := find(environ, name)
-	return there
 }
 
 // cardsAsGiven changes berth's variables about cards into Slurm's. Of cards that
@@ -120,19 +101,4 @@ func (n *node) cardsAsGiven(berths []string) []string {
 		list = append(list, pair)
 	}
 	return list
-}
-
-// find is the value of a variable; the last definition counts.
-func find(environ []string, name string) (string, bool) {
-	for _, pair := range slices.Backward(environ) {
-		if value, ok := strings.CutPrefix(pair, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
-}
-
-func last(environ []string, name string) string {
-	value, _ := find(environ, name)
-	return value
 }

@@ -67,12 +67,9 @@ func load(dir string, index int, environ []string, errs io.Writer) (*node, error
 }
 
 // lookup is a variable as Slurm set it.
-func (n *node) lookup(name string) (string, bool) { return find(n.environ, name) }
+func (n *node) lookup(name string) (string, bool) { return job.LookupEnv(n.environ, name) }
 
-func (n *node) getenv(name string) string {
-	value, _ := n.lookup(name)
-	return value
-}
+func (n *node) getenv(name string) string { return job.Getenv(n.environ, name) }
 
 // open opens everything that the job needs in n.state.
 func (n *node) open(ctx context.Context) error {
@@ -101,7 +98,7 @@ func (n *node) open(ctx context.Context) error {
 
 // origin is the directory of a job that names none: the one it was submitted from.
 func (n *node) origin() string {
-	if dir := last(n.order.Environ, "PWD"); filepath.IsAbs(dir) {
+	if dir := job.Getenv(n.order.Environ, "PWD"); filepath.IsAbs(dir) {
 		return dir
 	}
 	return n.home()
@@ -120,7 +117,9 @@ func (n *node) workDir() string {
 }
 
 // home is the user's on the node; a cluster may leave the variable out.
-func (n *node) home() string { return cmp.Or(n.getenv("HOME"), last(n.order.Environ, "HOME"), "/") }
+func (n *node) home() string {
+	return cmp.Or(n.getenv("HOME"), job.Getenv(n.order.Environ, "HOME"), "/")
+}
 
 // simulate uses the simulated cards of a test.
 func (n *node) simulate(setup *queue.Setup) error {
