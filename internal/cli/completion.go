@@ -95,7 +95,8 @@ var flagChoices = map[string][]string{
 	"retry-on":    {"oom", "fail"},
 	"to":          {"local", "slurm"},
 	"state":       stateWords,
-	"vram":        {"auto"},
+	"train":       {"full", "lora"},
+	"vram":        {"auto", "estimate:"},
 }
 
 // completeFlags has every flag of a command and of those below it completed with

@@ -12,6 +12,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job/jobfile"
+	"berth/internal/machine/modelfiles"
+	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
@@ -143,9 +145,17 @@ func checkPair(pair jobfile.Pair) error {
 	return jobfile.CheckPair(pair, time.Now())
 }
 
-// setPair sets one key of a spec, under the name that the daemon uses.
+// setPair sets one key of a spec, under the name that the daemon uses. A model
+// is sized here, with the rights of the user: the daemon never opens it.
 func setPair(spec *api.Spec, pair jobfile.Pair) error {
 	plain, err := jobfile.Plain(pair)
+	if err == nil && plain.Key == "vram" && strings.HasPrefix(plain.Value, jobfile.EstimatePrefix) {
+		var mib int64
+		if mib, err = modelfiles.Declare(".", plain.Value); err != nil {
+			return fmt.Errorf("%s: %w", pair.Key, err)
+		}
+		plain.Value = text.FormatSize(mib)
+	}
 	if err == nil && !spec.Set(plain.Key, plain.Value) {
 		err = fmt.Errorf("%s: this version of berth cannot send it", pair.Key)
 	}

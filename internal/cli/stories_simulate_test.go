@@ -9,5 +9,8 @@ var simulatePromises = []promise{
 		simulate-every-policy-replays-with-and-without-preemption`},
 	{"debug snapshot writes what the daemon decides on, and simulate goes on from it", "simulate-a-snapshot-of-the-daemon-is-replayed"},
 	{"simulate --history replays what this daemon ran", "simulate-the-daemons-history-is-replayed"},
+	{"berth estimate sizes a local model from its headers, and --vram estimate:PATH declares it, in jobs files too", `
+		estimate-a-model-is-sized-from-its-files
+		estimate-a-job-declares-what-its-model-needs`},
 	{"Ctrl-C ends a replay", "simulate-an-interrupt-ends-a-replay"},
 }

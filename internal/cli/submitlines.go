@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
+	"berth/internal/machine/modelfiles"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -23,6 +24,9 @@ func (o *submitOptions) fromLines(path string) ([]api.Spec, error) {
 		return nil, problem.Wrap(problem.Invalid, "", unopened(path, err))
 	}
 	file, err := jobfile.Parse(path, content, job.Defaults())
+	if err == nil {
+		err = modelfiles.Resolve(".", path, &file)
+	}
 	var bad *jobfile.Errors
 	switch {
 	case errors.As(err, &bad):

@@ -21,7 +21,7 @@ var elsewhere = map[string]map[string]string{
 		"list":           "squeue qstat bjobs stat ps jobs pending running mgpu_queue",
 		"top":            "htop watch monitor dashboard tui",
 		"show":           "scontrol info describe inspect get details job",
-		"why":            "explain reason reasons estimate eta",
+		"why":            "explain reason reasons eta",
 		"logs":           "log cat output stdout stderr print view less",
 		"logs -f":        "tail tailf follow stream",
 		"wait":           "join block await",

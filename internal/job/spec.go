@@ -24,6 +24,7 @@ type Spec struct {
 	Type      string  `json:"type,omitempty"`
 	VRAMMiB   int64   `json:"vram_mib,omitempty"` // per GPU; 0: undeclared
 	VRAMAuto  bool    `json:"vram_auto,omitempty"`
+	VRAMModel string  `json:"-"`             // estimate:PATH, until the client has read that model
 	IDs       []int   `json:"ids,omitempty"` // exactly these, in this order
 	Allow     []int   `json:"allow,omitempty"`
 	Exclusive bool    `json:"exclusive,omitempty"`

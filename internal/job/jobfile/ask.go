@@ -60,6 +60,9 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 			return Asked{}, err
 		}
 	}
+	if a.Spec.VRAMModel != "" {
+		return Asked{}, &KeyError{Key: "vram", Err: errors.New("a model is sized where its files are, before the job is submitted; expected a size (berth estimate prints it)")}
+	}
 	if err := checkSpec(&a.Spec, a.gpusGiven); err != nil {
 		return Asked{}, err
 	}

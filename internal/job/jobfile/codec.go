@@ -160,23 +160,36 @@ func writeGPUs(a *Asked) string {
 	return strconv.Itoa(a.Spec.GPUs)
 }
 
-// readVRAM sets either a declared size or "auto", never both.
-func readVRAM(a *asking, value string) error {
-	if strings.EqualFold(value, "auto") {
-		a.Spec.VRAMMiB, a.Spec.VRAMAuto = 0, true
-		return nil
+// EstimatePrefix begins a value of vram that names a model to take the size of.
+const EstimatePrefix = "estimate:"
+
+// readVRAM sets one of a declared size, "auto" and a model to take it of.
+func readVRAM(a *asking, value string) (err error) {
+	var mib int64
+	var auto bool
+	var model string
+	switch {
+	case strings.EqualFold(value, "auto"):
+		auto = true
+	case strings.HasPrefix(value, EstimatePrefix):
+		if model = value; model == EstimatePrefix {
+			return text.Mismatch(value, "estimate:PATH")
+		}
+	default:
+		if mib, err = text.ParseSize(value); err != nil {
+			return text.Mismatch(value, "auto, or "+text.ExpectedSize)
+		}
 	}
-	mib, err := text.ParseSize(value)
-	if err != nil {
-		return text.Mismatch(value, "auto, or "+text.ExpectedSize)
-	}
-	a.Spec.VRAMMiB, a.Spec.VRAMAuto = mib, false
+	a.Spec.VRAMMiB, a.Spec.VRAMAuto, a.Spec.VRAMModel = mib, auto, model
 	return nil
 }
 
 func writeVRAM(a *Asked) string {
-	if a.Spec.VRAMAuto {
+	switch {
+	case a.Spec.VRAMAuto:
 		return "auto"
+	case a.Spec.VRAMModel != "":
+		return a.Spec.VRAMModel
 	}
 	return text.FormatSize(a.Spec.VRAMMiB)
 }

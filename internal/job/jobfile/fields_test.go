@@ -14,7 +14,7 @@ import (
 
 // someValues are good values of each field, the last one not its default.
 var someValues = map[string][]string{
-	"name": {"a", "train 1"}, "gpus": {"0.125", "0", "1.5", "2"}, "type": {"H100"}, "vram": {"auto", "1.5G"}, "ids": {"3,1"}, "allow": {"0-3,5"},
+	"name": {"a", "train 1"}, "gpus": {"0.125", "0", "1.5", "2"}, "type": {"H100"}, "vram": {"auto", "1.5G", "estimate:m,batch=2"}, "ids": {"3,1"}, "allow": {"0-3,5"},
 	"exclusive": {"no", "yes"}, "cpus": {"0", "4"}, "mem": {"64G"}, "pin": {"true"}, "inject_gpus": {"no", "--cuda=physical"},
 	"priority": {"-3", "0", "5"}, "timeout": {"0.25s", "90", "15m", "2h", "1:30:00", "3d"}, "signal": {"USR1", "term@2m", "USR1@0.5", "INT@30d"},
 	"on_timeout": {"kill", "requeue"}, "max_requeues": {"10", "0"}, "retries": {"0", "3"}, "retry_on": {"oom", "fail"},

@@ -9,9 +9,9 @@ import (
 	"berth/internal/text"
 )
 
-// modelNeed is what a model needs: whole GPUs or a share of one, and the
+// ModelNeed is what a model needs: whole GPUs or a share of one, and the
 // memory on each if that is known.
-type modelNeed struct {
+type ModelNeed struct {
 	GPUs    int
 	Share   float64
 	VRAMMiB int64
@@ -20,8 +20,8 @@ type modelNeed struct {
 // Sizes is a table of language models and what each needs. Its zero value
 // knows no model, and gives every job one whole GPU.
 type Sizes struct {
-	other  modelNeed
-	models map[string]modelNeed
+	other  ModelNeed
+	models map[string]ModelNeed
 }
 
 const (
@@ -57,15 +57,21 @@ func ParseSizes(name string, text []byte) (Sizes, error) {
 	return r.sizes, nil
 }
 
+// Lookup is what the table says about a model.
+func (s Sizes) Lookup(model string) (need ModelNeed, known bool) {
+	need, known = s.models[model]
+	return need, known
+}
+
 // of is what a job with these arguments needs, by the last --llm among them.
 // known is set if the table has that model.
-func (s Sizes) of(words []string) (need modelNeed, known bool) {
+func (s Sizes) of(words []string) (need ModelNeed, known bool) {
 	model, _ := FlagValue(words, "--llm")
 	if need, known = s.models[model]; known {
 		return need, true
 	}
-	if s.other == (modelNeed{}) {
-		return modelNeed{GPUs: 1}, false
+	if s.other == (ModelNeed{}) {
+		return ModelNeed{GPUs: 1}, false
 	}
 	return s.other, false
 }
@@ -95,7 +101,7 @@ func (r *sizesReader) readModels(e *entry) {
 		r.errs.Add(r.name, e.line, fmt.Sprintf("%s: expected {\"NAME\": 0.5}, found %s", e.key, e.value.what()))
 		return
 	}
-	r.sizes.models = make(map[string]modelNeed, len(e.value.entries))
+	r.sizes.models = make(map[string]ModelNeed, len(e.value.entries))
 	for i := range e.value.entries {
 		model := &e.value.entries[i]
 		r.sizes.models[model.key] = r.need(model.key, &model.value)
@@ -103,7 +109,7 @@ func (r *sizesReader) readModels(e *entry) {
 }
 
 // need reads what one model needs. Errors begin with the model's name.
-func (r *sizesReader) need(model string, v *value) modelNeed {
+func (r *sizesReader) need(model string, v *value) ModelNeed {
 	need, err := readNeed(v)
 	if err != nil {
 		r.errs.Add(r.name, v.line, fmt.Sprintf("%s: %v", text.Found(model), err))
@@ -111,20 +117,20 @@ func (r *sizesReader) need(model string, v *value) modelNeed {
 	return need
 }
 
-func readNeed(v *value) (modelNeed, error) {
+func readNeed(v *value) (ModelNeed, error) {
 	if v.kind == mapping {
 		return readNeeds(v)
 	}
 	n, err := readCount(v, maxGPUs)
 	if err != nil {
-		return modelNeed{}, fmt.Errorf("expected %s; found %s", allowedNeed, v.what())
+		return ModelNeed{}, fmt.Errorf("expected %s; found %s", allowedNeed, v.what())
 	}
 	return cardsFor(n), nil
 }
 
 // readNeeds reads the longer form.
-func readNeeds(v *value) (modelNeed, error) {
-	var need modelNeed
+func readNeeds(v *value) (ModelNeed, error) {
+	var need ModelNeed
 	known := []string{"share", "gpus", "vram"}
 	for i := range v.entries {
 		e := &v.entries[i]
@@ -146,7 +152,7 @@ func readNeeds(v *value) (modelNeed, error) {
 			return need, fmt.Errorf("%s: %w", e.key, err)
 		}
 	}
-	if need == (modelNeed{}) {
+	if need == (ModelNeed{}) {
 		return need, fmt.Errorf("expected %s; found nothing", allowedNeed)
 	}
 	need.GPUs = max(need.GPUs, 1)
@@ -165,9 +171,9 @@ func readCount(v *value, most float64) (float64, error) {
 }
 
 // cardsFor turns a number into a share of one GPU, or whole GPUs above 1.
-func cardsFor(n float64) modelNeed {
+func cardsFor(n float64) ModelNeed {
 	if n < 1 {
-		return modelNeed{GPUs: 1, Share: n}
+		return ModelNeed{GPUs: 1, Share: n}
 	}
-	return modelNeed{GPUs: int(math.Ceil(n))}
+	return ModelNeed{GPUs: int(math.Ceil(n))}
 }

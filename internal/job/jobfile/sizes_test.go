@@ -24,26 +24,26 @@ func TestSizesFor(t *testing.T) {
 	}
 	for _, row := range []struct {
 		says, words string
-		want        modelNeed
+		want        ModelNeed
 		known       bool
 	}{
-		{"no model", "--epochs 3", modelNeed{GPUs: 1, Share: 0.25}, false},
-		{"an unknown one", "--llm gpt", modelNeed{GPUs: 1, Share: 0.25}, false},
-		{"a known one", "--llm qwen2.5-3b-inst --x", modelNeed{GPUs: 1, Share: 0.5}, true},
-		{"with =", "--x --llm=qwen2.5-3b-inst", modelNeed{GPUs: 1, Share: 0.5}, true},
-		{"the last counts", "--llm=qwen2.5-3b-inst --llm qwen2.5-7b-inst", modelNeed{GPUs: 1}, true},
-		{"also against the one before", "--llm qwen2.5-7b-inst --llm=gpt", modelNeed{GPUs: 1, Share: 0.25}, false},
-		{"a flag without its value says nothing", "--llm qwen2.5-7b-inst --llm", modelNeed{GPUs: 1}, true},
-		{"other flags are others", "--llm-path double --llms double", modelNeed{GPUs: 1, Share: 0.25}, false},
-		{"one is a whole card", "--llm qwen2.5-7b-inst", modelNeed{GPUs: 1}, true},
-		{"two are two", "--llm double", modelNeed{GPUs: 2}, true},
-		{"what is above one is rounded up", "--llm=half+more", modelNeed{GPUs: 2}, true},
-		{"a small number", "--llm tiny", modelNeed{GPUs: 1, Share: 0.01}, true},
-		{"the longer form, a share", "--llm shared", modelNeed{GPUs: 1, Share: 0.3}, true},
-		{"a share of all is a card", "--llm whole", modelNeed{GPUs: 1}, true},
-		{"cards and memory", "--llm measured", modelNeed{GPUs: 2, VRAMMiB: 18 << 10}, true},
-		{"memory alone is on one card", "--llm bytes", modelNeed{GPUs: 1, VRAMMiB: 4096}, true},
-		{"a share and memory", "--llm part", modelNeed{GPUs: 1, Share: 0.5, VRAMMiB: 8 << 10}, true},
+		{"no model", "--epochs 3", ModelNeed{GPUs: 1, Share: 0.25}, false},
+		{"an unknown one", "--llm gpt", ModelNeed{GPUs: 1, Share: 0.25}, false},
+		{"a known one", "--llm qwen2.5-3b-inst --x", ModelNeed{GPUs: 1, Share: 0.5}, true},
+		{"with =", "--x --llm=qwen2.5-3b-inst", ModelNeed{GPUs: 1, Share: 0.5}, true},
+		{"the last counts", "--llm=qwen2.5-3b-inst --llm qwen2.5-7b-inst", ModelNeed{GPUs: 1}, true},
+		{"also against the one before", "--llm qwen2.5-7b-inst --llm=gpt", ModelNeed{GPUs: 1, Share: 0.25}, false},
+		{"a flag without its value says nothing", "--llm qwen2.5-7b-inst --llm", ModelNeed{GPUs: 1}, true},
+		{"other flags are others", "--llm-path double --llms double", ModelNeed{GPUs: 1, Share: 0.25}, false},
+		{"one is a whole card", "--llm qwen2.5-7b-inst", ModelNeed{GPUs: 1}, true},
+		{"two are two", "--llm double", ModelNeed{GPUs: 2}, true},
+		{"what is above one is rounded up", "--llm=half+more", ModelNeed{GPUs: 2}, true},
+		{"a small number", "--llm tiny", ModelNeed{GPUs: 1, Share: 0.01}, true},
+		{"the longer form, a share", "--llm shared", ModelNeed{GPUs: 1, Share: 0.3}, true},
+		{"a share of all is a card", "--llm whole", ModelNeed{GPUs: 1}, true},
+		{"cards and memory", "--llm measured", ModelNeed{GPUs: 2, VRAMMiB: 18 << 10}, true},
+		{"memory alone is on one card", "--llm bytes", ModelNeed{GPUs: 1, VRAMMiB: 4096}, true},
+		{"a share and memory", "--llm part", ModelNeed{GPUs: 1, Share: 0.5, VRAMMiB: 8 << 10}, true},
 	} {
 		words := strings.Fields(row.words)
 		for i := range words {
@@ -53,12 +53,12 @@ func TestSizesFor(t *testing.T) {
 			t.Errorf("%s: got %+v, known %t", row.says, got, known)
 		}
 	}
-	if got, known := (Sizes{}).of([]string{"--llm", "qwen2.5-3b-inst"}); got != (modelNeed{GPUs: 1}) || known {
+	if got, known := (Sizes{}).of([]string{"--llm", "qwen2.5-3b-inst"}); got != (ModelNeed{GPUs: 1}) || known {
 		t.Errorf("no table: %+v, known %t", got, known)
 	}
 	if sizes, err := ParseSizes("s", []byte(`{"models": {}}`)); err != nil {
 		t.Error(err)
-	} else if got, _ := sizes.of(nil); got != (modelNeed{GPUs: 1}) {
+	} else if got, _ := sizes.of(nil); got != (ModelNeed{GPUs: 1}) {
 		t.Errorf("no default: %+v", got)
 	}
 }

@@ -22,6 +22,7 @@ const maxFileBytes = 256 << 20
 // belongs to the user.
 type watcher struct {
 	path     string
+	dir      string // where relative paths of models begin
 	defaults job.Spec
 	format   Format
 	sizes    jobfile.Sizes            // of the models named in a CSV file

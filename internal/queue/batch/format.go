@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"berth/internal/job/jobfile"
+	"berth/internal/machine/modelfiles"
 )
 
 // Format is what a jobs file is written in.
@@ -50,29 +50,8 @@ func (w *watcher) parse(text []byte) (jobfile.File, error) {
 	if w.asGpusched {
 		err = cmp.Or(theirMistakes(text), err)
 	}
+	if err == nil {
+		err = modelfiles.Resolve(w.dir, w.path, &file)
+	}
 	return file, err
-}
-
-const (
-	defaultSizes  = "llm_config.json"
-	maxSizesBytes = 16 << 20
-)
-
-func readSizes(dir, path string) (jobfile.Sizes, error) {
-	whole := path
-	if !filepath.IsAbs(whole) {
-		whole = filepath.Join(dir, path)
-	}
-	info, err := os.Stat(whole)
-	if err != nil {
-		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxSizesBytes {
-		return jobfile.Sizes{}, fmt.Errorf("model sizes: %s: expected a file of at most %d MiB", path, maxSizesBytes>>20)
-	}
-	text, err := os.ReadFile(whole)
-	if err != nil {
-		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
-	}
-	return jobfile.ParseSizes(path, text)
 }

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
+	"berth/internal/machine/modelfiles"
 	"berth/internal/queue"
 	"berth/internal/text/problem"
 )
@@ -31,7 +32,7 @@ func NewSource(o *Options, check func(jobfile.File) error) *Source {
 
 // Open reads the file for the first time.
 func (s *Source) Open(ctx context.Context) error {
-	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
+	s.watcher = &watcher{path: s.opt.File, dir: s.opt.Dir, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
 	if err := s.openSizes(); err != nil {
 		return err
 	}
@@ -83,13 +84,13 @@ func (s *Source) openSizes() error {
 	}
 	path := s.opt.LLMConfig
 	if path == "" {
-		path = filepath.Join(s.opt.Dir, defaultSizes)
+		path = filepath.Join(s.opt.Dir, modelfiles.SizesFile)
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		path = defaultSizes
+		path = modelfiles.SizesFile
 	}
-	sizes, err := readSizes(s.opt.Dir, path)
+	sizes, err := modelfiles.ReadSizes(s.opt.Dir, path)
 	if err != nil {
 		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
 	}
