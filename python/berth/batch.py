@@ -9,12 +9,13 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, cast
 
-from .client import signal_number
 from .errors import BerthError
+from .fields import JobSpec
 from .joblog import append_json, close_main_log, create_job_log, plain_name
 from .private import PrivateDaemon
+from .statuses import signal_number
 from .views import Event, JobView
 
 NEVER_STARTED = 127
@@ -176,7 +177,7 @@ class Batch:
         slots.mkdir()
         self._submitted = True
         try:
-            handles = self._client.submit_all([task.request(asks, slots, self._gpus.slots) for task in tasks])
+            handles = self._client.submit_all(cast(JobSpec, task.request(asks, slots, self._gpus.slots)) for task in tasks)
         except BaseException:
             for task in tasks:  # they stay empty
                 task.log.unlink()

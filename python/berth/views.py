@@ -41,6 +41,32 @@ class JobView(TypedDict):
     charged_gpus: Optional[float]
     log: Optional[str]
     slurm: Optional[SlurmView]
+    asked_ids: Optional[List[int]]
+    idle_since: Optional[str]
+    preemptions: int
+    held: bool
+    group: Optional[str]
+    batch: Optional[str]
+    parkings: int
+    parked_s: float
+    parked_since: Optional[str]
+    host_mib: Optional[int]
+    parking: Optional[str]
+    park_refused: Optional[str]
+
+
+class _ActedAlways(TypedDict):
+    id: str
+    done: bool
+    what: str
+
+
+class Acted(_ActedAlways, total=False):
+    """What was done to a job, or why not."""
+
+    state: str
+    host_mib: int
+    took_s: float
 
 
 class _EventAlways(TypedDict):
@@ -55,3 +81,6 @@ class Event(_EventAlways, total=False):
     job: JobView
     text: str
     gpus: List[Dict[str, Any]]
+    gpu: int
+    by: str
+    bad: bool

@@ -34,9 +34,10 @@ class Wire:
     """One daemon's address. Each request has its own connection, so that threads
     can share a client and a restart of the daemon affects no later request."""
 
-    def __init__(self, address: str, token: Optional[str] = None) -> None:
+    def __init__(self, address: str, token: Optional[str] = None, ca: Optional[str] = None) -> None:
         self.address = address
         self._token = token
+        self._ca = ca
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, Any]] = None) -> Any:
         """One request, one JSON reply."""
@@ -59,6 +60,7 @@ class Wire:
                 conn.request(method, path + _query(query), body=data, headers=sent)
             except (BrokenPipeError, ConnectionResetError):
                 pass  # refused before it was read to the end; the reply says why
+            opened = conn.sock  # http.client forgets it where the reply ends the connection
             response = conn.getresponse()
             if response.status >= 400:
                 raise _problem(response)
@@ -68,7 +70,7 @@ class Wire:
         except BaseException:
             conn.close()
             raise
-        return Reply(conn, response)
+        return Reply(conn, opened, response)
 
     def _connection(self, timeout: Optional[float]) -> http.client.HTTPConnection:
         url = urlsplit(self.address)
@@ -76,7 +78,7 @@ class Wire:
             raise BerthError(f"{self.address} is refused: without TLS the token would go to whoever listens there",
                              "use https://, or the path of a socket", "invalid")
         if url.scheme == "https":
-            return http.client.HTTPSConnection(url.netloc, timeout=timeout, context=ssl.create_default_context())
+            return http.client.HTTPSConnection(url.netloc, timeout=timeout, context=ssl.create_default_context(cafile=self._ca))
         return _UnixConnection(self.address, timeout)
 
     def _unreachable(self, err: Exception) -> BerthError:
@@ -87,8 +89,10 @@ class Wire:
 class Reply:
     """A reply that is still arriving. trailers is complete after chunks()."""
 
-    def __init__(self, conn: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+    def __init__(self, conn: http.client.HTTPConnection, opened: socket.socket,
+                 response: http.client.HTTPResponse) -> None:
         self._conn = conn
+        self._socket = opened
         self.response = response
         self.trailers: dict[str, str] = {}
 
@@ -101,6 +105,13 @@ class Reply:
     def close(self) -> None:
         self.response.close()
         self._conn.close()
+
+    def cut(self) -> None:
+        """Wake the thread that reads it, as if the connection were lost."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def chunks(self) -> Iterator[bytes]:
         """The body as it arrives. http.client would drop the trailers, which say

@@ -76,7 +76,7 @@ class Lab(unittest.TestCase):
         for name in [name for name in os.environ if name.startswith(("BERTH_", "XDG_", "CUDA_"))]:
             del os.environ[name]
         os.environ.update(HOME=str(self.dir), XDG_STATE_HOME=str(self.dir / "state"), BERTH_BINARY=berth(),
-                          BERTH_SIM=str(self.sim), PYTHONPATH=str(PYTHON / "compat"))
+                          BERTH_SIM=str(self.sim), BERTH_LEDGER_DIR=str(self.dir / "ledger"), PYTHONPATH=str(PYTHON / "compat"))
         os.chdir(self.dir)
         self.said = io.StringIO()  # what schedulers say on standard error
         quiet = contextlib.redirect_stderr(self.said)
@@ -169,3 +169,25 @@ class Running:
             raise self._result
         assert self._result is not None, "run_jobs did not return in time"
         return list(self._result)
+
+
+class Served(Lab):
+    """A daemon of the user's own, which the tests may kill."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.socket = str(self.dir / "state" / "berth" / "berth.sock")
+        self.serve()
+
+    def serve(self) -> None:
+        self.daemon = subprocess.Popen([berth(), "serve", "--private", "--poll", "0.1"], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+        self.addCleanup(self._reap, self.daemon)
+        self.client = Client()
+        until(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.client.status())
+        except BerthError:
+            return False

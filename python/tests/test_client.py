@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import unittest
 from pathlib import Path
@@ -17,38 +18,20 @@ from typing import List
 from unittest import mock
 
 import berth
-from berth import BerthError, Client
+from berth import BerthError, Client, Invalid, NotFound, Refused
 
-from .support import PATIENCE, REPOSITORY, Lab, until
+from .support import PATIENCE, REPOSITORY, Lab, Served, until
 from .support import berth as program
 
 
-class Served(Lab):
-    def setUp(self) -> None:
-        super().setUp()
-        self.socket = str(self.dir / "state" / "berth" / "berth.sock")
-        self.serve()
-
-    def serve(self) -> None:
-        self.daemon = subprocess.Popen([program(), "serve", "--private", "--poll", "0.1"], stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)
-        self.addCleanup(self._reap, self.daemon)
-        self.client = Client()
-        until(self.answers)
-
-    def answers(self) -> bool:
-        try:
-            return bool(self.client.status())
-        except BerthError:
-            return False
-
+class Asked(Served):
     def test_a_job_is_submitted_and_its_end_waited_for(self) -> None:
         job = self.client.submit(["sh", "-c", "echo $0 $MINE; pwd; exit 3", "two words"], name="mine",
                                  env={"MINE": "x"}, vram="2G", allow=[0, 1], dir=str(self.dir))
-        self.assertEqual((job.wait(), job.name, str(job)), (3, "mine", job.id))
+        self.assertEqual((job.wait(check=False), job.name, str(job)), (3, "mine", job.id))
         shown = job.show()
         self.assertEqual((shown["state"], shown["outcome"], shown["vram_mib"]), ("failed", "exit:3", 2048))
-        self.assertEqual(b"".join(job.logs()).decode(), f"two words x\n{self.dir}\n")
+        self.assertEqual([*job.logs()], ["two words x", str(self.dir)])
 
     def test_a_snapshot_is_the_code_of_the_submission(self) -> None:
         code = self.dir / "tree" / "code"
@@ -59,7 +42,7 @@ class Served(Lab):
         code.write_text("tomorrow")
         self.client.release(job, plain)
         self.assertEqual((job.wait(), plain.wait(), job.name), (0, 0, "kept"))
-        self.assertEqual([b"".join(j.logs()) for j in (job, plain)], [b"today", b"tomorrow"])
+        self.assertEqual([[*j.logs()] for j in (job, plain)], [["today"], ["tomorrow"]])
         self.assertEqual(job.show()["snapshot"]["tree"], str(code.parent))
         with self.assertRaisesRegex(BerthError, "expected a directory"):
             self.client.submit("true", snapshot="nowhere")
@@ -68,6 +51,8 @@ class Served(Lab):
         for command in (print, 17, b"true"):
             with self.assertRaisesRegex(TypeError, "expected a shell line or a list of words"):
                 self.client.submit(command)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "BerthExecutor"):
+            self.client.submit(print)  # type: ignore[call-overload]
 
     def test_statuses_are_in_the_order_that_was_asked_for(self) -> None:
         ids = [self.client.submit(line, gpus=0, timeout=limit).id
@@ -82,7 +67,7 @@ class Served(Lab):
         shown = job.show()
         self.assertEqual((shown["priority"], shown["name"]), (5, "later"))
         with self.assertRaisesRegex(BerthError, "priority"):
-            self.client.edit(job, priority="high")
+            self.client.edit(job, priority="high")  # type: ignore[arg-type]
 
     def test_rules_of_a_job_are_a_list(self) -> None:
         job = self.client.submit("true", gpus=0, hold=True, notify=["end,fail:mailto:ann@example.org", "oom:exec:echo a, b"])
@@ -139,7 +124,7 @@ class Served(Lab):
         self.client.hold(self.client.submit("true", after=other.id))
         self.assertEqual([j["state"] for j in self.client.list()][-1], "queued")
         other.cancel(grace=0)
-        self.assertEqual((other.wait(), other.show()["state"]), (1, "cancelled"))
+        self.assertEqual((other.wait(check=False), other.show()["state"]), (1, "cancelled"))
         self.assertEqual([gpu["index"] for gpu in self.client.gpus()], [0, 1])
         past = self.client.samples(job, start="2026-03-01T00:00:00Z", step=60)
         self.assertEqual((past["job"], past["parked"]), (job.id, []))
@@ -149,8 +134,8 @@ class Served(Lab):
 
     def test_an_array_has_the_logs_of_its_tasks(self) -> None:
         array = self.client.submit("echo task $BERTH_ARRAY_INDEX", array="0-2", gpus=0)
-        self.assertEqual(b"task 0\ntask 1\ntask 2\n", b"".join(array.logs(follow=True)))
-        self.assertEqual(b"task 0\ntask 1\ntask 2\n", b"".join(array.logs()))
+        self.assertEqual(["task 0", "task 1", "task 2"], [*array.logs(follow=True)])
+        self.assertEqual(["task 0", "task 1", "task 2"], [*array.logs()])
 
     def test_acting_on_no_job_at_all_is_an_error(self) -> None:
         with self.assertRaises(BerthError) as caught:
@@ -172,38 +157,45 @@ class Served(Lab):
         self.client.cancel(job)
 
     def test_errors_have_a_problem_a_hint_and_a_kind(self) -> None:
-        with self.assertRaises(BerthError) as caught:
-            self.client.submit("true", gpu=1)
-        self.assertEqual(caught.exception.kind, "invalid")
-        self.assertIn('no key "gpu"', caught.exception.problem)
-        self.assertIn("gpus", caught.exception.hint)
-        with self.assertRaises(BerthError) as caught:
+        with self.assertRaises(Invalid) as invalid:
+            self.client.submit("true", vram="much")
+        self.assertIn("much", invalid.exception.problem)
+        with self.assertRaises(NotFound) as missing:
+            self.client.cancel(99999)
+        self.assertEqual((missing.exception.kind, missing.exception.hint), ("not_found", "berth list --all shows all jobs"))
+        with self.assertRaises(NotFound):
             self.client.show(99)
-        self.assertEqual(caught.exception.kind, "not_found")
         for wrong in ("two words", "ü", "1?x=1"):
             with self.assertRaisesRegex(BerthError, "no job is named"):
                 self.client.why(wrong)
-        with self.assertRaises(BerthError) as caught:
+        with self.assertRaises(Refused):
             self.client.submit("true", gpus=12)
-        self.assertEqual(caught.exception.kind, "refused")
+
+    def test_a_wrong_field_is_named_with_the_right_one(self) -> None:
+        for wrong in (lambda: self.client.submit("true", vrma=3),  # type: ignore[call-overload]
+                      lambda: self.client.submit_all([{"command": "true", "vrma": 3}]),  # type: ignore[typeddict-unknown-key]
+                      lambda: self.client.edit(1, vrma=3),  # type: ignore[call-arg]
+                      lambda: berth.BerthExecutor(vrma=3)):  # type: ignore[call-arg]
+            with self.assertRaisesRegex(TypeError, "no field 'vrma'; did you mean vram"):
+                wrong()
 
     def test_a_log_is_followed_through_the_loss_of_the_daemon(self) -> None:
         job = self.client.submit(f"seq 1 1000; touch half; {self.gate()}; seq 1001 2000", gpus=0)
-        got: List[bytes] = []
+        got: List[str] = []
         reader = threading.Thread(target=lambda: got.extend(job.logs(follow=True)))
         until(lambda: os.path.exists("half"))
         reader.start()
-        until(lambda: b"1000\n" in b"".join(got))
+        until(lambda: "1000" in got)
         self._reap(self.daemon)
         self.serve()
         self.open()
         reader.join(60)
-        self.assertEqual(b"".join(got).split(), [str(i).encode() for i in range(1, 2001)])
+        self.assertEqual(got, [str(i) for i in range(1, 2001)])
 
     def test_a_wait_goes_on_through_the_loss_of_the_daemon(self) -> None:
         job = self.client.submit(f"{self.gate()}; exit 5", gpus=0)
         got: List[int] = []
-        waiter = threading.Thread(target=lambda: got.append(job.wait()))
+        waiter = threading.Thread(target=lambda: got.append(job.wait(check=False)))
         until(lambda: job.show()["state"] == "running")
         with mock.patch.object(self.client, "_wait", wraps=self.client._wait) as asked:
             waiter.start()
@@ -258,22 +250,51 @@ class Served(Lab):
         self.assertEqual(caught.exception.kind, "forbidden")
         token = subprocess.run([program(), "token", "create", "--json"], stdout=subprocess.PIPE, check=True, text=True)
         secret = re.findall(r'"secret": ?"([^"]+)"', token.stdout)[0]
-        self.assertEqual(Client(url, token=secret).submit("exit 3", gpus=0).wait(), 3)
+        self.assertEqual(Client(url, token=secret).submit("exit 3", gpus=0).wait(check=False), 3)
         with self.assertRaisesRegex(BerthError, "without TLS"):
             Client(url.replace("https", "http"), token=secret).status()
 
 
 class Nobody(Lab):
+    def answers(self, client: Client) -> bool:
+        try:
+            return bool(client.status())
+        except BerthError:
+            return False
+
+    def test_the_host_of_the_environment_is_meant(self) -> None:
+        os.environ.update(BERTH_HOST="gpu1.example.org:7878", BERTH_HOST_TOKEN="secret", BERTH_SOCKET="named.sock")
+        self.assertEqual(Client().address, "https://gpu1.example.org:7878")
+        hosts = self.dir / ".config" / "berth" / "hosts.toml"
+        hosts.parent.mkdir(parents=True)
+        hosts.write_text('[gpu1]\naddress = "unix:/tmp/gpu1.sock"\n')
+        os.environ["BERTH_HOST"] = "gpu1"
+        with self.assertRaisesRegex(Invalid, "other users can read"):
+            Client()
+        hosts.chmod(0o600)
+        if sys.version_info < (3, 11):
+            with self.assertRaisesRegex(Invalid, "needs Python 3.11"):
+                Client()
+            return
+        self.assertEqual(Client().address, "/tmp/gpu1.sock")
+        os.environ["BERTH_HOST"] = "gpu2"
+        with self.assertRaisesRegex(Invalid, "expected an address or a name"):
+            Client()
+
     def test_the_first_submission_starts_a_daemon(self) -> None:
         client = Client()
         job = client.submit("exit 3", gpus=0)
-        self.addCleanup(os.kill, client.status()["pid"], signal.SIGTERM)
-        self.assertEqual(job.wait(), 3)
+        self.assertEqual(job.wait(check=False), 3)
+        os.kill(client.status()["pid"], signal.SIGKILL)
+        until(lambda: not self.answers(client))
+        self.assertEqual(client.show(job)["state"], "failed")  # there is state to read, so it is started again
+        os.kill(client.status()["pid"], signal.SIGTERM)
 
     def test_or_it_says_that_there_is_none(self) -> None:
         os.environ["BERTH_NO_AUTOSTART"] = "1"
         with self.assertRaisesRegex(BerthError, "autostart is off"):
             Client().submit("true")
+        self.assertEqual(Client().list(), [])  # there is nothing to read, and nothing is started for it
         for client in (Client(autostart=False), Client("nowhere.sock")):
             with self.assertRaises(BerthError) as caught:
                 client.submit("true")
@@ -343,7 +364,7 @@ class Service(Lab):
         # Killed, it is started again; requests wait for it, and the job ends as itself.
         self._reap(service)
         asked: List[int] = []
-        asking = threading.Thread(target=lambda: asked.append(client.submit("exit 7", gpus=0).wait()))
+        asking = threading.Thread(target=lambda: asked.append(client.submit("exit 7", gpus=0).wait(check=False)))
         asking.start()
         self.start()
         self.ready()
@@ -351,4 +372,4 @@ class Service(Lab):
         self.assertEqual(asked, [7])
         self.assertEqual(first.show()["state"], "running")
         self.open()
-        self.assertEqual(first.wait(), 6)
+        self.assertEqual(first.wait(check=False), 6)
