@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
+	"berth/internal/machine/gpu"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -146,6 +147,21 @@ func TypeInWords(flag *pflag.Flag) string {
 		return "a number"
 	}
 	return "true or false"
+}
+
+// SimVRAMMiB is the memory of a simulated GPU.
+const SimVRAMMiB = 24576
+
+// MaxSim bounds the simulated GPUs.
+const MaxSim = 1024
+
+// Sim is how many simulated GPUs BERTH_SIM asks for; 0: real ones.
+func Sim() (int, error) {
+	n, _ := gpu.SimFromEnv(os.Getenv)
+	if n < 0 {
+		return 0, problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM: expected a number of simulated GPUs from 1 to %d, found %q", MaxSim, os.Getenv("BERTH_SIM"))
+	}
+	return n, nil
 }
 
 // OneLine is a text without line breaks and terminal control sequences.

@@ -3,13 +3,11 @@ package gpuscheduler
 import (
 	"fmt"
 	"math"
-	"os"
 	"time"
 
-	"berth/internal/machine/gpu"
+	"berth/internal/compat/frontend"
 	"berth/internal/queue/config"
 	"berth/internal/sched"
-	"berth/internal/text"
 )
 
 // options are the flags of start, checked.
@@ -55,7 +53,7 @@ func parseStart(stateFile string, args []string) (options, error) {
 		{"max-assign-attempts", float64(o.maxAttempts), 1, 1000, "a number from 1 to 1000"},
 		{"assign-retry-wait", *wait, 0, 86400, "seconds from 0 to 86400"},
 		{"gpus", float64(o.gpus), 1, 1024, "a number from 1 to 1024"},
-		{"sim", float64(o.sim), 1, 1024, "a number from 1 to 1024"},
+		{"sim", float64(o.sim), 1, frontend.MaxSim, "a number from 1 to 1024"},
 	} {
 		if flags.Changed(n.flag) && !(n.value >= n.low && n.value <= n.most) { // NaN fails both
 			return o, fmt.Errorf("--%s: expected %s, found %v", n.flag, n.expected, n.value)
@@ -64,25 +62,13 @@ func parseStart(stateFile string, args []string) (options, error) {
 	o.monitorEvery, o.stateEvery, o.retryWait = seconds(*monitor), seconds(*state), seconds(*wait)
 	if !flags.Changed("sim") {
 		var err error
-		o.sim, err = simulated()
+		o.sim, err = frontend.Sim()
 		return o, err
 	}
 	return o, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// simulated is the number of simulated GPUs in BERTH_SIM; 0: use real ones.
-func simulated() (int, error) {
-	n, _ := gpu.SimFromEnv(os.Getenv)
-	if n < 0 {
-		return 0, fmt.Errorf("BERTH_SIM: %w", text.Mismatch(os.Getenv("BERTH_SIM"), "a number of simulated GPUs from 1 to 1024"))
-	}
-	return n, nil
-}
-
-// simVRAMMiB is the memory of a simulated GPU.
-const simVRAMMiB = 24576
 
 // noIdleRule leaves it to the memory threshold whether a GPU with external
 // processes may be used.

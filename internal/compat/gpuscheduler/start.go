@@ -108,7 +108,7 @@ func (s *scheduler) serve(c call, places site.Places) int {
 	go func() {
 		done <- daemon.Serve(ctx, daemon.Options{
 			Places: places, Version: c.Version, Override: s.opt.rules, TypedGPUs: s.opt.gpus > 0,
-			Sim: s.opt.sim, SimVRAMMiB: simVRAMMiB, NeedsGPUs: true, Env: os.Environ(),
+			Sim: s.opt.sim, SimVRAMMiB: frontend.SimVRAMMiB, NeedsGPUs: true, Env: os.Environ(),
 			Signals: passed, EndJobs: !s.opt.screen, Ready: func() { close(ready) },
 		})
 	}()

@@ -198,7 +198,7 @@ func sampleCards(ctx context.Context, stateFile string) (gpu.Sample, error) {
 }
 
 func openCards(stateFile string) (gpu.Source, error) {
-	n, err := simulated()
+	n, err := frontend.Sim()
 	if err != nil || n == 0 {
 		if err == nil {
 			return gpu.Open(gpu.OpenOptions{Env: os.Getenv})
@@ -213,7 +213,7 @@ func openCards(stateFile string) (gpu.Source, error) {
 	if dir == "" {
 		dir = filepath.Join(places.StateDir, "sim")
 	}
-	return gpu.OpenSim(dir, n, simVRAMMiB)
+	return gpu.OpenSim(dir, n, frontend.SimVRAMMiB)
 }
 
 // shownEnded and shownWaiting bound the ended and queued jobs in status. --json

@@ -48,8 +48,7 @@ func runQueue(plain *frontend.Call) int {
 		return status
 	}
 	if flags.NArg() > 0 {
-		c.Complain(fmt.Sprintf("expected no arguments, found %q", flags.Arg(0)), "see mgpu_queue --help")
-		return frontend.BadUsage
+		return c.Misuse(fmt.Sprintf("expected no arguments, found %q", flags.Arg(0)), frontend.BadUsage)
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
-	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
 	"berth/internal/queue/config"
 	"berth/internal/queue/daemon"
@@ -54,9 +53,6 @@ Example:
 
 // oldClient is the reply to the clients of the original server, which print msg.
 const oldClient = `{"status": "fail", "msg": "this server is berth's and needs berth's own mgpu_srun, mgpu_queue and mgpu_cancel: install them with make install-links", "job_id": ""}`
-
-// simVRAMMiB is the memory of a simulated GPU.
-const simVRAMMiB = 24576
 
 // serverFlags are the flags as typed.
 type serverFlags struct {
@@ -118,15 +114,14 @@ func (f *serverFlags) check(flags *pflag.FlagSet) error {
 	if f.maxJobTime < 0 || f.maxJobTime > int64(math.MaxInt64/time.Second) {
 		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "--max-job-time: expected a number of seconds from 1, or 0 for no limit, found %d", f.maxJobTime)
 	}
-	if !flags.Changed("sim") {
-		f.sim, _ = gpu.SimFromEnv(os.Getenv)
-		if f.sim < 0 {
-			return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM: expected a number of simulated GPUs from 1 to 1024, found %q", os.Getenv("BERTH_SIM"))
-		}
-	} else if f.sim < 1 || f.sim > 1024 {
-		return problem.Newf(problem.Invalid, "omit it to use real GPUs", "--sim: expected a number of simulated GPUs from 1 to 1024, found %d", f.sim)
+	if flags.Changed("sim") && (f.sim < 1 || f.sim > frontend.MaxSim) {
+		return problem.Newf(problem.Invalid, "omit it to use real GPUs", "--sim: expected a number of simulated GPUs from 1 to %d, found %d", frontend.MaxSim, f.sim)
+	} else if flags.Changed("sim") {
+		return nil
 	}
-	return nil
+	var err error
+	f.sim, err = frontend.Sim()
+	return err
 }
 
 // places are separate from those of a berth serve on the same machine.
@@ -180,7 +175,7 @@ func placeIsFree(socket string) error {
 func (f *serverFlags) options(c call, places site.Places) daemon.Options {
 	return daemon.Options{
 		LimitedLast: true, NotHTTP: oldClient,
-		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: simVRAMMiB, NeedsGPUs: true, Env: os.Environ(), Out: c.Out,
+		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: frontend.SimVRAMMiB, NeedsGPUs: true, Env: os.Environ(), Out: c.Out,
 		Override: func(cfg *config.Config) {
 			cfg.Rules.Fair = true
 			if f.maxJobTime > 0 {

@@ -142,8 +142,7 @@ func (f *srunFlags) check(c call, flags *pflag.FlagSet, dashed bool) (status int
 		wrong = fmt.Sprintf("--time-limit: expected a number of seconds from 1, or 0 for none, found %d", f.timeLimit)
 	}
 	if wrong != "" {
-		c.Complain(wrong, "see mgpu_srun --help")
-		return frontend.BadUsage, false
+		return c.Misuse(wrong, frontend.BadUsage), false
 	}
 	return 0, true
 }
