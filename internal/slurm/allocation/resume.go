@@ -61,7 +61,11 @@ func (f *front) takeDirectory(logDir string) (err error) {
 		}
 	}
 	if f.opt.Installed == "" {
-		if f.opt.Installed, err = install(f.opt.Program, f.dir); err != nil {
+		var programs []handover.Program
+		if programs, f.opt.Installed, err = handover.Programs(f.opt.Program, f.dir, "berth-keep", "berth-gpu"); err == nil {
+			err = handover.Install(programs)
+		}
+		if err != nil {
 			return problem.Newf(problem.Unable, elsewhere, "copy berth to where the nodes see it: %w", err)
 		}
 	}
@@ -70,17 +74,6 @@ func (f *front) takeDirectory(logDir string) (err error) {
 	}
 	f.board.path = filepath.Join(logDir, "status.txt")
 	return nil
-}
-
-// install copies berth to a directory that the nodes see, and returns its path there.
-func install(program, dir string) (berth string, err error) {
-	programs, berth, err := handover.Programs(program, dir, "berth-keep", "berth-gpu")
-	for _, p := range programs {
-		if err == nil {
-			err = p.Install()
-		}
-	}
-	return berth, err
 }
 
 // resume goes on where the ledger ends.

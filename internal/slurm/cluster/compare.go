@@ -84,13 +84,7 @@ func (q *comparison) compare(ctx context.Context) {
 			stuck = append(stuck, h)
 		}
 	}
-	if len(news) > 0 {
-		_ = q.w.c.Engine.Change(ctx, func(t *engine.Turn) {
-			for _, f := range news {
-				f(t)
-			}
-		}) // if it is not on disk, the next berth asks again
-	}
+	_ = q.w.report(ctx, news) // if it is not on disk, the next berth asks again
 	q.holds(ctx, byBatch, active)
 	q.strays = strays
 	q.cancelStrays(ctx)
@@ -165,7 +159,7 @@ func (q *comparison) isStuck(h *remoteJob, e *slurm.Entry) bool {
 // holds tells Slurm which waiting jobs are remoteJob and released.
 func (q *comparison) holds(ctx context.Context, byBatch map[string]batch, queue []slurm.Entry) {
 	var hold holdRequest
-	var released []*remoteJob
+	var released []func(*engine.Turn)
 	for i := range queue {
 		e := &queue[i]
 		h := byBatch[batchOf(e.Comment)].find(e.ID)
@@ -180,16 +174,10 @@ func (q *comparison) holds(ctx context.Context, byBatch map[string]batch, queue 
 			hold.Release = append(hold.Release, e.ID)
 		case !h.job.Held && h.job.Handover.Held:
 			h.job.Handover.Held = false
-			released = append(released, h)
+			released = append(released, func(t *engine.Turn) { t.Remote().Released(h.job.ID, h.job.Handover.Batch) })
 		}
 	}
-	if len(released) > 0 {
-		_ = q.w.c.Engine.Change(ctx, func(t *engine.Turn) {
-			for _, h := range released {
-				t.Remote().Released(h.job.ID, h.job.Handover.Batch)
-			}
-		}) // if it is not on disk, the next berth finds the same
-	}
+	_ = q.w.report(ctx, released) // if it is not on disk, the next berth finds the same
 	if len(hold.Hold)+len(hold.Release) > 0 {
 		_, _ = do(ctx, q.w, hold) // the next listing shows whether it worked
 		q.want = true

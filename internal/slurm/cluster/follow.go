@@ -80,15 +80,7 @@ func (w *worker) notice(ctx context.Context, jobs batch, s *batchNews) {
 		over = append(over, h)
 		news = append(news, func(t *engine.Turn) { t.Remote().Returned(id, batch, r) })
 	}
-	if len(news) == 0 {
-		return
-	}
-	err := w.c.Engine.Change(ctx, func(t *engine.Turn) {
-		for _, f := range news {
-			f(t)
-		}
-	})
-	if err != nil {
+	if w.report(ctx, news) != nil {
 		for _, h := range jobs { // read them again
 			h.has = handover.Has{Begun: h.job.State == job.Running}
 		}

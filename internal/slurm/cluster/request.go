@@ -99,10 +99,8 @@ func (s submitRequest) write() error {
 			return err
 		}
 	}
-	for _, p := range s.Programs {
-		if err := p.Install(); err != nil {
-			return err
-		}
+	if err := handover.Install(s.Programs); err != nil {
+		return err
 	}
 	return handover.Create(s.Dir, s.Orders, s.Script)
 }

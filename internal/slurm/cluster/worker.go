@@ -198,6 +198,18 @@ func do[R any](ctx context.Context, w *worker, q request[R]) (R, error) {
 	return a.Reply, nil
 }
 
+// report passes news on to the engine, which has them on disk when it returns.
+func (w *worker) report(ctx context.Context, news []func(*engine.Turn)) error {
+	if len(news) == 0 {
+		return nil
+	}
+	return w.c.Engine.Change(ctx, func(t *engine.Turn) {
+		for _, tell := range news {
+			tell(t)
+		}
+	})
+}
+
 // sweep removes the files of batches that ended long ago, once a day.
 func (w *worker) sweep(ctx context.Context) {
 	keep := w.c.Config().Keep

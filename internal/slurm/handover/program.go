@@ -30,8 +30,17 @@ func Programs(self, dir string, helpers ...string) (list []Program, berth string
 	return list, berth, nil
 }
 
-// Install copies a program, unless it is there.
-func (p Program) Install() error {
+// Install copies programs, unless they are there.
+func Install(list []Program) error {
+	for _, p := range list {
+		if err := p.install(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Program) install() error {
 	if exists(p.To) {
 		return nil
 	}
