@@ -29,6 +29,8 @@ type simulateOptions struct {
 	parkCost  string
 	parkGangs bool
 	parkMem   string
+	gangSaves string
+	restart   string
 	estimates string
 	maxBypass string
 	minRun    string
@@ -59,8 +61,9 @@ scheduler can beat.
 A trace is a CSV file with a header. It has the columns submit_s and duration_s,
 and optionally job_id, user, gpus (default 1), gpu_milli (share of each GPU in
 thousandths), vram_mib (declared), vram_used_mib (peak), time_limit_s, priority,
-parks (yes or no), and command or name (to recognise jobs of the same program).
-Other columns are ignored.
+parks (yes or no), checkpoint_s (how often the job saves its own work, or term),
+and command or name (to recognise jobs of the same program). Other columns are
+ignored.
 
 A snapshot comes from berth debug snapshot: running jobs end when expected, and
 the queue drains.
@@ -76,7 +79,7 @@ Policies:` + policyHelp(),
 		Example: `  berth simulate trace.csv
   berth simulate trace.csv --policy fifo,backfill,fair --gpus 4 --vram 24G
   berth simulate trace.csv --policy default,las --park-cost measured
-  berth simulate trace.csv --park-gangs --park-memory 1280G
+  berth simulate trace.csv --park-cost measured --gang-checkpoint 30m
   berth simulate --history --policy backfill,fair
   berth simulate --history --since 30d --html report.html
   berth debug snapshot | berth simulate - --policy default,shortest
@@ -285,7 +288,7 @@ func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err erro
 func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
 	var asked []string
 	for _, flag := range []struct{ name, value string }{
-		{"park-cost", o.parkCost}, {"park-memory", o.parkMem}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
+		{"park-cost", o.parkCost}, {"park-memory", o.parkMem}, {"gang-checkpoint", o.gangSaves}, {"restart-cost", o.restart}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
 	} {
 		if changed(flag.name) {
 			asked = append(asked, "--"+flag.name+" "+strings.TrimSpace(flag.value))

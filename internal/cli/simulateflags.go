@@ -27,6 +27,8 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.parkCost, "park-cost", "", "let every job with one GPU be parked, at this `cost` each way: seconds (20), a copy speed (5GB/s), or measured")
 	flags.BoolVar(&o.parkGangs, "park-gangs", false, "let jobs with several GPUs be parked too, as if none of them used NCCL")
+	flags.StringVar(&o.gangSaves, "gang-checkpoint", "", "jobs with several GPUs save their own work this `often` (30m), or when they are told to (term): then they are ended for others, and go on from there")
+	flags.StringVar(&o.restart, "restart-cost", "2m", "what it costs to run a job again that saved its own work")
 	flags.StringVar(&o.parkMem, "park-memory", "", "host `memory` for parked jobs (1280G); 0: no limit (default: half of the host's, taken to be twice the memory of the GPUs)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
 	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))
@@ -87,6 +89,16 @@ func (o *simulateOptions) readParking(cmd *cobra.Command) (p *sim.Parking, err e
 	if o.parkGangs {
 		p.Who = sim.EveryJob
 	}
+	if changed("gang-checkpoint") {
+		if p.GangsSave, err = parseSaves(o.gangSaves); err != nil {
+			return nil, badFlag(cmd, "gang-checkpoint", err)
+		}
+	}
+	cost, err := orZero(o.restart)
+	if err != nil || cost > maxParkCost {
+		return nil, badFlag(cmd, "restart-cost", text.Mismatch(o.restart, "a duration of up to a day"))
+	}
+	p.Restart = sim.MillisOf(cost.Seconds())
 	p.MemoryMiB = sim.HostMemory
 	if changed("park-memory") {
 		if p.MemoryMiB, err = parseParkMemory(o.parkMem); err != nil {
@@ -94,6 +106,19 @@ func (o *simulateOptions) readParking(cmd *cobra.Command) (p *sim.Parking, err e
 		}
 	}
 	return p, nil
+}
+
+// parseSaves parses how often a job saves its own work.
+func parseSaves(written string) (sim.Saves, error) {
+	written = strings.ToLower(strings.TrimSpace(written))
+	if written == "term" {
+		return sim.WhenTold, nil
+	}
+	every, err := text.ParseDuration(written)
+	if err != nil || every < time.Second {
+		return 0, text.Mismatch(written, "how often jobs save their work (30m), or term")
+	}
+	return sim.Saves(sim.MillisOf(every.Seconds())), nil
 }
 
 // parseParkMemory parses a size, or 0 for no limit.

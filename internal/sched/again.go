@@ -28,7 +28,7 @@ func (d *decision) again() time.Time {
 			continue
 		}
 		d.wake(h.protectedUntil(rules))
-		if h.parks() {
+		if h.Preempt.keepsWork() {
 			_, until := h.class(rules, now)
 			d.wake(until)
 		}

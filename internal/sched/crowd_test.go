@@ -110,7 +110,7 @@ func TestWhatAGangLeavesBesideItsHeirIsFoundByThoseBehind(t *testing.T) {
 	aheadOf(&s,
 		Pending{Job: "small 1", User: "ann", Request: one}, Pending{Job: "small 2", User: "bob", Request: one},
 		Pending{Job: "small 3", User: "dan", Request: one}, Pending{Job: "large", User: "cid", Request: Request{GPUs: 8}},
-		Pending{Job: "heir", User: "bob", Request: two}, Pending{Job: "behind", User: "cid", Request: one})
+		Pending{Job: "heir", User: "bob", Request: two, Preempt: Preempt{Mode: Park}}, Pending{Job: "behind", User: "cid", Request: one})
 	plan := Decide(s)
 	kept := slices.ContainsFunc(plan.Reservations, func(r Reservation) bool { return r.Job == "behind" })
 	if len(plan.Victims) != 1 || plan.Victims[0].For != "heir" || !kept {

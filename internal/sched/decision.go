@@ -81,7 +81,7 @@ func (d *decision) parks() bool {
 	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
 		return false
 	}
-	return slices.ContainsFunc(d.running, func(h *Allocation) bool { return h.Preempt.Mode == Park })
+	return slices.ContainsFunc(d.running, func(h *Allocation) bool { return h.Preempt.keepsWork() })
 }
 
 // outlook is what a decision knows about a family of requests.

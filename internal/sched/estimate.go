@@ -27,6 +27,22 @@ type Preempt struct {
 	StopTime   time.Duration `json:"out_ns"`            // until its cards are free
 	ResumeTime time.Duration `json:"back_ns"`           // until it runs again, once it has cards
 	MemMiB     int64         `json:"mem_mib,omitempty"` // of the host, while it is parked
+
+	// Saves says that a job that is requeued goes on from what it saved itself: at
+	// least once every SavesEvery, or when it is told to stop if that is 0.
+	Saves      bool          `json:"saves,omitempty"`
+	SavesEvery time.Duration `json:"saves_every_ns,omitempty"`
+}
+
+// keepsWork reports whether the job goes on where it was, nearly: then it takes turns.
+func (p *Preempt) keepsWork() bool { return p.Mode == Park || p.Mode == Requeue && p.Saves }
+
+// Plus is the estimate of a job that has to do so much again.
+func (s Estimate) Plus(again time.Duration) Estimate {
+	if s.Mid > 0 {
+		s.Low, s.Mid, s.High = s.Low+again, s.Mid+again, s.High+again
+	}
+	return s
 }
 
 // Left is how much longer a job is expected to run after running for ran, given its

@@ -86,7 +86,7 @@ func consult(s State) *oracle {
 }
 
 func keyOf(p *Pending) classKey {
-	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked}
+	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.Request.GPUs > 1 && !oracleKeeps(&p.Preempt)}
 	if p.ArrayLimit > 0 {
 		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
@@ -652,7 +652,7 @@ func (o *oracle) wake(at time.Time) {
 // run for long enough.
 func (o *oracle) outranks(p *Pending, h *Allocation, u urgency) bool {
 	r, now := &o.s.Rules, o.s.Now
-	parks := h.Preempt.Mode == Park
+	parks := h.Preempt.Mode == Park || oracleSaves(h)
 	protected := r.MaxBypass > 0 && h.Waited >= r.MaxBypass && now.Before(h.Started.Add(boostLeast))
 	switch {
 	case h.Other || h.Preempt.Mode == "" || o.leaving[h] || protected || !o.parkingFits(h):
@@ -665,6 +665,9 @@ func (o *oracle) outranks(p *Pending, h *Allocation, u urgency) bool {
 		return false
 	}
 	own, _ := o.rank(p)
+	if o.slices() && p.Request.GPUs > 1 && !oracleKeeps(&p.Preempt) {
+		own = classLong
+	}
 	its := o.classOf(h)
 	if o.slices() && own == classLong && its == classLong {
 		return p.Rank < h.Rank || p.Rank == h.Rank && p.Seq < h.Seq
@@ -723,14 +726,24 @@ func (o *oracle) mayLeave(p *Pending, h *Allocation) time.Time {
 	if gpus > 0 && own > gpus {
 		least = time.Duration(float64(least) * own / gpus)
 	}
+	if oracleSaves(h) && h.Preempt.SavesEvery > 0 {
+		first := h.Preempt.SavesEvery
+		if h.RanBefore > 0 {
+			first += h.Preempt.ResumeTime
+		}
+		least = max(least, first)
+	}
 	return h.Started.Add(least)
 }
 
 // lessLoss orders victims: the least loss first.
 func (o *oracle) lessLoss(a, b *Allocation) int {
 	lost := func(h *Allocation) time.Duration {
-		if h.Preempt.Mode == Requeue {
+		switch {
+		case h.Preempt.Mode == Requeue && !h.Preempt.Saves:
 			return o.ran(h)
+		case oracleSaves(h) && h.Preempt.SavesEvery > 0:
+			return o.ran(h) - o.ran(h)/h.Preempt.SavesEvery*h.Preempt.SavesEvery
 		}
 		return 0
 	}
@@ -866,8 +879,14 @@ func (o *oracle) rest(h *Allocation) time.Duration {
 // parks reports whether jobs take turns by being parked.
 func (o *oracle) parks() bool {
 	return (o.slices() || o.s.Rules.Policy == LAS) &&
-		slices.ContainsFunc(o.running, func(h *Allocation) bool { return h.Preempt.Mode == Park })
+		slices.ContainsFunc(o.running, func(h *Allocation) bool { return h.Preempt.Mode == Park || oracleSaves(h) })
 }
+
+// oracleSaves reports that a job is ended and run again, and saves its own work.
+func oracleSaves(h *Allocation) bool { return h.Preempt.Mode == Requeue && h.Preempt.Saves }
+
+// oracleKeeps reports that a job gives way without losing much.
+func oracleKeeps(p *Preempt) bool { return p.Mode == Park || p.Mode == Requeue && p.Saves }
 
 // depth is for how many jobs in their ordinary turn GPUs are reserved.
 func (o *oracle) depth() int {
@@ -992,7 +1011,7 @@ func (o *oracle) again() time.Time {
 		if r.MaxBypass > 0 && h.Waited >= r.MaxBypass {
 			o.wake(h.Started.Add(boostLeast))
 		}
-		if _, until := h.class(r, now); h.Preempt.Mode == Park {
+		if _, until := h.class(r, now); h.Preempt.Mode == Park || oracleSaves(h) {
 			o.wake(until)
 		}
 	}

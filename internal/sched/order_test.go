@@ -27,6 +27,7 @@ type queuedJob struct {
 	limit    time.Duration
 	vram     int64
 	cpus     int
+	stays    bool // it cannot give way once it runs; the others are parked
 }
 
 // running is a job on whole cards.
@@ -48,6 +49,13 @@ func lasting(d time.Duration) func(*Allocation) {
 // parkable gives way, at twenty seconds each way.
 func parkable(h *Allocation) {
 	h.Preempt = Preempt{Mode: Park, StopTime: 20 * time.Second, ResumeTime: 20 * time.Second}
+}
+
+// saving ends and runs again from what it saved, every so often; 0: when it is told.
+func saving(every time.Duration) func(*Allocation) {
+	return func(h *Allocation) {
+		h.Preempt = Preempt{Mode: Requeue, StopTime: 10 * time.Second, ResumeTime: 2 * time.Minute, Saves: true, SavesEvery: every}
+	}
 }
 
 // startsAnew gives way and loses its work.
@@ -108,8 +116,13 @@ func (r orderRow) snapshot() State {
 	s.Queue.SetRules(rules)
 	for i, w := range r.jobs {
 		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram, CPUs: w.cpus}
+		var gives Preempt
+		if !w.stays {
+			gives.Mode = Park
+		}
 		p := Pending{
-			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
+			Preempt: gives,
+			Job:     strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), RanBefore: w.served,
 			Run: Estimate{Low: w.run, Mid: w.run, High: max(w.run, w.most)}, Limit: w.limit,
 		}
@@ -411,6 +424,45 @@ func TestClassesOfService(t *testing.T) {
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 9 * hour}}, want: ""},
 		{says: "who had hardly anything comes first, and the others by age", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour}, {gpus: 1, served: 10 * minute}, {gpus: 1}}, want: "3@0 1?0+1m0s"},
 		{says: "priority comes before that", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour, priority: 1}, {gpus: 1}}, want: "1@0 2?0+1h0m0s"},
+	})
+}
+
+func TestJobsThatSaveTheirOwnWorkTakeTurns(t *testing.T) {
+	gang := func(ran time.Duration, every time.Duration) []Allocation {
+		return []Allocation{running("9", ran, saving(every), 0, 1)}
+	}
+	checkOrder(t, []orderRow{
+		{says: "one that saves when it is told gives way", cards: 2, held: gang(hour, 0), jobs: []queuedJob{{gpus: 2}}, want: "9>1 1?0,1+10s"},
+		{says: "after its minimum run", cards: 2, held: gang(4*time.Minute, 0), jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+30s", again: 20 * time.Second},
+		{says: "one that saves every half hour does, too", cards: 2, held: gang(31*time.Minute, 30*time.Minute), jobs: []queuedJob{{gpus: 2}}, want: "9>1 1?0,1+10s"},
+		{says: "not before it has saved once", cards: 2, held: gang(29*time.Minute, 30*time.Minute), jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+1m10s", again: time.Minute},
+		{says: "which it does after it has come back", cards: 2, jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+1m10s", again: time.Minute,
+			held: []Allocation{running("9", 31*time.Minute, both(saving(30*time.Minute), func(h *Allocation) { h.RanBefore = hour }), 0, 1)}},
+		{says: "it needs no host memory", cards: 2, state: func(s *State) { s.ParkMiB = -1 }, held: gang(hour, 0), jobs: []queuedJob{{gpus: 2}}, want: "9>1 1?0,1+10s"},
+		{says: "one that loses all its work gives way to nobody", cards: 2, held: []Allocation{running("9", hour, both(startsAnew, lasting(9*hour)), 0, 1)},
+			jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+8h0m0s"},
+		{says: "the one that loses less goes first", cards: 2, jobs: []queuedJob{{gpus: 1}}, want: "8>1 1?0+10s",
+			held: []Allocation{running("8", 61*time.Minute, saving(30*time.Minute), 0), running("9", 59*time.Minute, saving(30*time.Minute), 1)}},
+		{says: "and one that loses nothing before it", cards: 2, jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?1+10s",
+			held: []Allocation{running("8", 61*time.Minute, saving(30*time.Minute), 0), running("9", 59*time.Minute, saving(0), 1)}},
+	})
+}
+
+func TestGangsThatCannotGiveWay(t *testing.T) {
+	later := func(h *Allocation) { h.Rank, h.Seq = 100, 100 }
+	long := func(change func(*Allocation)) []Allocation {
+		return []Allocation{running("8", hour, both(parkable, lasting(9*hour), change), 0), running("9", hour, both(parkable, lasting(9*hour), change), 1)}
+	}
+	none := func(*Allocation) {}
+	checkOrder(t, []orderRow{
+		{says: "older jobs are not parked for one", cards: 2, held: long(none), jobs: []queuedJob{{gpus: 2, stays: true}}, want: ""},
+		{says: "they are for one that gives them back", cards: 2, held: long(none), jobs: []queuedJob{{gpus: 2}}, want: "8>1 9>1 1?0,1+20s"},
+		{says: "later ones are", cards: 2, held: long(later), jobs: []queuedJob{{gpus: 2, stays: true}}, want: "8>1 9>1 1?0,1+20s"},
+		{says: "unless they have a boost", cards: 2, held: long(both(later, func(h *Allocation) { h.Started, h.Waited = midday.Add(-20*time.Minute), 9*hour })),
+			jobs: []queuedJob{{gpus: 2, stays: true}}, want: ""},
+		{says: "a job with one GPU keeps its rank", cards: 2, held: long(none), jobs: []queuedJob{{gpus: 1, stays: true}}, want: "8>1 1?0+20s"},
+		{says: "so does a gang of a higher priority", cards: 2, held: long(none), jobs: []queuedJob{{gpus: 2, priority: 1, stays: true}}, want: "8>1 9>1 1?0,1+20s"},
+		{says: "one that stays does not hide the one behind it", cards: 2, held: long(none), jobs: []queuedJob{{gpus: 2, stays: true}, {gpus: 2}}, want: "8>2 9>2 2?0,1+20s"},
 	})
 }
 

@@ -22,18 +22,22 @@ func (d *decision) wouldOutrank(h *head, held *Allocation, u urgency) bool {
 	switch {
 	case now.Before(held.protectedUntil(rules)):
 		return false
-	case u != ordinary && held.parks():
+	case u != ordinary && held.Preempt.keepsWork():
 		return true
 	case h.priority != held.Priority:
 		return h.priority > held.Priority
-	case !held.parks() || !rules.slices() && rules.Policy != LAS:
+	case !held.Preempt.keepsWork() || !rules.slices() && rules.Policy != LAS:
 		return false
 	}
 	class, _ := held.class(rules, now)
-	if h.entry.service == class && class == classLong && rules.slices() {
+	own := h.entry.service
+	if h.class.fixed && rules.slices() {
+		own = classLong
+	}
+	if own == class && class == classLong && rules.slices() {
 		return h.rank < held.Rank || h.rank == held.Rank && h.seq < held.Seq
 	}
-	return h.entry.service < class
+	return own < class
 }
 
 // protectedUntil is how long a job that was overdue when it started cannot be

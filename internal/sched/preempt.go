@@ -138,8 +138,13 @@ func (d *decision) returns(h *Allocation) (mib int64) {
 
 // lost is the work that a preemption destroys.
 func (h *Allocation) lost(now time.Time) time.Duration {
-	if h.Preempt.Mode == Requeue {
+	switch p := &h.Preempt; {
+	case p.Mode != Requeue:
+		return 0
+	case !p.Saves:
 		return h.lasted(now)
+	case p.SavesEvery > 0:
+		return h.lasted(now) % p.SavesEvery
 	}
 	return 0
 }

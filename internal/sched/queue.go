@@ -67,6 +67,7 @@ type classKey struct {
 	term       term
 	unproven   bool
 	parked     bool
+	fixed      bool // it is a gang that cannot give way
 }
 
 // class holds jobs that differ only in their place in the order. It is never empty.
@@ -161,7 +162,7 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
-	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked}
+	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.holdsFast()}
 	if p.ArrayLimit > 0 {
 		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
@@ -232,7 +233,7 @@ func (q *Queue) classOf(key classKey) *class {
 	if g, found := q.classes[key]; found {
 		return g
 	}
-	of := shape{q.families.count(familyOf(key.request)), key.request.amounts()}
+	of := shape{q.families.count(familyOf(key.request, key.fixed)), key.request.amounts()}
 	of.term = key.term
 	g := &class{
 		classKey: key, shape: q.shapes.count(of), size: q.sizes.count(of.size()),

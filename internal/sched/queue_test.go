@@ -118,7 +118,7 @@ func checkKinds(t *rapid.T, q *Queue) {
 	classes, sizes, families := newTally[shape](), newTally[shape](), newTally[family]()
 	for _, g := range q.classes {
 		class := g.shape.value
-		if want := (shape{class.family, g.request.amounts()}); class.size() != want || class.term != g.term || class.family.value != familyOf(g.request) {
+		if want := (shape{class.family, g.request.amounts()}); class.size() != want || class.term != g.term || class.family.value != familyOf(g.request, g.fixed) {
 			t.Fatalf("a group that asks for %+v is said to be of %+v", g.request, class)
 		}
 		classes.count(class)

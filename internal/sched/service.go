@@ -111,6 +111,12 @@ func (m *member) boostSize() float64 {
 // milliseconds exact in a float64.
 const boostApart = 1 << 52
 
+// holdsFast reports a job with several GPUs that gives none of them back until it ends.
+// It takes turns with nobody, so the time it has received says nothing about it: it
+// would keep the rank of a fresh job for ever. A job with one GPU keeps that rank.
+// It takes little from the others, and many of these jobs are short.
+func (p *Pending) holdsFast() bool { return p.Request.GPUs > 1 && !p.Preempt.keepsWork() }
+
 // inTurn reports whether fair share applies within the class. Jobs beyond the first
 // class go by time alone.
 func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.slices() }
@@ -121,11 +127,15 @@ func (h *Allocation) lasted(now time.Time) time.Duration {
 	if h.Started.IsZero() {
 		return 0
 	}
-	ran := now.Sub(h.Started)
+	return max(0, now.Sub(h.Started)-h.resumeTime())
+}
+
+// resumeTime is how long this attempt does not run, because it comes back first.
+func (h *Allocation) resumeTime() time.Duration {
 	if h.RanBefore > 0 {
-		ran -= h.Preempt.ResumeTime
+		return h.Preempt.ResumeTime
 	}
-	return max(0, ran)
+	return 0
 }
 
 // service is how long the job has run without losing the work.
@@ -180,6 +190,9 @@ func (h *Allocation) minRun(r *Rules, gpus float64) time.Duration {
 	least = max(least, minRunCosts*(h.Preempt.StopTime+h.Preempt.ResumeTime))
 	if own := h.weight(); own > gpus && gpus > 0 {
 		least = time.Duration(float64(least) * own / gpus)
+	}
+	if h.Preempt.Saves && h.Preempt.SavesEvery > 0 {
+		least = max(least, h.resumeTime()+h.Preempt.SavesEvery) // each attempt saves something
 	}
 	return least
 }

@@ -2,7 +2,10 @@ package sched
 
 // family is a request without its amounts. Among requests of one family, a larger
 // one fits only where a smaller one does.
-type family struct{ request Request }
+type family struct {
+	request Request
+	fixed   bool // gangs that cannot give way outrank fewer jobs
+}
 
 // shape is what a class of jobs asks for and for how long. Either all jobs of a
 // shape fit or none does.
@@ -19,12 +22,12 @@ func (c shape) size() shape {
 }
 
 // familyOf takes the amounts off a request.
-func familyOf(r Request) family {
+func familyOf(r Request, fixed bool) family {
 	r.GPUs = min(r.GPUs, 2) // several cards are never parts of one
 	r.VRAMMiB = min(r.VRAMMiB, 1)
 	if r.Share > 0 {
 		r.Share = 1
 	}
 	r.CPUs, r.MemMiB = 0, 0
-	return family{r}
+	return family{r, fixed}
 }

@@ -46,6 +46,8 @@ func drawTime(t *rapid.T, s *State) {
 		}
 		p.Run = drawSpan(t, "expected")
 		p.Limit = rapid.SampledFrom(spans).Draw(t, "limit")
+		p.Preempt.Mode = rapid.SampledFrom([]PreemptMode{"", Park, Requeue}).Draw(t, "would give way")
+		p.Preempt.Saves = p.Preempt.Mode == Requeue && rapid.Bool().Draw(t, "would save")
 		s.Queue.Add(p)
 	}
 	s.Queue.Tick(midday)
@@ -69,6 +71,9 @@ func drawRunning(t *rapid.T, s *State, h *Allocation, jobs int) {
 		StopTime:   rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "out"),
 		ResumeTime: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "back"),
 		MemMiB:     rapid.SampledFrom([]int64{0, 60, 120}).Draw(t, "parked"),
+	}
+	if h.Preempt.Mode == Requeue && rapid.Bool().Draw(t, "saves") {
+		h.Preempt.Saves, h.Preempt.SavesEvery = true, rapid.SampledFrom([]time.Duration{0, 90 * time.Second, time.Hour}).Draw(t, "every")
 	}
 	if h.Preempt.Mode != "" && rapid.IntRange(0, 3).Draw(t, "leaves") == 0 {
 		h.BeingPreempted, h.FreeBy = true, midday.Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, h.Preempt.StopTime}).Draw(t, "by"))

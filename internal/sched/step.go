@@ -214,6 +214,10 @@ func (p *steps) parkMiB(h *Allocation, byMiB int64) {
 // back is a running job as it waits once it has been preempted.
 func (h *Allocation) back(p Pending, now time.Time) Pending {
 	p.Since = now
+	if h.Preempt.Saves {
+		// What it loses counts as service, and has to be done again.
+		p.RanBefore, p.Run = h.service(now), p.Run.Plus(h.lost(now))
+	}
 	if h.Preempt.Mode == Park {
 		p.RanBefore, p.Parked, p.Request.IDs, p.Request.Allow = h.service(now), true, joinIDs(h.Cards), ""
 		if p.Limit > 0 {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"berth/internal/sched/sim"
 	"berth/internal/text"
@@ -52,6 +53,12 @@ func (r *Report) parkText() string {
 	}[r.Park.Who]
 	if r.Park.MemoryMiB > 0 {
 		who += fmt.Sprintf(", in %s of host memory", gib(r.Park.MemoryMiB))
+	}
+	switch saves := r.Park.GangsSave; {
+	case saves == sim.WhenTold:
+		who += ". Jobs with several GPUs save their own work when they are told to"
+	case saves > 0:
+		who += ". Jobs with several GPUs save their own work every " + text.Span(time.Duration(saves)*time.Millisecond)
 	}
 	return who + "."
 }

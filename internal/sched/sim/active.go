@@ -21,6 +21,7 @@ type active struct {
 
 	start  Millis
 	works  Millis // when it begins to make progress
+	lost   Millis // progress in this segment that was not saved, once it is being preempted
 	useful Millis // progress in this segment, once it is being preempted
 	before Millis // progress in this segment before the replay began
 	end    Millis // when it ends or, if it is being preempted, has left its cards
@@ -47,8 +48,8 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive, CPUs: j.CPUs, MemMiB: j.MemMiB,
 		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards[card].TotalMiB }),
 		User:     j.User, Priority: j.Priority, Seq: int64(place), Array: j.limitedArray(), Submitted: j.Submit.at(),
-		Started: r.now.at(), RanBefore: c.done.duration(), Waited: (r.now - c.since).duration(),
-		Run: r.estimator.duration(j), Limit: r.estimator.limit(j, c.done),
+		Started: r.now.at(), RanBefore: c.service().duration(), Waited: (r.now - c.since).duration(),
+		Run: r.expected(j, c), Limit: r.estimator.limit(j, c.done),
 	}
 	a.held.Preempt = r.preemption(j)
 	return a
@@ -91,7 +92,9 @@ func (r *replay) vacate(a *active) {
 	fate.End = r.now
 	fate.Segments = append(fate.Segments, Segment{Start: a.start, End: r.now, Cards: a.held.Cards})
 	r.courses[r.order[a.place]].gpuSeconds += (did - a.before).Seconds() * a.gpus
-	overhead := r.now - a.start - did
+	fate.Wasted += a.lost
+	r.result.WastedGPUSeconds += a.lost.Seconds() * a.gpus
+	overhead := r.now - a.start - did - a.lost
 	fate.Overhead += overhead
 	r.result.OverheadGPUSeconds += overhead.Seconds() * a.gpus
 }
@@ -109,7 +112,7 @@ func (r *replay) restart(place int, lost Millis) {
 	c := &r.courses[r.order[place]]
 	r.fateAt(place).Wasted += lost
 	r.result.WastedGPUSeconds += c.gpuSeconds
-	c.done, c.gpuSeconds = 0, 0
+	c.done, c.lost, c.gpuSeconds = 0, 0, 0
 }
 
 // Running is a job that already runs when the replay begins.

@@ -59,6 +59,7 @@ type Job struct {
 	Array    string // the array it is a task of, if that has a limit
 	AtOnce   int    // how many tasks of its array run at a time; 0: all
 	Group    string // of its user's groups, if that has a limit
+	Saves    Saves  // whether it saves its own work
 	Parks    Parks  // whether it can be parked, if it says so
 	Command  string // estimates depend on it and on the user; may be empty
 }
@@ -147,7 +148,7 @@ func compareJobs(a, b *Job) int {
 		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB), cmp.Compare(a.UsedMiB, b.UsedMiB),
 		strings.Compare(a.Command, b.Command), slices.Compare(a.IDs, b.IDs), slices.Compare(a.Allow, b.Allow),
 		strings.Compare(a.Array, b.Array), cmp.Compare(a.AtOnce, b.AtOnce), strings.Compare(a.Group, b.Group),
-		cmp.Compare(a.Parks, b.Parks),
+		cmp.Compare(a.Parks, b.Parks), cmp.Compare(a.Saves, b.Saves),
 	)
 }
 

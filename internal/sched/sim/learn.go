@@ -27,7 +27,7 @@ func (r *replay) learn(ended *Job) {
 	}
 	for _, a := range r.running {
 		if r.estimator.kind(a.job) == kind {
-			a.held.Run = r.estimator.duration(a.job)
+			a.held.Run = r.expected(a.job, &r.courses[r.order[a.place]])
 		}
 	}
 	waiting := r.alike[kind]

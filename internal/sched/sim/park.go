@@ -17,6 +17,8 @@ type Parking struct {
 	BytesPerSecond float64     // if not 0, EachWay is the memory of the job divided by this
 	Pace           *sched.Pace // if not nil, what a daemon plans with
 	MemoryMiB      int64       // of the host, for parked jobs in all; 0: no limit
+	GangsSave      Saves       // how often jobs with several GPUs save their work that do not say so themselves
+	Restart        Millis      // what it costs to run a job again that saved its work
 }
 
 // Parkable says which jobs can be parked that do not say so themselves.
@@ -38,6 +40,16 @@ const (
 	CanPark
 	CannotPark
 )
+
+// Saves is how often a job saves its own work: it can be ended then, and goes on from
+// there. 0: it does not.
+type Saves Millis
+
+// WhenTold is that of a job that saves when it is told to stop.
+const WhenTold Saves = -1
+
+// every is the time between two saves; 0: there are none of their own.
+func (s Saves) every() Millis { return Millis(max(0, s)) }
 
 const bytesPerMiB = 1 << 20
 
@@ -97,14 +109,19 @@ func (r *replay) preempt(v sched.Victim) {
 	}
 	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
+	a.lost = a.unsaved(r.now)
+	a.useful -= a.lost
 	a.held.BeingPreempted, a.held.PreemptedFor = true, v.For
 	a.end = r.now + millisFor(a.held.Preempt.StopTime)
 	a.held.FreeBy = a.end.at()
 	heap.Fix(&r.ends, a.spot)
 	c.done += a.useful
+	c.lost += a.lost
 	c.since = r.now
 	r.declareMeasured(a)
-	r.host.leave(a.held.Preempt.MemMiB)
+	if v.Mode == sched.Park {
+		r.host.leave(a.held.Preempt.MemMiB)
+	}
 	r.fateAt(place).Preemptions++
 	r.result.Preemptions++
 }
@@ -116,10 +133,44 @@ func millisFor(d time.Duration) Millis {
 
 // preemption is whether and how a job can be preempted.
 func (r *replay) preemption(j *Job) sched.Preempt {
-	if !r.parks(j) {
-		return sched.Preempt{}
+	if r.parks(j) {
+		return r.in.Park.cost(r.in.Machine, j)
 	}
-	return r.in.Park.cost(r.in.Machine, j)
+	if saves := r.saves(j); saves != 0 {
+		return sched.Preempt{Mode: sched.Requeue, Saves: true, SavesEvery: saves.every().duration(), StopTime: grace, ResumeTime: r.in.Park.Restart.duration()}
+	}
+	return sched.Preempt{}
+}
+
+// grace is how long a job takes to end: a job's default grace period.
+const grace = 10 * time.Second
+
+// saves is how often a job saves its own work.
+func (r *replay) saves(j *Job) Saves {
+	switch {
+	case r.in.Park == nil || !r.in.Policy.Rules.Slice || j.GPUs == 0:
+		return 0
+	case j.Saves == 0 && j.GPUs > 1:
+		return r.in.Park.GangsSave
+	}
+	return j.Saves
+}
+
+// unsaved is what a job loses if it is preempted now.
+func (a *active) unsaved(now Millis) Millis {
+	if every := a.held.Preempt.SavesEvery; every > 0 {
+		return a.did(now) % Millis(every/time.Millisecond)
+	}
+	return 0
+}
+
+// requeue puts a job that has ended after saving its work among the waiting ones.
+func (r *replay) requeue(a *active) {
+	if a.held.Preempt.Mode == sched.Park {
+		r.park(a)
+		return
+	}
+	r.enqueue(a.place)
 }
 
 // park puts a job that has left its cards among the waiting ones. Its memory stays

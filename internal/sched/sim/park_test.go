@@ -358,3 +358,63 @@ func TestWhatAParkedJobNeedsIsNotedOnItsCards(t *testing.T) {
 		t.Error("nothing was parked")
 	}
 }
+
+// A job that saves its work every 20 s is ended after 50 s: it loses 10 s, ends within
+// its grace period, and pays for coming back.
+func TestAJobThatSavesItsWorkGoesOnFromThere(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		saves Saves
+		want  Fate
+	}{
+		{"every 20 s", 20_000, Fate{
+			Start: 0, End: 145_000, Cards: []int{0}, Preemptions: 1, Wasted: 10_000, Overhead: 25_000,
+			Segments: []Segment{{0, 60_000, []int{0}}, {70_000, 145_000, []int{0}}},
+		}},
+		{"when it is told", WhenTold, Fate{
+			Start: 0, End: 135_000, Cards: []int{0}, Preemptions: 1, Overhead: 25_000,
+			Segments: []Segment{{0, 60_000, []int{0}}, {70_000, 135_000, []int{0}}},
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in := input{
+				Jobs:    []Job{seconds("long", "ann", 0, 100, 1), seconds("short", "bob", 50, 10, 1)},
+				Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, Default), Park: &Parking{Who: ThatAskFor, Restart: 15_000},
+				Estimates: Perfect, Decide: scripted(map[Millis]sched.Plan{50_000: {Victims: []sched.Victim{{Job: "0", For: "1", Mode: sched.Requeue}}}}, func(now Millis, s sched.State) {
+					if p, queued := s.Queue.Get("0"); queued && now == 60_000 {
+						again := row.want.Wasted.duration()
+						if p.Parked || p.Request.IDs != "" || p.RanBefore != 50*time.Second || p.Run.Mid != 100*time.Second+again || !p.Preempt.Saves {
+							t.Errorf("it waits as %+v", p)
+						}
+					}
+				}),
+			}
+			in.Jobs[0].Saves = row.saves
+			res := run(in)
+			if got := res.Fates[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", row.want) {
+				t.Errorf("\n%+v, want\n%+v", got, row.want)
+			}
+			if m := measure(in, res); !near(m.GPUWasted, row.want.Wasted.Seconds()/row.want.End.Seconds()) || res.HostPeakMiB != 0 {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+func TestGangsSaveTheirWorkIfTheReplaySaysSo(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		job  Job
+		want Saves
+	}{
+		{"a gang", Job{GPUs: 2}, 1_800_000},
+		{"a job with one GPU does not", Job{GPUs: 1}, 0},
+		{"what the job says counts", Job{GPUs: 2, Saves: WhenTold}, WhenTold},
+		{"for one GPU too", Job{GPUs: 1, Saves: 60_000}, 60_000},
+	} {
+		in := input{Jobs: []Job{row.job}, Machine: Machine{GPUs: 2, VRAMMiB: 1000}, Policy: policy(t, Default), Park: &Parking{Who: SingleGPU, GangsSave: 1_800_000}}
+		if got := newReplay(&in).saves(&row.job); got != row.want {
+			t.Errorf("%s: %d, want %d", row.name, got, row.want)
+		}
+	}
+}

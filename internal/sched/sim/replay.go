@@ -51,11 +51,20 @@ type course struct {
 	declaredMiB int64   // on each card; raised once the job was seen to use more
 	since       Millis  // waiting since
 	done        Millis  // progress that is kept
+	lost        Millis  // and that was lost, since it last began from the beginning
 	gpuSeconds  float64 // spent on done since the replay began
 	parkedOn    []int   // the cards that it has to come back to; nil: it is not parked
 	hostMiB     int64   // its memory on the host meanwhile
 	started     bool    // it has run before
 	ended       bool
+}
+
+// service is how long the job has run, whatever became of its work.
+func (c *course) service() Millis { return c.done + c.lost }
+
+// expected is how long a job is expected to run in all, with what it has to do again.
+func (r *replay) expected(j *Job, c *course) sched.Estimate {
+	return r.estimator.duration(j).Plus(c.lost.duration())
 }
 
 func newReplay(in *input) *replay {
@@ -186,7 +195,7 @@ func (r *replay) pending(place int) sched.Pending {
 	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules), Parked: parked,
 		Array: j.Array, ArrayLimit: j.AtOnce, Group: j.Group,
-		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: preempt,
+		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.service().duration(), Run: r.expected(j, c), Limit: limit, Preempt: preempt,
 	}
 }
 
@@ -235,12 +244,14 @@ func (r *replay) start(s sched.Start) bool {
 		r.outOfMemory(place)
 		return false
 	}
-	if c.parkedOn != nil {
+	if c.parkedOn != nil || c.service() > 0 {
 		a.works += millisFor(a.held.Preempt.ResumeTime)
+	}
+	if c.parkedOn != nil {
 		r.comeBack(place)
 	}
 	a.end = a.works + j.runs() - c.done
-	a.held.Started, a.held.RanBefore = r.now.at(), c.done.duration()
+	a.held.Started, a.held.RanBefore = r.now.at(), c.service().duration()
 	a.held.Waited = (r.now - c.since).duration()
 	r.occupy(a)
 	return true
@@ -253,7 +264,7 @@ func (r *replay) endJobs() {
 		a := r.ends[0]
 		r.vacate(a)
 		if a.held.BeingPreempted {
-			r.park(a)
+			r.requeue(a)
 			continue
 		}
 		r.finish(a)

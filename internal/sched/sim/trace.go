@@ -77,6 +77,18 @@ var traceColumns = []traceColumn{
 		}
 		return nil
 	}},
+	{name: "checkpoint_s", set: func(j *Job, text string) error {
+		if strings.EqualFold(text, "term") {
+			j.Saves = WhenTold
+			return nil
+		}
+		every, err := traceMillis(text, MaxDuration)
+		if err != nil {
+			return fmt.Errorf("expected seconds (0 to %s) or term, found %q", plain(MaxDuration.Seconds()), text)
+		}
+		j.Saves = Saves(every)
+		return nil
+	}},
 	{name: "command", set: func(j *Job, text string) error { j.Command = text; return nil }},
 	{name: "name", set: func(j *Job, text string) error {
 		if j.Command == "" {

@@ -36,6 +36,8 @@ func TestTraces(t *testing.T) {
 			[]Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Command: "python a.py"}, {ID: "3", Submit: 1000, Duration: 2000, GPUs: 1, Command: "train"}}},
 		{"whether it can be parked, if that is said", "submit_s,duration_s,parks\n1,2,yes\n1,2,0\n1,2,\n",
 			[]Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Parks: CanPark}, {ID: "3", Submit: 1000, Duration: 2000, GPUs: 1, Parks: CannotPark}, {ID: "4", Submit: 1000, Duration: 2000, GPUs: 1}}},
+		{"whether it saves its own work, and how often", "submit_s,duration_s,checkpoint_s\n1,2,1800\n1,2,TERM\n1,2,0\n",
+			[]Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Saves: 1_800_000}, {ID: "3", Submit: 1000, Duration: 2000, GPUs: 1, Saves: WhenTold}, {ID: "4", Submit: 1000, Duration: 2000, GPUs: 1}}},
 		{"a last line needs no end", "submit_s,duration_s\n1,2", []Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}}},
 	}
 	for _, row := range rows {
@@ -60,6 +62,7 @@ func TestBadTracesAreRefusedWithFileAndLine(t *testing.T) {
 		{"a column twice", "submit_s,duration_s,submit_s\n", "t.csv:1: expected each column once, found submit_s twice"},
 		{"no number", head + "1,2,1,1000\n1,soon,1,1000\n", `t.csv:3: duration_s: expected 0 to 1000000000 seconds, found "soon"`},
 		{"neither yes nor no", "submit_s,duration_s,parks\n1,2,maybe\n", `t.csv:2: parks: expected yes or no, found "maybe"`},
+		{"no time between saves", "submit_s,duration_s,checkpoint_s\n1,2,often\n", `t.csv:2: checkpoint_s: expected seconds (0 to 1000000000) or term, found "often"`},
 		{"negative", head + "-1,2,1,\n", `t.csv:2: submit_s: expected 0 to 10000000000 seconds, found "-1"`},
 		{"not a number", head + "NaN,2,1,\n", `t.csv:2: submit_s: expected 0 to 10000000000 seconds, found "NaN"`},
 		{"infinite", head + "1,+Inf,1,\n", `t.csv:2: duration_s: expected 0 to 1000000000 seconds, found "+Inf"`},

@@ -79,7 +79,7 @@ func (r *replay) loseJobsOn(card int) {
 		done := c.done
 		if !a.held.BeingPreempted {
 			done += a.did(r.now)
-		} else {
+		} else if a.held.Preempt.Mode == sched.Park {
 			r.host.comeBack(a.held.Preempt.MemMiB)
 		}
 		r.vacate(a)

@@ -22,6 +22,7 @@ func anUpheaval(t *rapid.T) input {
 			in.Park.BytesPerSecond = 3e9
 		}
 		in.Park.Who = rapid.SampledFrom([]Parkable{EveryJob, SingleGPU, ThatAskFor}).Draw(t, "who parks")
+		in.Park.Restart = rapid.SampledFrom([]Millis{0, 3000, 120_000}).Draw(t, "restart")
 		in.Park.MemoryMiB = rapid.SampledFrom([]int64{0, 5000, 10_000, 25_000}).Draw(t, "host memory")
 	}
 	if rapid.IntRange(0, 5).Draw(t, "parks") < 5 {
@@ -36,6 +37,7 @@ func anUpheaval(t *rapid.T) input {
 		}
 	}
 	for i := range in.Jobs {
+		in.Jobs[i].Saves = rapid.SampledFrom([]Saves{0, 0, WhenTold, 1, 2000, 60_000}).Draw(t, "saves")
 		in.Jobs[i].Parks = rapid.SampledFrom([]Parks{Unsaid, Unsaid, CanPark, CannotPark}).Draw(t, "says")
 		if j := &in.Jobs[i]; j.VRAMMiB > 0 && rapid.IntRange(0, 2).Draw(t, "misjudged") == 0 {
 			j.UsedMiB = j.VRAMMiB * rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "times") / 2
@@ -74,7 +76,8 @@ func restless(seed uint64) func(sched.State) sched.Plan {
 		for _, h := range s.Allocations {
 			place, _ := strconv.Atoi(h.Job)
 			chance := rand.New(rand.NewPCG(seed, uint64(s.Now.UnixMilli())*1000+uint64(place)))
-			if h.Preempt.Mode != sched.Park || h.BeingPreempted || s.ParkMiB < 0 || s.ParkMiB > 0 && h.Preempt.MemMiB > s.ParkMiB || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
+			full := h.Preempt.Mode == sched.Park && (s.ParkMiB < 0 || s.ParkMiB > 0 && h.Preempt.MemMiB > s.ParkMiB)
+			if h.Preempt.Mode == "" || h.BeingPreempted || full || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
 				continue
 			}
 			times[h.Job]++
@@ -83,7 +86,7 @@ func restless(seed uint64) func(sched.State) sched.Plan {
 					s.ParkMiB = -1
 				}
 			}
-			plan.Victims = append(plan.Victims, sched.Victim{Job: h.Job, Mode: sched.Park})
+			plan.Victims = append(plan.Victims, sched.Victim{Job: h.Job, Mode: h.Preempt.Mode})
 		}
 		return plan
 	}
@@ -120,7 +123,7 @@ func checkTimes(t *rapid.T, in *input, i int, f *Fate) {
 	var onCards, last Millis
 	for k, s := range f.Segments {
 		// It comes back to the cards that it left, unless its work was lost.
-		if k > 0 && f.Wasted == 0 && f.Preemptions > 0 && !slices.Equal(s.Cards, f.Segments[k-1].Cards) {
+		if k > 0 && f.Wasted == 0 && f.Preemptions > 0 && j.Saves == 0 && !slices.Equal(s.Cards, f.Segments[k-1].Cards) {
 			t.Fatalf("job %d comes back to other cards: %+v", i, f)
 		}
 		if s.End < s.Start || k > 0 && s.Start < last || len(s.Cards) != j.GPUs || k == 0 && s.Start != f.Start {
