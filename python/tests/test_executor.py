@@ -172,6 +172,7 @@ class Jobs(Executor):
             with mock.patch.object(executor._client._wire, "call", cut):
                 self.assertEqual(list(executor.map(calls.witness, [str(self.dir)] * 3, range(3))), [0, 1, 4])
         self.assertEqual((lost, self.made()), (["/v1/jobs"], Counter("012")))
+        self.assertEqual(len(self.client.list(over=True)), 1 + 3)
 
     def test_another_machine_is_refused(self) -> None:
         with self.assertRaisesRegex(Invalid, "cannot be sent to https"):

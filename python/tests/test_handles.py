@@ -69,14 +69,19 @@ class Handles(Served):
         ended = batch.as_completed()
         got: List[str] = []
         reader = threading.Thread(target=lambda: got.extend(job.id for job in ended))
-        reader.start()
-        until(lambda: [job["state"] for job in batch.jobs()] == ["running", "running"] and self.client._watch.ticket())
-        self._reap(self.daemon)
-        self.open("a")
-        self.serve()
+        missed = threading.Event()
+        with mock.patch("berth.watch.await_daemon", lambda _: missed.wait(60)):
+            reader.start()
+            until(lambda: [job["state"] for job in batch.jobs()] == ["running", "running"] and self.client._watch.ticket())
+            self._reap(self.daemon)
+            self.open("a")
+            self.serve()
+            until(lambda: batch.jobs()[0]["state"] == "finished")  # and no event tells of it any more
+            missed.set()
+            until(lambda: got)
         self.open("b")
         reader.join(60)
-        self.assertEqual(sorted(got), [job.id for job in batch])
+        self.assertEqual(got, [job.id for job in batch])
 
     def test_jobs_that_do_not_exist_are_not_waited_for(self) -> None:
         nobody = berth.Batch(self.client, [berth.Handle(self.client, "99", "x")])
