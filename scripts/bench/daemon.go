@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/queue"
+	"berth/internal/queue/store"
 )
 
 // service is a daemon under measurement.
@@ -26,20 +28,20 @@ type service struct {
 
 // serve starts a private daemon with two simulated GPUs in a directory of its
 // own.
-func (b *bench) serve(name string) *service {
+func (b *bench) serve(name string, flags ...string) *service {
 	dir, err := filepath.Abs(name)
 	check(err)
 	s := &service{b: b, socket: filepath.Join(dir, "s")}
-	s.cmd = b.command("serve", "--private", "--sim", "2", "--state-dir", dir, "--socket", s.socket)
+	s.cmd = b.command(append([]string{"serve", "--private", "--sim", "2", "--state-dir", dir, "--socket", s.socket}, flags...)...)
 	check(s.cmd.Start())
 	s.client = api.Dial(s.socket)
-	s.answers()
+	s.answersWithin(10 * time.Second)
 	return s
 }
 
-// answers waits until the daemon does.
-func (s *service) answers() {
-	for range 1000 {
+// answersWithin waits until the daemon answers.
+func (s *service) answersWithin(most time.Duration) {
+	for begun := time.Now(); time.Since(begun) < most; {
 		if _, err := api.Call(context.Background(), s.client, api.GetStatus, api.None{}); err == nil {
 			return
 		}
@@ -123,21 +125,87 @@ func waiting(n int) []api.Spec {
 	return specs
 }
 
-// long: the daemon's memory with a very long queue, and how soon it answers again.
-func (b *bench) long() {
-	const n = 100_000
-	s := b.serve("long")
+// long: a queue of 100,000, and of a million.
+func (b *bench) long()    { b.queueOf(100_000, b.less) }
+func (b *bench) million() { b.queueOf(1_000_000, b.plain) }
+
+// queueOf is the daemon's memory with a very long queue, what requests cost beside
+// those with 1,000 queued, and how soon it answers again.
+func (b *bench) queueOf(n int, add func(what, note string, value, goal float64)) {
+	const few, at = 1000, 10_000
+	short, s := b.serve("short"), b.serve("long")
+	defer short.stop()
 	defer s.stop()
-	for range n / 10_000 {
-		s.submit(waiting(10_000)...)
+	short.submit(waiting(few)...)
+	empty, _ := memoryOf(s.cmd.Process.Pid)
+	for range n / at {
+		s.submit(waiting(at)...)
 	}
-	rss := peakRSS(s.cmd.Process.Pid)
-	b.row("100,000 queued: the daemon's peak memory", fmt.Sprintf("%.0f MB", rss), "<= 250 MB", rss <= 250)
+	rss, _ := memoryOf(s.cmd.Process.Pid)
+	add(fmt.Sprintf("%d queued: memory of a job in kB", n), fmt.Sprintf("(%.0f MB)", rss), 1000*(rss-empty)/float64(n), 1)
+	ctx, middle := context.Background(), 0
+	for _, ask := range []struct {
+		what string
+		do   func(s *service, id string) error
+	}{
+		{"submit", func(s *service, _ string) error { s.submit(waiting(1)...); return nil }},
+		{"a page of list", func(s *service, _ string) error {
+			_, err := api.Call(ctx, s.client, api.ListJobs, api.Query{Limit: 50, Reasons: true})
+			return err
+		}},
+		{"why", func(s *service, id string) error {
+			_, err := api.Call(ctx, s.client, api.GetWhy, api.JobID{ID: id})
+			return err
+		}},
+		{"cancel", func(s *service, id string) error {
+			_, err := api.Call(ctx, s.client, api.Act, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}})
+			return err
+		}},
+	} {
+		timed := func(s *service, jobs int) func() time.Duration {
+			return func() time.Duration { return took(func() { check(ask.do(s, strconv.Itoa(jobs/2+middle))) }) }
+		}
+		var theirs, own []time.Duration
+		for range 40 {
+			middle++
+			theirs, own = append(theirs, timed(short, few)()), append(own, timed(s, n)())
+		}
+		took := quarter(own).Seconds()
+		add(fmt.Sprintf("%d queued: %s, of the same with 1,000", n, ask.what), fmt.Sprintf("(%.2f ms)", 1000*took), took/quarter(theirs).Seconds(), 1.25)
+	}
 	check(s.cmd.Process.Kill())
 	s.cmd.Wait()
 	s.cmd = b.command("serve", "--private", "--sim", "2", "--state-dir", filepath.Dir(s.socket), "--socket", s.socket)
-	again := took(func() { check(s.cmd.Start()); s.answers() })
-	b.row("100,000 queued: answering again after kill -9", fmt.Sprintf("%.2f s", again.Seconds()), "<= 1 s", again <= time.Second)
+	again := took(func() { check(s.cmd.Start()); s.answersWithin(2 * time.Minute) })
+	add(fmt.Sprintf("%d queued: seconds until it answers again after kill -9", n), "", again.Seconds(), 1)
+}
+
+// sustained: short jobs one thousand after another, with the past bounded. Neither
+// their rate nor the memory nor the store may depend on how many there were.
+func (b *bench) sustained() {
+	const n, each, past = 100_000, 1000, 5000
+	check(os.WriteFile("config.toml", fmt.Appendf(nil, "[retention]\nhistory_jobs = %d\nevents = %d\n", past, past), 0o644))
+	s := b.serve("sustained", "--config", absolute("config.toml"))
+	defer s.stop()
+	specs := make([]api.Spec, each)
+	for i := range specs {
+		specs[i] = api.Spec{Command: api.Command{Shell: "true"}}
+	}
+	var times []time.Duration
+	var memory, sizes []float64
+	for range n / each {
+		times = append(times, s.drain(specs, 0))
+		rss, _ := memoryOf(s.cmd.Process.Pid)
+		file, err := os.Stat(store.Path(queue.StoreDir(filepath.Dir(s.socket))))
+		check(err)
+		memory, sizes = append(memory, rss), append(sizes, float64(file.Size()))
+	}
+	// What is kept is full after a tenth.
+	tenth := len(times) / 10
+	late, early := median(times[len(times)-tenth:]).Seconds(), median(times[tenth:2*tenth]).Seconds()
+	b.plain(fmt.Sprintf("%d short jobs: time of the last tenth, of the second", n), fmt.Sprintf("(%.0f/s)", each/late), late/early, 1.05)
+	b.plain(fmt.Sprintf("%d short jobs: memory at the end, of that after a fifth", n), fmt.Sprintf("(%.0f MB)", memory[len(memory)-1]), memory[len(memory)-1]/memory[2*tenth-1], 1.05)
+	b.plain(fmt.Sprintf("%d short jobs: the store at the end, of that after a fifth", n), fmt.Sprintf("(%.1f MB)", sizes[len(sizes)-1]/1e6), sizes[len(sizes)-1]/sizes[2*tenth-1], 1.05)
 }
 
 // supervisor: memory of a supervisor while it and nineteen others hold jobs.

@@ -35,6 +35,7 @@ var measurements = []struct {
 	{"memory", true, (*bench).memory},
 	{"supervisor", true, (*bench).supervisor},
 	{"decide", true, (*bench).decide},
+	{"long", true, (*bench).long},
 	{"peers", false, (*bench).peers},
 	{"large", false, (*bench).large},
 	{"idle", false, (*bench).idle},
@@ -42,7 +43,8 @@ var measurements = []struct {
 	{"samples", false, (*bench).samples},
 	{"why", false, (*bench).why},
 	{"scrape", false, (*bench).scrape},
-	{"long", false, (*bench).long},
+	{"million", false, (*bench).million},
+	{"sustained", false, (*bench).sustained},
 	{"top", false, (*bench).top},
 }
 
@@ -198,6 +200,11 @@ func (b *bench) row(what, measured, goal string, ok bool) {
 		b.missed++
 	}
 	fmt.Printf("%-72s %14s %14s%s\n", what, measured, goal, mark)
+}
+
+// plain is less without a guard.
+func (b *bench) plain(what, note string, value, goal float64) {
+	b.row(what+" "+note, fmt.Sprintf("%.2f", value), fmt.Sprintf("<= %.4g", goal), value <= goal)
 }
 
 // less is a guarded row that should be at most goal; note says it in plain units.
