@@ -30,7 +30,7 @@ type span struct{ above, through int64 }
 // to compare them at a time. Jobs that are looked up by id need only one.
 func (s *Store) spans(f *Filter, above int64, fn func(span) error) error {
 	whole := span{above: above, through: 1<<63 - 1}
-	if len(f.Ranges) == 0 && len(f.IDs) > 0 && len(f.IDs) <= fewIDs {
+	if f.byID() {
 		return fn(whole)
 	}
 	for {
@@ -63,7 +63,25 @@ func (f *Filter) pause(rows int) error {
 // in renders the filter as a condition for a range.
 func (f *Filter) in(part span) (string, []any) {
 	where, args := f.where()
-	return where + " AND seq > ? AND seq <= ?", append(args, part.above, part.through)
+	return where + " AND " + f.seq() + " > ? AND " + f.seq() + " <= ?", append(args, part.above, part.through)
+}
+
+// page is the query for the first jobs of a range.
+func (f *Filter) page(part span) (string, []any) {
+	where, args := f.in(part)
+	return "SELECT " + readColumns + " FROM jobs WHERE " + where + " ORDER BY " + f.seq() + " LIMIT ?", args
+}
+
+// byID reports whether the filter names so few jobs that they are looked up.
+func (f *Filter) byID() bool { return len(f.Ranges) == 0 && len(f.IDs) > 0 && len(f.IDs) <= fewIDs }
+
+// seq is the column of the numbers. The sign keeps SQLite from going through all
+// numbers, in order, for jobs that it can look up by id.
+func (f *Filter) seq() string {
+	if f.byID() {
+		return "+seq"
+	}
+	return "seq"
 }
 
 // Find lists ended jobs.
@@ -105,9 +123,9 @@ func (s *Store) walk(f *Filter, above int64, fn func(*job.Job) error) error {
 			if f.Limit > 0 {
 				most = min(most, left)
 			}
-			where, args := f.in(part)
+			query, args := f.page(part)
 			var some []*job.Job
-			err := s.each("SELECT "+readColumns+" FROM jobs WHERE "+where+" ORDER BY seq LIMIT ?", append(args, most), func(j *job.Job) error {
+			err := s.each(query, append(args, most), func(j *job.Job) error {
 				some = append(some, j)
 				return nil
 			})

@@ -361,10 +361,13 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, t.TempDir())
 	batch, args := (&Filter{Batch: "/jobs.txt", User: "ann"}).in(span{through: 1000})
+	few := Filter{IDs: []string{"1", "2"}}
+	named, ids := few.page(span{through: 1000})
 	for _, row := range []struct {
 		query, index string
 		args         []any
 	}{
+		{named, "sqlite_autoindex_jobs_1", append(ids, 10)},
 		{"SELECT * FROM jobs WHERE id = ?", "sqlite_autoindex_jobs_1", []any{"1"}},
 		{peakSQL, "jobs_peak", []any{1, "ann"}},
 		{"SELECT state, count(*) FROM jobs WHERE " + batch, "jobs_batch", args},
