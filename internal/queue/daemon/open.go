@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -361,6 +362,7 @@ func (d *Daemon) scan(ctx context.Context) error {
 
 // restore takes over the jobs of an earlier daemon.
 func (d *Daemon) restore(ctx context.Context) error {
+	d.submits.heap.lift()
 	if err := d.svc.queue.TakeOver(d.found); err != nil {
 		return err
 	}
@@ -407,6 +409,15 @@ func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error)
 type heap struct {
 	mu          sync.Mutex
 	jobs, lines int
+}
+
+// lift lifts the limit until it is known how many jobs there are.
+func (m *heap) lift() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs = 0
+	debug.SetMemoryLimit(math.MaxInt64)
+	debug.SetGCPercent(100)
 }
 
 // queue sets how many jobs there are.
