@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/queue"
-	"berth/internal/queue/store"
 )
 
 // service is a daemon under measurement.
@@ -196,7 +194,7 @@ func (b *bench) sustained() {
 	for range n / each {
 		times = append(times, s.drain(specs, 0))
 		rss, _ := memoryOf(s.cmd.Process.Pid)
-		file, err := os.Stat(store.Path(queue.StoreDir(filepath.Dir(s.socket))))
+		file, err := os.Stat(filepath.Join(filepath.Dir(s.socket), "store", "berth.db"))
 		check(err)
 		memory, sizes = append(memory, rss), append(sizes, float64(file.Size()))
 	}
