@@ -331,9 +331,9 @@ func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why st
 // bound holds a job that runs again to the limits of today: it may have been
 // accepted under others.
 func (a *action) bound(spec *job.Spec) {
-	s := submission{h: a.h.submits, caller: a.caller, cfg: a.cfg}
-	s.boundTime(spec)
-	if s.checkPriority(spec.Priority) != nil {
+	t := terms{caller: a.caller, cfg: a.cfg}
+	t.boundTime(spec)
+	if t.checkPriority(spec.Priority) != nil {
 		spec.Priority = a.cfg.MaxPriority
 	}
 }

@@ -27,7 +27,7 @@ func TestUsersMayNotPassEverybodyByPriority(t *testing.T) {
 		{false, 0, true}, {false, -5, true}, {false, 1, false}, {false, 2_000_000_000, false},
 		{true, 2_000_000_000, true},
 	} {
-		s := submission{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: row.admin}}
+		s := terms{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: row.admin}}
 		if err := s.checkPriority(row.priority); (err == nil) != row.ok {
 			t.Errorf("admin %v, priority %d: %v", row.admin, row.priority, err)
 		}
@@ -50,7 +50,7 @@ func TestAJobThatSomeoneSitsAtKeepsItsLimit(t *testing.T) {
 		{"a job nobody sits at", false, false, 5 * time.Hour, 5 * time.Hour},
 		{"an administrator's", true, true, 5 * time.Hour, 5 * time.Hour},
 	} {
-		s := submission{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: row.admin}}
+		s := terms{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: row.admin}}
 		spec := job.Spec{Interactive: row.interactive, TimeLimit: row.asked}
 		s.boundTime(&spec)
 		if spec.TimeLimit != row.want {
@@ -71,7 +71,7 @@ func TestNoJobHasMoreThanTheTimeOfAll(t *testing.T) {
 	} {
 		cfg.JobTime = row.all
 		for _, admin := range []bool{false, true} {
-			s := submission{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: admin}}
+			s := terms{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: admin}}
 			spec := job.Spec{TimeLimit: row.asked, OnTimeout: job.TimeoutRequeue}
 			s.boundTime(&spec)
 			if spec.TimeLimit != row.want || spec.OnTimeout != job.TimeoutRequeue || (len(s.notes) > 0) != (row.asked > row.want) {

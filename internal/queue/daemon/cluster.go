@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"berth/internal/api"
@@ -56,34 +55,6 @@ func (d *Daemon) wakeCluster() {
 // with a deadline each.
 const clusterTime = 15 * time.Minute
 
-// place decides where a job runs, and refuses what Slurm could not do.
-func (s *submission) place(spec *job.Spec) error {
-	if spec.To == "" {
-		spec.To = s.cfg.Engine
-	}
-	if spec.To != job.ToSlurm {
-		if spec.Slurm != "" && !spec.SlurmEnv {
-			return problem.Newf(problem.Invalid, "add --to slurm, or leave it out", "slurm: these are options for Slurm, and the job runs on this machine")
-		}
-		// Of a script that was written for Slurm.
-		for _, word := range strings.Fields(spec.Slurm) {
-			if name, _, _ := strings.Cut(word, "="); name == "--exclusive" || name == "--container" {
-				return problem.Newf(problem.Refused, "leave it out; --exclusive of berth keeps other jobs off the job's GPUs, and a container runs in its command", "slurm: %s changes what the job is, and is not possible on this machine", name)
-			}
-		}
-		if spec.Slurm != "" && spec.Slurm != "--no-requeue" {
-			s.notes = append(s.notes, "slurm: ignored on this machine: "+spec.Slurm)
-		}
-		spec.To, spec.Slurm = job.ToLocal, ""
-		return nil
-	}
-	if _, err := slurm.Translate(spec, spec.VRAMMiB, s.cfg.Slurm.Slurm); err != nil {
-		return err
-	}
-	s.notes = append(s.notes, slurm.Notes(spec)...)
-	return nil
-}
-
 // attachAway connects to the terminal of a job on the node of a cluster, through an
 // srun that runs as the job's user.
 func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
@@ -110,13 +81,4 @@ func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (i
 	}
 	h.svc.Note(c, "attach", []string{j.ID}, "", nil)
 	return conn, nil
-}
-
-// handedOver says how a job would be handed over.
-func (s *submission) handedOver(spec *job.Spec) string {
-	options, err := slurm.Translate(spec, spec.VRAMMiB, s.cfg.Slurm.Slurm)
-	if err != nil {
-		return err.Error() // it was accepted a moment ago, under another config
-	}
-	return "it would be handed over to Slurm: sbatch " + job.QuoteArgv(options)
 }

@@ -16,19 +16,19 @@ const maxSnapshots = 1000
 
 // setSnapshot replaces the directory in a spec by the copy that the caller made
 // of it. The daemon never opens it: the job's own process does, as its user.
-func (s *submission) setSnapshot(spec *job.Spec) error {
+func setSnapshot(spec *job.Spec, r *api.SubmitRequest) error {
 	asked := spec.Snapshot.Tree
 	if asked == "" {
 		return nil
 	}
-	if s.request.DryRun {
+	if r.DryRun {
 		spec.Snapshot = job.Snapshot{} // nothing was copied, and nothing will run
 		return nil
 	}
-	if len(s.request.Snapshots) > maxSnapshots {
-		return problem.Newf(problem.TooMuch, "send the jobs in several requests", "%d snapshots in one request; at most %d are accepted", len(s.request.Snapshots), maxSnapshots)
+	if len(r.Snapshots) > maxSnapshots {
+		return problem.Newf(problem.TooMuch, "send the jobs in several requests", "%d snapshots in one request; at most %d are accepted", len(r.Snapshots), maxSnapshots)
 	}
-	for _, made := range s.request.Snapshots {
+	for _, made := range r.Snapshots {
 		if made.Tree == asked {
 			spec.Snapshot = made
 			return checkSnapshot(&made)

@@ -16,6 +16,7 @@ import (
 	"berth/internal/queue/fair"
 	"berth/internal/queue/messages"
 	"berth/internal/queue/people"
+	"berth/internal/queue/ports"
 )
 
 // Options are the flags of `berth serve`, checked and turned into values.
@@ -83,7 +84,7 @@ type Daemon struct {
 	admin     *admin
 
 	record   *cardRecord
-	ports    *ports
+	ports    *ports.Ports
 	tidier   *tidier
 	life     *life
 	messages *messages.Messages
@@ -102,7 +103,7 @@ func newDaemon(opt Options) *Daemon {
 		people: d.people, places: opt.Places, own: opt.Own, runs: opt.RunDir, version: opt.Version,
 		hub: newHub(), ended: make(chan struct{}), gate: newGate(runtime.GOMAXPROCS(0)),
 	}
-	d.svc, d.ports = svc, &ports{}
+	d.svc, d.ports = svc, ports.New()
 	d.find = &finder{svc: svc, slice: sliceJobs}
 	d.jobs = &jobs{svc: svc, find: d.find}
 	d.cards = &cards{svc: svc}
@@ -123,6 +124,6 @@ func newDaemon(opt Options) *Daemon {
 	d.admin = &admin{svc: svc, opt: &d.opt, ports: d.ports, record: d.record, tidier: d.tidier, life: d.life}
 	d.life.admin = d.admin
 	d.messages = messages.New(messages.Setup{Queue: svc, Jobs: d.find, People: d.people, Places: opt.Places, Own: opt.Own != nil, Ended: svc.ended, Wait: &d.wait})
-	d.life.messages = d.messages
+	d.life.messages, d.door.messages = d.messages, d.messages
 	return d
 }

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"berth/internal/api"
@@ -109,4 +111,19 @@ func (h *door) mayLogIn(c api.Caller, trusted, plain bool) error {
 		return problem.Newf(problem.Forbidden, "where nobody else uses the machine: berth web --plain-http", "root may log in to the page only over TLS")
 	}
 	return nil
+}
+
+// Taken is called when another process listens on the daemon's address. Open
+// pages talk to that process now, so whatever they could tell it must be
+// worthless. A server without the certificate can pass for nobody.
+func (h *door) Taken(ctx context.Context, address string, encrypted bool) {
+	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, h.svc.people.ListenerOwner(address))
+	if !encrypted {
+		what += "; every browser was logged out, because its page may have talked to that process"
+		if err := h.tokens.EndSessions(func(string) bool { return true }); err != nil {
+			h.svc.queue.Log.Error("end sessions", "err", err)
+		}
+	}
+	h.svc.audit.Record(access.Entry{Time: time.Now(), UID: h.svc.people.UID, User: h.svc.people.Name(h.svc.people.UID), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
+	h.messages.Alert(ctx, what)
 }

@@ -12,8 +12,10 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/job/reason"
+	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/fair"
+	"berth/internal/slurm"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -102,7 +104,7 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	case len(after) > 0:
 		reason = fmt.Sprintf("waits for job %s to %s", after[0].Job, after[0].Words())
 	case spec.To == job.ToSlurm:
-		reason = s.handedOver(spec)
+		reason = handedOver(spec, s.cfg)
 	case trial.Starts:
 		what, reason, cards = "starts", "", trial.GPUs
 	}
@@ -139,4 +141,13 @@ func requestWords(s *job.Spec) string {
 		}
 	}
 	return words
+}
+
+// handedOver says how a job would be handed over.
+func handedOver(spec *job.Spec, cfg *config.Config) string {
+	options, err := slurm.Translate(spec, spec.VRAMMiB, cfg.Slurm.Slurm)
+	if err != nil {
+		return err.Error() // it was accepted a moment ago, under another config
+	}
+	return "it would be handed over to Slurm: sbatch " + job.QuoteArgv(options)
 }

@@ -81,8 +81,8 @@ func readChanges(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.
 func (h *actions) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) (notes []string, err error) {
 	// Relative paths are relative to the job's directory: the caller's is not
 	// known.
-	s := submission{h: h.submits, caller: c, cfg: h.svc.Config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
-	s.setPlaces(spec)
+	s := terms{caller: c, cfg: h.svc.Config()}
+	setPlaces(spec, j.Spec.Dir)
 	s.boundTime(spec)
 	if spec.Priority > j.Spec.Priority {
 		if err := s.checkPriority(spec.Priority); err != nil {
@@ -100,7 +100,7 @@ func (h *actions) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec
 		}
 	}
 	if command.Shell != "" || len(command.Argv) > 0 {
-		if err := s.setCommand(spec, command); err != nil {
+		if err := setCommand(spec, command); err != nil {
 			return nil, err
 		}
 	}

@@ -12,15 +12,18 @@ import (
 	"berth/internal/api"
 	"berth/internal/queue/access"
 	"berth/internal/queue/config"
+	"berth/internal/queue/messages"
+	"berth/internal/queue/ports"
 	"berth/internal/text/problem"
 )
 
 // door lets callers in: it knows tokens, logins and sessions.
 type door struct {
-	svc    *service
-	ports  *ports
-	tokens *access.Tokens
-	logins access.Logins // one-time, of the page
+	svc      *service
+	ports    *ports.Ports
+	messages *messages.Messages
+	tokens   *access.Tokens
+	logins   access.Logins // one-time, of the page
 }
 
 // NewLogin makes a one-time login for the caller, and says where the page is.
@@ -71,9 +74,9 @@ func (h *door) OpenSession(ctx context.Context, visitor api.Caller, r api.Sessio
 	return api.Session{ID: t.ID, User: t.User, Expires: t.Expires}, err
 }
 
-// endOtherSessions ends the sessions of every listener but the one that the
+// Listening ends the sessions of every listener but the one that the
 // daemon has now: somebody else may have answered in its place.
-func (h *door) endOtherSessions(listener string) {
+func (h *door) Listening(listener string) {
 	if err := h.tokens.EndSessions(func(of string) bool { return of != listener }); err != nil {
 		h.svc.queue.Log.Warn("end sessions of an earlier listener", "err", err)
 	}
@@ -89,7 +92,7 @@ func (h *door) EndSession(ctx context.Context, c api.Caller, _ api.None) (api.No
 
 // pageAddress is where a browser finds the page.
 func (h *door) pageAddress() (string, error) {
-	address, warnings := h.ports.http.state()
+	address, warnings := h.ports.HTTP()
 	if address == "" && len(warnings) > 0 {
 		return "", problem.Newf(problem.Unable, "see the daemon's log", "%s", warnings[0])
 	}
@@ -98,7 +101,7 @@ func (h *door) pageAddress() (string, error) {
 	}
 	if address == "" {
 		var err error
-		if address, err = h.ports.http.openPage(); err != nil {
+		if address, err = h.ports.OpenPage(); err != nil {
 			return "", problem.Newf(problem.Unable, "start the daemon with --http ADDRESS", "no port for the page: %v", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/fair"
+	"berth/internal/queue/ports"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
@@ -24,7 +25,7 @@ import (
 type admin struct {
 	svc       *service
 	opt       *Options
-	ports     *ports
+	ports     *ports.Ports
 	record    *cardRecord
 	tidier    *tidier
 	life      *life
@@ -50,8 +51,8 @@ func (h *admin) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	if h.svc.places.Shared {
 		s.AdminGroup = &h.svc.Config().AdminGroup
 	}
-	s.HTTP, s.Warnings = h.ports.http.state()
-	scraped, troubles := h.ports.scrapes.state()
+	s.HTTP, s.Warnings = h.ports.HTTP()
+	scraped, troubles := h.ports.Metrics()
 	s.Metrics, s.Warnings = scraped, append(s.Warnings, troubles...)
 	s.Warnings = append(append(s.Warnings, missingGPUs(h.begun.GPUs, h.record.there)...), h.begun.Warnings(s.Shared)...)
 	err := h.svc.Do(ctx, func(t *engine.Turn) {

@@ -332,7 +332,6 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 func TestASharedDaemonOpensNoPortByItself(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(Options{Places: site.Places{Shared: true}})
-	d.ports.http = &port{}
 	_, err := d.door.NewLogin(t.Context(), api.Caller{UID: 1000, Name: "ann"}, api.LoginRequest{})
 	if p, ok := err.(*problem.Problem); !ok || p.Kind != problem.Refused || !strings.Contains(p.Hint, "[http]") {
 		t.Errorf("%v", err)

@@ -75,7 +75,6 @@ func still(o Options) *Daemon {
 	}
 	d.svc.cfg.Store(&cfg)
 	d.svc.still = &sync.Mutex{}
-	d.ports.http, d.ports.scrapes = &port{}, &port{}
 	return d
 }
 

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
+	"berth/internal/queue/ports"
 	"berth/internal/queue/store"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -55,9 +55,6 @@ func (d *Daemon) served(operation string, status int, took time.Duration, stream
 var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
-	every := cmp.Or(d.opt.portRetry, portRetry)
-	d.ports.keep = &portKeep{dir: d.svc.places.StateDir, again: every, log: d.svc.queue.Log}
-	d.ports.http, d.ports.scrapes = d.httpPort(ctx, every), d.metricsPort(every)
 	meter := meter{do: d.svc.Do, engine: d.svc.queue.Engine, store: store.Path(queue.StoreDir(d.svc.places.StateDir))}
 	d.life.server = d.newServer(api.ServerOptions{
 		Limits: d.opt.requestLimits(), Log: d.svc.queue.Log, NotHTTP: d.opt.NotHTTP, Served: d.served, Page: web.Handler(),
@@ -72,15 +69,12 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.messages.Start(ctx)
 	d.svc.cluster.Store(d.newCluster())
 	d.wait.Go(func() { d.svc.cluster.Load().Run(ctx) })
-	listeners, own, err := d.listen()
+	names, err := d.ports.Serve(ctx, stop, &d.wait, ports.Setup{
+		Server: d.life.server, Config: d.svc.Config(), Places: d.opt.Places, People: d.people, Door: d.door,
+		Store: d.svc.queue.Store, Log: d.svc.queue.Log, Retry: d.opt.portRetry,
+	})
 	if err != nil {
 		return err
-	}
-	for _, l := range listeners {
-		d.listenOn(ctx, stop, l)
-	}
-	if own {
-		d.wait.Go(func() { d.keepSocket(ctx, stop) })
 	}
 	d.wait.Go(func() { d.life.hear(ctx, stop) })
 	d.wait.Go(func() { d.life.attend(ctx, stop) })
@@ -89,17 +83,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	if d.svc.own != nil {
 		d.wait.Go(func() { d.life.untilDrained(ctx, stop) })
 	}
-	if !d.svc.places.Shared && d.ports.http.wanted == "" {
-		d.ports.http.wanted = d.ports.keep.address() // browsers that are logged in find the page again
-	}
-	if d.ports.http.wanted == "" {
-		d.ports.keep.take(nil)
-	}
-	for _, p := range []*port{d.ports.http, d.ports.scrapes} {
-		l := p.listen()
-		d.wait.Go(func() { p.keep(ctx, d.life.server, l) })
-	}
-	d.greet(ctx, listeners)
+	d.greet(ctx, names)
 	_ = site.Notify("READY=1") // there may be no service manager
 	if d.opt.serving != nil {
 		d.opt.serving(d)
@@ -126,7 +110,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 		d.svc.queue.Log.Warn("shut down", "err", err)
 	}
 	// Nobody can tell whether a shared daemon is stopped or restarted.
-	d.ports.keep.end(wasStopped && !d.svc.places.Shared)
+	d.ports.End(wasStopped && !d.svc.places.Shared)
 	d.wait.Wait()
 	d.svc.queue.Log.Info("stopped", "err", context.Cause(ctx))
 	if err == nil && d.life.gone != nil {
@@ -145,45 +129,13 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	return p
 }
 
-// listening is one address of the daemon.
-type listening struct {
-	name  string
-	serve func() error
-}
-
-// listen opens the socket, or takes the one that a service manager opened. own
-// means that the socket is the daemon's.
-func (d *Daemon) listen() (all []listening, own bool, err error) {
-	given, page, err := site.ActivationListeners()
-	if err != nil {
-		return nil, false, problem.Newf(problem.Refused, "", "sockets passed by the service manager: %v", err)
-	}
-	d.ports.keep.find(page)
-	for _, l := range given {
-		all = append(all, listening{l.Addr().String(), func() error { return d.life.server.ServeUnix(l) }})
-	}
-	if len(all) > 0 {
-		return all, false, nil
-	}
-	socket := d.svc.places.Socket
-	l, err := d.listenAt(socket)
-	if err != nil {
-		return nil, false, problem.Newf(problem.Refused, "choose another with --socket", "listen on %s: %v", socket, err)
-	}
-	return []listening{l}, true, nil
-}
-
 // greet tells a person who started the daemon by hand where it is.
-func (d *Daemon) greet(ctx context.Context, listeners []listening) {
-	names := make([]string, len(listeners))
-	for i, l := range listeners {
-		names[i] = l.name
-	}
-	address, warnings := d.ports.http.state()
+func (d *Daemon) greet(ctx context.Context, names []string) {
+	address, warnings := d.ports.HTTP()
 	if address != "" {
 		names = append(names, address)
 	}
-	scraped, more := d.ports.scrapes.state()
+	scraped, more := d.ports.Metrics()
 	warnings = append(warnings, more...)
 	kind := "private to " + d.people.Name(d.people.UID)
 	if d.svc.places.Shared {

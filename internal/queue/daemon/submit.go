@@ -20,13 +20,6 @@ import (
 	"berth/internal/text/problem"
 )
 
-// A command is bounded by what the kernel accepts: a length per argument, and
-// not much more than this in all.
-const (
-	maxWord    = 128<<10 - 1
-	maxCommand = 1 << 20
-)
-
 // maxDependencies bounds how many other jobs one request can wait for.
 const maxDependencies = 200_000
 
@@ -71,7 +64,7 @@ func (h *submissions) submit(ctx context.Context, c api.Caller, r *api.SubmitReq
 	if r.Batch != nil {
 		return s.acceptLines(ctx)
 	}
-	if s.dedups() {
+	if slices.ContainsFunc(s.items, func(it item) bool { return it.asked.Dedup }) {
 		h.twins.turn.Lock()
 		defer h.twins.turn.Unlock()
 		if err := h.twins.check(ctx, &s); err != nil {
@@ -95,8 +88,7 @@ type submission struct {
 	items   []item
 	jobs    []*job.Job // of all items, in order
 	environ []byte
-	notes   []string // about the job being read
-	bytes   int      // size of all specs
+	bytes   int // size of all specs
 
 	kinds  []job.Spec // one spec of each kind
 	kindOf []int      // and the item it comes from
@@ -237,14 +229,14 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if len(spec.Bytes) > 0 {
 		spec.Command = api.Command{Shell: string(spec.Bytes)}
 	}
-	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
+	if err := setCommand(&asked.Spec, spec.Command); err != nil {
 		return err
 	}
 	if s.request.Batch != nil && s.h.svc.runs != "" {
 		s.executed = jobfile.Executed(&asked.Spec) // as its line says it: the file and the logs can be moved
 	}
-	s.setPlaces(&asked.Spec)
-	if err := s.setSnapshot(&asked.Spec); err != nil {
+	setPlaces(&asked.Spec, s.request.Dir)
+	if err := setSnapshot(&asked.Spec, s.request); err != nil {
 		return err
 	}
 	if err := checkWords(&asked.Spec); err != nil {
@@ -253,9 +245,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := jobfile.CheckInject(&asked.Spec); err != nil {
 		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
-	s.notes = nil
+	terms := terms{caller: s.caller, cfg: s.cfg}
 	asked.Spec.Interactive = s.request.Interactive
-	if err := s.place(&asked.Spec); err != nil {
+	if err := terms.place(&asked.Spec); err != nil {
 		return err
 	}
 	if asked.Spec.To == job.ToSlurm && asked.Spec.SlurmEnv && spec.GPUs == "" && spec.VRAM == "" && spec.Type == "" {
@@ -264,8 +256,8 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.h.svc.capable(&asked.Spec); err != nil {
 		return err
 	}
-	s.boundTime(&asked.Spec)
-	if err := s.checkPriority(asked.Spec.Priority); err != nil {
+	terms.boundTime(&asked.Spec)
+	if err := terms.checkPriority(asked.Spec.Priority); err != nil {
 		return err
 	}
 	if err := s.cfg.BoundGrace(asked.Spec.Grace); err != nil {
@@ -275,86 +267,15 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		return err
 	}
 	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
-		s.notes = append(s.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
+		terms.notes = append(terms.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
-	s.notes = append(s.notes, notesOn(&asked, s.cfg, s.h.svc.cannotPark())...)
-	return s.addJobs(asked)
-}
-
-// boundTime lowers a time limit to the longest allowed, which is shorter for
-// interactive jobs, and adds a note.
-func (s *submission) boundTime(spec *job.Spec) {
-	if limit := s.cfg.JobTime; exceeds(spec, limit) {
-		if spec.TimeLimit > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("jobs are limited to %s here", limit))
-		}
-		spec.TimeLimit = limit
-	}
-	if limit := s.cfg.InteractiveTime; spec.Interactive && exceeds(spec, limit) && !s.caller.Admin {
-		s.notes = append(s.notes, fmt.Sprintf("interactive jobs are limited to %s here", limit))
-		spec.TimeLimit = limit
-	}
-}
-
-// exceeds reports whether a job may run longer than the limit, if there is one.
-func exceeds(spec *job.Spec, limit time.Duration) bool {
-	return limit > 0 && (spec.TimeLimit <= 0 || spec.TimeLimit > limit)
-}
-
-// checkPriority keeps users from overtaking everyone: priority comes before fair
-// share.
-func (s *submission) checkPriority(priority int) error {
-	if s.caller.Admin || priority <= s.cfg.MaxPriority {
-		return nil
-	}
-	return problem.Newf(problem.Refused, "only an administrator may exceed max_priority of the config", "priority: expected at most %[2]d, found %[1]d", priority, s.cfg.MaxPriority)
-}
-
-// dedups reports whether any job must not repeat another.
-func (s *submission) dedups() bool {
-	return slices.ContainsFunc(s.items, func(it item) bool { return it.asked.Dedup })
-}
-
-func (s *submission) setCommand(spec *job.Spec, command api.Command) error {
-	size, longest := len(command.Shell), len(command.Shell)
-	for _, word := range command.Argv {
-		size, longest = size+len(word)+1, max(longest, len(word))
-	}
-	switch {
-	case size == 0 || len(command.Argv) > 0 && command.Argv[0] == "" || len(command.Argv) == 0 && strings.TrimSpace(command.Shell) == "":
-		return problem.Newf(problem.Invalid, "berth submit -- python train.py", "the job has no command")
-	case size > maxCommand:
-		return problem.Newf(problem.TooMuch, "put it into a script", "the command has %d bytes; at most %d are accepted", size, maxCommand)
-	case longest > maxWord:
-		return problem.Newf(problem.TooMuch, "put it into a script", "an argument of the command has %d bytes; the system accepts at most %d", longest, maxWord)
-	case strings.IndexByte(command.Shell+strings.Join(command.Argv, ""), 0) >= 0:
-		return problem.Newf(problem.Invalid, "", "the command contains a NUL byte")
-	}
-	spec.Shell, spec.Argv = command.Shell, command.Argv
-	return nil
-}
-
-// setPlaces makes paths absolute that are relative to the caller's directory.
-func (s *submission) setPlaces(spec *job.Spec) {
-	from := s.request.Dir
-	if from == "" {
-		from = "~"
-	}
-	whole := func(path string) string {
-		if path == "" || filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/") {
-			return path
-		}
-		return filepath.Join(from, path)
-	}
-	spec.Venv = whole(spec.Venv)
-	if spec.Dir = whole(spec.Dir); spec.Dir == "" {
-		spec.Dir = from
-	}
+	terms.notes = append(terms.notes, notesOn(&asked, s.cfg, s.h.svc.cannotPark())...)
+	return s.addJobs(asked, terms.notes)
 }
 
 // addJobs makes the jobs of one spec: one, or the tasks of an array; never more
 // than could be queued.
-func (s *submission) addJobs(asked jobfile.Asked) error {
+func (s *submission) addJobs(asked jobfile.Asked, notes []string) error {
 	umask := -1
 	if s.request.Umask != nil {
 		umask = *s.request.Umask
@@ -386,7 +307,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 			Held: asked.Hold, NotBefore: asked.NotBefore,
 		})
 	}
-	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: s.notes, executed: s.executed})
+	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: notes, executed: s.executed})
 	return nil
 }
 

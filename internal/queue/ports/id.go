@@ -1,4 +1,4 @@
-package daemon
+package ports
 
 import (
 	"crypto/rand"
@@ -12,12 +12,12 @@ import (
 	"berth/internal/machine/keep"
 )
 
-// listenerID names a listener for as long as nobody else can answer in its
+// ID names a listener for as long as nobody else can answer in its
 // place. A server with TLS, or at a path that others cannot replace, proves
 // itself, so its address is enough. A plain port belongs to whoever binds it
 // first, so there the id is that of the socket itself: it stays the same only
 // while some process keeps this very socket open.
-func listenerID(l net.Listener, tls bool) string {
+func ID(l net.Listener, tls bool) string {
 	if address := l.Addr(); tls || address.Network() == "unix" {
 		return address.Network() + " " + address.String()
 	}

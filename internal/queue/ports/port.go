@@ -1,21 +1,17 @@
-package daemon
+package ports
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/queue/access"
-	"berth/internal/queue/config"
 )
 
 // portRetry is how often the daemon tries to listen on a port that it cannot
@@ -40,13 +36,6 @@ type port struct {
 	mu      sync.Mutex
 	address string // empty while it does not listen
 	trouble string // why not
-}
-
-// ports are the addresses by TCP.
-type ports struct {
-	http    *port
-	scrapes *port
-	keep    *portKeep // of http
 }
 
 // state is the address, and what is wrong.
@@ -216,73 +205,5 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 		if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasSuffix(addresses[0], ":0") || try == anyPortTries {
 			return nil, err
 		}
-	}
-}
-
-// httpPort is the port for everything, which needs tokens.
-func (d *Daemon) httpPort(ctx context.Context, every time.Duration) *port {
-	cfg := d.svc.Config()
-	options := api.TCPOptions{Hosts: cfg.Hosts}
-	return &port{
-		what: "for HTTP", wanted: cfg.Listen, every: every, log: d.svc.queue.Log, asked: make(chan []net.Listener, 1),
-		open: func(address string) ([]net.Listener, error) {
-			if cfg.TLSCert != "" {
-				pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-				if err != nil {
-					return nil, err
-				}
-				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-			}
-			if socket, isSocket := strings.CutPrefix(address, config.UnixListen); isSocket {
-				d.ports.keep.take(nil)
-				l, err := api.Listen(socket, 0o666) // like a loopback address: whoever connects needs a token
-				return []net.Listener{l}, err
-			}
-			addresses := loopbacks(address, options.TLS != nil)
-			all, err := d.ports.keep.take(addresses), error(nil)
-			if all == nil {
-				all, err = listenAll(addresses)
-			}
-			if err == nil {
-				d.ports.keep.keep(ctx, all)
-			}
-			return all, err
-		},
-		owner:  d.people.ListenerOwner,
-		closed: d.ports.keep.free,
-		taken:  func(address string) { d.portTaken(ctx, address, cfg.TLSCert != "") },
-		serve: func(s *api.Server, all []net.Listener) error {
-			// Which of the two a browser reaches may change, so they have one id.
-			served := options
-			served.ListenerID = listenerID(all[0], served.TLS != nil)
-			d.door.endOtherSessions(served.ListenerID)
-			return serveAll(all, func(l net.Listener) error { return s.ServeTCP(l, served) })
-		},
-	}
-}
-
-// portTaken is called when another process listens on the daemon's address. Open
-// pages talk to that process now, so whatever they could tell it must be
-// worthless. A server without the certificate can pass for nobody.
-func (d *Daemon) portTaken(ctx context.Context, address string, encrypted bool) {
-	what := fmt.Sprintf("berth's address %s is taken %s, so the page is not served", address, d.people.ListenerOwner(address))
-	if !encrypted {
-		what += "; every browser was logged out, because its page may have talked to that process"
-		if err := d.door.tokens.EndSessions(func(string) bool { return true }); err != nil {
-			d.svc.queue.Log.Error("end sessions", "err", err)
-		}
-	}
-	d.svc.audit.Record(access.Entry{Time: time.Now(), UID: d.people.UID, User: d.people.Name(d.people.UID), PID: os.Getpid(), Via: "daemon", Action: "port taken", Detail: address, Result: what})
-	d.messages.Alert(ctx, what)
-}
-
-// metricsPort is the port for metrics alone, which needs no token.
-func (d *Daemon) metricsPort(every time.Duration) *port {
-	return &port{
-		what: "for metrics", wanted: d.svc.Config().MetricsListen, every: every, log: d.svc.queue.Log, owner: d.people.ListenerOwner,
-		open: func(address string) ([]net.Listener, error) { return listenAll([]string{address}) },
-		serve: func(s *api.Server, all []net.Listener) error {
-			return serveAll(all, s.ServeMetrics)
-		},
 	}
 }

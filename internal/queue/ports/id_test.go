@@ -1,4 +1,4 @@
-package daemon
+package ports
 
 import (
 	"net"
@@ -15,34 +15,34 @@ func TestAnInheritedSocketKeepsItsID(t *testing.T) {
 	t.Parallel()
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	address, was := first.Addr().String(), listenerID(first, false)
+	address, was := first.Addr().String(), ID(first, false)
 	file, err := first.(*net.TCPListener).File()
 	testkit.Must(t, err, first.Close())
 	inherited, err := net.FileListener(file)
 	testkit.Must(t, err)
-	if is := listenerID(inherited, false); is != was {
+	if is := ID(inherited, false); is != was {
 		t.Errorf("the same socket is %s, and was %s", is, was)
 	}
 	testkit.Must(t, file.Close(), inherited.Close())
 	other, err := net.Listen("tcp", address)
 	testkit.Must(t, err)
 	defer other.Close()
-	if listenerID(other, false) == was {
+	if ID(other, false) == was {
 		t.Errorf("another socket at %s has the same id", address)
 	}
-	if id := listenerID(other, true); id != "tcp "+address {
+	if id := ID(other, true); id != "tcp "+address {
 		t.Errorf("with TLS: %s", id)
 	}
 	path := filepath.Join(t.TempDir(), "http.sock")
 	behind, err := api.Listen(path, 0o666)
 	testkit.Must(t, err)
 	defer behind.Close()
-	if id := listenerID(behind, false); id != "unix "+path {
+	if id := ID(behind, false); id != "unix "+path {
 		t.Errorf("a Unix socket: %s", id)
 	}
 	// A listener whose socket cannot be asked is never taken for another.
 	type wrapped struct{ net.Listener }
-	if one, two := listenerID(wrapped{other}, false), listenerID(wrapped{other}, false); one == two {
+	if one, two := ID(wrapped{other}, false), ID(wrapped{other}, false); one == two {
 		t.Error("two listeners without a socket have the same id")
 	}
 }
