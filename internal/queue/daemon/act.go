@@ -18,13 +18,6 @@ import (
 	"berth/internal/text/problem"
 )
 
-// actJobs and actBytes bound the jobs handled in one turn and their text, so that
-// no turn and no commit takes long, and other requests come between two of them.
-const (
-	actJobs  = 250
-	actBytes = 1 << 20
-)
-
 // turns cuts jobs into those handled in one turn each.
 func turns(found []job.Job) iter.Seq[[]job.Job] {
 	return func(yield func([]job.Job) bool) {

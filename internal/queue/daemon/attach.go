@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/machine/keep"
 	"berth/internal/machine/run"
 	"berth/internal/queue/engine"
+	"berth/internal/slurm/cluster"
 	"berth/internal/text/problem"
 )
 
@@ -92,4 +95,32 @@ func (h *terminals) attach(ctx context.Context, c api.Caller, j *job.Job) (io.Re
 			return nil, err
 		}
 	}
+}
+
+// attachAway connects to the terminal of a job on the node of a cluster, through an
+// srun that runs as the job's user.
+func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
+	if j.State != job.Running {
+		return nil, problem.Newf(problem.Refused, "", "job %s is %s", j.ID, j.State)
+	}
+	hand := h.svc.cluster.Load()
+	if hand == nil {
+		return nil, stopping()
+	}
+	user, err := h.svc.people.RunsAs(ctx, j.UID, j.User)
+	var as *keep.Credential
+	if err == nil {
+		as, err = h.svc.people.Credential(user)
+	}
+	var conn io.ReadWriteCloser
+	if err == nil {
+		conn, err = h.svc.queue.Runner.Connect(run.Helper{
+			As: as, Args: append([]string{cluster.Word}, cluster.Attachment(j.Handover)...), Env: slices.Concat(hand.Vars, []string{"HOME=" + user.Home}),
+		})
+	}
+	if err != nil {
+		return nil, problem.Newf(problem.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
+	}
+	h.svc.Note(c, "attach", []string{j.ID}, "", nil)
+	return conn, nil
 }

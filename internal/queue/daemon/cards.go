@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"berth/internal/job"
@@ -107,15 +105,6 @@ func (r *cardRecord) knownCards(m *queue.Queue) (known []gpu.Device, late bool) 
 		late = late || time.Since(s.Seen) <= cardsFor
 	}
 	return known, late
-}
-
-// indices lists card numbers: "0, 1".
-func indices(devices []gpu.Device) string {
-	words := make([]string, len(devices))
-	for i, dev := range devices {
-		words[i] = strconv.Itoa(dev.Index)
-	}
-	return strings.Join(words, ", ")
 }
 
 // cardsKey is the store's key for the cards this machine has had.

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -11,55 +9,11 @@ import (
 
 	"berth/internal/api/metrics"
 	"berth/internal/machine/run"
-	"berth/internal/machine/site"
-	"berth/internal/queue/config"
 	"berth/internal/queue/fair"
 	"berth/internal/queue/messages"
 	"berth/internal/queue/people"
 	"berth/internal/queue/ports"
 )
-
-// Options are the flags of `berth serve`, checked and turned into values.
-type Options struct {
-	Places   site.Places // Shared: serve all users of the machine
-	Version  string
-	Explicit bool // the config file was named, so it must exist
-
-	// Override applies the command line on top of the config.
-	Override func(*config.Config)
-
-	TypedGPUs  bool  // --gpus was given
-	Sim        int   // simulated cards; 0: real ones
-	SimVRAMMiB int64 // of each
-	NeedsGPUs  bool  // do not start on a machine without a GPU
-	IdleExit   time.Duration
-
-	Env     []string
-	Out     io.Writer // for the person who started it by hand
-	Signals <-chan os.Signal
-
-	// EndJobs stops the running jobs when the daemon is told to stop; they run
-	// again under the next one.
-	EndJobs bool
-	// LimitedLast sends a job that reached its time limit behind every priority.
-	LimitedLast bool
-	// Own makes it the queue of a berth run; nil: a daemon.
-	Own Own
-	// Left is closed when the run that started an own queue has left.
-	Left <-chan struct{}
-	// JobsDir has the directories of jobs; empty: jobs in the state directory.
-	JobsDir string
-	// RunDir is the directory that the names of an own queue's jobs files are from.
-	RunDir string
-	// NotHTTP is the reply, as JSON, to a caller that sends JSON instead of HTTP.
-	NotHTTP string
-	// AcceptEmptyStore starts with a new store although an earlier one had jobs.
-	AcceptEmptyStore bool
-	Ready            func() // called once the daemon can be reached; may be nil
-
-	serving   func(*Daemon) // called once the daemon can be reached; nil outside of tests
-	portRetry time.Duration // 0 outside of tests: the usual
-}
 
 // Daemon is a running daemon: what it consists of, from its opening to its end.
 type Daemon struct {

@@ -11,7 +11,6 @@ import (
 	"berth/internal/machine/gpu"
 	"berth/internal/queue/engine"
 	"berth/internal/sched"
-	"berth/internal/text/problem"
 )
 
 // cards shows the GPUs, and takes them out of service and back.
@@ -102,14 +101,6 @@ func cardView(card sched.Card, dev gpu.Device) api.GPU {
 	return g
 }
 
-// orNil is a number that the driver reported, or nil for -1.
-func orNil[T int | int64 | float64](value T) *T {
-	if value < 0 {
-		return nil
-	}
-	return &value
-}
-
 func onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
 	on := api.GPUJob{ID: j.ID, Name: j.Name(), User: j.User, Share: j.Grant.Share}
 	if now, peak, known := t.Running().NowMiB(j.ID, card.Index); known {
@@ -185,33 +176,6 @@ func (h *cards) DrainGPU(ctx context.Context, c api.Caller, r api.DrainRequest) 
 	return reply, err
 }
 
-// administers refuses a caller who is not an administrator.
-func (s *service) administers(c api.Caller, does string) error {
-	if c.Admin {
-		return nil
-	}
-	return problem.Newf(problem.Forbidden, "root and members of the group "+s.Config().AdminGroup+" are administrators", "only an administrator %s", does)
-}
-
-// noCard is the problem for a number that no card has. A partitioned card is
-// shown with its number, but only its parts can be named.
-func noCard(index int, there []gpu.Device) error {
-	if parts := partsOf(index, there); len(parts) > 0 {
-		return problem.Newf(problem.NotFound, "name the parts", "GPU %d is partitioned; its parts are %s", index, indices(parts))
-	}
-	return problem.Newf(problem.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
-}
-
-// partsOf lists the parts of a partitioned card.
-func partsOf(index int, there []gpu.Device) (parts []gpu.Device) {
-	for _, dev := range there {
-		if dev.Part != nil && dev.Part.Of == index {
-			parts = append(parts, dev)
-		}
-	}
-	return parts
-}
-
 // oneCard is a card after a change to it.
 func (h *cards) oneCard(ctx context.Context, c api.Caller, index int) (api.GPU, error) {
 	cards, err := h.GPUs(ctx, c)
@@ -225,5 +189,3 @@ func (h *cards) oneCard(ctx context.Context, c api.Caller, index int) (api.GPU, 
 	}
 	return api.GPU{}, nil
 }
-
-func cardName(index int) string { return "gpu" + strconv.Itoa(index) }

@@ -135,8 +135,8 @@ func (l *lab) start() {
 	serving := make(chan *Daemon, 1)
 	l.signals, l.over = make(chan os.Signal, 1), make(chan error, 1)
 	opt := l.opt
-	opt.Signals, opt.serving = l.signals, func(d *Daemon) { serving <- d }
-	go func() { l.over <- Serve(context.Background(), opt) }()
+	opt.Signals = l.signals
+	go func() { l.over <- serve(context.Background(), opt, func(d *Daemon) { serving <- d }) }()
 	select {
 	case l.d = <-serving:
 	case err := <-l.over:

@@ -194,3 +194,19 @@ func (l *life) tellLast() {
 // tellLastTime is how long an own queue stays for its messages. The next run of the
 // queue sends what is left.
 const tellLastTime = 15 * time.Second
+
+// errStopped is the cause when a daemon was told to stop.
+var errStopped = errors.New("told to stop")
+
+// wake wakes the receiver, if there is one and it was not woken already.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	shutdownTime = 5 * time.Second
+	idleLook     = time.Second
+)

@@ -133,3 +133,41 @@ func pageURL(address string, cfg *config.Config) string {
 	}
 	return scheme + net.JoinHostPort(name, port)
 }
+
+// NewToken creates a token with the caller's own permissions.
+func (h *door) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (api.Token, error) {
+	if c.Token != "" {
+		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot create another token")
+	}
+	t, err := h.tokens.Create(c.Name, c.UID, r.Name, access.TTL(r.TTLS), time.Now())
+	h.svc.Note(c, "token create", nil, t.ID, err)
+	return t, err
+}
+
+// Tokens lists the caller's tokens, or all for an administrator.
+func (h *door) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
+	return h.tokens.List(c.UID, c.Admin, time.Now()), nil
+}
+
+// RevokeTokens revokes all tokens and sessions of a user.
+func (h *door) RevokeTokens(_ context.Context, c api.Caller, q api.RevokeQuery) (api.Revoked, error) {
+	name, uid := c.Name, c.UID
+	if q.User != "" && q.User != c.Name {
+		name, uid = q.User, -1
+		if !c.Admin {
+			err := problem.Newf(problem.Forbidden, "", "only administrators revoke other users' tokens")
+			h.svc.Note(c, "token revoke all", nil, name, err)
+			return api.Revoked{}, err
+		}
+	}
+	ids, err := h.tokens.RevokeAll(name, uid)
+	h.svc.Note(c, "token revoke all", nil, name+": "+strings.Join(ids, " "), err)
+	return api.Revoked{IDs: ids}, err
+}
+
+// RevokeToken revokes one.
+func (h *door) RevokeToken(_ context.Context, c api.Caller, q api.TokenID) (api.None, error) {
+	err := h.tokens.Revoke(q.ID, c.UID, c.Admin)
+	h.svc.Note(c, "token revoke", nil, q.ID, err)
+	return api.None{}, err
+}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +12,6 @@ import (
 	"berth/internal/queue/config"
 	"berth/internal/text"
 )
-
-// cannotPark is why no job can be parked here now; empty: jobs can be.
-func (s *service) cannotPark() string {
-	cfg := s.Config()
-	return cmp.Or(queue.ParkingFor(cfg.Preempt, cfg.Parking).Cannot, s.queue.CannotPark)
-}
 
 // notesOn lists where a job that is accepted as requested does less than it may
 // seem to.

@@ -4,28 +4,21 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
-	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine/keep"
 	"berth/internal/machine/run"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
 	"berth/internal/queue/access"
-	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
 	"berth/internal/queue/engine/launch"
@@ -33,12 +26,6 @@ import (
 	"berth/internal/queue/people"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
-)
-
-const (
-	maxNumber = 1e15 // the largest job number a user can type
-	logBytes  = 16 << 20
-	scopeTime = 10 * time.Second
 )
 
 // Living lists the jobs that still run although their daemon is gone.
@@ -82,29 +69,6 @@ func (d *Daemon) openConfig(context.Context) error {
 	d.svc.cfg.Store(&cfg)
 	d.admin.begun = cfg
 	return nil
-}
-
-func (o *Options) loadConfig() (config.Config, error) {
-	if o.Own != nil {
-		return o.settled(ownConfig(), nil)
-	}
-	return o.settled(config.Load(o.Places.Config, o.Places.Shared, o.Explicit))
-}
-
-// settled is a config that was read, with what flags override.
-func (o *Options) settled(cfg config.Config, err error) (config.Config, error) {
-	if err != nil {
-		p := problem.Newf(problem.Invalid, "berth help config lists the keys", "%v", err)
-		p.Err = err
-		return cfg, p
-	}
-	if o.Override != nil {
-		o.Override(&cfg)
-	}
-	if o.IdleExit > 0 {
-		cfg.IdleExit = o.IdleExit
-	}
-	return cfg, cfg.Check()
 }
 
 // openDirs makes the state directory. In a shared one, users can pass through to
@@ -164,19 +128,6 @@ func ownPlace(path string) error {
 	return nil
 }
 
-// StateDirHint is the next step where the state directory cannot be used.
-const StateDirHint = "choose another directory with --state-dir"
-
-// ErrInUse is the cause of the problem where another daemon uses the state
-// directory.
-var ErrInUse = errors.New("another daemon uses the state directory")
-
-func stateProblem(err error) error {
-	p := problem.Newf(problem.Refused, StateDirHint, "%v", err)
-	p.Err = err
-	return p
-}
-
 // openMachine opens what the jobs run on. Its log is a file, besides the service
 // manager's journal.
 func (d *Daemon) openMachine(ctx context.Context) error {
@@ -205,22 +156,6 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	return nil
 }
 
-// notOpened is the problem for a store that cannot be opened.
-func (o *Options) notOpened(err error) error {
-	if problem.KindOf(err) != "" || errors.Is(err, context.Canceled) {
-		return err
-	}
-	if locked, ok := errors.AsType[*store.LockedError](err); ok {
-		p := problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", o.Places.StateDir, locked.PID)
-		p.Err = ErrInUse
-		return p
-	}
-	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
-		return problem.Newf(problem.Refused, "use the newer berth"+map[bool]string{true: ", or another --log-dir"}[o.Own != nil], "%v", err)
-	}
-	return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore brings back a backup", "%v", err)
-}
-
 func (d *Daemon) openPeople(ctx context.Context) error {
 	if d.svc.own == nil || !d.people.Users.KnowSelf() {
 		d.people.LookUp(ctx, []int{d.people.UID})
@@ -237,33 +172,6 @@ func (d *Daemon) openPeople(ctx context.Context) error {
 
 // tokensKey is the store's key for the tokens.
 const tokensKey = "tokens"
-
-// cgroups are a systemd scope for jobs, and a group in it for their supervisors.
-func (o *Options) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers string) {
-	bounded, cancel := context.WithTimeout(ctx, scopeTime)
-	defer cancel()
-	self := []string{"/proc/self/exe", site.HoldWord}
-	if path, err := os.Executable(); err == nil {
-		self[0] = path
-	}
-	jobs, why, err := site.JobScope(bounded, !o.Places.Shared, self)
-	if err != nil {
-		log.Warn("no systemd scope for jobs", "err", err)
-		return jobs, ""
-	}
-	if jobs == "" {
-		log.Info("no systemd scope for jobs", "why", why)
-		return "", ""
-	}
-	// Not in the service's own cgroup: processes left there would block systemd
-	// when the service restarts.
-	keepers = filepath.Join(jobs, "keepers")
-	if err := os.Mkdir(keepers, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		log.Warn("supervisors stay in the service's cgroup", "err", err)
-		return jobs, ""
-	}
-	return jobs, keepers
-}
 
 func (d *Daemon) openEngine(context.Context) error {
 	last, err := d.lastNumber()
@@ -404,47 +312,6 @@ func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error)
 	return o, err
 }
 
-// heap limits the garbage kept besides the queue itself, and the jobs files that
-// are being compared with it: the daemon shares its machine with the jobs.
-type heap struct {
-	mu          sync.Mutex
-	jobs, lines int
-}
-
-// lift lifts the limit until it is known how many jobs there are.
-func (m *heap) lift() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.jobs = 0
-	debug.SetMemoryLimit(math.MaxInt64)
-	debug.SetGCPercent(100)
-}
-
-// queue sets how many jobs there are.
-func (m *heap) queue(jobs int) {
-	const step = 1000
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if jobs = (jobs/step + 1) * step; jobs != m.jobs {
-		m.jobs = jobs
-		m.limit()
-	}
-}
-
-// compare adds or removes the lines of a request.
-func (m *heap) compare(lines int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lines += lines
-	m.limit()
-}
-
-func (m *heap) limit() {
-	const beside, perJob, perLine = 40 << 20, 1000, 7000
-	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.lines)*perLine)
-	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
-}
-
 func (d *Daemon) close() {
 	if d.svc.audit != nil {
 		if err := d.svc.audit.Close(); err != nil {
@@ -456,18 +323,14 @@ func (d *Daemon) close() {
 	}
 }
 
-// Note records who did what in the audit log; a berth run has none.
-func (s *service) Note(c api.Caller, action string, jobs []string, detail string, err error) {
-	if s.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
-		return
+// regain brings a restored store up to date with the supervisors.
+func (d *Daemon) regain(found []run.Found) error {
+	regained, err := engine.Regain(d.svc.queue.Store, found, false)
+	for _, j := range regained {
+		d.svc.queue.Log.Warn("the store is older than a supervisor: its job is taken over as the supervisor has it", "job", j.ID, "attempt", j.Attempt.Number)
 	}
-	via := cmp.Or(c.Token, c.Way.Via, "socket")
-	result := access.OK
 	if err != nil {
-		result = fmt.Sprint(err)
+		return problem.Newf(problem.Unable, "free some disk space and start again", "save the jobs that the store does not know: %v", err)
 	}
-	s.audit.Record(access.Entry{
-		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via, From: c.Way.From,
-		Action: action, Jobs: jobs, Detail: detail, Result: result,
-	})
+	return nil
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 
-	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine/run"
 	"berth/internal/queue"
@@ -44,12 +43,4 @@ func ownConfig() config.Config {
 	c.History, c.HistoryJobs, c.HistoryText, c.Logs = 0, most, most, 0
 	c.ShowCommands = showAll
 	return c
-}
-
-// requestLimits lets a run send the largest jobs file to its own queue.
-func (o *Options) requestLimits() api.Limits {
-	if o.Own == nil {
-		return api.Limits{}
-	}
-	return api.Limits{SubmitBytes: 4 << 30, Specs: 1 << 20}
 }

@@ -3,17 +3,14 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"berth/internal/api"
-	"berth/internal/machine/gpu"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
 	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
-	"berth/internal/queue/engine/settings"
 	"berth/internal/text/problem"
 )
 
@@ -79,14 +76,6 @@ func (h *admin) reload(ctx context.Context) (api.Reloaded, error) {
 	return reply, err
 }
 
-// limits are those of users on this machine. Where several share it, what they
-// declare is measured before it counts.
-func (s *service) limits(cfg *config.Config) settings.Limits {
-	limits := cfg.Limits.On(len(s.queue.Devices), s.queue.Host())
-	limits.Measured = s.places.Shared
-	return limits
-}
-
 // compare says what a config changes: at once against the one in force, and
 // after a restart against the one that the daemon started with.
 func (h *admin) compare(ctx context.Context, cfg *config.Config) api.Reloaded {
@@ -94,27 +83,4 @@ func (h *admin) compare(ctx context.Context, cfg *config.Config) api.Reloaded {
 	_, restart := cfg.Changed(h.begun)
 	warnings := slices.Concat(missingGPUs(cfg.GPUs, h.record.there), cfg.Warnings(h.svc.places.Shared), cfg.UnknownUsers(ctx, h.svc.people.Users))
 	return api.Reloaded{Config: h.svc.places.Config, Changed: live, Restart: restart, Warnings: warnings}
-}
-
-// missingGPUs says which of the GPUs a config names do not exist here.
-func missingGPUs(wanted []int, there []gpu.Device) (warnings []string) {
-	if len(there) == 0 {
-		return nil // they were never read
-	}
-	missing := 0
-	for _, index := range wanted {
-		if slices.ContainsFunc(there, func(dev gpu.Device) bool { return dev.Index == index }) {
-			continue
-		}
-		missing++
-		if parts := partsOf(index, there); len(parts) > 0 {
-			warnings = append(warnings, fmt.Sprintf("scheduling.gpus names GPU %d, which is partitioned; its parts are %s", index, indices(parts)))
-			continue
-		}
-		warnings = append(warnings, fmt.Sprintf("scheduling.gpus names GPU %d, which does not exist; this machine has %s", index, indices(there)))
-	}
-	if missing > 0 && missing == len(wanted) {
-		warnings = append(warnings, "scheduling.gpus names no GPU of this machine, so no job gets one")
-	}
-	return warnings
 }

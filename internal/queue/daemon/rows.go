@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"berth/internal/job"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/fair"
-	"berth/internal/text/problem"
 )
 
 // row is what jobs are listed under: a job, an array, or the lines of a jobs file.
@@ -285,24 +283,4 @@ func openRows(t *engine.Turn, folds folding, user, file string) (rows []row) {
 		return len(rows) < mostSums
 	})
 	return rows
-}
-
-// batchFile is a jobs file as its jobs name it, and batchPath is its path: in an own
-// queue the path is from the log directory, so that both can be moved together.
-func (s *service) batchFile(path string) (string, error) {
-	if path == "" || s.runs == "" {
-		return path, nil
-	}
-	file, err := filepath.Rel(s.runs, path)
-	if err != nil {
-		return "", problem.Newf(problem.Invalid, "", "batch: %v", err)
-	}
-	return file, nil
-}
-
-func (s *service) batchPath(file string) string {
-	if file == "" || s.runs == "" {
-		return file
-	}
-	return filepath.Join(s.runs, file)
 }

@@ -17,9 +17,6 @@ import (
 	"berth/internal/text/problem"
 )
 
-// everyone selects the jobs of all users.
-const everyone = "*"
-
 // heldState is the state name for queued jobs that are held.
 const heldState = "held"
 

@@ -21,18 +21,14 @@ import (
 	"berth/internal/text/problem"
 )
 
-const (
-	shutdownTime = 5 * time.Second
-	retainEvery  = time.Hour
-	retainFirst  = 5 * time.Minute
-	retainLook   = time.Minute // how often it looks whether one user floods the store
-	idleLook     = time.Second
-	jumpAllowed  = 10 * time.Minute
-)
-
 // Serve runs a daemon until it is told to stop. Its errors are *problem.Problem
 // where a person can act on them. Jobs keep running without it.
 func Serve(ctx context.Context, opt Options) error {
+	return serve(ctx, opt, func(*Daemon) {})
+}
+
+// serve calls serving once the daemon can be reached.
+func serve(ctx context.Context, opt Options, serving func(*Daemon)) error {
 	d := newDaemon(opt)
 	d.metrics = metrics.New(opt.Version)
 	ctx, stop := context.WithCancelCause(ctx)
@@ -42,7 +38,7 @@ func Serve(ctx context.Context, opt Options) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
-	return d.serve(ctx, stop)
+	return d.serve(ctx, stop, serving)
 }
 
 // served hears of every request and stream that has ended.
@@ -51,10 +47,7 @@ func (d *Daemon) served(operation string, status int, took time.Duration, stream
 	wake(d.life.calm)
 }
 
-// errStopped is the cause when a daemon was told to stop.
-var errStopped = errors.New("told to stop")
-
-func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
+func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc, serving func(*Daemon)) error {
 	meter := meter{do: d.svc.Do, engine: d.svc.queue.Engine, store: store.Path(queue.StoreDir(d.svc.places.StateDir))}
 	d.life.server = d.newServer(api.ServerOptions{
 		Limits: d.opt.requestLimits(), Log: d.svc.queue.Log, NotHTTP: d.opt.NotHTTP, Served: d.served, Page: web.Handler(),
@@ -85,9 +78,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	}
 	d.greet(ctx, names)
 	_ = site.Notify("READY=1") // there may be no service manager
-	if d.opt.serving != nil {
-		d.opt.serving(d)
-	}
+	serving(d)
 	if d.opt.Ready != nil {
 		d.opt.Ready()
 	}
@@ -193,12 +184,4 @@ func (d *Daemon) publish(events []job.Event) {
 	}
 	d.svc.hub.publish(events)
 	d.messages.Publish(events)
-}
-
-// wake wakes the receiver, if there is one and it was not woken already.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -1,18 +1,24 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"berth/internal/api"
+	"berth/internal/job"
 	"berth/internal/machine/site"
 	"berth/internal/queue"
 	"berth/internal/queue/access"
 	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/fault"
+	"berth/internal/queue/engine/settings"
 	"berth/internal/queue/fair"
 	"berth/internal/queue/people"
 	"berth/internal/queue/store"
@@ -121,4 +127,76 @@ func notWritten(err error) error {
 	p := problem.Newf(problem.Unable, hint, "the change could not be saved: %v", err)
 	p.Err = err
 	return p
+}
+
+// limits are those of users on this machine. Where several share it, what they
+// declare is measured before it counts.
+func (s *service) limits(cfg *config.Config) settings.Limits {
+	limits := cfg.Limits.On(len(s.queue.Devices), s.queue.Host())
+	limits.Measured = s.places.Shared
+	return limits
+}
+
+// capable refuses a job whose limits this machine cannot enforce.
+func (s *service) capable(spec *job.Spec) error {
+	if spec.To == job.ToSlurm {
+		return nil // its node enforces them
+	}
+	if why := s.queue.Launcher.Refuses(spec); why != "" {
+		return problem.Newf(problem.Refused, s.queue.Launcher.MPSHint, "%s", why)
+	}
+	return nil
+}
+
+// cannotPark is why no job can be parked here now; empty: jobs can be.
+func (s *service) cannotPark() string {
+	cfg := s.Config()
+	return cmp.Or(queue.ParkingFor(cfg.Preempt, cfg.Parking).Cannot, s.queue.CannotPark)
+}
+
+// batchFile is a jobs file as its jobs name it, and batchPath is its path: in an own
+// queue the path is from the log directory, so that both can be moved together.
+func (s *service) batchFile(path string) (string, error) {
+	if path == "" || s.runs == "" {
+		return path, nil
+	}
+	file, err := filepath.Rel(s.runs, path)
+	if err != nil {
+		return "", problem.Newf(problem.Invalid, "", "batch: %v", err)
+	}
+	return file, nil
+}
+
+func (s *service) batchPath(file string) string {
+	if file == "" || s.runs == "" {
+		return file
+	}
+	return filepath.Join(s.runs, file)
+}
+
+// everyone selects the jobs of all users.
+const everyone = "*"
+
+// Note records who did what in the audit log; a berth run has none.
+func (s *service) Note(c api.Caller, action string, jobs []string, detail string, err error) {
+	if s.audit == nil || err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
+		return
+	}
+	via := cmp.Or(c.Token, c.Way.Via, "socket")
+	result := access.OK
+	if err != nil {
+		result = fmt.Sprint(err)
+	}
+	s.audit.Record(access.Entry{
+		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via, From: c.Way.From,
+		Action: action, Jobs: jobs, Detail: detail, Result: result,
+	})
+}
+
+// administers refuses a caller who is not an administrator.
+func (s *service) administers(c api.Caller, does string) error {
+	if c.Admin {
+		return nil
+	}
+	return problem.Newf(problem.Forbidden, "root and members of the group "+s.Config().AdminGroup+" are administrators", "only an administrator %s", does)
 }

@@ -4,25 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"berth/internal/api"
-	"berth/internal/machine/run"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/running"
 	"berth/internal/text/problem"
 )
-
-// listed is the first few of many ids.
-func listed(ids []string) string {
-	const most = 10
-	if len(ids) <= most {
-		return strings.Join(ids, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
-}
 
 // Strays lists the supervisors that the store does not know.
 func (h *adoptions) Strays(ctx context.Context, c api.Caller) ([]api.Stray, error) {
@@ -113,16 +101,4 @@ func (h *adoptions) AdoptStrays(ctx context.Context, c api.Caller, r api.AdoptSt
 		return nil, err
 	}
 	return results, nil
-}
-
-// regain brings a restored store up to date with the supervisors.
-func (d *Daemon) regain(found []run.Found) error {
-	regained, err := engine.Regain(d.svc.queue.Store, found, false)
-	for _, j := range regained {
-		d.svc.queue.Log.Warn("the store is older than a supervisor: its job is taken over as the supervisor has it", "job", j.ID, "attempt", j.Attempt.Number)
-	}
-	if err != nil {
-		return problem.Newf(problem.Unable, "free some disk space and start again", "save the jobs that the store does not know: %v", err)
-	}
-	return nil
 }

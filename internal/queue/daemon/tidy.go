@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+const (
+	retainEvery = time.Hour
+	retainFirst = 5 * time.Minute
+	retainLook  = time.Minute // how often it looks whether one user floods the store
+	jumpAllowed = 10 * time.Minute
+)
+
 // tidier deletes what is too old or too much.
 type tidier struct {
 	svc      *service

@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"math"
+	"runtime/debug"
+	"sync"
+)
+
+// heap limits the garbage kept besides the queue itself, and the jobs files that
+// are being compared with it: the daemon shares its machine with the jobs.
+type heap struct {
+	mu          sync.Mutex
+	jobs, lines int
+}
+
+// lift lifts the limit until it is known how many jobs there are.
+func (m *heap) lift() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs = 0
+	debug.SetMemoryLimit(math.MaxInt64)
+	debug.SetGCPercent(100)
+}
+
+// queue sets how many jobs there are.
+func (m *heap) queue(jobs int) {
+	const step = 1000
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if jobs = (jobs/step + 1) * step; jobs != m.jobs {
+		m.jobs = jobs
+		m.limit()
+	}
+}
+
+// compare adds or removes the lines of a request.
+func (m *heap) compare(lines int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines += lines
+	m.limit()
+}
+
+func (m *heap) limit() {
+	const beside, perJob, perLine = 40 << 20, 1000, 7000
+	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.lines)*perLine)
+	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
+}
