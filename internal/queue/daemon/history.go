@@ -8,6 +8,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/fair"
+	"berth/internal/queue/stats"
 	"berth/internal/queue/store"
 	"berth/internal/text/problem"
 )
@@ -43,18 +44,18 @@ func (h *history) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (ap
 	if err != nil {
 		return api.Stats{}, err
 	}
-	sum := newStatsSum(since, until, len(h.svc.queue.Devices), q.User, time.Local)
+	sum := stats.New(since, until, len(h.svc.queue.Devices), q.User, time.Local)
 	err = h.eachEnded(ctx, since, func(j *job.Job) {
 		delete(running, j.ID)
-		sum.add(j)
+		sum.Add(j)
 	})
 	if err != nil {
 		return api.Stats{}, err
 	}
 	for _, j := range running {
-		sum.add(&j)
+		sum.Add(&j)
 	}
-	return sum.result(), nil
+	return sum.Result(), nil
 }
 
 // eachEnded visits the jobs that have ended since then. A long history takes

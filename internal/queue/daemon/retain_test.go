@@ -374,3 +374,8 @@ func FuzzJobNumber(f *testing.F) {
 		}
 	})
 }
+
+const day = 24 * time.Hour
+
+// noon is what the clock shows.
+var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)

@@ -1,4 +1,4 @@
-package daemon
+package stats
 
 import (
 	"math"
@@ -33,11 +33,11 @@ func ran(from, to time.Time, change func(*job.Job)) *job.Job {
 
 // sumOf sums up two days around noon on two cards.
 func sumOf(jobs ...*job.Job) api.Stats {
-	s := newStatsSum(noon.Add(-day), noon.Add(day), 2, "", time.UTC)
+	s := New(noon.Add(-day), noon.Add(day), 2, "", time.UTC)
 	for _, j := range jobs {
-		s.add(j)
+		s.Add(j)
 	}
-	return s.result()
+	return s.Result()
 }
 
 func hoursBy(lines []api.StatsLine) map[string]float64 {
@@ -151,9 +151,9 @@ func TestDaysAreThoseOfThePlace(t *testing.T) {
 			}
 			from, _ := time.Parse(time.RFC3339, c.from)
 			to, _ := time.Parse(time.RFC3339, c.to)
-			s := newStatsSum(from.Add(-day), to.Add(day), 1, "", place)
-			s.add(ran(from, to, nil))
-			if diff := cmp.Diff(c.want, hoursBy(s.result().Days), closely); diff != "" {
+			s := New(from.Add(-day), to.Add(day), 1, "", place)
+			s.Add(ran(from, to, nil))
+			if diff := cmp.Diff(c.want, hoursBy(s.Result().Days), closely); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -294,10 +294,10 @@ func TestWaitsRunsAndMeasuredUse(t *testing.T) {
 
 func TestStatsOfOneUser(t *testing.T) {
 	t.Parallel()
-	s := newStatsSum(noon.Add(-day), noon.Add(day), 2, "bob", time.UTC)
-	s.add(ran(noon.Add(-2*time.Hour), noon, nil))
-	s.add(ran(noon, noon.Add(time.Hour), func(j *job.Job) { j.User = "bob" }))
-	got := s.result()
+	s := New(noon.Add(-day), noon.Add(day), 2, "bob", time.UTC)
+	s.Add(ran(noon.Add(-2*time.Hour), noon, nil))
+	s.Add(ran(noon, noon.Add(time.Hour), func(j *job.Job) { j.User = "bob" }))
+	got := s.Result()
 	if got.GPUHours != 1 || got.All.Jobs != 1 || len(got.Users) != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -309,9 +309,9 @@ func TestStatsOfOneUser(t *testing.T) {
 
 func TestAWindowOfAllTimeIsBounded(t *testing.T) {
 	t.Parallel()
-	s := newStatsSum(time.Time{}, noon, 1, "", time.UTC)
-	s.add(ran(time.Unix(0, 0), noon.Add(-time.Hour), nil))
-	if got := s.result(); len(got.Days) > 3661 || got.Since.IsZero() {
+	s := New(time.Time{}, noon, 1, "", time.UTC)
+	s.Add(ran(time.Unix(0, 0), noon.Add(-time.Hour), nil))
+	if got := s.Result(); len(got.Days) > 3661 || got.Since.IsZero() {
 		t.Errorf("%d days since %v", len(got.Days), got.Since)
 	}
 }
@@ -320,7 +320,7 @@ func TestPercentilesAreExactUpToABoundAndNearBeyond(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 19, 20, 1000, maxWaits - 1, maxWaits, 5 * maxWaits} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			var line statsLine
+			var line row
 			for i := range n {
 				line.waits.add(float64(i + 1)) // what is kept must not be more of the first, nor of the last
 			}

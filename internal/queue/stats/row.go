@@ -1,4 +1,4 @@
-package daemon
+package stats
 
 import (
 	"math"
@@ -8,8 +8,8 @@ import (
 	"berth/internal/job"
 )
 
-// statsLine is the sum over the jobs of one user, one day, or all.
-type statsLine struct {
+// row is the sum over the jobs of one user, one day, or all.
+type row struct {
 	jobs, finished, failed, cancelled int
 
 	gpuSeconds float64
@@ -26,7 +26,7 @@ type statsLine struct {
 }
 
 // ended counts a finished job.
-func (l *statsLine) ended(j *job.Job) {
+func (l *row) ended(j *job.Job) {
 	l.jobs++
 	switch j.State {
 	case job.Finished:
@@ -50,7 +50,7 @@ func (l *statsLine) ended(j *job.Job) {
 }
 
 // used counts GPU and CPU time.
-func (l *statsLine) used(gpuSeconds, cpuSeconds float64, util *float64) {
+func (l *row) used(gpuSeconds, cpuSeconds float64, util *float64) {
 	l.gpuSeconds += gpuSeconds
 	l.cpuSeconds += cpuSeconds
 	if util != nil {
@@ -59,7 +59,7 @@ func (l *statsLine) used(gpuSeconds, cpuSeconds float64, util *float64) {
 	}
 }
 
-func (l *statsLine) avgUtil() *float64 { return ratio(l.utilSum, l.utilTime) }
+func (l *row) avgUtil() *float64 { return ratio(l.utilSum, l.utilTime) }
 
 func ratio(sum, over float64) *float64 {
 	if over <= 0 {
@@ -69,7 +69,7 @@ func ratio(sum, over float64) *float64 {
 	return &r
 }
 
-func (l *statsLine) public(key string) api.StatsLine {
+func (l *row) public(key string) api.StatsLine {
 	line := api.StatsLine{
 		Key: key, Jobs: l.jobs, Finished: l.finished, Failed: l.failed, Cancelled: l.cancelled,
 		GPUHours: l.gpuSeconds / 3600, CPUHours: l.cpuSeconds / 3600, AvgUtil: l.avgUtil(), RunMeanS: ratio(l.runTime, float64(l.ran)),

@@ -1,4 +1,4 @@
-package daemon
+package stats
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ const day = 24 * time.Hour
 // maxStatsWindow bounds the period.
 const maxStatsWindow = 3660 * day
 
-// statsSum sums up a period. It is given every job that ended since the period
+// Sum sums up a period. It is given every job that ended since the period
 // began, including those that ended after it, and the running jobs.
 //
 // What the numbers mean:
-//   - A job counts, in its line and on its local day, if it ended within the
+//   - A job counts, in its row and on its local day, if it ended within the
 //     period.
 //   - GPU-hours are the time that cards were held within the period, on the day
 //     they were held; a share counts as that part of a card. Only the last
@@ -32,7 +32,7 @@ const maxStatsWindow = 3660 * day
 //     the period. Several jobs on one card at a time count once.
 //   - Measured use is weighted with GPU time; jobs without a measurement are
 //     left out.
-type statsSum struct {
+type Sum struct {
 	since, until time.Time
 	cards        int
 	user         string // only this user's jobs; empty: all
@@ -40,25 +40,25 @@ type statsSum struct {
 
 	first time.Time // the earliest submission by any user
 	given cardTime
-	all   statsLine
-	users map[string]*statsLine
-	days  map[string]*statsLine
+	all   row
+	users map[string]*row
+	days  map[string]*row
 }
 
-// newStatsSum makes an empty sum, with days in a time zone.
-func newStatsSum(since, until time.Time, cards int, user string, local *time.Location) *statsSum {
+// New makes an empty sum, with days in a time zone.
+func New(since, until time.Time, cards int, user string, local *time.Location) *Sum {
 	if earliest := until.Add(-maxStatsWindow); since.Before(earliest) {
 		since = earliest
 	}
-	return &statsSum{
+	return &Sum{
 		since: since, until: until, cards: cards, user: user, local: local,
-		given: newCardTime(since, until), users: map[string]*statsLine{}, days: map[string]*statsLine{},
+		given: newCardTime(since, until), users: map[string]*row{}, days: map[string]*row{},
 	}
 }
 
-// add counts one job. A job that never started has no wait and no GPU time, but
+// Add counts one job. A job that never started has no wait and no GPU time, but
 // it ended.
-func (s *statsSum) add(j *job.Job) {
+func (s *Sum) Add(j *job.Job) {
 	if !j.SubmittedAt.IsZero() && (s.first.IsZero() || j.SubmittedAt.Before(s.first)) {
 		s.first = j.SubmittedAt
 	}
@@ -67,7 +67,7 @@ func (s *statsSum) add(j *job.Job) {
 	}
 	user := lineOf(s.users, j.User)
 	if j.State.Terminal() && !j.EndedAt.Before(s.since) && j.EndedAt.Before(s.until) {
-		for _, line := range []*statsLine{&s.all, user, lineOf(s.days, s.dayOf(j.EndedAt))} {
+		for _, line := range []*row{&s.all, user, lineOf(s.days, s.dayOf(j.EndedAt))} {
 			line.ended(j)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *statsSum) add(j *job.Job) {
 }
 
 // held counts GPU and CPU time within the period, day by day.
-func (s *statsSum) held(j *job.Job, user *statsLine) {
+func (s *Sum) held(j *job.Job, user *row) {
 	gpus, cpus := j.ChargedGPUs(), float64(j.ChargedCPUs())
 	if j.StartedAt.IsZero() || gpus == 0 && cpus == 0 {
 		return
@@ -104,23 +104,23 @@ func (s *statsSum) held(j *job.Job, user *statsLine) {
 			next = end
 		}
 		seconds := next.Sub(from).Seconds()
-		for _, line := range []*statsLine{&s.all, user, lineOf(s.days, s.dayOf(from))} {
+		for _, line := range []*row{&s.all, user, lineOf(s.days, s.dayOf(from))} {
 			line.used(gpus*seconds, cpus*seconds, j.AvgUtil)
 		}
 		from = next
 	}
 }
 
-func lineOf(lines map[string]*statsLine, key string) *statsLine {
+func lineOf(lines map[string]*row, key string) *row {
 	line := lines[key]
 	if line == nil {
-		line = &statsLine{}
+		line = &row{}
 		lines[key] = line
 	}
 	return line
 }
 
-func (s *statsSum) dayOf(t time.Time) string { return t.In(s.local).Format(time.DateOnly) }
+func (s *Sum) dayOf(t time.Time) string { return t.In(s.local).Format(time.DateOnly) }
 
 // nextDay is when the next day begins in a time zone. Where clocks change at
 // midnight, or a day is skipped, that is not at 00:00.
@@ -140,8 +140,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// result is the sum: users by GPU time, then by CPU time; days in order.
-func (s *statsSum) result() api.Stats {
+// Result is the sum: users by GPU time, then by CPU time; days in order.
+func (s *Sum) Result() api.Stats {
 	stats := api.Stats{
 		Since: s.since, Until: s.until, GPUs: s.cards,
 		GPUHours: s.all.gpuSeconds / 3600, CPUHours: s.all.cpuSeconds / 3600, Util: s.utilisation(), AvgUtil: s.all.avgUtil(),
@@ -164,7 +164,7 @@ func (s *statsSum) result() api.Stats {
 	return stats
 }
 
-func (s *statsSum) utilisation() *float64 {
+func (s *Sum) utilisation() *float64 {
 	seconds := s.until.Sub(later(s.since, s.first)).Seconds() * float64(s.cards)
 	if s.first.IsZero() || seconds <= 0 {
 		return nil
