@@ -66,10 +66,20 @@ type Estimate struct {
 // What was measured with PyTorch on an H200 (docs/studies/model-sizes.md).
 const (
 	mib = 1 << 20
-	// contextBytes is CUDA's context with the kernels that a model loads.
-	contextBytes = 560 * mib
+	// The context of CUDA with the kernels that a model loads.
+	inferenceContext = 700 * mib
+	trainingContext  = 765 * mib
 	// workspaceBytes is what cuBLAS takes for matrix products.
-	workspaceBytes = 40 * mib
+	workspaceBytes = 33 * mib
+	// normBytes is what PyTorch's allocator keeps of each token and each hidden
+	// number for the norms, which compute in fp32 with three copies: nothing else
+	// has blocks of that size.
+	normBytes = 12
+	// The same for the logits of each token and word: 2 copies in fp32 for the
+	// forward pass, 2 for the backward pass, and one that fits nothing else.
+	lossBytes = 16
+	// stepSpread is what is lost between blocks while an optimizer steps.
+	stepSpread = 0.08
 	// spread is by how much a process may differ from the expectation.
 	spread = 0.05
 	// llama.cpp reads this many tokens of a prompt at a time.
@@ -177,7 +187,11 @@ func (e *estimate) weights() float64 {
 }
 
 func (e *estimate) runtime() float64 {
-	return e.add("runtime", contextBytes+workspaceBytes, "CUDA's context and cuBLAS's workspace")
+	context := float64(inferenceContext)
+	if e.Use.Train != Inference {
+		context = trainingContext
+	}
+	return e.add("runtime", context+workspaceBytes, "CUDA's context and cuBLAS's workspace")
 }
 
 func (e *estimate) inference() {
@@ -201,7 +215,11 @@ func (e *estimate) inference() {
 		tokens := min(e.tokens, chunkTokens)
 		activations = e.add("activations", tokens*max(s.Vocab, e.wide())*4, "%.0f tokens × %.0f × 4 bytes: of a prompt at a time", tokens, max(s.Vocab, e.wide()))
 	} else {
-		activations = e.add("activations", e.tokens*e.wide()*e.width, "%d tokens × %d × %.0f × %.0f bytes: the prompt in one go", use.Context, use.Batch, e.wide(), e.width)
+		each := e.wide() * e.width
+		if e.model.Weights.Gated {
+			each += normBytes * s.Hidden
+		}
+		activations = e.add("activations", e.tokens*each, "%d tokens × %d × %.0f bytes: the prompt in one go", use.Context, use.Batch, each)
 	}
 	runtime := e.runtime()
 	e.Expected = weights + cache + activations + runtime
@@ -221,7 +239,7 @@ func (e *estimate) wide() float64 {
 	if e.model.Weights.Gated || e.model.GGUF {
 		mlp = 3 * s.Intermediate
 	}
-	return 2*s.Hidden + max(mlp, 4*s.Heads*s.HeadDim+2*s.KVHeads*s.HeadDim)
+	return 3*s.Hidden + max(mlp, 4*s.Heads*s.HeadDim+2*s.KVHeads*s.HeadDim)
 }
 
 // saved is how many bytes of one token a layer keeps for the backward pass.
@@ -266,8 +284,8 @@ func (e *estimate) training() {
 	kept := s.Layers * layer
 	how = fmt.Sprintf("%.0f layers × %s", s.Layers, how)
 	if use.Recompute {
-		kept = s.Layers*e.tokens*s.Hidden*width + layer
-		how = fmt.Sprintf("%.0f layers × %.0f bytes of each token, and one layer in full", s.Layers, s.Hidden*width)
+		kept = s.Layers * e.tokens * s.Hidden * e.width
+		how = fmt.Sprintf("%.0f layers × %.0f bytes of each token in a layer", s.Layers, s.Hidden*e.width)
 	}
 	if use.DType == "mixed" {
 		casts := 2 * float64(w.Matrix+w.Head)
@@ -275,15 +293,19 @@ func (e *estimate) training() {
 		how += fmt.Sprintf(", and the weights in bf16: %.0f MiB", casts/mib)
 	}
 	activations := e.add("activations", kept, "%d tokens × %d × %s", use.Context, use.Batch, how)
-	loss := e.add("loss", e.tokens*s.Vocab*(e.width+12), "%d tokens × %d × %.0f words × %.0f bytes: logits, their logarithms and gradients", use.Context, use.Batch, s.Vocab, e.width+12)
+	loss := e.add("loss", e.tokens*s.Vocab*(e.width+lossBytes), "%d tokens × %d × %.0f words × %.0f bytes: logits, their logarithms and gradients", use.Context, use.Batch, s.Vocab, e.width+lossBytes)
+	if use.Recompute {
+		loss = max(loss, layer) // of one layer at a time, after the loss
+	}
 	runtime := e.runtime()
 
 	base := weights + optimizer + runtime
-	forward, stepping := base+activations+loss, base+gradients+step
+	forward := base + activations + loss
+	stepping := base + gradients + step + stepSpread*(base+gradients+step-runtime) + e.tokens*s.Vocab*e.width // the logits are still there
 	e.Expected = max(forward, stepping)
 	e.How = "weights + optimizer + runtime + activations + loss, before the backward pass"
 	if stepping > forward {
-		e.How = "weights + optimizer + runtime + gradients + step, while AdamW steps"
+		e.How = "weights + optimizer + runtime + gradients + step, and 8 % lost between blocks, while AdamW steps"
 	}
 	e.Low = max(forward, stepping-step) * (1 - spread)
 	e.High = e.Expected * (1 + 2*spread)
