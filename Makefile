@@ -12,7 +12,7 @@ LINT_VERSION := v2.14.0
 LINT    := $(shell $(GO) env GOCACHE)/golangci-lint-$(LINT_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-check bench-decide fuzz sim soak siege seeds web web-check pictures screens gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-check bench-decide fuzz sim soak siege seeds web web-check pictures screens gpu-test dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ gpu-test: build ## build dist/gpu-test.tar.gz, a test for hosts with a real GPU 
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BUNDLE)/gpu-test ./scripts/gputest
 	tar -C dist -czf $(BUNDLE).tar.gz gpu-test
 	@echo "copy $(BUNDLE).tar.gz to a host with a GPU, unpack it, and run ./gpu-test/gpu-test"
+
+dist: ## build wheels, tarballs, deb and rpm packages into dist/, the same bytes for the same commit
+	$(GO) run ./scripts/release -out dist
 
 clean: ## remove the build output
 	rm -rf $(BIN) dist

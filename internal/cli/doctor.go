@@ -83,7 +83,7 @@ func examine(ctx context.Context, s *session.Session) []site.Finding {
 		}
 		places = site.Places{StateDir: told.StateDir, Socket: s.Target.Socket, Config: told.Config, Shared: told.Shared}
 	}
-	findings := append([]site.Finding{daemonFinding(told, err, s.Target)}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
+	findings := append([]site.Finding{daemonFinding(told, err, s.Target), programFinding()}, site.Examine(ctx, places, adminGroup, gpu.HelperProtocol)...)
 	findings = append(findings, daemon.CheckStore(ctx, places))
 	if err == nil && told.Enforced != nil {
 		applyDaemon(findings, *told.Enforced)
@@ -165,6 +165,12 @@ func accounted(e api.Enforced) (names []string) {
 		names = append(names, "mem")
 	}
 	return names
+}
+
+// programFinding reports which berth this is.
+func programFinding() site.Finding {
+	program := thisProgram()
+	return site.Finding{Name: "program", Status: site.OK, What: fmt.Sprintf("berth %s, %s: %s", session.Version, installed(session.Kind, program, exists), program)}
 }
 
 // daemonFinding reports whether a daemon answers, and its state.

@@ -22,8 +22,9 @@ const helpWidth = 75
 
 // Main runs the command line and returns the exit status.
 func Main(args []string, out, errOut io.Writer) int {
-	if slices.Equal(args, []string{"--version"}) {
-		args = []string{"version"}
+	if slices.Equal(args, []string{"--version"}) { // no command is made for it
+		fmt.Fprintf(out, "berth %s\n", session.Version)
+		return 0
 	}
 	root := newRoot(args...)
 	root.SetArgs(args)
@@ -93,22 +94,6 @@ Most commands take --host ADDRESS, for a daemon on another machine.`,
 		completeFlags(root)
 	}
 	return root
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of berth",
-		Long:  `Print the version of this program, as berth --version does.`,
-		Example: `  berth version
-
-Exit status: 0 printed; 2 bad usage.`,
-		Args: noWords,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\n", session.Version)
-			return err
-		},
-	}
 }
 
 // verb is a command that is made when it is needed.

@@ -83,7 +83,7 @@ func read(words []string) (o order, plain bool) {
 		if err == nil {
 			pair, err = jobfile.Plain(pair)
 		}
-		if err != nil || pair.Value == "" || here(pair.Key) || o.has(pair.Key) || !asSpelt(words[0], pair.Key) {
+		if err != nil || pair.Value == "" || here(pair.Key) || strings.HasPrefix(pair.Value, jobfile.EstimatePrefix) || o.has(pair.Key) || !asSpelt(words[0], pair.Key) {
 			return o, false
 		}
 		o.pairs, words = append(o.pairs, pair), rest

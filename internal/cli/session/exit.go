@@ -9,6 +9,10 @@ import (
 // Version is this program's.
 var Version = front.Version
 
+// Kind is set when a release is built, and says in what it is published: wheel,
+// tarball or package; empty: in nothing.
+var Kind = ""
+
 // ExitStatus carries an exit status through cobra without a message.
 type ExitStatus int
 

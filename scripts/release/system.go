@@ -1,0 +1,212 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// shared are the files below share/: man pages, completion and the licence.
+func (r *release) shared() (files []file, err error) {
+	man := filepath.Join(r.work, "man")
+	if err := r.run(nil, r.host, "help", "--man", man); err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(man, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		inside, _ := filepath.Rel(man, at) // at is below it
+		files = append(files, file{"share/man/" + inside + ".gz", 0o644, r.gzip(content)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for shell, to := range map[string]string{"bash": "bash-completion/completions/berth", "zsh": "zsh/site-functions/_berth", "fish": "fish/vendor_completions.d/berth.fish"} {
+		script := filepath.Join(r.work, "completion")
+		if err := r.run(nil, "sh", "-c", `"$0" completion "$1" >"$2"`, r.host, shell, script); err != nil {
+			return nil, err
+		}
+		content, err := os.ReadFile(script)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{"share/" + to, 0o644, content})
+	}
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "examples/jobs.txt", "packaging/config.toml"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{"share/doc/berth/" + strings.TrimPrefix(name, "packaging/"), 0o644, content})
+	}
+	return files, nil
+}
+
+// units are the units of systemd, for programs in a directory.
+func units(dir, bin string) (files []file, err error) {
+	for _, name := range []string{"berth.service", "berth.socket", "user/berth.service", "user/berth.socket"} {
+		content, err := os.ReadFile(filepath.Join("packaging", name))
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(name, "user/") {
+			name = "system/" + name
+		}
+		files = append(files, file{dir + "/" + name, 0o644, bytes.ReplaceAll(content, []byte("/usr/local/bin/"), []byte(bin+"/"))})
+	}
+	return files, nil
+}
+
+// installed are the files of an installation below a prefix.
+func (r *release) installed(arch, kind string) (files []file, err error) {
+	programs, err := r.programs(arch, kind)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range sortedKeys(programs) {
+		content, err := os.ReadFile(programs[name])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{"bin/" + name, 0o755, content})
+	}
+	shared, err := r.shared()
+	return append(files, shared...), err
+}
+
+// tarball writes what is unpacked into ~/.local or /usr/local.
+func (r *release) tarball(arch string) ([]string, error) {
+	files, err := r.installed(arch, "tarball")
+	if err != nil {
+		return nil, err
+	}
+	services, err := units("share/doc/berth/systemd", "/usr/local/bin")
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, services...)
+	sortFiles(files)
+	stem := fmt.Sprintf("berth-%s-linux-%s", r.version, arch)
+	var out bytes.Buffer
+	t := tar.NewWriter(&out)
+	for _, f := range files {
+		header := &tar.Header{Name: stem + "/" + f.name, Mode: int64(f.mode), Size: int64(len(f.content)), ModTime: r.epoch, Format: tar.FormatUSTAR}
+		if err := t.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := t.Write(f.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	name := stem + ".tar.gz"
+	return []string{name}, os.WriteFile(filepath.Join(r.out, name), r.gzip(out.Bytes()), 0o644)
+}
+
+// The scripts of a package. A daemon for all users is what installing a package
+// means; a machine without systemd gets the files only.
+const (
+	afterInstall = `#!/bin/sh
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	systemctl enable berth.socket berth.service
+	systemctl start berth.socket
+	systemctl restart berth.service
+fi || true
+`
+	// An upgrade leaves the daemon alone: it is restarted after it.
+	beforeRemove = `#!/bin/sh
+case $1 in remove | 0) [ ! -d /run/systemd/system ] || systemctl disable --now berth.socket berth.service ;; esac || true
+`
+)
+
+// system writes a deb or an rpm.
+func (r *release) system(kind, arch string) ([]string, error) {
+	files, err := r.installed(arch, "package")
+	if err != nil {
+		return nil, err
+	}
+	for i := range files {
+		files[i].name = "usr/" + files[i].name
+		if kind == "deb" {
+			files[i].name = strings.Replace(files[i].name, "zsh/site-functions", "zsh/vendor-completions", 1)
+			files[i].name = strings.Replace(files[i].name, "doc/berth/LICENSE", "doc/berth/copyright", 1)
+		}
+	}
+	services, err := units("usr/lib/systemd", "/usr/bin")
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, services...)
+	sortFiles(files)
+
+	root := filepath.Join(r.work, kind+"-"+arch)
+	var config strings.Builder
+	fmt.Fprintf(&config, `name: berth
+arch: %s
+platform: linux
+version: %s
+section: admin
+priority: optional
+maintainer: the berth developers <berth@localhost>
+description: |
+  GPU job scheduler for the machine you have
+  berth queues commands and runs each on GPUs with room for it.
+license: MIT
+mtime: %s
+scripts: {postinstall: %q, preremove: %q}
+rpm: {buildhost: localhost, group: System/Base}
+contents:
+`, arch, r.version, r.epoch.Format("2006-01-02T15:04:05Z"), filepath.Join(root, "postinstall"), filepath.Join(root, "preremove"))
+	files = append(files, file{"postinstall", 0o755, []byte(afterInstall)}, file{"preremove", 0o755, []byte(beforeRemove)})
+	example, err := os.ReadFile("packaging/config.toml")
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, file{"etc/berth/config.toml", 0o644, example})
+	for _, f := range files {
+		at := filepath.Join(root, f.name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(at, f.content, f.mode); err != nil {
+			return nil, err
+		}
+		switch {
+		case strings.HasPrefix(f.name, "etc/"):
+			fmt.Fprintf(&config, "  - {src: %q, dst: %q, type: config|noreplace, file_info: {mode: 0644, owner: root, group: root}}\n", at, "/"+f.name)
+		case strings.HasPrefix(f.name, "usr/"):
+			fmt.Fprintf(&config, "  - {src: %q, dst: %q, file_info: {mode: %#o, owner: root, group: root}}\n", at, "/"+f.name, f.mode)
+		}
+	}
+	settings := filepath.Join(root, "nfpm.yaml")
+	if err := os.WriteFile(settings, []byte(config.String()), 0o644); err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("berth_%s_%s.deb", r.version, arch)
+	if kind == "rpm" {
+		name = fmt.Sprintf("berth-%s-1.%s.rpm", r.version, machines[arch])
+	}
+	return []string{name}, r.run([]string{"CGO_ENABLED=0", "GOFLAGS="}, "go", "run", nfpm, "package", "-f", settings, "-p", kind, "-t", filepath.Join(r.out, name))
+}
+
+func (r *release) gzip(content []byte) []byte {
+	var out bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is known
+	_, _ = z.Write(content)                                 // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}

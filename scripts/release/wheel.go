@@ -1,0 +1,182 @@
+package main
+
+import (
+	"archive/zip"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// file is one file of an archive.
+type file struct {
+	name    string
+	mode    fs.FileMode
+	content []byte
+}
+
+// machines are the architectures' names in wheels.
+var machines = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
+// staticTags are the platforms of programs that link with nothing.
+func staticTags(machine string) []string {
+	return []string{"manylinux_2_17_" + machine, "manylinux2014_" + machine, "musllinux_1_1_" + machine}
+}
+
+// wheels writes the wheels for an architecture: one with static programs, for
+// any Linux, and one that has berth-gpu too, for a C library that is new enough
+// for it. pip prefers the second.
+func (r *release) wheels(arch string) (made []string, err error) {
+	programs, err := r.programs(arch, "wheel")
+	if err != nil {
+		return nil, err
+	}
+	helper, has := programs["berth-gpu"]
+	delete(programs, "berth-gpu")
+	name, err := r.wheel("berth", staticTags(machines[arch]), programs)
+	if err != nil || !has {
+		return []string{name}, err
+	}
+	minor, err := glibc(helper)
+	if err != nil {
+		return nil, err
+	}
+	programs["berth-gpu"] = helper
+	full, err := r.wheel("berth", []string{fmt.Sprintf("manylinux_2_%d_%s", minor, machines[arch])}, programs)
+	return []string{name, full}, err
+}
+
+func (r *release) clientWheel() (string, error) {
+	return r.wheel("berth-client", []string{"any"}, nil)
+}
+
+// glibc is the newest version 2.x of the C library that a program asks for.
+func glibc(program string) (minor int, err error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", program, err)
+	}
+	for _, s := range symbols {
+		version, ok := strings.CutPrefix(s.Version, "GLIBC_2.")
+		if !ok {
+			continue
+		}
+		version, _, _ = strings.Cut(version, ".")
+		if n, err := strconv.Atoi(version); err == nil {
+			minor = max(minor, n)
+		}
+	}
+	return max(minor, 17), nil
+}
+
+// wheel writes a wheel with the Python client and programs, which pip puts into
+// the bin of the environment.
+func (r *release) wheel(project string, platforms []string, programs map[string]string) (string, error) {
+	stem := strings.ReplaceAll(project, "-", "_") + "-" + r.version
+	var tags []string
+	for _, platform := range platforms {
+		tags = append(tags, "py3-none-"+platform)
+	}
+	files, err := pythonFiles("python/berth", "berth")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range sortedKeys(programs) {
+		content, err := os.ReadFile(programs[name])
+		if err != nil {
+			return "", err
+		}
+		files = append(files, file{stem + ".data/scripts/" + name, 0o755, content})
+	}
+	about, err := os.ReadFile("README.md")
+	if err != nil {
+		return "", err
+	}
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return "", err
+	}
+	summary := "GPU job scheduler for the machine you have"
+	if programs == nil {
+		summary = "Client for berth, a " + summary
+	}
+	info := stem + ".dist-info/"
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nLicense: MIT\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n%s", project, r.version, summary, about)
+	pure := programs == nil
+	wheel := fmt.Sprintf("Wheel-Version: 1.0\nGenerator: berth\nRoot-Is-Purelib: %t\nTag: %s\n", pure, strings.Join(tags, "\nTag: "))
+	files = append(files, file{info + "METADATA", 0o644, []byte(metadata)}, file{info + "WHEEL", 0o644, []byte(wheel)}, file{info + "LICENSE", 0o644, licence})
+
+	var record strings.Builder
+	for _, f := range files {
+		sum := sha256.Sum256(f.content)
+		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.content))
+	}
+	fmt.Fprintf(&record, "%sRECORD,,\n", info)
+	files = append(files, file{info + "RECORD", 0o644, []byte(record.String())})
+
+	name := stem + "-py3-none-" + strings.Join(platforms, ".") + ".whl"
+	return name, r.zip(name, files)
+}
+
+// pythonFiles are the sources of a package.
+func pythonFiles(dir, pkg string) (files []file, err error) {
+	return files, filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains([]string{".py", ".typed", ".pyi"}, filepath.Ext(at)) {
+			return err
+		}
+		inside, _ := filepath.Rel(dir, at) // at is below it
+		content, err := os.ReadFile(at)
+		files = append(files, file{path.Join(pkg, filepath.ToSlash(inside)), 0o644, content})
+		return err
+	})
+}
+
+func (r *release) zip(name string, files []file) (err error) {
+	out, err := os.Create(filepath.Join(r.out, name))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := out.Close(); err == nil {
+			err = closed
+		}
+	}()
+	z := zip.NewWriter(out)
+	for _, f := range files {
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: r.epoch}
+		h.SetMode(f.mode)
+		to, err := z.CreateHeader(h)
+		if err == nil {
+			_, err = to.Write(f.content)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func sortFiles(files []file) {
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+}
