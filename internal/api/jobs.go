@@ -66,26 +66,27 @@ func (p *JobPage) reply(x *exchange) error {
 	if !ok {
 		panic("bug: a page does not begin with its jobs")
 	}
-	body := bytes.NewBufferString(begin)
-	for some := range slices.Chunk(jobs, jobsAtATime) {
-		if body.Len() > len(begin) {
-			body.WriteByte(',')
+	body := []byte(begin)
+	for at := 0; at < len(jobs); at += jobsAtATime {
+		some := jobs[at:min(at+jobsAtATime, len(jobs))]
+		if at > 0 {
+			body = append(body, ',')
 			if err := fair.Spend(x.r.Context(), len(some)); err != nil {
 				return err
 			}
 		}
-		text, err := json.Marshal(some)
-		if err != nil {
-			return err
+		for i := range some {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = appendView(body, &some[i])
 		}
-		if body.Len() == len(begin) {
-			body.Grow(len(text)*(len(jobs)/len(some)+1) + len(rest)) // the others are about as long
+		if at == 0 {
+			body = slices.Grow(body, len(body)*(len(jobs)/len(some)+1)+len(rest)) // the others are about as long
 		}
-		body.Write(text[1 : len(text)-1])
 	}
-	body.Write(rest)
-	body.WriteByte('\n')
-	x.send(http.StatusOK, "application/json", body.Bytes())
+	body = append(append(body, rest...), '\n')
+	x.send(http.StatusOK, "application/json", body)
 	return nil
 }
 
