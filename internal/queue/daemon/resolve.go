@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/queue/engine"
+	"berth/internal/queue/engine/waiting"
 	"berth/internal/queue/fair"
 	"berth/internal/text/problem"
 )
@@ -177,8 +178,9 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 	if q.found == nil {
 		q.found = make([]job.Job, 0, len(q.chosen))
 	}
+	find := waiting.Finding(t.Jobs())
 	for _, c := range slice {
-		j, known := t.Jobs().Find(c.id)
+		j, known := find(c.id)
 		if known = known && (q.unwritten || !j.State.Terminal()); !known {
 			q.moved = append(q.moved, move{was: c.state})
 			continue

@@ -200,12 +200,15 @@ func (x *Explain) Why(id string) string { return x.Reasons([]string{id})[id] }
 
 // Gate says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
-func (x *Explain) Gate(id string) string {
-	text := x.line.Why(x.changes.Now, id)
+func (x *Explain) Gate(id string) string { return gate(x, id, x.line.Roster.Look(id)) }
+
+// gate is Gate with the job, which is unpacked once; nil: it is over.
+func gate(x *Explain, id string, j *job.Job) string {
+	text := x.line.Why(x.changes.Now, id, j)
 	if why := x.unable(); why != "" && text == "" && x.waits(id) {
 		text = "cannot be started: " + why
 	}
-	return afterPreemption(x.line.Roster.Look(id), text)
+	return afterPreemption(j, text)
 }
 
 // Reasons says why each of these queued jobs waits, at about the cost of one
@@ -213,8 +216,9 @@ func (x *Explain) Gate(id string) string {
 func (x *Explain) Reasons(ids []string) map[string]string {
 	reasons := make(map[string]string, len(ids))
 	var inLine []string
+	look := x.line.Roster.Looking()
 	for _, id := range ids {
-		if text := x.Gate(id); text != "" {
+		if text := gate(x, id, look(id)); text != "" {
 			reasons[id] = text
 		} else if _, queued := x.line.Queue.Get(id); queued {
 			inLine = append(inLine, id)

@@ -77,8 +77,8 @@ func TestTheLineAlone(t *testing.T) {
 			t.Fatalf("job %s: %s", j.ID, broken)
 		}
 	}
-	if l.Queue.Len() != 1 || l.Why(start0, "2") == "" {
-		t.Fatalf("%d wait for room; job 2 waits for %q", l.Queue.Len(), l.Why(start0, "2"))
+	if l.Queue.Len() != 1 || l.Why(start0, "2", l.Roster.Look("2")) == "" {
+		t.Fatalf("%d wait for room; job 2 waits for %q", l.Queue.Len(), l.Why(start0, "2", l.Roster.Look("2")))
 	}
 	l.Unqueue("1")
 	first.MustTo(job.Running)
@@ -89,7 +89,7 @@ func TestTheLineAlone(t *testing.T) {
 	if len(never) != 1 || never[0].Job != other {
 		t.Errorf("%d can never start, want job 3 alone", len(never))
 	}
-	if _, queued := l.Queue.Get("2"); !queued || l.Why(start0, "2") != "" {
-		t.Errorf("job 2 waits for %q", l.Why(start0, "2"))
+	if _, queued := l.Queue.Get("2"); !queued || l.Why(start0, "2", l.Roster.Look("2")) != "" {
+		t.Errorf("job 2 waits for %q", l.Why(start0, "2", l.Roster.Look("2")))
 	}
 }

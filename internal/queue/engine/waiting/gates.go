@@ -76,9 +76,9 @@ func (g *gates) Next() time.Time {
 	return first.At
 }
 
-func (g *gates) why(id string, look func(id string) *job.Job, now time.Time) string {
+func (g *gates) why(id string, j *job.Job, look func(id string) *job.Job, now time.Time) string {
 	if g.Held[id] {
-		switch j := look(id); {
+		switch {
 		case j == nil || j.State != job.Parked:
 		case j.Parking.By == job.ParkedByIdling:
 			return "parked because it left its GPUs unused, until somebody unparks it or attaches to it"
@@ -93,7 +93,7 @@ func (g *gates) why(id string, look func(id string) *job.Job, now time.Time) str
 		if t.Sub(now) > 12*time.Hour {
 			format = "2006-01-02 15:04:05"
 		}
-		at, j := t.Local().Format(format), look(id)
+		at := t.Local().Format(format)
 		switch {
 		case j != nil && j.Detail != "":
 			return "not before " + at + ": " + j.Detail // why it was requeued

@@ -189,11 +189,11 @@ func waitsSince(now time.Time, j *job.Job, freed time.Time) time.Time {
 
 // Why says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
-func (l *Line) Why(now time.Time, id string) string {
-	if text := l.Cluster.Why(l.Roster.Look(id)); text != "" {
+func (l *Line) Why(now time.Time, id string, j *job.Job) string {
+	if text := l.Cluster.Why(j); text != "" {
 		return text
 	}
-	return l.Gates.why(id, l.Roster.Look, now)
+	return l.Gates.why(id, j, l.Roster.Look, now)
 }
 
 // readAgain is when a job is looked at again whose dependencies could not be read.
