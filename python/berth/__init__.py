@@ -12,18 +12,18 @@
 It needs Python 3.9 or newer, the berth program, and nothing else.
 """
 
-from .aio import AsyncArray, AsyncBatch, AsyncClient, AsyncHandle
+from .aio import AsyncArray, AsyncBatch, AsyncClient, AsyncHandle, AsyncSweep
 from .client import Client
 from .errors import (BerthError, Forbidden, Invalid, JobFailed, MissingProgram, NotFound, Refused, TooMuch, Unavailable,
                      Unreachable)
 from .executor import BerthExecutor, BerthFuture, Call
 from .fields import Fields, JobSpec
-from .handles import Array, Batch, Handle, Table
+from .handles import Array, Batch, Handle, Sweep, Table
 from .kairos import GPUScheduler, GPUSlot, Job
 from .statuses import exit_status
 from .views import Event, JobView
 
 __version__ = "0.2.0"
-__all__ = ["Array", "AsyncArray", "AsyncBatch", "AsyncClient", "AsyncHandle", "Batch", "BerthError", "BerthExecutor", "BerthFuture", "Call", "Client", "Event", "Fields", "Forbidden", "GPUScheduler", "GPUSlot", "Handle", "Invalid",
-           "Job", "JobFailed", "JobSpec", "JobView", "MissingProgram", "NotFound", "Refused", "Table", "TooMuch", "Unavailable",
+__all__ = ["Array", "AsyncArray", "AsyncBatch", "AsyncClient", "AsyncHandle", "AsyncSweep", "Batch", "BerthError", "BerthExecutor", "BerthFuture", "Call", "Client", "Event", "Fields", "Forbidden", "GPUScheduler", "GPUSlot", "Handle", "Invalid",
+           "Job", "JobFailed", "JobSpec", "JobView", "MissingProgram", "NotFound", "Refused", "Sweep", "Table", "TooMuch", "Unavailable",
            "Unreachable", "exit_status"]

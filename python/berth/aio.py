@@ -13,7 +13,7 @@ from typing import (TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Iter
 
 from .client import Client
 from .fields import Command, JobSpec
-from .handles import Array, Batch, Group, Handle, Jobs, Words, raise_failed
+from .handles import Array, Batch, Group, Handle, Jobs, Params, Sweep, Table, Words, raise_failed
 from .statuses import exit_status
 from .streams import Tap
 from .times import Duration, limit
@@ -56,6 +56,8 @@ class AsyncClient:
     gpu_history = _later(Client.gpu_history)
     history = _later(Client.history)
     batches = _later(Client.batches)
+    sweeps = _later(Client.sweeps)
+    trials = _later(Client.trials)
     stats = _later(Client.stats)
     status = _later(Client.status)
     cancel = _later(Client.cancel)
@@ -86,6 +88,11 @@ class AsyncClient:
             lambda: self._it.submit(command, array=array, environ=environ, **fields))
         return AsyncArray(made) if isinstance(made, Array) else AsyncHandle(made)
 
+    async def sweep(self, command: Command, params: Params, *, metrics: Sequence[str] = (),
+                    environ: Optional[Mapping[str, str]] = None, **fields: Unpack[Fields]) -> AsyncSweep:
+        return AsyncSweep(await asyncio.to_thread(
+            lambda: self._it.sweep(command, params, metrics=metrics, environ=environ, **fields)))
+
     async def submit_all(self, specs: Iterable[JobSpec], *, environ: Optional[Mapping[str, str]] = None) -> AsyncBatch:
         return AsyncBatch(await asyncio.to_thread(self._it.submit_all, specs, environ=environ))
 
@@ -93,7 +100,8 @@ class AsyncClient:
         return AsyncHandle(await asyncio.to_thread(self._it.job, id))
 
     async def array(self, id: Words) -> AsyncArray:
-        return AsyncArray(await asyncio.to_thread(self._it.array, id))
+        found = await asyncio.to_thread(self._it.array, id)
+        return AsyncSweep(found) if isinstance(found, Sweep) else AsyncArray(found)
 
     async def jobs(self, *ids: Words) -> AsyncBatch:
         return AsyncBatch(await asyncio.to_thread(self._it.jobs, *ids))
@@ -196,6 +204,16 @@ class AsyncBatch(_AsyncGroup):
 
 class AsyncArray(_AsyncGroup, _AsyncNamed):
     """An Array whose methods are awaited."""
+
+
+class AsyncSweep(AsyncArray):
+    """A Sweep whose methods are awaited."""
+
+    add = _later(Sweep.add)
+    retry = _later(Sweep.retry)
+
+    async def table(self, *metrics: str) -> Table:
+        return await asyncio.to_thread(self._it.table, *metrics)
 
 
 async def _ended(client: Client, ids: Sequence[str], timeout: Optional[Duration], any: bool = False) -> List[JobView]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from . import notebook, streams, submission
 from .errors import BerthError, no_job
 from .fields import Command, JobSpec, wire
-from .handles import Array, Batch, Handle, Words, words
+from .handles import Array, Batch, Handle, Params, Sweep, Words, axes, words
 from .places import Place, find_daemon, has_state, program
 from .statuses import exit_status
 from .streams import PASSING, PAUSE, Tap
@@ -64,8 +64,20 @@ class Client:
         except BerthError as err:
             if err.kind != "unreachable" or not self._autostart or not has_state():
                 raise
-            submission.start_private()
+            self._start()
             return self._wire.call(method, path, body, query)
+
+    def _start(self) -> None:
+        try:
+            submission.start_private()
+        except BerthError:
+            try:
+                self.status()  # somebody else was faster
+            except BerthError:
+                pass
+            else:
+                return
+            raise
 
     # Submitting
 
@@ -85,6 +97,18 @@ class Client:
         kind = Handle if array is None else Array
         return kind(self, accepted["id"], accepted["name"], accepted.get("notes") or ())
 
+    def sweep(self, command: Command, params: Params, *, metrics: Sequence[str] = (),
+              environ: Optional[Mapping[str, str]] = None, **fields: Unpack[Fields]) -> Sweep:
+        """Queue a trial for each combination of the values of the parameters, as
+        `berth sweep` does: {lr} in the command, name, dir, output and variables
+        stands for a value. params maps each name to its values, or lists the
+        trials, each as a dictionary. metrics are picked from the logs; max limits
+        how many trials run at a time."""
+        asked: Dict[str, Any] = {"axes": axes(params), "metrics": [*metrics]}
+        spec = {**fields, "command": command, "sweep": asked}
+        accepted = self._submit([cast(JobSpec, spec)], environ)[0]
+        return Sweep(self, accepted["id"], accepted["name"], accepted.get("notes") or ())
+
     def submit_all(self, specs: Iterable[JobSpec], *, environ: Optional[Mapping[str, str]] = None) -> Batch:
         """Queue several jobs in one request: all of them, or none."""
         return Batch(self, (Handle(self, one["id"], one["name"], one.get("notes") or ())
@@ -98,7 +122,7 @@ class Client:
         except BerthError as err:
             if err.kind != "unreachable" or not self._autostart:
                 raise
-            submission.start_private()
+            self._start()
             snapshots = self._has_snapshots(jobs)
         if snapshots:
             return submission.with_program(self.address, jobs, environ)
@@ -119,11 +143,11 @@ class Client:
         return Handle(self, shown["id"], shown["name"])
 
     def array(self, id: Words) -> Array:
-        """A handle of an array that was submitted before."""
+        """A handle of an array or a sweep that was submitted before."""
         shown = self.show(id)
         if "tasks" not in shown:
             raise BerthError(f"job {shown['id']} is not an array", "Client.job is for a single job", "invalid")
-        return Array(self, shown["id"], shown["name"])
+        return (Sweep if shown.get("sweep") else Array)(self, shown["id"], shown["name"])
 
     def jobs(self, *ids: Words) -> Batch:
         """Handles of jobs that were submitted before."""
@@ -188,6 +212,15 @@ class Client:
     def batches(self, *, file: Optional[str] = None, user: Optional[str] = None) -> List[Dict[str, Any]]:
         """Jobs files and arrays that have unfinished jobs, summed up."""
         return cast("List[Dict[str, Any]]", self._call("GET", "/v1/batches", query={"file": file, "user": user}))
+
+    def sweeps(self, *, user: Optional[str] = None, all: bool = False) -> List[Dict[str, Any]]:
+        """Sweeps with unfinished trials, summed up; with all, ended ones too."""
+        return cast("List[Dict[str, Any]]", self._call("GET", "/v1/sweeps", query={"user": user, "all": all or None}))
+
+    def trials(self, id: Words, *, metrics: Sequence[str] = ()) -> Dict[str, Any]:
+        """The trials of a sweep or an array, with their parameters and what is
+        picked from their logs."""
+        return cast(Dict[str, Any], self._call("GET", "/v1/trials", query={"id": str(id), "metric": [*metrics]}))
 
     def stats(self, *, user: Optional[str] = None, since: Optional[Moment] = None,
               until: Optional[Moment] = None) -> Dict[str, Any]:

@@ -66,6 +66,7 @@ class Fields(TypedDict, total=False):
     group: Optional[str]
     notify: Union[str, Sequence[str], None]
     snapshot: Union[bool, Path, None]
+    max: Optional[int]  # of an array or a sweep
 
 
 class _Command(TypedDict):
@@ -78,7 +79,7 @@ class JobSpec(Fields, _Command, total=False):
     array: Union[int, str, Sequence[int], range, None]
 
 
-KEYS = (*JobSpec.__annotations__,)
+KEYS = (*JobSpec.__annotations__, "sweep")  # which Client.sweep makes
 
 
 def wire(given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -96,6 +97,8 @@ def _known(key: str) -> bool:
 def _value(key: str, value: Any) -> Any:
     if key == "command":
         return _command(value)
+    if key == "sweep":
+        return value
     if key == "env":
         return {k: str(v) for k, v in value.items()}
     if key in _DURATIONS:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union, cast, overload
 
 from . import notebook
-from .errors import JobFailed, Refused
+from .errors import BerthError, JobFailed, Refused
 from .statuses import exit_status
 from .times import Duration, Moment, limit
 from .views import OVER, Acted, JobView
@@ -220,6 +220,55 @@ class Array(Group, _Named):
             self._tasks = [Handle(self._client, job["id"], job["name"])
                            for job in self._client.list(self.id, over=True, reasons=False)]
         return self._tasks
+
+
+Params = Union[Mapping[str, Iterable[object]], Sequence[Mapping[str, object]]]
+"""{"lr": [1e-3, 1e-4], "seed": range(5)}: every combination; or the trials one by one:
+[{"lr": 1e-3, "seed": 0}, …]."""
+
+
+class Sweep(Array):
+    """A submitted sweep: an array whose tasks are trials."""
+
+    def __repr__(self) -> str:
+        return f"<berth sweep {self.id} ({self.name})>"
+
+    def table(self, *metrics: str) -> Table:
+        """A row for each trial: its parameters, how it went, and the metrics of
+        the sweep, or these ("val_acc", "max:val_acc", "loss=([0-9.]+)")."""
+        found = self._client.trials(self.id, metrics=metrics)
+        return Table({"id": row["id"], "name": row["name"], "state": row["state"], "outcome": row["outcome"], **row["params"],
+                      **row["metrics"], "seconds": row["seconds"], "peak_vram_mib": row["peak_vram_mib"], "attempt": row["attempt"]}
+                     for row in found["trials"])
+
+    def add(self, params: Params) -> List[Dict[str, Any]]:
+        """Add values of some parameters, each combined with what the sweep has of
+        the others. Returns the new trials; those it had stay as they are."""
+        self._tasks = None
+        added = self._client._call("POST", f"/v1/jobs/{self.id}/trials", {"axes": axes(params)})
+        return cast("List[Dict[str, Any]]", added["trials"])
+
+    def retry(self, **changes: Unpack[Fields]) -> List[Acted]:
+        """Run the trials again that failed or were cancelled."""
+        failed = [job["id"] for job in self.jobs() if job["state"] in ("failed", "cancelled")]
+        return self._client.requeue(*words(failed), **changes) if failed else []
+
+
+def axes(params: Params) -> List[Dict[str, Any]]:
+    """Parameters in the form of the API."""
+    if isinstance(params, Mapping):
+        return [{"names": [name], "rows": [[str(value)] for value in _values(name, values)]} for name, values in params.items()]
+    names = list(params[0]) if params else []
+    for row in params:
+        if set(row) != set(names):
+            raise BerthError(f"expected the parameters {', '.join(names)} in each trial, found {', '.join(row)}", "", "invalid")
+    return [{"names": names, "rows": [[str(row[name]) for name in names] for row in params]}]
+
+
+def _values(name: str, values: Iterable[object]) -> Iterable[object]:
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name}: expected a list of values, found {values!r}")
+    return values
 
 
 class Table(List[Dict[str, Any]]):

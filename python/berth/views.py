@@ -53,6 +53,8 @@ class JobView(TypedDict):
     host_mib: Optional[int]
     parking: Optional[str]
     park_refused: Optional[str]
+    sweep: Optional[str]
+    params: Optional[Dict[str, str]]
 
 
 class _ActedAlways(TypedDict):

@@ -8,7 +8,7 @@ import threading
 import unittest
 from typing import Any, cast
 
-from berth import Array, AsyncArray, AsyncBatch, AsyncClient, AsyncHandle, Batch, Client, Handle, JobFailed, NotFound
+from berth import Array, AsyncArray, AsyncBatch, AsyncClient, AsyncHandle, AsyncSweep, Batch, Client, Handle, JobFailed, NotFound, Sweep
 
 from .support import Served, until
 
@@ -72,7 +72,7 @@ class Asynchronous(Served):
 
 class Names(unittest.TestCase):
     def test_both_clients_have_the_same_names(self) -> None:
-        for blocking, waiting in ((Client, AsyncClient), (Handle, AsyncHandle), (Batch, AsyncBatch), (Array, AsyncArray)):
+        for blocking, waiting in ((Client, AsyncClient), (Handle, AsyncHandle), (Batch, AsyncBatch), (Array, AsyncArray), (Sweep, AsyncSweep)):
             alone = {"log_bytes", "progress"}  # asyncio reads lines, and a bar that blocks makes no sense there
             self.assertEqual(public(blocking) - alone, public(waiting), waiting)
 

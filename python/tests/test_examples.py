@@ -94,21 +94,3 @@ if __name__ == "__main__":
         self.example("app.py", "--multirun", "lr=1e-2,1e-3", "width=32,64", "hydra/launcher=berth", "hydra.launcher.vram=2G")
         self.assertEqual(self.client.array("1").wait(), [0] * 4)
         self.assertEqual({row["name"][:3] for row in self.client.array("1").table()}, {"app"})
-
-
-class Sweep(Served):
-    """200 trials as in a notebook, with the daemon killed half-way."""
-
-    def test_every_result_is_in_the_table_and_no_trial_ran_twice(self) -> None:
-        python = shutil.which("sh") or "/bin/sh"
-        batch = self.client.submit_all({"command": [python, "-c", f"echo {i} >> {self.dir}/calls; echo loss={i}"], "vram": "200M",
-                                        "name": f"trial{i}"} for i in range(200))
-        ended = batch.as_completed(timeout=600)
-        for _ in range(100):
-            next(ended)
-        self._reap(self.daemon)  # with -9
-        self.serve()
-        self.assertEqual(len(list(ended)), 100)
-        self.assertEqual([(row["name"], row["status"]) for row in batch.table()], [(f"trial{i}", 0) for i in range(200)])
-        self.assertEqual([next(task.logs()) for task in batch], [f"loss={i}" for i in range(200)])
-        self.assertEqual(sorted((self.dir / "calls").read_text().split(), key=int), [str(i) for i in range(200)])
