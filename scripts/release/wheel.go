@@ -15,6 +15,9 @@ import (
 	"strings"
 )
 
+// submitit is how submitit finds berth, as python/pyproject.toml says it.
+const submitit = "[submitit]\nexecutor = berth.submitit_plugin:BerthExecutor\njob_environment = berth.submitit_plugin:BerthJobEnvironment\n"
+
 // file is one file of an archive.
 type file struct {
 	name    string
@@ -116,7 +119,8 @@ func (r *release) wheel(project string, platforms []string, programs map[string]
 	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nLicense: MIT\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n%s", project, r.version, summary, about)
 	pure := programs == nil
 	wheel := fmt.Sprintf("Wheel-Version: 1.0\nGenerator: berth\nRoot-Is-Purelib: %t\nTag: %s\n", pure, strings.Join(tags, "\nTag: "))
-	files = append(files, file{info + "METADATA", 0o644, []byte(metadata)}, file{info + "WHEEL", 0o644, []byte(wheel)}, file{info + "LICENSE", 0o644, licence})
+	files = append(files, file{info + "METADATA", 0o644, []byte(metadata)}, file{info + "WHEEL", 0o644, []byte(wheel)}, file{info + "LICENSE", 0o644, licence},
+		file{info + "entry_points.txt", 0o644, []byte(submitit)})
 
 	var record strings.Builder
 	for _, f := range files {
