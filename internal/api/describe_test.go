@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"berth/internal/job/jobfile"
+	"berth/internal/job/sweep"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -43,6 +44,9 @@ var examples = map[string]example{
 	EditJob.ID:       {request: exampleEdit, reply: exampleDetail},
 	ListSnapshots.ID: {reply: exampleSnapshotIDs},
 	ListBatches.ID:   {reply: exampleBatches},
+	ListSweeps.ID:    {reply: []SweepSum{exampleSweep}},
+	ListTrials.ID:    {reply: exampleTrials},
+	AddTrials.ID:     {request: MoreTrials{Axes: []sweep.Axis{{Names: []string{"lr"}, Rows: [][]string{{"1e-5"}}}}}, reply: exampleAdded},
 	WaitForJobs.ID:   {request: exampleWait, reply: exampleWaited},
 	Adopt.ID:         {request: exampleAdopt, reply: exampleAdopted},
 	ListStrays.ID:    {reply: []Stray{exampleStray}},
@@ -204,7 +208,7 @@ func problemResponse(kind problem.Kind, schemas huma.Registry) *huma.Response {
 // not have unknown ones, what Go writes as null may be null, and the keys of a
 // job are described by the table of fields.
 func loosen(schemas huma.Registry) {
-	requests := []string{"SubmitRequest", "Spec", "ActRequest", "EditRequest", "WaitRequest", "Select", "TokenRequest"}
+	requests := []string{"Sweep", "MoreTrials", "SubmitRequest", "Spec", "ActRequest", "EditRequest", "WaitRequest", "Select", "TokenRequest"}
 	for name, schema := range schemas.Map() {
 		if schema.Type != huma.TypeObject {
 			continue
@@ -216,7 +220,7 @@ func loosen(schemas huma.Registry) {
 		}
 		for key, property := range schema.Properties {
 			switch {
-			case key == "peak_vram_mib" || key == "gpu_ids" || key == "asked_ids":
+			case key == "peak_vram_mib" || key == "gpu_ids" || key == "asked_ids" || key == "params":
 				property.Nullable = true
 			case property.Type == huma.TypeArray:
 				property.Nullable = false // empty, or left out

@@ -13,7 +13,7 @@
 // Files, in reading order; each uses only those of its own group and of those above
 // it (a test holds that):
 //
-//	what travels: problem limits key caller types whytypes grouptypes spec gputypes samples replay adopt strays logins notify exit loggap
+//	what travels: problem limits key caller types sweeps whytypes grouptypes spec gputypes samples replay adopt strays logins notify exit loggap
 //	the table: endpoint table
 //	how a request is read: url strict decode
 //	sockets: socket listen

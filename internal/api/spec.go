@@ -93,6 +93,7 @@ type Spec struct {
 	RetryOn     Text `json:"retry_on,omitempty"`
 	After       Text `json:"after,omitempty"`
 	Array       Text `json:"array,omitempty"`
+	Max         Text `json:"max,omitempty"`
 	Begin       Text `json:"begin,omitempty"`
 	Hold        Text `json:"hold,omitempty"`
 	Dir         Text `json:"dir,omitempty"`
@@ -115,6 +116,8 @@ type Spec struct {
 	Group       Text `json:"group,omitempty"`
 	Notify      Text `json:"notify,omitempty"`
 	Snapshot    Text `json:"snapshot,omitempty"`
+
+	Sweep *Sweep `json:"sweep,omitempty" doc:"makes the job a sweep: one trial for each combination of the values of its parameters"`
 }
 
 // textKeys are the keys of Spec that are Text, at the index of their field; the

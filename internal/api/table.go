@@ -58,7 +58,7 @@ var (
 	EditJob = &Endpoint[EditRequest, Detail]{Operation{
 		Method: patch, Path: "/v1/jobs/{id}", Body: specBody,
 		ID: "edit", Tag: "jobs", Summary: "Change a queued job",
-		About:    "Sets the given keys of a queued job; the others stay as they are.",
+		About:    "Sets the given keys of a queued job; the others stay as they are. The id of an array changes all of its tasks that are queued.",
 		Problems: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused},
 	}}
 	ListSnapshots = &Endpoint[None, SnapshotIDs]{Operation{
@@ -71,6 +71,24 @@ var (
 		ID: "batches", Tag: "jobs", Summary: "Sum up jobs files and arrays",
 		About:    "How many jobs of each there are in every state, why the first queued one waits, and when the last one is expected to end. Without file: those that have unfinished jobs, at most 200, the oldest first.",
 		Problems: []problem.Kind{problem.Invalid},
+	}}
+	ListSweeps = &Endpoint[SweepQuery, []SweepSum]{Operation{
+		Method: get, Path: "/v1/sweeps", Ended: true, heavy: true, sliced: true,
+		ID: "sweeps", Tag: "jobs", Summary: "List sweeps",
+		About:    "Sweeps with unfinished trials, the newest first, and how many of their trials there are in every state. To submit one, submit a job with the key sweep; every request that takes a job takes its id.",
+		Problems: []problem.Kind{problem.Invalid},
+	}}
+	ListTrials = &Endpoint[TrialQuery, TrialTable]{Operation{
+		Method: get, Path: "/v1/trials", Ended: true, heavy: true, sliced: true,
+		ID: "trials", Tag: "jobs", Summary: "Show the results of a sweep",
+		About:    "A row for each trial of a sweep, task of an array or line of a jobs file, with its parameters, its outcome and the metrics picked from the log of its last attempt. Only users who may read the logs get metrics.",
+		Problems: []problem.Kind{problem.Invalid, problem.NotFound, problem.TooMuch},
+	}}
+	AddTrials = &Endpoint[MoreTrials, AddedTrials]{Operation{
+		Method: post, Path: "/v1/jobs/{id}/trials", Body: specBody,
+		ID: "add-trials", Tag: "jobs", Summary: "Add trials to a sweep",
+		About:    "New values of parameters, each combined with the values that the sweep has of the others. A trial that the sweep has is not added again. New trials get the settings and the environment of the others.",
+		Problems: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused, problem.TooMuch},
 	}}
 	WaitForJobs = &Endpoint[WaitRequest, WaitReply]{Operation{
 		Method: post, Path: "/v1/jobs/wait", Body: smallBody, Ended: true, waits: true,
@@ -330,7 +348,7 @@ var (
 // endpoints are all of them. Whatever is done for each loops over this list.
 func endpoints() []operation {
 	return []operation{
-		Submit, ListJobs, GetJob, GetWhy, Act, EditJob, ListSnapshots, ListBatches, WaitForJobs, Adopt, ListStrays, AdoptStrays,
+		Submit, ListJobs, GetJob, GetWhy, Act, EditJob, ListSnapshots, ListBatches, ListSweeps, ListTrials, AddTrials, WaitForJobs, Adopt, ListStrays, AdoptStrays,
 		readLog, attachTo, followEvents, copyStore,
 		GetJobSamples, GetGPUSamples,
 		ListGroups, SetGroup, RemoveGroup,

@@ -53,8 +53,9 @@ const (
 
 // BatchLine is where a job is in its file.
 type BatchLine struct {
-	Number int  `json:"number"`
-	Cancel bool `json:"cancel,omitempty" doc:"it is not to run: its job is cancelled, and a new one never starts"`
+	Number int         `json:"number"`
+	Params []job.Param `json:"params,omitempty" doc:"its parameters, if the line has a sweep, which makes it several jobs"`
+	Cancel bool        `json:"cancel,omitempty" doc:"it is not to run: its job is cancelled, and a new one never starts"`
 }
 
 // SnapshotIDs are the snapshots of code that jobs of the caller refer to, ended
@@ -74,6 +75,8 @@ type Submitted struct {
 	ID    string `json:"id" doc:"for an array its base id; empty with dry_run"`
 	Name  string `json:"name"`
 	Tasks int    `json:"tasks,omitempty" doc:"number of tasks of an array"`
+	// Trials are with dry_run: the caller sees what each would run.
+	Trials []TrialWords `json:"trials,omitempty" doc:"dry_run of a sweep: its trials"`
 	// With dry_run: what it would do, and why.
 	State  string `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible; in a batch: the state of a job that existed before, or cancelled"`
 	Again  bool   `json:"again,omitempty" doc:"in a batch: it had ended, and runs again"`
@@ -215,6 +218,7 @@ type Detail struct {
 	TextDropped bool              `json:"text_dropped,omitempty" doc:"its text is no longer kept, only the beginning of its command, so it cannot be requeued"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
 	Notes       []string          `json:"notes,omitempty" doc:"only after an edit: remarks for the caller"`
+	Changed     int               `json:"changed,omitempty" doc:"only after an edit of an array: how many of its tasks were changed"`
 
 	ExpectedRun  *RunGuess  `json:"expected_run,omitempty" doc:"estimated duration; left out without an estimate"`
 	ExpectedVRAM *VRAMGuess `json:"expected_vram,omitempty" doc:"estimated memory on each of its GPUs; left out without an estimate"`

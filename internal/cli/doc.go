@@ -12,7 +12,7 @@
 //	  logs logsarray history showsamples show whystory why stats
 //	the daemon: status stop sim start restart serve restore
 //	queue jobs: snapshot follow filekind submit submitforms submitlines submitreply
-//	  edit editor mcp
+//	  edit editor mcp sweeptable sweep
 //	the machine: doctor doctorslurm config gpus gpu gpudrain gpuhistory gpurelease
 //	  backup debug token notify web
 //	replay a queue: simulate simulateflags simulatehistory simulateopen simulatereplay

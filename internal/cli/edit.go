@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli/render"
 	"berth/internal/cli/session"
+	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -28,16 +30,19 @@ func newEdit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit JOB [KEY=VALUE...] [flags] [-- COMMAND...]",
 		Short: "Change a job that has not started",
-		Long: `Change a job that has not started. Keys are those of a spec file (gpus, vram,
-timeout, priority, env.NAME, command and so on), flags are those of submit.
-KEY= without a value, or --unset, gives a key its default again. Everything else
-stays as it is. berth requeue changes a job that has ended and runs it again.
+		Long: `Change a job that has not started, or all tasks of an array or a sweep that have
+not (--max: how many of them may run at a time). Keys are those of a spec file
+(gpus, vram, timeout, priority, env.NAME, command and so on), flags those of
+submit. KEY= without a value, or --unset, gives a key its default again.
+Everything else stays as it is. berth requeue changes a job that has ended and
+runs it again.
 
 On a terminal, a job without changes is opened in an editor (VISUAL, EDITOR or
 vi) as a spec file; what you save is applied.`,
 		Example: `  berth edit 17                  in an editor
   berth edit 17 --priority 5 --time 2h
   berth edit 17 vram=24G gpus=2
+  berth edit 17 --max 2            an array: how many tasks run at a time
   berth edit 17 --unset vram,timeout
   berth edit @ -- python train.py --epochs 3
 
@@ -80,7 +85,15 @@ func (o *editOptions) send(ctx context.Context, s *session.Session, word string,
 		return printJSON(s.Out, detail)
 	}
 	sayNotes(s, []api.Submitted{{ID: detail.ID, Notes: detail.Notes}})
-	_, err = fmt.Fprintln(s.Out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))))
+	said := fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))
+	if detail.Tasks != nil {
+		left := maps.Clone(detail.Tasks.Counts)
+		said = fmt.Sprintf("array %s: %s: changed %s", detail.ID, text.CountGrouped(detail.Changed, "task"), strings.Join(changed(&change), ", "))
+		if delete(left, string(job.Queued)); len(left) > 0 {
+			said += leftAlone(left)
+		}
+	}
+	_, err = fmt.Fprintln(s.Out, text.Line(said))
 	return err
 }
 

@@ -104,7 +104,7 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
-		{"run", newRun}, {"submit", newSubmit},
+		{"run", newRun}, {"submit", newSubmit}, {"sweep", newSweep},
 		{"list", newList}, {"top", newTop}, {"web", newWeb}, {"show", newShow}, {"why", newWhy}, {"logs", newLogs}, {"attach", newAttach},
 		{"wait", newWait}, {"history", newHistory}, {"stats", newStats}, {"simulate", newSimulate}, {"estimate", newEstimate},
 		{"cancel", newCancel}, {"hold", newHold}, {"release", newRelease}, {"park", newPark}, {"unpark", newUnpark}, {"requeue", newRequeue},
@@ -118,7 +118,7 @@ func verbs() []verb {
 // group assigns each verb to a section of the help.
 func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
-		{"run", "Run jobs:", "run submit"},
+		{"run", "Run jobs:", "run submit sweep"},
 		{"see", "See what is going on:", "list top web show why logs attach wait history stats simulate estimate"},
 		{"act", "Change jobs:", "cancel hold release park unpark requeue edit group notify adopt"},
 		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug mcp simjob compat completion version"},

@@ -101,15 +101,21 @@ for its time limit, else 1; the largest if there are several jobs.`,
 	flags.StringVarP(&o.file, "file", "f", "", "YAML or JSON file of jobs, - for standard input")
 	flags.StringVar(&o.like, "like", "", "copy this `job`; flags and a command replace what they name")
 	_ = cmd.RegisterFlagCompletionFunc("like", completeEndedToo) // the flag exists
+	flags.BoolVarP(&o.interactive, "interactive", "i", false, "show its output and exit with its status; Ctrl-C leaves it running")
+	o.registerSubmit(cmd)
+	return cmd
+}
+
+// registerSubmit registers the flags of every verb that submits.
+func (o *submitOptions) registerSubmit(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.BoolVar(&o.noSnapshot, "no-snapshot", false, "run the code as it is when the job starts, even if the daemon's config asks for snapshots")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen and why, without submitting")
 	flags.BoolVar(&o.wait, "wait", false, "wait for the job to end, and exit with its status")
-	flags.BoolVarP(&o.interactive, "interactive", "i", false, "show its output and exit with its status; Ctrl-C leaves it running")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the job id")
 	flags.BoolVar(&o.json, "json", false, "print a JSON object with id; an array for several jobs")
 	o.sim.register(cmd)
 	flags.BoolVar(&o.noAutostart, "no-autostart", false, "do not start a daemon (also: BERTH_NO_AUTOSTART=1)")
-	return cmd
 }
 
 func (o *submitOptions) run(ctx context.Context, s *session.Session, args []string, dashed bool) error {

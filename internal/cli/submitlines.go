@@ -64,7 +64,7 @@ func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []ap
 	for i, line := range file.Lines {
 		spec := &specs[i]
 		now = line.Spec
-		now.Shell, now.Argv = "", nil
+		now.Shell, now.Argv, now.Trial = "", nil, job.Trial{}
 		if i > 0 && reflect.DeepEqual(&last, &now) { // most lines of a long file are alike
 			*spec = specs[i-1]
 		} else if *spec, err = blockOf(&line.Spec, defaults); err != nil {
@@ -72,7 +72,7 @@ func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []ap
 		}
 		last = now
 		spec.Command = api.Command{Shell: line.Spec.Shell, Argv: line.Spec.Argv}
-		lines[i] = api.BatchLine{Number: line.Number, Cancel: line.Spec.CancelMarked}
+		lines[i] = api.BatchLine{Number: line.Number, Params: line.Spec.Trial.Params, Cancel: line.Spec.CancelMarked}
 	}
 	return specs, lines, nil
 }

@@ -36,7 +36,7 @@ j
 		if err != nil || !reflect.DeepEqual(specs[i], want) {
 			t.Errorf("line %d is %+v; want %+v, %v", line.Number, specs[i], want, err)
 		}
-		if lines[i] != (api.BatchLine{Number: i + 1, Cancel: line.Command == "f"}) {
+		if want := (api.BatchLine{Number: i + 1, Cancel: line.Command == "f"}); !reflect.DeepEqual(lines[i], want) {
 			t.Errorf("line %d is sent as %+v", line.Number, lines[i])
 		}
 	}

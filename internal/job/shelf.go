@@ -19,6 +19,7 @@ type shelved struct {
 	argv                         []string
 	env                          []EnvVar
 	after                        []Dependency
+	trial                        *Trial // nil: none
 	seq, rank, vramMiB           int64
 	submittedAt                  time.Time
 }
@@ -100,6 +101,10 @@ func (s *Shelf) Put(j *Job) {
 		id: j.ID, key: j.Key, name: j.Spec.Name, shell: j.Spec.Shell, argv: j.Spec.Argv, env: j.Spec.Env, after: j.Spec.After, output: j.Spec.Output,
 		seq: j.Seq, rank: j.Rank, vramMiB: j.VRAMMiB, submittedAt: j.SubmittedAt,
 	}
+	if !j.Spec.Trial.isNone() {
+		trial := j.Spec.Trial
+		p.trial = &trial
+	}
 	common := *j
 	(&shelved{}).into(&common)
 	p.of = s.kindOf(&common)
@@ -130,6 +135,9 @@ func (s *Shelf) Look(id string, j *Job) bool {
 func (p *shelved) into(j *Job) {
 	j.ID, j.Key, j.Spec.Name, j.Spec.Shell, j.Spec.Argv, j.Spec.Env, j.Spec.After = p.id, p.key, p.name, p.shell, p.argv, p.env, p.after
 	j.Spec.Output, j.Seq, j.Rank, j.VRAMMiB, j.SubmittedAt = p.output, p.seq, p.rank, p.vramMiB, p.submittedAt
+	if j.Spec.Trial = (Trial{}); p.trial != nil {
+		j.Spec.Trial = *p.trial
+	}
 }
 
 // Has reports whether a job is here.

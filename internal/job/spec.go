@@ -77,6 +77,7 @@ type Spec struct {
 	To           Place         `json:"to,omitempty"`           // where it runs; empty: here
 	Slurm        string        `json:"slurm,omitempty"`        // further options for sbatch; only with ToSlurm
 	Batch        string        `json:"batch,omitempty"`        // the jobs file that it is a line of
+	Trial        Trial         `json:"trial,omitzero"`         // of a sweep
 	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
 }
 
@@ -90,6 +91,7 @@ func (s *Spec) Texts(visit func(*string)) {
 	} {
 		visit(text)
 	}
+	s.Trial.Texts(visit)
 	for i := range s.Argv {
 		visit(&s.Argv[i])
 	}

@@ -59,12 +59,8 @@ func AllocationOf(j *job.Job, rules Rules, cards []Card) Allocation {
 	for i, index := range j.Grant.GPUs {
 		budgets[i] = Budget(budgets[i], j.PeakMiB[index], rules.SpikeBuffer)
 	}
-	array := ""
-	if j.Spec.ArrayLimit > 0 {
-		array = j.Array()
-	}
 	return Allocation{
-		Job: j.ID, Array: array, Cards: j.Grant.GPUs, BudgetMiB: budgets,
+		Job: j.ID, Array: j.Array(), Cards: j.Grant.GPUs, BudgetMiB: budgets,
 		Share: j.Grant.Share, OverGPUs: j.OverGPUs, Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
 		CPUs: request.CPUs, MemMiB: request.MemMiB,
 	}

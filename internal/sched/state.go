@@ -24,7 +24,7 @@ type State struct {
 	Queue     *Queue `json:"-"`                    // only read
 	MaxStarts int    `json:"max_starts,omitempty"` // how many jobs one plan may start; 0: no bound
 
-	ArrayRuns    map[string]int      `json:"pools,omitempty"` // how many tasks of each limited array run now
+	ArrayRuns    map[string]int      `json:"pools,omitempty"` // how many tasks of each array run now
 	Groups       map[GroupName]Group `json:"-"`
 	Limits       map[string]Limit    `json:"limits,omitempty"` // of users that have their own
 	DefaultLimit Limit               `json:"default_limit"`    // of everybody else

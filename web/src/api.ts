@@ -25,6 +25,7 @@ export interface Job {
   held: boolean;
   group: string | null;
   batch: string | null; // the jobs file that it is a line of
+  sweep: string | null; // the name of the sweep it is a trial of
   parked_since: string | null;
   slurm: { id: string | null; node: string | null; gpu_ids: number[] | null } | null; // null: it runs on this machine
 }

@@ -46,7 +46,7 @@ function rowOf(key: string, first: Job, jobs: Job[], known: Sum | undefined, ope
   }
   const array = first.id.includes("_") ? (first.id.split("_")[0] ?? "") : "";
   const file = array ? "" : (first.batch ?? "");
-  const name = file ? (file.split("/").pop() ?? file) : first.name === "job" + first.id ? "job" + array : first.name;
+  const name = file ? (file.split("/").pop() ?? file) : first.sweep ?? (first.name === "job" + first.id ? "job" + array : first.name);
   const reason = known?.reason ?? jobs.find((j) => j.state === "queued")?.reason ?? null;
   return { ...first, id: array, name, reason, gpu_ids: null, held: false, outcome: null, fold: { key, open, file, sum: { user: first.user, ...known, counts } } };
 }

@@ -43,6 +43,8 @@ func Fold(views []job.View, page api.JobPage) []Row {
 			continue
 		case r.file != "":
 			r.ID, r.Name, r.Command, r.VRAMMiB = "-", filepath.Base(r.file), &r.file, nil
+		case v.Sweep != nil:
+			r.ID, r.Name = array, *v.Sweep
 		case v.Name == "job"+v.ID:
 			r.ID, r.Name = array, "job"+array
 		default:

@@ -24,9 +24,14 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 			named[name] = append(named[name], i)
 		}
 	}
-	for i := range lines { // a name such as 3 counts before line 3
-		if number := strconv.Itoa(lines[i].Number); len(named[number]) == 0 {
-			named[number] = []int{i}
+	numbered := map[string][]int{} // the trials of a sweep share a line
+	for i := range lines {
+		number := strconv.Itoa(lines[i].Number)
+		numbered[number] = append(numbered[number], i)
+	}
+	for number, targets := range numbered { // a name such as 3 counts before line 3
+		if len(named[number]) == 0 {
+			named[number] = targets
 		}
 	}
 	before := len(errs.Problems)
@@ -34,11 +39,11 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 	for i := range lines {
 		for _, dependency := range lines[i].Spec.After {
 			targets := named[dependency.Name]
-			if len(targets) != 1 {
+			if len(targets) == 0 || lines[targets[0]].Number != lines[targets[len(targets)-1]].Number {
 				errs.Add(file, lines[i].Number, nameProblem(dependency.Name, targets, lines, named))
 				continue
 			}
-			next[i] = append(next[i], targets[0])
+			next[i] = append(next[i], targets...)
 		}
 	}
 	if len(errs.Problems) == before {
@@ -49,7 +54,7 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 func nameProblem(name string, targets []int, lines []*Line, named map[string][]int) string {
 	if len(targets) > 1 {
 		return fmt.Sprintf("after: expected a name that only one line has, found %s on lines %d and %d",
-			text.Found(name), lines[targets[0]].Number, lines[targets[1]].Number)
+			text.Found(name), lines[targets[0]].Number, lines[targets[len(targets)-1]].Number)
 	}
 	const most = 1000 // candidates: a suggestion is not worth a slow answer
 	known := make([]string, 0, min(len(named), most))

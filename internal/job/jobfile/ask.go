@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/job/sweep"
 	"berth/internal/text"
 )
 
@@ -41,6 +42,7 @@ type asking struct {
 	// array and begin are then only checked for their form.
 	formOnly bool
 	inFile   bool // a line of a jobs file
+	axes     []sweep.Axis
 }
 
 // Ask reads one job. It starts from the defaults; the last value of a repeated

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"berth/internal/job/sweep"
+	"berth/internal/text"
 )
 
 const blockHint = "put a value with spaces or brackets in quotes, and write a shell test as \"[ \" or \"[[\""
@@ -28,6 +31,12 @@ func (a *asking) readBlock(line string) (command string, err error) {
 		if rest[0] == ']' {
 			return strings.TrimLeft(rest[1:], " \t\r"), checkSpec(&a.Spec, a.gpusGiven)
 		}
+		if after, found := strings.CutPrefix(rest, sweepWord); found && after != "" && strings.IndexByte(" \t]", after[0]) >= 0 {
+			if rest, err = a.readAxes(after); err != nil {
+				return "", err
+			}
+			continue
+		}
 		var f *Field
 		var value string
 		if f, value, rest, err = cutPair(rest); err != nil {
@@ -36,6 +45,36 @@ func (a *asking) readBlock(line string) (command string, err error) {
 		if err := a.put(f.Key, f, cmp.Or(value, f.Alone)); err != nil {
 			return "", err
 		}
+	}
+}
+
+// sweepWord begins the parameters of a block: [vram=10G sweep lr=1e-3,1e-4 seed=0-4].
+const sweepWord = "sweep"
+
+// readAxes reads parameters up to the end of the block.
+func (a *asking) readAxes(rest string) (string, error) {
+	for {
+		if rest = strings.TrimLeft(rest, " \t"); rest == "" {
+			return "", errUnclosed
+		}
+		if rest[0] == ']' {
+			if len(a.axes) == 0 {
+				return "", errors.New("expected parameters after sweep, as in [sweep lr=1e-3,1e-4], found none")
+			}
+			return rest, nil
+		}
+		name, list, found := strings.Cut(rest, "=")
+		if !found || strings.ContainsAny(name, " \t]") {
+			return "", fmt.Errorf("expected NAME=VALUE,... after sweep (keys go in front of it), found %s", text.Found(rest))
+		}
+		rows, after, err := sweep.CutValues(list, " \t]")
+		if err != nil {
+			return "", fmt.Errorf("sweep: %s: %w", name, err)
+		}
+		if after != "" && strings.IndexByte(" \t]", after[0]) < 0 {
+			return "", fmt.Errorf("sweep: %s: expected a comma, a space or ] after the closing quote, found more text", name)
+		}
+		a.axes, rest = append(a.axes, sweep.Axis{Names: []string{name}, Rows: rows}), after
 	}
 }
 
@@ -70,18 +109,18 @@ func cutPair(text string) (f *Field, value, rest string, err error) {
 
 // cutValue takes a value: quoted, or plain up to a space or the closing
 // bracket. Only a quote at the start counts, so that ann's is plain.
-func cutValue(text string) (value, rest string, err error) {
-	if text == "" || (text[0] != '"' && text[0] != '\'') {
-		end := strings.IndexAny(text, " \t]")
+func cutValue(written string) (value, rest string, err error) {
+	if written == "" || (written[0] != '"' && written[0] != '\'') {
+		end := strings.IndexAny(written, " \t]")
 		if end < 0 {
-			end = len(text)
+			end = len(written)
 		}
-		if strings.IndexByte(text[:end], '[') >= 0 {
+		if strings.IndexByte(written[:end], '[') >= 0 {
 			return "", "", errors.New("expected quotes around a value with brackets, found [ without them")
 		}
-		return text[:end], text[end:], nil
+		return written[:end], written[end:], nil
 	}
-	value, rest, closed := unquote(text)
+	value, rest, closed := text.Unquote(written)
 	if !closed {
 		return "", "", errors.New("expected a closing quote, found the end of the line (inside \"...\" write \\\" for a quote)")
 	}
@@ -89,34 +128,4 @@ func cutValue(text string) (value, rest string, err error) {
 		return "", "", errors.New("expected a space or ] after the closing quote, found more text")
 	}
 	return value, rest, nil
-}
-
-// unquote takes a quoted string off the front. In double quotes only \" and
-// \\ are escapes; every other backslash stays, because the value may be meant
-// for a shell.
-func unquote(text string) (value, rest string, closed bool) {
-	quote := text[0]
-	if quote == '\'' {
-		end := strings.IndexByte(text[1:], quote)
-		if end < 0 {
-			return "", "", false
-		}
-		return text[1 : 1+end], text[2+end:], true
-	}
-	var b strings.Builder
-	start := 1
-	for i := 1; i < len(text); i++ {
-		switch {
-		case text[i] == '"' && start == 1:
-			return text[1:i], text[i+1:], true
-		case text[i] == '"':
-			b.WriteString(text[start:i])
-			return b.String(), text[i+1:], true
-		case text[i] == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\'):
-			b.WriteString(text[start:i])
-			i++
-			start = i
-		}
-	}
-	return "", "", false
 }

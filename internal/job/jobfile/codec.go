@@ -328,7 +328,7 @@ func readArray(a *asking, value string) error {
 	}
 	array, err := ParseArray(value, a.maxArray)
 	if err == nil {
-		a.Array, a.Spec.ArrayLimit = &array, array.Limit
+		a.Array, a.Spec.ArrayLimit = &array, cmp.Or(array.Limit, a.Spec.ArrayLimit)
 	}
 	return err
 }

@@ -106,6 +106,8 @@ var fields = []*Field{
 	{Key: "array", Word: "range", Many: comma, Where: SubmitOnly, Help: "run the job once per index: 0-99%4 (at most four at a time)",
 		codec: codec{read: readArray}, shown: elsewhere,
 		Fixed: "a job cannot become an array"},
+	{Key: "max", Word: "n", Where: SubmitOnly, Admin: true, Help: "of an array or a sweep: at most this many tasks at a time",
+		codec: whole(func(a *Asked) *int { return &a.Spec.ArrayLimit }, 1, maxIndex), shown: elsewhere},
 	{Key: "begin", Word: "when", Where: SubmitOnly, Admin: true, Help: "earliest start: now+2h, 16:00, 2026-03-01T16:00",
 		codec: codec{read: readBegin, reset: func(a *Asked) { a.NotBefore = time.Time{} }}, shown: elsewhere},
 	{Key: "hold", Alone: "true", Where: SubmitOnly, Help: "do not start until released with berth release",

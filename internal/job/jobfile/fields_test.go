@@ -18,7 +18,7 @@ var someValues = map[string][]string{
 	"exclusive": {"no", "yes"}, "cpus": {"0", "4"}, "mem": {"64G"}, "pin": {"true"}, "inject_gpus": {"no", "--cuda=physical"},
 	"priority": {"-3", "0", "5"}, "timeout": {"0.25s", "90", "15m", "2h", "1:30:00", "3d"}, "signal": {"USR1", "term@2m", "USR1@0.5", "INT@30d"},
 	"on_timeout": {"kill", "requeue"}, "max_requeues": {"10", "0"}, "retries": {"0", "3"}, "retry_on": {"oom", "fail"},
-	"after": {"@", "12,13:any,17_3:fail,prep"}, "array": {"0-9%2"}, "begin": {"now+2h"}, "hold": {"yes"}, "dir": {"/tmp"}, "env": {"A=1"},
+	"after": {"@", "12,13:any,17_3:fail,prep"}, "array": {"0-9%2"}, "max": {"3"}, "begin": {"now+2h"}, "hold": {"yes"}, "dir": {"/tmp"}, "env": {"A=1"},
 	"export": {"all", "none", "HOME, PATH"}, "venv": {"v"}, "conda": {"base"}, "setup": {"source x"}, "output": {"%j.log"}, "pty": {"yes"},
 	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue", "park,requeue"}, "no_park": {"yes"}, "park_timeout": {"1s", "5m", "1h"}, "slurm_env": {"yes"}, "to": {"local", "slurm"}, "slurm": {"--account=lab -q long"}, "cap": {"none", "mps", "soft"}, "group": {"io", "Big-2.x_y"}, "notify": {"fail,end:exec:a b", "end:mailto:ann@example.org\nslack:https://h.example.org/x"}, "snapshot": {"no", "auto", "/src"}, "cancel": {"yes"},
 }
@@ -98,7 +98,7 @@ func TestAdministratorsDoNotChangeWhatAJobDoes(t *testing.T) {
 // TestEveryPartOfASpecIsAField: what a spec keeps can be said, but for what is
 // not a user's to say.
 func TestEveryPartOfASpecIsAField(t *testing.T) {
-	said := []string{"Shell", "Argv", "Adopt", "Interactive", "ArrayShape", "Batch"}
+	said := []string{"Shell", "Argv", "Adopt", "Interactive", "ArrayShape", "Batch", "Trial"}
 	for _, f := range fields {
 		for _, value := range someValues[f.Key] {
 			a := asking{now: noon, maxArray: 100}

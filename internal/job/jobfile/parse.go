@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/job/sweep"
 )
 
 // Bounds on a file. A larger one is a mistake (a log, a data set), and is
@@ -19,6 +20,7 @@ const (
 	maxLines     = 1_000_000
 	// What the kernel accepts as one argument; a shell line is one.
 	maxCommandBytes = 128<<10 - 1
+	maxSweepBytes   = 64 << 20 // of the commands of one line's trials
 )
 
 // Line is one job of a jobs file.
@@ -107,6 +109,47 @@ func (p *parser) line(number int, raw []byte) error {
 			return err
 		}
 	}
+	if OpensBlock(string(raw)) && len(p.asking.axes) > 0 {
+		return p.trials(line, command)
+	}
+	return p.add(line, command)
+}
+
+// trials adds a line for each trial of a sweep.
+func (p *parser) trials(of *Line, command string) error {
+	params, err := sweep.Trials(p.asking.axes, maxLines-len(p.file.Lines))
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	spec := &of.Spec
+	maker, err := sweep.NewMaker(&job.Template{Shell: command, Name: spec.Name, Dir: spec.Dir, Output: spec.Output, Env: spec.Env}, sweep.Names(p.asking.axes))
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	size := 0
+	for _, trial := range params {
+		made, err := maker.Make(trial)
+		if err == nil && made.Name != "" {
+			_, err = parseName(made.Name)
+		}
+		if size += len(made.Shell); err == nil && size > maxSweepBytes {
+			err = fmt.Errorf("expected at most %d MiB of commands, found more: put the common parts into a script", maxSweepBytes>>20)
+		}
+		if err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
+		line := *of
+		line.Spec.Name, line.Spec.Dir, line.Spec.Output, line.Spec.Env = made.Name, made.Dir, made.Output, made.Env
+		line.Spec.Trial.Params = trial
+		if err := p.add(&line, made.Shell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a job.
+func (p *parser) add(line *Line, command string) error {
 	if len(command) > maxCommandBytes {
 		return fmt.Errorf("expected at most %d bytes in a command, found %d: put it into a script", maxCommandBytes, len(command))
 	}

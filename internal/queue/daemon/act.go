@@ -66,8 +66,8 @@ func (h *actions) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.
 	if !ch.narrow {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "name jobs by id, or give all", "no job is selected")
 	}
-	// Jobs that have ended are included only if they are named by id or state.
-	over := r.Action == api.ActRequeue && (ch.named() || slices.ContainsFunc(ch.states, job.State.Terminal))
+	// Jobs that have ended are included only if they are named by id, file or state.
+	over := r.Action == api.ActRequeue && (ch.named() || ch.batch != "" || slices.ContainsFunc(ch.states, job.State.Terminal))
 	found, missing, err := h.find.resolve(ctx, &ch, over)
 	if err != nil {
 		return api.ActReply{}, err
@@ -331,45 +331,112 @@ func (a *action) bound(spec *job.Spec) {
 	}
 }
 
-// Edit changes a queued job.
+// Edit changes a queued job, or all queued tasks of an array.
 func (h *actions) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (api.Detail, error) {
-	id := r.ID
-	j, err := h.find.Find(ctx, c, id)
+	found, err := h.find.findTasks(ctx, c, r.ID)
 	if err != nil {
 		return api.Detail{}, err
 	}
-	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r) {
-		h.svc.Note(c, "edit", []string{j.ID}, "", notYours(c, &j))
-		return api.Detail{}, notYours(c, &j)
+	first := &found[0]
+	if !mayTouch(c, first) || !mayBe(c, first) && !onlyPlans(&r) {
+		h.svc.Note(c, "edit", []string{first.ID}, "", notYours(c, first))
+		return api.Detail{}, notYours(c, first)
 	}
-	var refusal error
-	var notes []string
-	err = h.svc.Change(ctx, func(t *engine.Turn) {
-		live, ok := t.Jobs().Job(j.ID)
-		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
-			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
-			return
+	e := editing{h: h, caller: c, request: &r, whole: len(found) > 1}
+	if err := e.check(first); err != nil {
+		return api.Detail{}, err
+	}
+	for some := range turns(found) {
+		err = h.svc.Change(ctx, func(t *engine.Turn) {
+			for i := range some {
+				if e.refusal == nil {
+					e.one(t, &some[i])
+				}
+			}
+		})
+		if err = cmp.Or(err, e.refusal); err != nil {
+			break
 		}
-		if !ok || live.State != job.Queued {
-			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", j.ID, state(live, &j))
-			return
+	}
+	if err == nil && len(e.changed) == 0 {
+		err = problem.Newf(problem.Refused, "berth requeue changes jobs that have ended, and runs them again", "no task of array %s is queued", first.Array())
+	}
+	h.submits.twins.add(e.changed)
+	ids := []string{first.ID}
+	if e.whole {
+		ids = nil
+		for _, j := range e.changed {
+			ids = append(ids, j.ID)
 		}
-		notes, refusal = h.edit(t, c, live, &r)
-		j = t.Running().Copy(live)
-	})
-	if err == nil {
-		err = refusal
 	}
-	if err == nil {
-		h.submits.twins.add([]*job.Job{&j})
-	}
-	h.svc.Note(c, "edit", []string{j.ID}, "", err)
+	h.svc.Note(c, "edit", ids, "", err)
 	if err != nil {
 		return api.Detail{}, err
 	}
-	detail, err := h.jobs.Job(ctx, c, j.ID)
-	detail.Notes = notes
+	word := first.ID
+	if e.whole {
+		word = first.Array()
+	}
+	detail, err := h.jobs.Job(ctx, c, word)
+	detail.Notes = e.notes
+	if e.whole {
+		detail.Changed = len(e.changed)
+	}
 	return detail, err
+}
+
+// editing is an edit in progress.
+type editing struct {
+	h       *actions
+	caller  api.Caller
+	request *api.EditRequest
+	whole   bool // of an array: tasks that are not queued are left alone
+	refusal error
+	notes   []string
+	changed []*job.Job
+}
+
+// check refuses what does not go with one job, or with several.
+func (e *editing) check(j *job.Job) error {
+	command := e.request.Set.Command.Shell != "" || len(e.request.Set.Command.Argv) > 0
+	switch {
+	case e.whole && command && len(j.Spec.Trial.Params) > 0:
+		return problem.Newf(problem.Refused, "cancel it and submit another, or edit one trial, such as "+j.ID, "the trials of sweep %s have commands of their own", j.Array())
+	case !e.whole && slices.Contains(changedKeys(e.request), "max"):
+		hint := "for several jobs, use a group: berth group set NAME --limit N"
+		if array := j.Array(); array != "" {
+			hint = "berth edit " + array + " changes the array"
+		}
+		return problem.Newf(problem.Invalid, hint, "max: expected an array, found job %s", j.ID)
+	}
+	return nil
+}
+
+// one changes a job as the engine has it now.
+func (e *editing) one(t *engine.Turn, seen *job.Job) {
+	live, ok := t.Jobs().Job(seen.ID)
+	if live := cmp.Or(live, seen); live.Spec.Adopt != nil {
+		e.refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", seen.ID, notRun(live))
+		return
+	}
+	if !ok || live.State != job.Queued {
+		if !e.whole {
+			e.refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", seen.ID, state(live, seen))
+		}
+		return
+	}
+	notes, err := e.h.edit(t, e.caller, live, e.request)
+	if err != nil {
+		e.refusal = err
+		return
+	}
+	for _, note := range notes {
+		if !slices.Contains(e.notes, note) {
+			e.notes = append(e.notes, note)
+		}
+	}
+	now := t.Running().Copy(live)
+	e.changed = append(e.changed, &now)
 }
 
 func state(live, seen *job.Job) job.State {

@@ -19,7 +19,7 @@ const (
 // array is what the tasks of an array have in common, and their sum.
 func (h *jobs) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.Detail, error) {
 	first := &tasks[0]
-	sum := &api.ArrayDetail{Tasks: api.Tasks{Counts: map[string]int{}}, Limit: first.Spec.ArrayLimit, Failed: []job.View{}, Unfinished: []job.View{}}
+	sum := &api.ArrayDetail{Tasks: api.Tasks{Counts: map[string]int{}}, Limit: limitOf(tasks), Failed: []job.View{}, Unfinished: []job.View{}}
 	now := time.Now()
 	var started, ended time.Time
 	for i := range tasks {
@@ -60,6 +60,17 @@ func (h *jobs) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.De
 	detail := h.asked(c, &common)
 	detail.Tasks, detail.ChargedGPUs = sum, nil // what was charged is in hours
 	return detail, nil
+}
+
+// limitOf is how many tasks of an array may run at a time. An edit changes it for those
+// that have not started.
+func limitOf(tasks []job.Job) int {
+	for i := range tasks {
+		if tasks[i].State == job.Queued {
+			return tasks[i].Spec.ArrayLimit
+		}
+	}
+	return tasks[len(tasks)-1].Spec.ArrayLimit
 }
 
 // firstOf are the first unfinished tasks of an array, in the order of the queue.
@@ -105,7 +116,7 @@ func (h *jobs) whyArray(ctx context.Context, c api.Caller, tasks []job.Job) (api
 		return api.Why{}, err
 	}
 	why.Notes = append([]string{"array " + array + ": " + api.Tasks{Counts: counts}.String()}, why.Notes...)
-	if limit := tasks[0].Spec.ArrayLimit; limit > 0 && counts[string(job.Running)] >= limit && waiting.total > 0 {
+	if limit := limitOf(tasks); limit > 0 && counts[string(job.Running)] >= limit && waiting.total > 0 {
 		why.Notes = append(why.Notes, text.CountGrouped(waiting.total, "task")+" may start only when another has ended: at most "+text.Grouped(limit)+" run at a time (%"+text.Grouped(limit)+")")
 	}
 	return why, nil

@@ -28,6 +28,7 @@ type Daemon struct {
 	adopts    *adoptions
 	waits     *waiter
 	logs      *logs
+	sweeps    *sweeps
 	terminals *terminals
 	events    *events
 	cards     *cards
@@ -66,6 +67,7 @@ func newDaemon(opt Options) *Daemon {
 	d.adopts = &adoptions{svc: svc, jobs: d.jobs, cards: d.cards}
 	d.waits = &waiter{svc: svc, find: d.find}
 	d.logs = &logs{svc: svc, find: d.find}
+	d.sweeps = &sweeps{svc: svc, find: d.find, jobs: d.jobs, submits: d.submits, logs: d.logs}
 	d.terminals = &terminals{svc: svc, find: d.find}
 	d.events = &events{svc: svc, cards: d.cards}
 	d.samples = &samples{svc: svc, find: d.find}

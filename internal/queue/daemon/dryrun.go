@@ -112,6 +112,16 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	if it.asked.Array != nil {
 		answer.Tasks = it.to - it.from
 	}
+	if spec.Trial.Sweep != "" {
+		answer.Name = spec.Trial.Sweep
+	}
+	if len(spec.Trial.Params) > 0 {
+		if answer.Trials = trialWords(s.jobs[it.from:it.to]); spec.Name == "" {
+			for i := range answer.Trials {
+				answer.Trials[i].Name = "" // it has no id to be named by
+			}
+		}
+	}
 	return answer
 }
 

@@ -120,6 +120,7 @@ func (l *lines) match(ctx context.Context) error {
 		}
 		occurrences[executed]++
 		j.Key, j.Spec.Batch = jobfile.Key(executed, occurrences[executed]), file
+		j.Spec.Trial.Params = l.batch.Lines[i].Params
 		l.rows[i] = known[j.Key]
 		delete(known, j.Key)
 	}
@@ -139,13 +140,12 @@ func (l *lines) match(ctx context.Context) error {
 // resolve leaves the new lines in the submission, and finds out what each line waits
 // for.
 func (l *lines) resolve() error {
-	index, place, fresh := map[string]int{}, make([]int, len(l.all)), 0
-	for i := range l.asked {
-		index[strconv.Itoa(l.batch.Lines[i].Number)] = i
-	}
-	for i := range l.asked {
+	numbered, named, place, fresh := map[string][]int{}, map[string][]int{}, make([]int, len(l.all)), 0
+	for i := range l.asked { // the trials of a sweep share a line
+		number := strconv.Itoa(l.batch.Lines[i].Number)
+		numbered[number] = append(numbered[number], i)
 		if name := l.asked[i].asked.Spec.Name; name != "" {
-			index[name] = i
+			named[name] = append(named[name], i)
 		}
 	}
 	for _, row := range l.rows {
@@ -173,21 +173,27 @@ func (l *lines) resolve() error {
 		after := l.asked[i].asked.Spec.After
 		l.all[i].Spec.After = nil
 		for _, dep := range after {
-			at, ok := index[dep.Job+dep.Name] // it has one of the two
-			if !ok || at == i {
-				return l.atLine(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", dep.Job+dep.Name))
+			word := dep.Job + dep.Name // it has one of the two
+			targets := named[word]
+			if len(targets) == 0 {
+				targets = numbered[word]
+			}
+			if len(targets) == 0 || slices.Contains(targets, i) {
+				return l.atLine(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", word))
 			}
 			dep.Name = ""
-			switch {
-			case l.rows[at] != nil:
-				dep.Job = l.rows[at].ID
-				l.all[i].Spec.After = append(l.all[i].Spec.After, dep)
-			case l.rows[i] == nil:
-				it := &l.items[place[i]]
-				it.siblings = append(it.siblings, sibling{place[at], dep})
-			default:
-				dep.Job = strconv.Itoa(at)
-				l.after[i] = append(l.after[i], dep)
+			for _, at := range targets {
+				switch {
+				case l.rows[at] != nil:
+					dep.Job = l.rows[at].ID
+					l.all[i].Spec.After = append(l.all[i].Spec.After, dep)
+				case l.rows[i] == nil:
+					it := &l.items[place[i]]
+					it.siblings = append(it.siblings, sibling{place[at], dep})
+				default:
+					dep.Job = strconv.Itoa(at)
+					l.after[i] = append(l.after[i], dep)
+				}
 			}
 		}
 		l.compare(i)

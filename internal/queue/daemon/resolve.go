@@ -250,15 +250,23 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 			t.Jobs().EachTask(r.Array, once)
 			continue
 		}
-		// Tasks follow the number of their array, so they are in order.
-		t.Jobs().Each(r.From-1, func(j *job.Job) bool {
+		number := func(j *job.Job) int64 {
 			base, _, _ := strings.Cut(j.ID, "_")
-			number, _ := strconv.ParseInt(base, 10, 64)
-			if number <= r.To {
+			n, _ := strconv.ParseInt(base, 10, 64)
+			return n
+		}
+		within := func(j *job.Job) {
+			if n := number(j); r.From <= n && n <= r.To {
 				once(j)
 			}
-			return number <= r.To
+		}
+		// Tasks follow the number of their array, so they are in order; those that
+		// joined it late have higher ones.
+		t.Jobs().Each(r.From-1, func(j *job.Job) bool {
+			within(j)
+			return number(j) <= r.To
 		})
+		t.Jobs().EachLate(within)
 	}
 }
 

@@ -108,6 +108,7 @@ type item struct {
 	namesakes *job.Dependency // on the user's unfinished jobs of its name; nil: none
 	perTask   bool            // its tasks wait for different jobs
 	executed  string          // of a line in the queue of a berth run
+	array     string          // that its tasks join; empty: one of their own
 }
 
 // sibling is an item of the same request, and what is required of it.
@@ -232,6 +233,12 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := setCommand(&asked.Spec, spec.Command); err != nil {
 		return err
 	}
+	var sweep *trials
+	if spec.Sweep != nil {
+		if sweep, err = s.readSweep(&asked, spec.Sweep); err != nil {
+			return err
+		}
+	}
 	if s.request.Batch != nil && s.h.svc.runs != "" {
 		s.executed = jobfile.Executed(&asked.Spec) // as its line says it: the file and the logs can be moved
 	}
@@ -270,12 +277,12 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		terms.notes = append(terms.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
 	terms.notes = append(terms.notes, notesOn(&asked, s.cfg, s.h.svc.cannotPark())...)
-	return s.addJobs(asked, terms.notes)
+	return s.addJobs(asked, terms.notes, sweep)
 }
 
-// addJobs makes the jobs of one spec: one, or the tasks of an array; never more
-// than could be queued.
-func (s *submission) addJobs(asked jobfile.Asked, notes []string) error {
+// addJobs makes the jobs of one spec: one, or the tasks of an array or a sweep; never
+// more than could be queued.
+func (s *submission) addJobs(asked jobfile.Asked, notes []string, sweep *trials) error {
 	umask := -1
 	if s.request.Umask != nil {
 		umask = *s.request.Umask
@@ -284,8 +291,11 @@ func (s *submission) addJobs(asked jobfile.Asked, notes []string) error {
 	if asked.Array != nil && s.request.Batch != nil {
 		return problem.Newf(problem.Invalid, "write a line for each task", "array: expected no array in a jobs file")
 	}
+	if asked.Array == nil && asked.Spec.ArrayLimit > 0 {
+		return problem.Newf(problem.Invalid, "for jobs of several arrays, use a group: berth group set NAME --limit N", "max: expected an array or a sweep, found a single job")
+	}
 	if asked.Array != nil {
-		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
+		tasks = len(asked.Array.Indices)
 		if asked.Spec.SlurmEnv || asked.Spec.To == job.ToSlurm {
 			asked.Spec.ArrayShape = asked.Array.Shape()
 		}
@@ -298,12 +308,17 @@ func (s *submission) addJobs(asked jobfile.Asked, notes []string) error {
 	if from+tasks > most && s.request.Batch == nil { // a file has lines that the queue has, and that have ended
 		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
 	}
-	if s.bytes += tasks * asked.Spec.TextBytes(); s.bytes > maxRequestBytes {
-		return problem.Newf(problem.TooMuch, "put their common parts into a script", "the jobs of this request have more than %d MiB in all", maxRequestBytes>>20)
-	}
-	for range tasks {
+	for i := range tasks {
+		spec := asked.Spec
+		if sweep != nil {
+			var err error
+			if spec, err = s.specOf(sweep, &asked.Spec, i); err != nil {
+				return err
+			}
+			s.bytes += spec.TextBytes() - asked.Spec.TextBytes()
+		}
 		s.jobs = append(s.jobs, &job.Job{
-			User: s.caller.Name, UID: s.caller.UID, Spec: asked.Spec, Umask: umask,
+			User: s.caller.Name, UID: s.caller.UID, Spec: spec, Umask: umask,
 			Held: asked.Hold, NotBefore: asked.NotBefore,
 		})
 	}
@@ -446,7 +461,7 @@ func (s *submission) number(t *engine.Turn) {
 	for _, it := range s.items {
 		for k, j := range s.jobs[it.from:it.to] {
 			if it.asked.Array != nil {
-				j.ID = strconv.FormatInt(s.jobs[it.from].Seq, 10) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
+				j.ID = cmp.Or(it.array, strconv.FormatInt(s.jobs[it.from].Seq, 10)) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
 			}
 		}
 	}
@@ -514,7 +529,7 @@ func (s *submission) reply() api.SubmitReply {
 		answer := api.Submitted{ID: first.ID, Name: first.Name(), Notes: it.notes}
 		if it.asked.Array != nil {
 			answer.ID, answer.Tasks = first.Array(), it.to-it.from
-			if first.Spec.Name == "" {
+			if answer.Name = cmp.Or(first.Spec.Trial.Sweep, first.Spec.Name); answer.Name == "" {
 				answer.Name = "job" + answer.ID
 			}
 		}

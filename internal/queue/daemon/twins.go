@@ -57,18 +57,24 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 		if err := t.fill(s.h.svc.queue.Store); err != nil {
 			return err
 		}
-		asked := work(s.caller.UID, &it.asked.Spec)
-		key := identity(asked)
-		if within[key] {
-			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "the same job is already in this request"))
+		different := s.jobs[it.from : it.from+1] // the tasks of an array are not
+		if len(it.asked.Spec.Trial.Params) > 0 {
+			different = s.jobs[it.from:it.to]
 		}
-		within[key] = true
-		id, err := t.find(ctx, s.h.find, key, asked)
-		if err != nil {
-			return err
-		}
-		if id != "" {
-			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "job %s is the same and is queued, running or finished successfully", id))
+		for _, j := range different {
+			asked := work(s.caller.UID, &j.Spec)
+			key := identity(asked)
+			if within[key] {
+				return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "the same job is already in this request"))
+			}
+			within[key] = true
+			id, err := t.find(ctx, s.h.find, key, asked)
+			if err != nil {
+				return err
+			}
+			if id != "" {
+				return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "job %s is the same and is queued, running or finished successfully", id))
+			}
 		}
 	}
 	return nil

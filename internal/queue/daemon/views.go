@@ -10,7 +10,7 @@ import (
 func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
 	if !s.maySee(c, j) {
 		hidden := *j // quoting a long command for nobody would slow down everybody's lists
-		hidden.Spec.Shell, hidden.Spec.Argv, hidden.Spec.Batch, hidden.Log = "", nil, "", ""
+		hidden.Spec.Shell, hidden.Spec.Argv, hidden.Spec.Batch, hidden.Log, hidden.Spec.Trial = "", nil, "", "", job.Trial{}
 		if j.Outcome == job.Launch {
 			hidden.Detail = "" // it may name files
 		}

@@ -74,8 +74,8 @@ func (x *Explain) shares(s *sched.State) {
 	scale := x.scale()
 	for _, a := range x.attempts.Active {
 		j := x.attempts.Charged(a)
-		if j.Spec.ArrayLimit > 0 {
-			s.ArrayRuns[j.Array()]++
+		if array := j.Array(); array != "" { // it may have got a limit since
+			s.ArrayRuns[array]++
 		}
 		use, held := s.InUse[j.User], waiting.AllocationOf(j)
 		use.Add(held)

@@ -31,6 +31,7 @@ func widened(j *job.Job) *job.Job {
 	j.Spec.Env = slices.Clone(j.Spec.Env)
 	j.Spec.After = slices.Clone(j.Spec.After)
 	j.Spec.Notify = slices.Clone(j.Spec.Notify)
+	j.Spec.Trial = j.Spec.Trial.Clone()
 	texts(j, func(s *string) {
 		wide := make([]rune, len(*s))
 		for i := range len(*s) {

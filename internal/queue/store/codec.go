@@ -224,7 +224,7 @@ const (
 
 // brief is a job as stored in an event.
 func brief(j *job.Job) *job.Job {
-	if longBytes(&j.Spec)+len(j.Spec.Dir)+len(j.Spec.Type)+len(j.Spec.After)*16 <= maxSnapshot {
+	if longBytes(&j.Spec)+len(j.Spec.Dir)+len(j.Spec.Type)+len(j.Spec.After)*16+j.Spec.Trial.TextBytes() <= maxSnapshot {
 		return j
 	}
 	short := *j
@@ -311,5 +311,5 @@ func (r *rest) shares() bool {
 
 // hasLists reports a spec whose copies would share memory.
 func hasLists(s *job.Spec) bool {
-	return s.Argv != nil || s.IDs != nil || s.Allow != nil || s.After != nil || s.Env != nil || s.Notify != nil
+	return s.Argv != nil || s.IDs != nil || s.Allow != nil || s.After != nil || s.Env != nil || s.Notify != nil || s.Trial.Params != nil
 }

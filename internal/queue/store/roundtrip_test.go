@@ -61,6 +61,12 @@ func anySpec(t *rapid.T) job.Spec {
 	} else {
 		s.Shell = text("shell")
 	}
+	if rapid.Bool().Draw(t, "trial") {
+		s.Trial = job.Trial{
+			Sweep: text("sweep"), Params: []job.Param{{Name: text("param"), Value: text("param value")}}, Metrics: []string{text("metric")}, Late: rapid.Bool().Draw(t, "late"),
+			Template: &job.Template{Shell: text("template"), Argv: []string{text("word")}, Name: text("named"), Base: text("base"), Dir: text("in"), Output: text("out"), Env: []job.EnvVar{{Key: text("key"), Value: text("value")}}},
+		}
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "variables") {
 		s.Env = append(s.Env, job.EnvVar{Key: text("key"), Value: text("value")})
 		s.Notify = append(s.Notify, text("notify"))

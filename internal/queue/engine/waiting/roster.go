@@ -22,6 +22,8 @@ type Roster struct {
 	texts texts
 	Last  int64 // the highest Rank that any of them had
 
+	late map[string]map[string]bool // tasks that joined an array after it was submitted
+
 	changes *journal.Journal // has those that are not on disk yet
 
 	seqs []int64
@@ -30,7 +32,7 @@ type Roster struct {
 }
 
 func newRoster(c *journal.Journal) Roster {
-	return Roster{changes: c, shelf: job.NewShelf(), out: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, texts: newTexts()}
+	return Roster{changes: c, shelf: job.NewShelf(), out: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, late: map[string]map[string]bool{}, texts: newTexts()}
 }
 
 // Know adds or updates a job.
@@ -41,6 +43,9 @@ func (r *Roster) Know(j *job.Job) {
 		r.place(j)
 		if j.Spec.Batch != "" {
 			r.lines[j.Batch()] = with(r.lines[j.Batch()], j.ID)
+		}
+		if j.Spec.Trial.Late {
+			r.late[j.Array()] = with(r.late[j.Array()], j.ID)
 		}
 	}
 	r.Last = max(r.Last, j.Rank)
@@ -123,6 +128,9 @@ func (r *Roster) Forget(j *job.Job) {
 	r.texts.remove(j)
 	r.unplace(j)
 	without(r.lines, j.Batch(), j.ID)
+	if j.Spec.Trial.Late {
+		without(r.late, j.Array(), j.ID)
+	}
 	if r.owned[j.User]--; r.owned[j.User] == 0 {
 		delete(r.owned, j.User)
 	}
@@ -195,7 +203,8 @@ func (r *Roster) EachBack(seq int64, fn func(*job.Job) bool) {
 }
 
 // EachTask visits the unfinished tasks of an array. Their numbers are
-// consecutive, starting with the array's. fn must not keep the job or change the queue.
+// consecutive, starting with the array's, but for those that joined it late. fn must
+// not keep the job or change the queue.
 func (r *Roster) EachTask(array string, fn func(*job.Job)) {
 	base, err := strconv.ParseInt(array, 10, 64)
 	if err != nil {
@@ -205,9 +214,27 @@ func (r *Roster) EachTask(array string, fn func(*job.Job)) {
 		if j.Array() != array {
 			return false
 		}
-		fn(j)
+		if !j.Spec.Trial.Late {
+			fn(j)
+		}
 		return true
 	})
+	if late := r.late[array]; late != nil {
+		look := r.Looking()
+		for id := range late {
+			fn(look(id))
+		}
+	}
+}
+
+// EachLate visits the unfinished tasks that joined an array late.
+func (r *Roster) EachLate(fn func(*job.Job)) {
+	look := r.Looking()
+	for _, ids := range r.late {
+		for id := range ids {
+			fn(look(id))
+		}
+	}
 }
 
 // EachLine visits the unfinished lines of a jobs file, in no order. fn must not keep

@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's spec says which trial of a sweep it is (trial).
+-- An older berth would add the same trials to a sweep again.
