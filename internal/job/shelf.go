@@ -82,7 +82,7 @@ func (k *kind) isOf(j *Job) bool {
 
 // sameTerms compares everything but what is in shelved.
 func (s *Spec) sameTerms(o *Spec) bool {
-	return s.GPUs == o.GPUs && s.Share == o.Share && s.Type == o.Type && s.VRAMMiB == o.VRAMMiB && s.VRAMAuto == o.VRAMAuto &&
+	return s.GPUs == o.GPUs && s.Share == o.Share && s.Type == o.Type && s.VRAMMiB == o.VRAMMiB && s.VRAMAuto == o.VRAMAuto && s.VRAMModel == o.VRAMModel &&
 		slices.Equal(s.IDs, o.IDs) && slices.Equal(s.Allow, o.Allow) && s.Exclusive == o.Exclusive && s.CPUs == o.CPUs &&
 		s.MemMiB == o.MemMiB && s.Pin == o.Pin && s.Inject == o.Inject && s.Priority == o.Priority && s.Interactive == o.Interactive &&
 		s.TimeLimit == o.TimeLimit && s.WarnSignal == o.WarnSignal && s.WarnBefore == o.WarnBefore && s.OnTimeout == o.OnTimeout &&
