@@ -84,7 +84,7 @@ type Spec struct {
 // Texts visits every string of a spec.
 func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
-		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
+		&s.Shell, &s.Name, &s.Type, &s.VRAMModel, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
 		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
 		(*string)(&s.To), &s.Slurm, &s.Batch,
 		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,

@@ -266,7 +266,9 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 			within(j)
 			return number(j) <= r.To
 		})
-		t.Jobs().EachLate(within)
+		for array := range t.Jobs().Late {
+			t.Jobs().EachTask(array, within)
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ type Roster struct {
 	texts texts
 	Last  int64 // the highest Rank that any of them had
 
-	late map[string]map[string]bool // tasks that joined an array after it was submitted
+	// Late are the tasks that joined an array after it was submitted, by array.
+	Late map[string]map[string]bool
 
 	changes *journal.Journal // has those that are not on disk yet
 
@@ -32,7 +33,7 @@ type Roster struct {
 }
 
 func newRoster(c *journal.Journal) Roster {
-	return Roster{changes: c, shelf: job.NewShelf(), out: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, late: map[string]map[string]bool{}, texts: newTexts()}
+	return Roster{changes: c, shelf: job.NewShelf(), out: map[string]*job.Job{}, owned: map[string]int{}, lines: map[job.Batch]map[string]bool{}, Late: map[string]map[string]bool{}, texts: newTexts()}
 }
 
 // Know adds or updates a job.
@@ -45,7 +46,7 @@ func (r *Roster) Know(j *job.Job) {
 			r.lines[j.Batch()] = with(r.lines[j.Batch()], j.ID)
 		}
 		if j.Spec.Trial.Late {
-			r.late[j.Array()] = with(r.late[j.Array()], j.ID)
+			r.Late[j.Array()] = with(r.Late[j.Array()], j.ID)
 		}
 	}
 	r.Last = max(r.Last, j.Rank)
@@ -129,7 +130,7 @@ func (r *Roster) Forget(j *job.Job) {
 	r.unplace(j)
 	without(r.lines, j.Batch(), j.ID)
 	if j.Spec.Trial.Late {
-		without(r.late, j.Array(), j.ID)
+		without(r.Late, j.Array(), j.ID)
 	}
 	if r.owned[j.User]--; r.owned[j.User] == 0 {
 		delete(r.owned, j.User)
@@ -219,19 +220,9 @@ func (r *Roster) EachTask(array string, fn func(*job.Job)) {
 		}
 		return true
 	})
-	if late := r.late[array]; late != nil {
+	if late := r.Late[array]; late != nil {
 		look := r.Looking()
 		for id := range late {
-			fn(look(id))
-		}
-	}
-}
-
-// EachLate visits the unfinished tasks that joined an array late.
-func (r *Roster) EachLate(fn func(*job.Job)) {
-	look := r.Looking()
-	for _, ids := range r.late {
-		for id := range ids {
 			fn(look(id))
 		}
 	}
