@@ -54,7 +54,7 @@ func handOver(args []string, sent int) int {
 		self = filepath.Join(filepath.Dir(self), whole)
 		err = syscall.Exec(self, args, environ)
 	}
-	os.Stderr.WriteString("berth: start " + self + ": " + err.Error() + "\nhint: berth is two programs, which belong into one directory: berth and " + whole + "\n")
+	_, _ = os.Stderr.WriteString("berth: start " + self + ": " + err.Error() + "\nhint: berth is two programs, berth and " + whole + ": keep them in one directory\n") // there is nobody else to tell
 	return 1
 }
 
@@ -65,7 +65,7 @@ func Sent() (fd int, is bool) {
 	if !is {
 		return nothing, false
 	}
-	os.Unsetenv(sentVariable)
+	_ = os.Unsetenv(sentVariable) // fails only for a name that no variable can have
 	fd, err := strconv.Atoi(text)
 	if err == nil {
 		syscall.CloseOnExec(fd)
