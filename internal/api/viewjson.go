@@ -33,7 +33,7 @@ func appendView(b []byte, v *job.View) []byte {
 	b = orNull(append(b, `,"ended_at":`...), v.EndedAt, appendTime)
 	b = orNull(append(b, `,"exit_code":`...), v.ExitCode, appendInt)
 	b = orNull(append(b, `,"signal":`...), v.Signal, appendText)
-	b = appendPeaks(append(b, `,"peak_vram_mib":`...), v.PeakVRAMMiB)
+	b = appendMap(append(b, `,"peak_vram_mib":`...), v.PeakVRAMMiB, appendInt)
 	b = orNull(append(b, `,"avg_util":`...), v.AvgUtil, appendFloat)
 	b = orNull(append(b, `,"charged_gpus":`...), v.ChargedGPUs, appendFloat)
 	b = orNull(append(b, `,"log":`...), v.Log, appendText)
@@ -49,6 +49,8 @@ func appendView(b []byte, v *job.View) []byte {
 	b = orNull(append(b, `,"parking":`...), v.Parking, appendText)
 	b = orNull(append(b, `,"park_refused":`...), v.ParkRefused, appendText)
 	b = orNull(append(b, `,"slurm":`...), v.Slurm, appendSlurm)
+	b = orNull(append(b, `,"sweep":`...), v.Sweep, appendText)
+	b = appendMap(append(b, `,"params":`...), v.Params, appendText)
 	return append(b, '}')
 }
 
@@ -103,16 +105,16 @@ func appendInts(b []byte, list []int) []byte {
 	return append(b, ']')
 }
 
-func appendPeaks(b []byte, peaks map[string]int64) []byte {
-	if peaks == nil {
+func appendMap[T any](b []byte, values map[string]T, write func([]byte, T) []byte) []byte {
+	if values == nil {
 		return append(b, "null"...)
 	}
 	b = append(b, '{')
-	for i, gpu := range slices.Sorted(maps.Keys(peaks)) {
+	for i, key := range slices.Sorted(maps.Keys(values)) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendInt(append(appendText(b, gpu), ':'), peaks[gpu])
+		b = write(append(appendText(b, key), ':'), values[key])
 	}
 	return append(b, '}')
 }
