@@ -24,8 +24,6 @@ CALLS = {
     "stats": ["stats"], "status": ["status"], "submit": ["submit", "submit_all", "sweep"], "sweeps": ["sweeps"], "trials": ["trials"],
     "wait": ["wait"], "why": ["why"], "add-trials": [],  # of a handle
 }
-SWEEPS = {"sweeps", "trials", "add-trials"}  # in an API without them, the client's calls are refused
-OLD = "/v1/trials" not in API["paths"]
 
 # Left to the berth program.
 PROGRAM = {
@@ -43,7 +41,7 @@ def schema(name: str) -> Dict[str, Any]:
 class Contract(unittest.TestCase):
     def test_every_operation_is_a_call_or_left_to_the_program(self) -> None:
         operations = {operation["operationId"] for path in API["paths"].values() for operation in path.values()}
-        self.assertEqual(operations, (set(CALLS) | PROGRAM) - (SWEEPS if OLD else set()))
+        self.assertEqual(operations, set(CALLS) | PROGRAM)
         public = {name for name in dir(berth.Client) if not name.startswith("_")} - {"address"}
         self.assertEqual(public, {call for calls in CALLS.values() for call in calls})
 
@@ -54,11 +52,11 @@ class Contract(unittest.TestCase):
         self.assertEqual(named, {call for calls in CALLS.values() for call in calls})
 
     def test_the_fields_of_a_job_are_those_of_the_api(self) -> None:
-        self.assertEqual(set(fields.KEYS) - ({"max", "sweep"} if OLD else set()), set(schema("Spec")) - {"command_bytes"})
+        self.assertEqual(set(fields.KEYS), set(schema("Spec")) - {"command_bytes"})
 
     def test_the_views_have_the_keys_of_the_api(self) -> None:
         for ours, theirs in ((views.JobView, "View"), (views.Event, "Event"), (views.Acted, "Acted")):
-            self.assertEqual(set(ours.__annotations__) - ({"sweep", "params"} if OLD else set()), set(schema(theirs)), theirs)
+            self.assertEqual(set(ours.__annotations__), set(schema(theirs)), theirs)
 
     def test_each_kind_of_error_has_a_class(self) -> None:
         kinds = set(re.findall(r"^\| `(\w+)` \| \d", (REPOSITORY / "docs" / "reference" / "api.md").read_text(), re.M))

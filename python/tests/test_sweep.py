@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import unittest
 
 from berth import AsyncClient, Invalid, Sweep
 
 from .support import Served
-from .test_contract import OLD
 
 
-@unittest.skipIf(OLD, "this berth has no sweeps")
 class Sweeps(Served):
     def test_every_combination_is_a_row_of_the_table(self) -> None:
         sweep = self.client.sweep("echo loss={lr}; echo acc=$SEED; test {lr} != 0.2", {"lr": [0.1, 0.2], "seed": range(2)},
