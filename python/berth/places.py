@@ -14,13 +14,15 @@ MACHINE_SOCKET = "/run/berth/berth.sock"
 
 
 def program() -> str:
-    """The berth program: BERTH_BINARY, else the one in PATH, else the one built
-    in this package's repository."""
+    """The berth program: BERTH_BINARY, else the one in PATH, else the one beside
+    this Python (of a virtual environment that is not activated), else the one
+    built in this package's repository."""
     named = os.environ.get("BERTH_BINARY")
     built = Path(__file__).resolve().parents[2] / "bin" / "berth"
-    found = named or shutil.which("berth") or (str(built) if os.access(built, os.X_OK) else None)
+    beside = shutil.which("berth", path=os.path.dirname(sys.executable or ""))  # an embedded Python has none
+    found = named or shutil.which("berth") or beside or (str(built) if os.access(built, os.X_OK) else None)
     if not found:
-        raise BerthError("there is no berth program in PATH",
+        raise BerthError("there is no berth program in PATH, nor beside this Python",
                          "install it (make install), or set BERTH_BINARY to its path", "missing")
     if shutil.which(found) is None:
         raise BerthError(f"{found} cannot be run", "set BERTH_BINARY to the path of the berth program", "missing")

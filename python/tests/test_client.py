@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import os
 import re
 import shlex
@@ -18,9 +19,9 @@ from typing import List
 from unittest import mock
 
 import berth
-from berth import BerthError, Client, Invalid, NotFound, Refused
+from berth import BerthError, Client, Invalid, MissingProgram, NotFound, Refused, places
 
-from .support import PATIENCE, REPOSITORY, Lab, Served, until
+from .support import PATIENCE, PYTHON, REPOSITORY, Lab, Served, until
 from .support import berth as program
 
 
@@ -306,6 +307,24 @@ class Nobody(Lab):
         os.environ["BERTH_BINARY"] = "/nowhere/berth"
         with self.assertRaisesRegex(BerthError, "/nowhere/berth cannot be run"):
             self.scheduler().run_jobs([berth.Job("true")])
+
+    def test_a_virtual_environment_that_is_not_activated_has_its_own(self) -> None:
+        ours = self.dir / "venv" / "bin"
+        ours.mkdir(parents=True)
+        (ours / "python").symlink_to(sys.executable)
+        (ours / "berth").symlink_to(program())
+        ask = [str(ours / "python"), "-c", "from berth.places import program; print(program())"]
+        for path, named, expected in (("", "", ours / "berth"), (str(ours.parent), "", ours / "berth"),
+                                      (os.path.dirname(program()), "", program()), ("", program(), program())):
+            found = subprocess.run(ask, env={"PYTHONPATH": str(PYTHON), "PATH": path, "BERTH_BINARY": named},
+                                   stdout=subprocess.PIPE, check=True, text=True)
+            self.assertEqual(found.stdout, f"{expected}\n", path)
+
+    def test_a_program_in_the_current_directory_is_not_taken(self) -> None:
+        (self.dir / "berth").symlink_to(program())
+        os.environ.update(BERTH_BINARY="", PATH="")
+        with mock.patch("sys.executable", ""), contextlib.suppress(MissingProgram):  # an embedded Python
+            self.assertNotEqual(places.program(), str(self.dir / "berth"))
 
     def test_and_nothing_is_left_of_a_run_without_it(self) -> None:
         os.environ["BERTH_BINARY"] = "/nowhere/berth"
