@@ -246,6 +246,7 @@ func (d *shell) settled(s step) string {
 func (d *shell) asAnn(s string) string {
 	me, err := user.Current()
 	testkit.Must(d.t, err)
+	s = strings.ReplaceAll(s, binaries, "/home/ann/bin")
 	s = strings.ReplaceAll(s, d.home, "/home/ann")
 	s = regexp.MustCompile(`\b`+regexp.QuoteMeta(me.Username)+`\b( +)?`).ReplaceAllStringFunc(s, func(name string) string {
 		word := strings.TrimRight(name, " ")
