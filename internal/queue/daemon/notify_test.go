@@ -54,6 +54,25 @@ func TestAJobIsTold(t *testing.T) {
 	}
 }
 
+// TestRulesAreForWhatHappensNext: events are read some time after they happened.
+func TestRulesAreForWhatHappensNext(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for range 5 {
+		l.end(l.one(sh("exit 3", "gpus", "0")))
+		if _, err := api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &[]string{"fail:exec:true"}}); err != nil {
+			t.Fatal(err)
+		}
+		n, err := api.Call(l.ctx, l.Client, api.GetNotify, api.NotifyQuery{})
+		if err != nil || len(n.Messages) != 0 {
+			t.Fatalf("rules were applied to a job that ended before: %+v, %v", n, err)
+		}
+		if _, err := api.Call(l.ctx, l.Client, api.SetNotify, api.NotifyRequest{Rules: &[]string{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRulesAreSetAndListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -182,6 +182,6 @@ func (d *Daemon) publish(events []job.Event) {
 	if d.svc.own != nil {
 		d.svc.own.Publish(events)
 	}
+	d.messages.Publish(events) // first: whoever sees the event and then sets rules does not set them for it
 	d.svc.hub.publish(events)
-	d.messages.Publish(events)
 }

@@ -77,14 +77,15 @@ func (m *Messages) withTeller(ctx context.Context, f func(t *teller)) error {
 	return m.teller.do(ctx, func() { f(m.teller) })
 }
 
-// SetNotify changes the caller's rules, or makes a key.
-func (m *Messages) SetNotify(_ context.Context, c api.Caller, r api.NotifyRequest) (api.Notify, error) {
-	reply, err := m.setNotify(c, r)
+// SetNotify changes the caller's rules, or makes a key. New rules are for what
+// happens from now on.
+func (m *Messages) SetNotify(ctx context.Context, c api.Caller, r api.NotifyRequest) (api.Notify, error) {
+	reply, err := m.setNotify(ctx, c, r)
 	m.setup.Queue.Note(c, "notify set", nil, "", err) // targets may be secret
 	return reply, err
 }
 
-func (m *Messages) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, error) {
+func (m *Messages) setNotify(ctx context.Context, c api.Caller, r api.NotifyRequest) (api.Notify, error) {
 	var rules []string
 	if r.Rules != nil {
 		parsed, err := notify.ParseRules(*r.Rules)
@@ -95,15 +96,22 @@ func (m *Messages) setNotify(c api.Caller, r api.NotifyRequest) (api.Notify, err
 			rules = append(rules, one.String())
 		}
 	}
-	now, err := m.wishes.set(m.store, c.UID, c.Name, func(w *wish) {
-		if r.Rules != nil {
-			w.Rules = rules
+	var now wish
+	var stored error
+	err := m.withTeller(ctx, func(t *teller) {
+		if stored = t.catchUp(time.Now()); stored != nil {
+			return
 		}
-		if r.NewKey {
-			w.Key = newKey()
-		}
+		now, stored = m.wishes.set(m.store, c.UID, c.Name, func(w *wish) {
+			if r.Rules != nil {
+				w.Rules = rules
+			}
+			if r.NewKey {
+				w.Key = newKey()
+			}
+		})
 	})
-	if err != nil {
+	if err := errors.Join(err, stored); err != nil {
 		return api.Notify{}, err
 	}
 	reply := notifyOf(now, false)

@@ -214,6 +214,19 @@ func (t *teller) take(now time.Time) (more bool, err error) {
 	return len(events) == tellEvents, nil
 }
 
+// catchUp makes messages of all events so far, and records that it did. So rules
+// that are set next are not applied to earlier events, not even after a crash.
+func (t *teller) catchUp(now time.Time) error {
+	for more := true; more; {
+		var err error
+		if more, err = t.take(now); err != nil {
+			return err
+		}
+	}
+	t.stored = -1
+	return t.write()
+}
+
 // write makes all changes durable, and how far the events were read with them.
 // Events without a message do not need a commit of their own each time.
 func (t *teller) write() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,30 @@ func TestEventsFromBeforeAreNotTold(t *testing.T) {
 }
 
 // TestAKillLosesNoMessage at any step between the event and its delivery.
+// TestNewRulesAreNotForWhatHappenedBefore, even if it had not been read when they
+// were set, or is read again after a kill.
+func TestNewRulesAreNotForWhatHappenedBefore(t *testing.T) {
+	t.Parallel()
+	p := newPost(t)
+	p.later(time.Minute, true)
+	ends := make([]*job.Event, tellEvents+1) // more than are read at a time
+	for i := range ends {
+		ends[i] = happened(job.EventEnded, strconv.Itoa(i+1), job.Exited(3), "")
+	}
+	p.commit(ends...)
+	if err := p.catchUp(p.now); err != nil {
+		t.Fatal(err)
+	}
+	p.wishes = map[int][]notify.Rule{1000: rulesOf(t, "fail:exec:a")}
+	p.killed()
+	p.commit(happened(job.EventEnded, "after", job.Exited(3), ""))
+	if said := p.later(time.Hour, true); strings.Count(strings.Join(said, "\n"), "train (") != 1 {
+		t.Errorf("%q", said)
+	} else {
+		wantSaid(t, said, "train (after) failed")
+	}
+}
+
 func TestAKillLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	const crash = "ended without being stopped"
