@@ -115,7 +115,7 @@ class Client:
                             for one in self._submit(specs, environ)))
 
     def _submit(self, specs: Iterable[JobSpec], environ: Optional[Mapping[str, str]]) -> List[Dict[str, Any]]:
-        jobs = [wire(spec) for spec in specs]
+        jobs = submission.sized([wire(spec) for spec in specs])
         environ = os.environ if environ is None else environ
         try:
             snapshots = self._has_snapshots(jobs)
@@ -360,11 +360,11 @@ class Client:
     def requeue(self, *jobs: Words, **changes: Unpack[Fields]) -> List[Acted]:
         """Run jobs again from the beginning; those that have ended, with changes
         if you like."""
-        return self._act("requeue", jobs, changes={"set": wire(changes)} if changes else None)
+        return self._act("requeue", jobs, changes={"set": submission.sized([wire(changes)])[0]} if changes else None)
 
     def edit(self, id: Words, **changes: Unpack[Fields]) -> Dict[str, Any]:
         """Change fields of a job that has not started."""
-        return cast(Dict[str, Any], self._call("PATCH", _path(id), {"set": wire(changes)}))
+        return cast(Dict[str, Any], self._call("PATCH", _path(id), {"set": submission.sized([wire(changes)])[0]}))
 
     def adopt(self, pid: int, *, gpus: Sequence[int] = (), vram: Union[int, str, None] = None,
               name: Optional[str] = None) -> Dict[str, Any]:

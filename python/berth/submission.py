@@ -4,11 +4,33 @@ daemon to take it."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import Any, Dict, List, Mapping, Optional, Sequence, cast
 
-from .errors import BerthError
+from .errors import BerthError, Invalid
 from .places import program
+
+_MODEL = re.compile(r"estimate:(.+?)((?:,(?:context|batch|dtype|train|rank)=(?!0)[^,]*|,checkpointing(?:=true)?)*)")
+
+
+def sized(jobs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The jobs, with sizes for the models that vram="estimate:PATH" names. They
+    are read here, with the rights of the user: the daemon opens no file for one."""
+    models = {found.group(): found for found in (_MODEL.fullmatch(str(job.get("vram"))) for job in jobs) if found}
+    sizes = {vram: _size(*model.groups()) or vram for vram, model in models.items()}
+    return [{**job, "vram": sizes[job["vram"]]} if job.get("vram") in sizes else job for job in jobs]
+
+
+def _size(path: str, settings: str) -> Optional[int]:
+    """The upper end of the estimate in MiB, or what the table of models says, if anything."""
+    asked = subprocess.run([program(), "estimate", "--json", *("--" + flag for flag in settings.split(",")[1:]), "--", path],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if asked.returncode != 0:
+        err = BerthError.from_stderr(asked.stderr, f"{path} was not sized")
+        raise Invalid(f"vram: {err.problem}", err.hint, "invalid")
+    reply = json.loads(asked.stdout)
+    return cast(Optional[int], reply["high_mib"] if "high_mib" in reply else reply["vram_mib"])
 
 
 def request(jobs: Sequence[Mapping[str, Any]], directory: str, environ: Mapping[str, str]) -> Dict[str, Any]:

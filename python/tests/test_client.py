@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -69,6 +70,49 @@ class Asked(Served):
         self.assertEqual((shown["priority"], shown["name"]), (5, "later"))
         with self.assertRaisesRegex(BerthError, "priority"):
             self.client.edit(job, priority="high")  # type: ignore[arg-type]
+
+    def test_a_model_is_sized_where_its_files_are(self) -> None:
+        for model in ("model", "a,b"):
+            self.model(self.dir / model)
+        small, large = (json.loads(subprocess.check_output([program(), "estimate", "model", "--json", *flags]))["high_mib"]
+                        for flags in (["--context=2048"], ["--train=full", "--checkpointing", "--batch=8"]))
+        self.assertLess(small, large)
+        job = self.client.submit("true", vram="estimate:model,context=2048", hold=True)
+        self.assertEqual(job.show()["vram_mib"], small)
+        job.edit(vram="estimate:~/model,train=full,checkpointing,batch=8")
+        self.assertEqual(job.show()["vram_mib"], large)
+        job.cancel()
+        job.requeue(vram="estimate:a,b,context=2048")
+        self.assertEqual(job.show()["vram_mib"], small)
+        with mock.patch("subprocess.run", side_effect=subprocess.run) as ran:
+            jobs = self.client.submit_all({"command": "true", "vram": vram} for vram in ["estimate:model,context=2048"] * 3 + ["1G"])
+        self.assertEqual([one.show()["vram_mib"] for one in jobs], [small, small, small, 1024])
+        self.assertEqual(ran.call_count, 1)
+
+    def test_a_model_may_be_in_the_table(self) -> None:
+        Path("llm_config.json").write_text(json.dumps({"models": {"large": {"gpus": 1, "vram": "3G"}, "unknown": 1}}))
+        self.assertEqual(self.client.submit("true", vram="estimate:large").show()["vram_mib"], 3072)
+        with self.assertRaisesRegex(Invalid, "expected a size .berth estimate prints it"):
+            self.client.submit("true", vram="estimate:unknown")
+
+    def test_a_model_that_cannot_be_sized_is_an_error(self) -> None:
+        self.model(self.dir / "model")
+        for vram, problem in (("estimate:nowhere", "vram: nowhere: no such file or directory\nhint: expected a model's directory"),
+                              ("estimate:-h", "vram: -h: no such file"), ("estimate:", "expected estimate:PATH"),
+                              ("estimate:model,context=0", "model,context=0: no such file"), ("estimate:model,batch=x", "vram: .*batch.*x"),
+                              ("estimate:model,train=half", "vram: .*half.*\nhint: ")):
+            with self.subTest(vram), self.assertRaisesRegex(Invalid, problem):
+                self.client.submit("true", vram=vram)
+        self.assertEqual(self.client.list(over=True), [])
+
+    @staticmethod
+    def model(path: Path) -> None:
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps({
+            "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "intermediate_size": 512, "vocab_size": 10240, "max_position_embeddings": 8192}))
+        header = json.dumps({"lm_head.weight": {"dtype": "BF16", "shape": [10240, 256], "data_offsets": [0, 5242880]}}).encode()
+        (path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(5242880))
 
     def test_rules_of_a_job_are_a_list(self) -> None:
         job = self.client.submit("true", gpus=0, hold=True, notify=["end,fail:mailto:ann@example.org", "oom:exec:echo a, b"])
