@@ -27,14 +27,13 @@ const toolLayer = 4
 // knownOnlyBy names the packages that alone may know a package or a library. The
 // layers say what a package could know; these are kept from it all the same.
 var knownOnlyBy = map[string][]string{
-	"github.com/NVIDIA/go-nvml":       {"cmd/berth-gpu"}, // the only cgo
-	"github.com/cilium/ebpf":          {"internal/machine/run"},
-	"github.com/prometheus":           {"internal/api/metrics"}, // tests alone
-	"github.com/modelcontextprotocol": {"internal/api/mcp"},
-	"github.com/chromedp":             {"internal/tests/browser"}, // tests alone
-	"berth/internal/queue/store":      {"internal/queue/engine", "internal/queue", "internal/queue/batch", "internal/queue/daemon", "internal/slurm/node"},
-	"berth/internal/queue/engine":     {"internal/queue", "internal/queue/batch", "internal/slurm/cluster", "internal/queue/daemon", "internal/slurm/node"},
-	"berth/internal/machine/run":      {"internal/queue/engine", "internal/queue", "internal/queue/batch", "internal/queue/daemon", "internal/slurm/node", "cmd/berth"},
+	"github.com/NVIDIA/go-nvml":   {"cmd/berth-gpu"}, // the only cgo
+	"github.com/cilium/ebpf":      {"internal/machine/run"},
+	"github.com/prometheus":       {"internal/api/metrics"},   // tests alone
+	"github.com/chromedp":         {"internal/tests/browser"}, // tests alone
+	"berth/internal/queue/store":  {"internal/queue/engine", "internal/queue", "internal/queue/batch", "internal/queue/daemon", "internal/slurm/node"},
+	"berth/internal/queue/engine": {"internal/queue", "internal/queue/batch", "internal/slurm/cluster", "internal/queue/daemon", "internal/slurm/node"},
+	"berth/internal/machine/run":  {"internal/queue/engine", "internal/queue", "internal/queue/batch", "internal/queue/daemon", "internal/slurm/node", "cmd/berth"},
 }
 
 // mayNotKnow names what a package may not know although its layer would allow it.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -71,7 +69,7 @@ func short(s string, longest int) string {
 }
 
 // answer is a value as JSON.
-func answer(value any) (*sdk.CallToolResult, error) {
+func answer(value any) (*result, error) {
 	clean, err := cleaned(value, maxString)
 	if err != nil {
 		return nil, err
@@ -81,7 +79,7 @@ func answer(value any) (*sdk.CallToolResult, error) {
 
 // structured is a clean value as JSON. A reader of text and one of values get the
 // same.
-func structured(clean any) (*sdk.CallToolResult, error) {
+func structured(clean any) (*result, error) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
@@ -91,10 +89,7 @@ func structured(clean any) (*sdk.CallToolResult, error) {
 	if body.Len() > maxAnswer {
 		return nil, problem.Newf(problem.TooMuch, "ask for less", "the answer has %d bytes; at most %d are sent", body.Len(), maxAnswer)
 	}
-	return &sdk.CallToolResult{
-		Content:           []sdk.Content{&sdk.TextContent{Text: strings.TrimSuffix(body.String(), "\n")}},
-		StructuredContent: clean,
-	}, nil
+	return &result{texts: []string{strings.TrimSuffix(body.String(), "\n")}, value: clean}, nil
 }
 
 // rows are as many values as fit into an answer, and how many did not.

@@ -8,8 +8,6 @@ import (
 	"io"
 	"strings"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"berth/internal/api"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -48,7 +46,7 @@ func (in *logsInput) check() error {
 
 // logs reads a part of a log. What is not read is not sent either, so the size of
 // a log does not matter.
-func (s *server) logs(ctx context.Context, in logsInput) (*sdk.CallToolResult, error) {
+func (s *server) logs(ctx context.Context, in logsInput) (*result, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
@@ -77,10 +75,7 @@ func (s *server) logs(ctx context.Context, in logsInput) (*sdk.CallToolResult, e
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{
-		&sdk.TextContent{Text: part.heading(string(in.Job))},
-		&sdk.TextContent{Text: part.shown()},
-	}}, nil
+	return &result{texts: []string{part.heading(string(in.Job)), part.shown()}}, nil
 }
 
 // part is a part of a log.

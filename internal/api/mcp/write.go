@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"berth/internal/api"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
@@ -19,8 +17,8 @@ import (
 const mostChanged = 100
 
 // addWriting adds the tools that change something.
-func (s *server) addWriting(to *sdk.Server) {
-	addTool(s, to, sdk.Tool{Name: "submit", Title: "Submit a job", Annotations: hints(false, true, false),
+func (s *server) addWriting() {
+	addTool(s, tool{Name: "submit", Title: "Submit a job", Annotations: annotations{Destructive: true},
 		Description: "Queue a command. It runs as the user who started this server, with that user's environment, once GPUs have room. The reply has its id. With dry_run nothing is submitted, and the reply says what would happen."}, s.submit)
 	for _, a := range []struct {
 		action, title, about    string
@@ -33,8 +31,8 @@ func (s *server) addWriting(to *sdk.Server) {
 		{api.ActUnpark, "Unpark jobs", "Let parked jobs resume where they were, once their GPUs have room.", false, true},
 		{api.ActRequeue, "Requeue jobs", "Run jobs again from the beginning, with the same ids. Running jobs are stopped first.", true, false},
 	} {
-		addTool(s, to, sdk.Tool{Name: a.action, Title: a.title, Annotations: hints(false, a.destructive, a.idempotent), Description: a.about},
-			func(ctx context.Context, in actInput) (*sdk.CallToolResult, error) { return s.act(ctx, a.action, in) })
+		addTool(s, tool{Name: a.action, Title: a.title, Annotations: annotations{Destructive: a.destructive, Idempotent: a.idempotent}, Description: a.about},
+			func(ctx context.Context, in actInput) (*result, error) { return s.act(ctx, a.action, in) })
 	}
 }
 
@@ -94,7 +92,7 @@ func (in *submitInput) spec() (api.Spec, error) {
 	return spec, nil
 }
 
-func (s *server) submit(ctx context.Context, in submitInput) (*sdk.CallToolResult, error) {
+func (s *server) submit(ctx context.Context, in submitInput) (*result, error) {
 	spec, err := in.spec()
 	if err != nil {
 		return nil, err
@@ -135,7 +133,7 @@ func namesFew(words []string) error {
 }
 
 // act does one thing to jobs.
-func (s *server) act(ctx context.Context, action string, in actInput) (*sdk.CallToolResult, error) {
+func (s *server) act(ctx context.Context, action string, in actInput) (*result, error) {
 	words := plain(in.Jobs)
 	if len(in.Jobs) == 0 || len(in.Jobs) > mostChanged {
 		return nil, problem.Newf(problem.Invalid, "", "jobs: expected 1 to %d, found %d", mostChanged, len(in.Jobs))
@@ -160,7 +158,7 @@ func (s *server) act(ctx context.Context, action string, in actInput) (*sdk.Call
 	}
 	result, err := answer(value)
 	if err == nil && !slices.ContainsFunc(reply.Jobs, func(j api.Acted) bool { return j.Done }) {
-		result.IsError = true // nothing was done
+		result.failed = true // nothing was done
 	}
 	return result, err
 }
