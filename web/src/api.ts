@@ -156,6 +156,26 @@ export interface Replay {
   known: { name: string; about: string }[];
 }
 
+/** The results of a sweep or an array. */
+export interface TrialTable {
+  name: string;
+  params: string[];
+  metrics: { name: string; from: string }[];
+  trials: Trial[];
+  unread?: number;
+}
+
+export interface Trial {
+  id: string;
+  name: string;
+  state: string;
+  outcome: string | null;
+  params: Record<string, string>;
+  seconds: number | null;
+  peak_vram_mib: number | null;
+  metrics: Record<string, number | string | null>;
+}
+
 export interface Acted {
   jobs: { id: string; done: boolean; what: string }[];
 }
@@ -284,6 +304,8 @@ export const api = {
   job: (id: string) => ask<Detail>("GET", at(id)),
   why: (id: string) => ask<Why>("GET", at(id, "/why")),
   samples: (id: string) => ask<Samples>("GET", at(id, "/samples")),
+  /** The trials of a sweep or an array; without metrics, with those of the sweep. */
+  trials: (id: string, metrics: string[]) => ask<TrialTable>("GET", "/v1/trials?" + new URLSearchParams([["id", id], ...metrics.map((m) => ["metric", m])]).toString()),
   stats: (since: string) => ask<Stats>("GET", "/v1/stats?since=" + encodeURIComponent(since)),
   replay: (policies: string[], since: string, stop: AbortSignal) =>
     ask<Replay>("GET", "/v1/replay?" + new URLSearchParams([["since", since], ...policies.map((p) => ["policy", p])]).toString(), undefined, stop),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { lastOverwrite, plain, spans } from "../src/ansi";
-import type { Job, Sum, Why } from "../src/api";
+import type { Job, Sum, Trial, TrialTable, Why } from "../src/api";
 import { apply } from "../src/apply";
 import { align, lineNames, timeRange } from "../src/align";
 import { between, clean, duration, memory, moment } from "../src/format";
@@ -13,6 +13,7 @@ import { Changes } from "../src/changes";
 import { firstOfEach } from "../src/own";
 import { countText, fold, leftText } from "../src/rows";
 import { eventText, requestText, startText, verdictText, wouldText } from "../src/words";
+import { columnsOf, outcomeText, scaleOf, short, sorted, valueOf } from "../src/trials";
 import { visible } from "../src/window";
 
 describe("foreign text", () => {
@@ -300,5 +301,66 @@ describe("sessions", () => {
     const signed = new TextEncoder().encode(["berth-session", "POST", "/v1/jobs?x=%20", ...parts.slice(0, 4)].join("\n"));
     expect(await crypto.subtle.verify({ name: "ECDSA", hash: "SHA-256" }, known, bytes(parts[4] ?? ""), signed)).toBe(true);
     expect(await sign({ id: "k8", user: "ann", key }, "abc", "POST", "/v1/jobs?x=%20", "{}")).not.toBe(header);
+  });
+});
+
+describe("the trials of a sweep", () => {
+  const row = (n: number, params: Record<string, string>, more: Partial<Trial> = {}): Trial => ({ id: `7_${n}`, name: `job7_${n}`, state: "finished", outcome: "ok", params, seconds: n, peak_vram_mib: null, metrics: {}, ...more });
+  const rows = [
+    row(0, { lr: "1e-3" }, { metrics: { acc: 0.5 } }),
+    row(10, { lr: "1e-4" }, { metrics: { acc: "nan" } }),
+    row(2, { lr: "auto" }, { metrics: { acc: null }, state: "failed", outcome: "oom" }),
+    row(3, { lr: "0.01", width: "8" }, { metrics: { acc: 0.9 } }),
+  ];
+  const table: TrialTable = { name: "sweep", params: ["lr", "width", "constructor"], metrics: [{ name: "acc", from: "max:acc" }, { name: "toString", from: "toString" }], trials: rows };
+  const columns = columnsOf(table);
+  const order = (key: string, down: boolean) => sorted(rows, columns.all.find((c) => c.key === key), down).map((r) => r.id.slice(2)).join();
+
+  test("a column each, and a name only where it says something", () => {
+    expect(columns.all.map((c) => c.title)).toEqual(["Trial", "lr", "width", "constructor", "Outcome", "Time", "Peak memory", "acc", "toString"]);
+    expect(columns.plot.map((c) => c.title)).toEqual(["acc", "toString", "Time", "Peak memory"]);
+    const named = rows.map((r, i) => ({ ...r, name: `lr${i}` }));
+    expect(columnsOf({ ...table, trials: named }).all[1]?.title).toBe("Name");
+  });
+  test("numbers are ordered as numbers, words follow, and what is missing is last", () => {
+    expect(order("id", false)).toBe("0,2,3,10");
+    expect(order("param lr", false)).toBe("10,0,3,2");
+    expect(order("param lr", true)).toBe("3,0,10,2");
+    expect(order("metric acc", false)).toBe("0,3,10,2");
+    expect(order("metric acc", true)).toBe("3,0,10,2");
+    expect(order("param width", true)).toBe("3,0,10,2");
+    expect(order("outcome", true)).toBe("2,0,10,3");
+    expect(order("metric toString", false)).toBe("0,10,2,3");
+    expect(order("", false)).toBe("0,10,2,3");
+    expect(outcomeText(rows[2] as Trial)).toBe("oom");
+  });
+  test("what is a number", () => {
+    expect(["1", "-0.5", "1e-3", ".5", "5.", "+2E3"].map(valueOf)).toEqual([1, -0.5, 0.001, 0.5, 5, 2000]);
+    expect(["0x10", "1e999", "3 a", "nan", " 1", "1e"].map(valueOf)).toEqual(["0x10", "1e999", "3 a", "nan", " 1", "1e"]);
+    expect([valueOf(""), valueOf(undefined)]).toEqual([null, null]);
+    expect([0, 0.25, 0.0001, 0.1 + 0.2, 3e7].map(short)).toEqual(["0", "0.25", "1e-4", "0.3", "3e7"]);
+  });
+  test("an axis is linear, logarithmic or of words", () => {
+    const kind = (values: (number | string)[]) => scaleOf(values, 8, short).kind;
+    expect(kind([0, 1, 2, 3, 4])).toBe("linear");
+    expect(kind(Array.from({ length: 1000 }, (_, i) => i + 1))).toBe("linear");
+    expect(kind([1e-3, 1e-4, 1e-5])).toBe("log");
+    expect(kind([1e-3, 1e-4])).toBe("log");
+    expect(kind([1, 2, 4, 8, 16, 32, 64, 128])).toBe("log");
+    expect(kind([-1, 10, 1000])).toBe("linear");
+    expect(kind(["adam", "sgd"])).toBe("words");
+    expect(kind([1, "auto"])).toBe("words");
+  });
+  test("values and ticks lie within an axis", () => {
+    for (const values of [[0.5], [0], [0, 1, 2, 3, 4], [1e-3, 1e-4, 1e-5], [1e-9, 1, 1e9], [0.5, 0.50001], [-3, 7e12], ["a", "b", 1], []]) {
+      const scale = scaleOf(values, 8, short);
+      const places = [...values.map((v) => scale.at(v)), ...scale.ticks.map((t) => t.at)];
+      for (const at of places) expect(at >= 0 && at <= 1, `${values}: ${places}`).toBe(true);
+      expect(scale.ticks.length, String(values)).toBeLessThanOrEqual(10);
+      expect(scale.ticks.length, String(values)).toBeGreaterThan(values.length ? 0 : -1);
+    }
+    expect(scaleOf([1e-3, 1e-4, 1e-5], 4, short).ticks.map((t) => t.text)).toEqual(["1e-5", "1e-4", "1e-3"]);
+    expect(scaleOf([0, 4], 5, short).ticks.map((t) => t.text)).toEqual(["0", "1", "2", "3", "4"]);
+    expect(scaleOf(["a", "b"], 5, short).ticks).toEqual([{ at: 0.25, text: "a" }, { at: 0.75, text: "b" }]);
   });
 });

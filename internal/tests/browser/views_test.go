@@ -50,7 +50,8 @@ func TestEveryViewIsForEveryone(t *testing.T) {
 	h.running(nil, "runs-too")
 	waits := h.submit(nil, "-n", "waits-"+strings.Repeat("long", 30), "-t", "1h", "--", "true")
 	ended := h.submit(nil, "-n", "ended", "-g", "0", "--", `printf '\033[31mred\033[0m \033[1;34mblue\033[0m\n'; exit 1`)
-	array := h.submit(nil, "-n", "sweep", "--array", "0-3", "--", "true")
+	array := h.submit(nil, "-n", "array", "--array", "0-3", "--", "true")
+	swept := h.sweep("1,10,100", "0-1", "--metric", "val_acc")
 	h.becomes(ended, job.Failed)
 	b := h.enter(nil)
 	views := []struct{ path, heading, there string }{
@@ -58,7 +59,8 @@ func TestEveryViewIsForEveryone(t *testing.T) {
 		{"/job/" + runs, "Job " + runs, `document.querySelector(".log .line")`},
 		{"/job/" + waits, "Job " + waits, `document.querySelector("section.story")`},
 		{"/job/" + ended, "Job " + ended, `document.querySelector(".log .c-red")`},
-		{"/job/" + array, "Job " + array, `document.querySelector("dl")`},
+		{"/job/" + array, "Job " + array, `document.querySelectorAll(".trials tbody tr").length === 4`},
+		{"/job/" + swept, "Job " + swept, `document.querySelectorAll(".point").length === 6`},
 		{"/timeline", "Timeline", `document.querySelectorAll("main svg .bar").length >= 2`},
 		{"/history", "History", `document.querySelectorAll("tbody a").length > 0`},
 		{"/users", "Users", `document.querySelectorAll("tbody tr").length > 0`},

@@ -8,6 +8,7 @@ import { between, clean, duration, gpuList, memory, moment, percent, whereText }
 import { State } from "../list";
 import { Log } from "../log";
 import { changed, changes, complain, now, say, status } from "../store";
+import { Trials } from "./trials";
 import { eventText, requestText, startText, verdictText } from "../words";
 
 const over = (state: string) => ["finished", "failed", "cancelled"].includes(state);
@@ -190,6 +191,7 @@ export function JobView({ id }: { id: string }) {
       <Actions job={job} reload={() => void load()} />
       {why && <Waits why={why} />}
       {job.reason && !why && <p class="story">{clean(job.reason)}</p>}
+      {job.tasks && job.command !== null && <Trials id={id} news={news} logs={refusal(job, status.value) === ""} />}
       <div class={ran ? "job" : undefined}>
         <div>
           {job.attempt > 1 && (
