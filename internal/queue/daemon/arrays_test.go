@@ -143,6 +143,20 @@ func TestALongHistoryOfOneArrayIsOneRow(t *testing.T) {
 	}
 }
 
+// TestTheRowOfAnArraySaysWhyItsOwnTasksWait, not why the job behind them does.
+func TestTheRowOfAnArraySaysWhyItsOwnTasksWait(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	line, _ := l.gate("gate")
+	array := l.one(sh(line, "gpus", "0", "array", "1-4%2"))
+	l.one(sh("true", "hold", "true"))
+	l.until("two tasks run", func() bool { return l.count(job.Running) == 2 })
+	page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Queue: true, Arrays: true, Reasons: true})
+	if err != nil || !strings.Contains(page.Arrays[array].Reason, "already has 2 tasks running") {
+		t.Errorf("%+v, %v", page.Arrays, err)
+	}
+}
+
 // TestAnArrayIsSummedUp by show and why.
 func TestAnArrayIsSummedUp(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,11 @@ func (h *jobs) sumRows(ctx context.Context, list *listing, rows []row, reasons b
 // sumUpLive counts the unfinished jobs of some rows, and says why the first queued
 // one waits.
 func sumUpLive(t *engine.Turn, ch *choice, rows []row, sums []api.Tasks, reasons bool) {
-	first := make([]*job.Job, len(rows))
+	type queued struct {
+		id  string
+		seq int64
+	}
+	first := make([]queued, len(rows))
 	var waiting []string
 	for i, r := range rows {
 		r.each(t, func(j *job.Job) {
@@ -148,22 +152,20 @@ func sumUpLive(t *engine.Turn, ch *choice, rows []row, sums []api.Tasks, reasons
 				return
 			}
 			sums[i].Counts[string(j.State)]++
-			if j.State == job.Queued && reasons && (first[i] == nil || j.Seq < first[i].Seq) {
-				first[i] = j
+			if j.State == job.Queued && reasons && (first[i].id == "" || j.Seq < first[i].seq) {
+				first[i] = queued{j.ID, j.Seq}
 			}
 		})
-		if first[i] != nil {
-			waiting = append(waiting, first[i].ID)
+		if first[i].id != "" {
+			waiting = append(waiting, first[i].id)
 		}
 	}
 	if len(waiting) == 0 {
 		return
 	}
 	why := t.Explain().Reasons(waiting)
-	for i, j := range first {
-		if j != nil {
-			sums[i].Reason = why[j.ID]
-		}
+	for i := range first {
+		sums[i].Reason = why[first[i].id]
 	}
 }
 
