@@ -11,9 +11,9 @@
 //	see jobs: list listqueues listrows listformat strays parked attachterminal attach
 //	  logs logsarray history showsamples show whystory why stats
 //	the daemon: status stop sim start restart serve restore
-//	queue jobs: snapshot follow filekind submit submitforms submitlines submitreply
+//	queue jobs: estimate snapshot follow filekind submit submitforms submitlines submitreply
 //	  edit editor mcp sweeptable sweep
-//	the machine: doctor doctorslurm config gpus gpu gpudrain gpuhistory gpurelease
+//	the machine: version doctor doctorslurm config gpus gpu gpudrain gpuhistory gpurelease
 //	  backup debug token notify web
 //	replay a queue: simulate simulateflags simulatehistory simulateopen simulatereplay
 //	berth run: keys runalloc runhost runopen runslurm run

@@ -28,7 +28,7 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.parkCost, "park-cost", "", "let every job with one GPU be parked, at this `cost` each way: seconds (20), a copy speed (5GB/s), or measured")
 	flags.BoolVar(&o.parkGangs, "park-gangs", false, "let jobs with several GPUs be parked too, as if none of them used NCCL")
 	flags.StringVar(&o.gangSaves, "gang-checkpoint", "", "jobs with several GPUs save their own work this `often` (30m), or when they are told to (term): then they are ended for others, and go on from there")
-	flags.StringVar(&o.restart, "restart-cost", "2m", "what it costs to run a job again that saved its own work")
+	flags.StringVar(&o.restart, "restart-cost", "2m", "`time` that a job which saved its own work loses when it runs again")
 	flags.StringVar(&o.parkMem, "park-memory", "", "host `memory` for parked jobs (1280G); 0: no limit (default: half of the host's, taken to be twice the memory of the GPUs)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
 	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))

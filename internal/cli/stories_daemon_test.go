@@ -49,7 +49,10 @@ var daemonPromises = []promise{
 	{"names and patterns select jobs wherever ids do", "daemon-names-select-jobs"},
 	{"array: one spec, many tasks, so many at a time; one row, one log, one sum", `
 		daemon-an-array-is-many-tasks-some-at-a-time
-		daemon-an-array-is-one-row-and-one-log`},
+		daemon-an-array-is-one-row-and-one-log
+		daemon-an-array-can-be-changed-while-it-waits`},
+	{"sweep: a command for every combination of parameters, and their results in a table", `
+		daemon-a-sweep-runs-every-combination-and-compares-the-results`},
 	{"begin, hold: not before; not until release", "daemon-begin-and-hold-keep-a-job-back"},
 	{"park, unpark: off its GPUs without losing work, and back; the outcome is waited for, and said to those who look on", `
 		daemon-park-frees-the-gpus-and-unpark-goes-on
