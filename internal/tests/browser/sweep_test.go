@@ -20,13 +20,14 @@ func (h *host) sweep(lr, seed string, flags ...string) string {
 }
 
 // TestTheResultsOfASweep: from the row of a sweep one comes to a table of its
-// trials, sorts it, and sees a metric over a parameter.
+// trials, sorts it, and sees a metric over a parameter. Of many, 1,000 are drawn.
 func TestTheResultsOfASweep(t *testing.T) {
 	h := newHost(t)
 	id := h.sweep("100,1,10", "0-1")
 	b := h.enter(nil)
 	b.click("nav a", "History")
 	b.click("tbody a", id)
+	b.until("it has the name of the sweep", `test.heading().startsWith(`+js("Job "+id+": lr{lr}")+`)`)
 	cells := func(want string) string {
 		return `[...document.querySelectorAll(".trials tbody tr")].map((r) => [...r.cells].map((c) => c.innerText)).map((c) => [c[0].split("_")[1], c[2], c[3], c[4], c[7]].join(":")).join(" ") === ` + js(want)
 	}
@@ -69,4 +70,11 @@ func TestTheResultsOfASweep(t *testing.T) {
 	b.choose("Plot", "val_acc")
 	b.run(`document.querySelector(".point").dispatchEvent(new MouseEvent("click", { bubbles: true }))`)
 	b.until("a point leads to its trial", `test.heading().startsWith(`+js("Job "+id+"_0: lr100")+`)`)
+
+	many := h.submit(nil, "--hold", "--array", "0-1000", "--", "true")
+	b.view("/job/"+many, "Job "+many)
+	b.says("The first 1000 of 1001 trials are shown")
+	b.click("button.sort", "index")
+	b.click("button.sort", "index")
+	b.until("the first in the order of the table", `((rows) => rows.length === 1000 && rows[0].cells[1].innerText === "1000")(document.querySelectorAll(".trials tbody tr"))`)
 }

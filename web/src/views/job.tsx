@@ -186,7 +186,7 @@ export function JobView({ id }: { id: string }) {
   return (
     <>
       <h1>
-        Job {clean(job.id, 40)}: <bdi>{clean(job.name, 200)}</bdi> <State job={job} />
+        Job {clean(job.id, 40)}: <bdi>{clean((job.tasks && job.sweep) ?? job.name, 200)}</bdi> <State job={job} />
       </h1>
       <Actions job={job} reload={() => void load()} />
       {why && <Waits why={why} />}

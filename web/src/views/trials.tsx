@@ -10,12 +10,16 @@ const margin = { left: 84, right: 16, top: 12, bottom: 44 };
 
 const open = (row: Trial) => "#/job/" + encodeURIComponent(row.id);
 
+function Written({ text }: { text: string | undefined }) {
+  return <bdi title={clean(text, 1000)}>{clean(text, 200)}</bdi>;
+}
+
 function Cell({ row, column }: { row: Trial; column: TrialColumn }) {
   if (column.key === "id") return <a href={open(row)}>{clean(row.id, 40)}</a>;
   if (column.key === "outcome") return <span class={"state s-" + row.state}>{clean(outcomeText(row), 40)}</span>;
-  if (column.key.startsWith("param ")) return <bdi>{clean(own(row.params, column.key.slice("param ".length)), 200)}</bdi>; // as it was written
+  if (column.key.startsWith("param ")) return <Written text={own(row.params, column.key.slice("param ".length))} />;
   const value = column.value(row);
-  return <>{value === null ? "-" : typeof value === "number" ? column.text(value) : clean(value, 200)}</>;
+  return typeof value === "string" ? <Written text={value} /> : <>{value === null ? "-" : column.text(value)}</>;
 }
 
 function Plot({ rows, x, y }: { rows: Trial[]; x: TrialColumn; y: TrialColumn }) {
@@ -33,6 +37,7 @@ function Plot({ rows, x, y }: { rows: Trial[]; x: TrialColumn; y: TrialColumn })
       const [over, value] = [x.value(row), y.value(row)];
       return over !== null && typeof value === "number" ? [{ row, over, value }] : [];
     });
+    if (found.length === 0) return <p class="quiet">No trial has a number for {y.title} yet.</p>;
     const [inX, inY] = [width - margin.left - margin.right, plotHeight - margin.top - margin.bottom];
     const across = scaleOf(found.map((p) => p.over), Math.max(2, Math.floor(inX / 90)), x.text);
     const up = scaleOf(found.map((p) => p.value), 6, y.text);
@@ -53,7 +58,7 @@ function Plot({ rows, x, y }: { rows: Trial[]; x: TrialColumn; y: TrialColumn })
             <text x={left(t.at)} y={plotHeight - margin.bottom + 16} text-anchor="middle">{t.text}</text>
           </g>
         ))}
-        <text x={margin.left + inX / 2} y={plotHeight - 6} text-anchor="middle">{found.length === 0 ? `No trial has a number for ${y.title} yet.` : what + (across.kind === "log" ? " (logarithmic)" : "")}</text>
+        <text x={margin.left + inX / 2} y={plotHeight - 6} text-anchor="middle">{what + (across.kind === "log" ? " (logarithmic)" : "")}</text>
         {found.map(({ row, over, value }) => (
           <circle key={row.id} class="point" cx={left(across.at(over))} cy={top(up.at(value))} r={5} onClick={() => (location.hash = open(row))}>
             <title>{`${clean(row.id, 40)}: ${x.title} ${clean(String(over), 80)}, ${y.title} ${y.text(value)}`}</title>
@@ -85,6 +90,7 @@ export function Trials({ id, news, logs }: { id: string; news: string; logs: boo
       if (n !== read.current.n) return; // a later one knows more
       setTable(found);
       setAsked(metrics);
+      setRefused("");
       if (by === "user") setPattern("");
     } catch (problem) {
       if (by === "page" && problem instanceof Refusal) setRefused(problem.message);
@@ -96,10 +102,10 @@ export function Trials({ id, news, logs }: { id: string; news: string; logs: boo
     setBusy(false);
   };
   useEffect(() => {
-    if (busy || refused || read.current.news === news) return;
+    if (busy || read.current.news === news) return;
     const soon = setTimeout(() => void load(asked, "page"), Math.max(0, read.current.next - Date.now()));
     return () => clearTimeout(soon);
-  }, [id, news, busy, refused]);
+  }, [id, news, busy]);
   const show = () => {
     const shown = table?.metrics.map((m) => m.from) ?? [];
     void load(pattern === "" ? [] : [...new Set([...shown, pattern])], "user");
