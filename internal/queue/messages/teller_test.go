@@ -144,9 +144,12 @@ func TestNewRulesAreNotForWhatHappenedBefore(t *testing.T) {
 	for i := range ends {
 		ends[i] = happened(job.EventEnded, strconv.Itoa(i+1), job.Exited(3), "")
 	}
-	p.commit(ends...)
-	if err := p.catchUp(p.now); err != nil {
-		t.Fatal(err)
+	// The last one alone would not be worth a commit.
+	for _, some := range [][]*job.Event{ends, {happened(job.EventEnded, "last", job.Exited(3), "")}} {
+		p.commit(some...)
+		if err := p.catchUp(p.now); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.wishes = map[int][]notify.Rule{1000: rulesOf(t, "fail:exec:a")}
 	p.killed()
