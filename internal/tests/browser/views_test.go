@@ -155,6 +155,7 @@ func TestAJobsFileIsOneRow(t *testing.T) {
 	b.until("only one line is listed", rows+`.length === 1`)
 	h.berth(nil, "cancel", "other")
 	h.berth(nil, "cancel", "--batch", file, "--grace", "0")
+	h.becomes("2", job.Cancelled) // the line that runs; the history is read once
 	b.click("nav a", "History")
 	b.until("the history has it, still open", rows+`.some((r) => /sweep.txt .*1 finished, 3 cancelled/.test(r)) && `+rows+`.some((r) => r.includes("line-"))`)
 	b.click("button.fold", "sweep.txt")
