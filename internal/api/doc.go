@@ -17,8 +17,8 @@
 //	the table: endpoint table
 //	how a request is read: url strict decode
 //	sockets: socket listen
-//	the server: reply server conn proof identity exchange stream handle jobs session
+//	the server: reply server conn proof identity exchange stream handle jobs viewjson session
 //	streams: logs attach events metrics openapi
 //	listening: routes serve
-//	the client: client silence call client_jobs client_log client_stream page inside
+//	the client: client silence call client_jobs client_log client_stream sent page inside
 package api

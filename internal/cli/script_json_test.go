@@ -159,6 +159,7 @@ var jobFields = map[string]struct {
 	"idle_since": {"time", true}, "preemptions": {"number", false}, "held": {"boolean", false}, "group": {"string", true}, "batch": {"string", true},
 	"parkings": {"number", false}, "parked_s": {"number", false}, "parked_since": {"time", true}, "host_mib": {"number", true},
 	"parking": {"string", true}, "park_refused": {"string", true}, "slurm": {"object", true},
+	"sweep": {"string", true}, "params": {"object", true},
 }
 
 var jobStates = []string{"queued", "running", "parked", "finished", "failed", "cancelled"}

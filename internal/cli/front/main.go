@@ -54,7 +54,7 @@ func handOver(args []string, sent int) int {
 		self = filepath.Join(filepath.Dir(self), whole)
 		err = syscall.Exec(self, args, environ)
 	}
-	_, _ = os.Stderr.WriteString("berth: start " + self + ": " + err.Error() + "\nhint: berth is two programs, berth and " + whole + ": keep them in one directory\n") // there is nobody else to tell
+	_, _ = os.Stderr.WriteString("berth: start " + self + ": " + err.Error() + "\nhint: keep " + whole + " beside it; alone, " + whole + " is all of berth\n") // there is nobody else to tell
 	return 1
 }
 

@@ -42,10 +42,17 @@ const (
 	Min  Best = "min"
 )
 
-var (
-	leadingName = regexp.MustCompile(`^[A-Za-z_][\w./-]*`)
-	isKey       = regexp.MustCompile(`^[A-Za-z_][\w./-]*$`)
-)
+// leadingName is the name with which a pattern begins: a letter or _, then also
+// digits, dots, slashes and hyphens.
+func leadingName(pattern string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+	rest := strings.TrimLeft(pattern, letters)
+	if rest == pattern {
+		return ""
+	}
+	rest = strings.TrimLeft(rest, letters+"0123456789./-")
+	return strings.TrimSuffix(pattern, rest)
+}
 
 // parseMetric reads [max:|min:|last:] and a pattern with a group around the value,
 // as in val_acc=([0-9.]+), or the name of a value, as in val_acc. A name finds the key
@@ -58,7 +65,7 @@ func parseMetric(written string) (Metric, error) {
 	if len(pattern) > maxPattern {
 		return m, fmt.Errorf("expected at most %d bytes, found %d", maxPattern, len(pattern))
 	}
-	if isKey.MatchString(pattern) {
+	if pattern != "" && leadingName(pattern) == pattern {
 		m.Name, m.key = pattern, pattern
 		m.pattern = regexp.MustCompile(`(?:^|[^\w./-])` + regexp.QuoteMeta(pattern) + `\s*[=:]\s*([-+]?(?:[0-9][0-9.]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?%?|[Nn]a[Nn]|[-+]?[Ii]nf)`)
 		return m, nil
@@ -77,7 +84,7 @@ func parseMetric(written string) (Metric, error) {
 		return m, fmt.Errorf("expected one group around the value, as in val_acc=([0-9.]+), found %s in %s", text.Count(n, "group"), text.Found(pattern))
 	}
 	if m.Name = m.pattern.SubexpNames()[1]; m.Name == "" {
-		if m.Name = leadingName.FindString(pattern); m.Name == "" {
+		if m.Name = leadingName(pattern); m.Name == "" {
 			m.Name = pattern
 		}
 	}
