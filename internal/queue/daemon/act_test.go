@@ -239,7 +239,7 @@ func TestSelections(t *testing.T) {
 		_, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: word})
 		wantProblem(t, err, problem.NotFound, "no job is named "+word)
 	}
-	_, err = api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel})
+	_, err := api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: api.ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = api.Call(l.ctx, l.Client, api.Act, api.ActRequest{Action: "explode", Select: api.Select{All: true}})
 	wantProblem(t, err, problem.Invalid)
