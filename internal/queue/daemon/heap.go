@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// heap limits the garbage kept besides the queue itself, and the jobs files that
-// are being compared with it: the daemon shares its machine with the jobs.
+// heap limits the garbage kept besides the queue itself, and the requests that are
+// being carried out: the daemon shares its machine with the jobs.
 type heap struct {
 	mu          sync.Mutex
-	jobs, lines int
+	jobs, asked int
 }
 
 // lift lifts the limit until it is known how many jobs there are.
@@ -33,16 +33,17 @@ func (m *heap) queue(jobs int) {
 	}
 }
 
-// compare adds or removes the lines of a request.
-func (m *heap) compare(lines int) {
+// request adds or removes the jobs of a large request: each is there as decoded, as
+// parsed and as queued, and a collection on the way frees none of them.
+func (m *heap) request(jobs int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lines += lines
+	m.asked += jobs
 	m.limit()
 }
 
 func (m *heap) limit() {
-	const beside, perJob, perLine = 40 << 20, 1000, 7000
-	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.lines)*perLine)
+	const beside, perJob, perAsked = 40 << 20, 1000, 7000
+	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.asked)*perAsked)
 	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
 }

@@ -54,9 +54,9 @@ func (h *submissions) Submit(ctx context.Context, c api.Caller, r api.SubmitRequ
 
 func (h *submissions) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest) (api.SubmitReply, error) {
 	s := submission{h: h, caller: c, request: r, cfg: h.svc.Config(), now: time.Now()}
-	if r.Batch != nil {
-		h.heap.compare(len(r.Jobs))
-		defer h.heap.compare(-len(r.Jobs))
+	if many := len(r.Jobs); r.Batch != nil || many > 100 {
+		h.heap.request(many)
+		defer h.heap.request(-many)
 	}
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err

@@ -218,7 +218,7 @@ func (h *sweeps) pick(ctx context.Context, j *job.Job, metrics []sweep.Metric, e
 	}
 	r := &logReader{h: h.logs, file: file, over: true, id: j.ID}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it was only read
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, false
