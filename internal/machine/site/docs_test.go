@@ -26,7 +26,7 @@ func TestThePageListsTheChecks(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"daemon", "store", "strays"} // what the daemon itself says
+	want := []string{"program", "daemon", "store", "strays"} // what the verb and the daemon say
 	for _, c := range (exam{}).checks() {
 		want = append(want, c.name)
 	}
