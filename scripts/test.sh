@@ -113,7 +113,7 @@ fi
 # wait rather than compute, so the groups run at the same time, the one that kills
 # programs, which takes longest, first; thousands of seeds use the cores meanwhile.
 say "all other tests"
-drivers="./internal/tests/soak ./internal/tests/siege ./internal/tests/browser ./internal/compat/... ./scripts/..."
+drivers="./internal/tests/soak ./internal/tests/siege ./internal/tests/browser ./internal/compat/... $(go list ./scripts/... | grep -v /release)"
 others=$(go list ./... | grep -v '/tests/\(soak\|siege\|browser\)$\|/compat\|/scripts/')
 limit="-timeout 40m -p 2"
 # shellcheck disable=SC2086 # lists of arguments
@@ -123,6 +123,10 @@ BERTH_SEED=1 go run ./scripts/runtests \
 	$race BERTH_SEEDS=500 $limit -skip "$stories" $others -- \
 	BERTH_SEEDS=8000 $limit -run TestSimulation ./internal/queue/engine -- \
 	-timeout 40m -rapid.checks=100000 -run TestDecideIsWhatTheOracleSays ./internal/sched
+
+# Compilers beside tests that wait for processes would only make those late.
+say "what make dist builds, installed and used"
+go run ./scripts/runtests -timeout 30m ./scripts/release
 
 say "the Python client"
 if has python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
