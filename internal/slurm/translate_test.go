@@ -114,6 +114,8 @@ var golden = []row{
 	{field: "ParkTimeout", set: func(s *job.Spec) { s.ParkTimeout = time.Minute }, elsewhere: never},
 	{field: "SlurmEnv", set: func(s *job.Spec) { s.SlurmEnv = true }, elsewhere: onNode},
 	{field: "ArrayShape", set: func(s *job.Spec) { s.ArrayShape.Tasks = 4 }, elsewhere: onNode},
+	{field: "Trial", set: func(s *job.Spec) { s.Trial.Sweep = "lr{lr}" }, elsewhere: atHome},
+	{field: "VRAMModel", set: func(s *job.Spec) { s.VRAMModel = "llama" }, elsewhere: atHome},
 	{field: "Batch", set: func(s *job.Spec) { s.Batch = "jobs.txt" }, elsewhere: atHome},
 	{field: "To", set: func(s *job.Spec) { s.To = job.ToSlurm }, elsewhere: atHome},
 	{field: "Slurm", set: func(s *job.Spec) { s.Slurm = "--account=lab -q long" }, options: "--account=lab --qos=long"},
