@@ -158,7 +158,8 @@ func (r *Runner) register(s *supervisor, record keep.Record) {
 // a user stopped it with SIGSTOP. One with a job keeps it. One without may
 // still have an order from the earlier berth unread, and must not start a job
 // that this berth has requeued: it is killed. It may read that order at any
-// moment, so it is halted first, and its record read again.
+// moment, so it is halted first, and its record read again. One that cannot be
+// halted may be just writing that record, and is asked on.
 func (r *Runner) unanswered(s *supervisor) Found {
 	if r.holdsJob(s) {
 		r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token)
@@ -170,7 +171,7 @@ func (r *Runner) unanswered(s *supervisor) Found {
 		for !p.Halted() && time.Now().Before(deadline) {
 			r.pause(firstPause)
 		}
-		if r.holdsJob(s) {
+		if !p.Halted() || r.holdsJob(s) {
 			_ = p.Signal(sigCONT)
 			return r.adopt(s, nil, keep.Record{})
 		}

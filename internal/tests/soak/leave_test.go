@@ -1,10 +1,12 @@
 package soak
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,9 +16,14 @@ import (
 	"berth/internal/tests/testkit"
 )
 
-// queues lists the processes of the site's own queue.
+// queues lists the processes of the site's own queue. A supervisor that has
+// been forked and is not a program of its own yet looks like it: who kills that
+// pid a moment later kills a supervisor with a job.
 func (s *site) queues() []process {
-	return slices.DeleteFunc(s.processes(), func(p process) bool { return len(p.words) < 2 || p.words[1] != "__queue" })
+	return slices.DeleteFunc(s.processes(), func(p process) bool {
+		parent, _ := os.ReadFile("/proc/" + parentOf("/proc/"+strconv.Itoa(p.pid)) + "/cmdline")
+		return len(p.words) < 2 || p.words[1] != "__queue" || bytes.Contains(parent, []byte("\x00__queue\x00"))
+	})
 }
 
 // awaitNoQueue waits for the process of the queue to end, as it does after its jobs.
