@@ -36,9 +36,9 @@ func newWait() *cobra.Command {
 jobs are chosen at the start: @ stays the same job, and jobs submitted later are
 not included.
 
-all and --user select jobs that have not ended. Ids and --name also select jobs
-that have ended and are still in the history, so that an early failure counts;
-add --state queued,running to leave those out.
+all, --user and --group select jobs that have not ended. Ids, --name and --batch
+also select jobs that have ended and are still in the history, so that an early
+failure counts; add --state queued,running to leave those out.
 
 --notify also sends a message once the wait is over (berth help get-told). It is
 about all jobs that were waited for, and needs this command to run until then:

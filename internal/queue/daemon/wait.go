@@ -94,9 +94,9 @@ func (h *waiter) beginWait(ctx context.Context, ch *choice, any bool, is func(*j
 const maxOverWaited = 10_000
 
 // waitsForOver reports whether finished jobs are selected without an id: by
-// name, so that a part of a sweep that failed early counts, or by state.
+// name or jobs file, so that a part that failed early counts, or by state.
 func (h *waiter) waitsForOver(ctx context.Context, ch *choice) (bool, error) {
-	if ch.named() || !ch.wantsOver() || ch.name == "" && len(ch.states) == 0 {
+	if ch.named() || !ch.wantsOver() || ch.name+ch.batch == "" && len(ch.states) == 0 {
 		return false, nil
 	}
 	counts, err := h.svc.queue.Store.CountOver(ch.filter(ctx))
