@@ -9,7 +9,10 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue"
+	"berth/internal/queue/engine"
 	"berth/internal/queue/fair"
+	"berth/internal/sched"
 	"berth/internal/sched/report"
 	"berth/internal/sched/sim"
 	"berth/internal/text"
@@ -66,8 +69,12 @@ func (h *history) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, l
 	if len(w.Jobs) == 0 {
 		return reply, nil
 	}
+	park, err := h.parking(ctx)
+	if err != nil {
+		return api.Replay{}, err
+	}
 	begun, waited := time.Now(), time.Duration(0)
-	replays, done := sim.Compare(w, policies, sim.Choices{}, 0, sim.Watch{
+	replays, done := sim.Compare(w, policies, sim.Choices{Park: park}, 0, sim.Watch{
 		Progress: func(string, int, int) bool {
 			asked := time.Now()
 			err := fair.Spend(ctx, fair.Long)
@@ -93,6 +100,25 @@ func (h *history) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, l
 		reply.Figures = append(reply.Figures, f)
 	}
 	return reply, nil
+}
+
+// parking is how this daemon parks jobs.
+func (h *history) parking(ctx context.Context) (*sim.Parking, error) {
+	park := &sim.Parking{Who: sim.ThatAskFor, Pace: &sched.FirstPace, MemoryMiB: sim.HostMemory}
+	err := h.svc.Do(ctx, func(t *engine.Turn) {
+		p := t.Parking().State()
+		if p.Cannot != "" {
+			return
+		}
+		park.Pace = &sched.Pace{Out: p.Out, Back: p.Back}
+		if h.svc.Config().Parking == queue.ParkAll {
+			park.Who = sim.SingleGPU
+		}
+		if p.RoomMiB >= 0 {
+			park.MemoryMiB = max(1, p.HeldMiB+p.RoomMiB) // 0 is no limit
+		}
+	})
+	return park, err
 }
 
 // endedFor are the latest jobs that ended since then, as the caller sees them in

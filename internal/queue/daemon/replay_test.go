@@ -11,6 +11,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/queue"
+	"berth/internal/queue/config"
 	"berth/internal/queue/fair"
 	"berth/internal/queue/store"
 	"berth/internal/tests/testkit"
@@ -71,6 +73,32 @@ func TestAReplaySaysWhatAnotherPolicyWouldHaveDone(t *testing.T) {
 	wantProblem(t, err, problem.Invalid, "unknown policy")
 	_, err = l.d.history.Replay(l.ctx, bob.Caller, api.ReplayQuery{Policies: []string{"fifo", "fair", "las", "default", "shortest"}})
 	wantProblem(t, err, problem.Invalid, "at most 4")
+}
+
+// Two long jobs of one GPU fill the machine, and short ones come after them. With
+// parking = "all" the long ones make room in the replay, as they would here.
+func TestAReplayParksAsTheDaemonDoes(t *testing.T) {
+	t.Parallel()
+	for _, parking := range queue.Parkings() {
+		l := newLab(t, with(func(c *config.Config) { c.Parking = parking }))
+		begin := time.Now().Add(-48 * time.Hour)
+		var ended []*job.Job
+		for i := range 6 {
+			at, ran := begin.Add(time.Duration(i)*time.Minute), 5*time.Minute
+			if i < 2 {
+				ran = 20 * time.Hour
+			}
+			ended = append(ended, &job.Job{ID: fmt.Sprint(1000 + i), Seq: int64(1000 + i), User: "ann", State: job.Finished, Outcome: job.OK, SubmittedAt: at,
+				Spec:    job.Spec{GPUs: 1, Shell: fmt.Sprint("train ", i)},
+				Attempt: job.Attempt{Number: 1, StartedAt: at, EndedAt: at.Add(ran), Grant: job.Grant{GPUs: []int{i % 2}}}})
+		}
+		testkit.Must(t, l.d.svc.queue.Store.Commit(store.Tx{Put: ended}))
+		r, err := l.d.history.Replay(l.ctx, api.Caller{UID: 1, Name: "ann"}, api.ReplayQuery{Policies: []string{"las"}})
+		testkit.Must(t, err)
+		if got := figure(r, "wait_max_s"); len(got) != 1 || (got[0] < 2*60*60) != (parking == queue.ParkAll) {
+			t.Errorf("parking = %s: the longest wait is %v s", parking, got)
+		}
+	}
 }
 
 func TestAReplayHasBounds(t *testing.T) {
