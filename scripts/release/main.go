@@ -146,15 +146,18 @@ func (r *release) run(env []string, argv ...string) error {
 	return nil
 }
 
-// compile builds one static program for an architecture.
+// compile builds one static program for an architecture, once.
 func (r *release) compile(arch, kind, to, pkg string) error {
+	if _, err := os.Stat(to); err == nil {
+		return nil
+	}
 	flags := fmt.Sprintf("-s -w -buildid= -X berth/internal/cli/front.Version=%s -X berth/internal/cli/session.Kind=%s", r.version, kind)
 	return r.run([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOFLAGS="},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to, pkg)
 }
 
 // programs builds the programs for an architecture, and returns their files.
-// berth-gpu needs cgo, so it is built only for the machine's own architecture.
+// berth-gpu needs cgo, so it is built where there is a C compiler for it.
 func (r *release) programs(arch, kind string) (map[string]string, error) {
 	dir := filepath.Join(r.work, arch)
 	files := map[string]string{"berth-main": filepath.Join(dir, kind, "berth-main"), "berth": filepath.Join(dir, "berth"), "berth-keep": filepath.Join(dir, "berth-keep")}
@@ -164,8 +167,11 @@ func (r *release) programs(arch, kind string) (map[string]string, error) {
 		}
 	}
 	const lazy = "-extldflags=-Wl,-z,lazy,--build-id=none" // as the Makefile builds it
-	_, err := exec.LookPath("cc")
-	if err != nil || arch != runtime.GOARCH {
+	cc := "cc"
+	if arch != runtime.GOARCH {
+		cc = machines[arch] + "-linux-gnu-gcc"
+	}
+	if _, err := exec.LookPath(cc); err != nil {
 		why := fmt.Sprintf("berth-gpu for %s: there is no C compiler for it here, so berth reads GPUs through nvidia-smi", arch)
 		if !slices.Contains(r.skipped, why) {
 			r.skipped = append(r.skipped, why)
@@ -173,7 +179,7 @@ func (r *release) programs(arch, kind string) (map[string]string, error) {
 		return files, nil
 	}
 	files["berth-gpu"] = filepath.Join(dir, "berth-gpu")
-	return files, r.run([]string{"CGO_ENABLED=1", "GOFLAGS=", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
+	return files, r.run([]string{"CGO_ENABLED=1", "CC=" + cc, "GOARCH=" + arch, "GOFLAGS=", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version+" "+lazy, "-o", files["berth-gpu"], "./cmd/berth-gpu")
 }
 

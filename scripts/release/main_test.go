@@ -1,11 +1,14 @@
 package main
 
 import (
+	"debug/elf"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"berth/internal/tests/testkit"
@@ -16,7 +19,38 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(built.dir)
+	os.Exit(code)
+}
+
+// built is what make dist builds, made once for all tests.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// kinds are the kinds of files that can be built here.
+func kinds() []string {
+	if exec.Command("go", "mod", "download", strings.Replace(nfpm, "/cmd/nfpm", "", 1)).Run() != nil {
+		return []string{"wheel", "tarball"}
+	}
+	return []string{"wheel", "tarball", "deb", "rpm"}
+}
+
+// dist returns the directory of the built files.
+func dist(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "berth-dist-"); built.err == nil {
+			built.err = build(built.dir, []string{"amd64", "arm64"}, kinds())
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.dir
 }
 
 // first is the first example of the README, on what was installed into a
@@ -40,10 +74,7 @@ func TestAWheelGivesAWorkingQueueWithoutGo(t *testing.T) {
 	if err != nil || exec.Command(python, "-m", "venv", "--help").Run() != nil {
 		t.Skip("there is no python3 with venv")
 	}
-	out := t.TempDir()
-	if err := build(out, []string{runtime.GOARCH}, []string{"wheel"}); err != nil {
-		t.Fatal(err)
-	}
+	out := dist(t)
 	sums := exec.Command("sha256sum", "-c", "SHA256SUMS")
 	sums.Dir = out
 	if said, err := sums.CombinedOutput(); err != nil {
@@ -72,48 +103,40 @@ func TestAWheelGivesAWorkingQueueWithoutGo(t *testing.T) {
 	}
 }
 
-func TestADebIsInstalledAndRuns(t *testing.T) {
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("there is no dpkg-deb")
-	}
-	if exec.Command("go", "mod", "download", "github.com/goreleaser/nfpm/v2@v2.45.0").Run() != nil {
-		t.Skip("nfpm cannot be fetched")
-	}
-	out := t.TempDir()
-	if err := build(out, []string{runtime.GOARCH}, []string{"deb"}); err != nil {
+func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
+	again := t.TempDir()
+	if err := build(again, []string{"amd64", "arm64"}, kinds()); err != nil {
 		t.Fatal(err)
 	}
-	found, _ := filepath.Glob(filepath.Join(out, "*.deb"))
-	if len(found) != 1 {
-		t.Fatalf("%v", found)
+	if a, b := testkit.Read(t, filepath.Join(dist(t), "SHA256SUMS")), testkit.Read(t, filepath.Join(again, "SHA256SUMS")); a != b || a == "" {
+		t.Errorf("%s\n%s", a, b)
 	}
-	root := t.TempDir()
-	if said, err := exec.Command("dpkg-deb", "-x", found[0], root).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
-	for _, name := range []string{"usr/share/man/man1/berth-run.1.gz", "usr/share/bash-completion/completions/berth", "etc/berth/config.toml", "usr/lib/systemd/system/berth.socket", "usr/share/doc/berth/copyright"} {
-		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-			t.Error(err)
-		}
-	}
-	if unit := testkit.Read(t, filepath.Join(root, "usr/lib/systemd/system/berth.service")); !strings.Contains(unit, "ExecStart=/usr/bin/berth serve\n") {
-		t.Errorf("%s", unit)
-	}
-	bin := filepath.Join(root, "usr/bin")
-	if said, err := exec.Command(filepath.Join(bin, "berth"), "version").Output(); err != nil || !strings.Contains(string(said), " package: ") {
-		t.Errorf("%v: %s", err, said)
-	}
-	first(t, []string{filepath.Join(bin, "berth")}, bin)
 }
 
-func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
-	one, two := t.TempDir(), t.TempDir()
-	for _, out := range []string{one, two} {
-		if err := build(out, []string{runtime.GOARCH}, []string{"tarball", "wheel"}); err != nil {
-			t.Fatal(err)
+func TestProgramsAreForTheArchitectureOfTheirFile(t *testing.T) {
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		found, _ := filepath.Glob(filepath.Join(dist(t), "berth-*-"+arch+".tar.gz"))
+		if len(found) != 1 {
+			t.Fatalf("%s: %v", arch, found)
 		}
-	}
-	if a, b := testkit.Read(t, filepath.Join(one, "SHA256SUMS")), testkit.Read(t, filepath.Join(two, "SHA256SUMS")); a != b || a == "" {
-		t.Errorf("%s\n%s", a, b)
+		dir := t.TempDir()
+		if said, err := exec.Command("tar", "-xzf", found[0], "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		for _, name := range []string{"berth", "berth-main", "berth-keep", "berth-gpu"} {
+			program, err := elf.Open(filepath.Join(dir, "bin", name))
+			if name == "berth-gpu" && errors.Is(err, fs.ErrNotExist) {
+				continue // there is no C compiler for it
+			}
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			libraries, _ := program.ImportedLibraries()
+			if static := len(libraries) == 0; program.Machine != machine || static != (name != "berth-gpu") {
+				t.Errorf("%s: %s for %v, with %v", arch, name, program.Machine, libraries)
+			}
+			program.Close()
+		}
 	}
 }

@@ -116,20 +116,32 @@ func (r *release) tarball(arch string) ([]string, error) {
 	return []string{name}, os.WriteFile(filepath.Join(r.out, name), r.gzip(out.Bytes()), 0o644)
 }
 
-// The scripts of a package. A daemon for all users is what installing a package
-// means; a machine without systemd gets the files only.
+// The scripts of a package, called as dpkg and as rpm do. A daemon for all users
+// is what installing a package means; a machine without systemd gets the files
+// only. Units that the administrator disabled stay disabled over an upgrade.
 const (
 	afterInstall = `#!/bin/sh
-if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
-	systemctl enable berth.socket berth.service
-	systemctl start berth.socket
-	systemctl restart berth.service
-fi || true
+[ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
+case $1:$2 in configure: | 1:) systemctl enable berth.socket berth.service ;; esac
+systemctl is-enabled --quiet berth.socket && systemctl start berth.socket
+systemctl is-enabled --quiet berth.service && systemctl restart berth.service
+exit 0
 `
 	// An upgrade leaves the daemon alone: it is restarted after it.
 	beforeRemove = `#!/bin/sh
-case $1 in remove | 0) [ ! -d /run/systemd/system ] || systemctl disable --now berth.socket berth.service ;; esac || true
+[ -d /run/systemd/system ] || exit 0
+case $1 in
+remove) systemctl stop berth.socket berth.service ;;
+0) systemctl disable --now berth.socket berth.service ;;
+esac
+exit 0
+`
+	// A removed deb remembers that its units were enabled, until it is purged.
+	afterRemove = `#!/bin/sh
+[ "$1" != purge ] || rm -f /etc/systemd/system/sockets.target.wants/berth.socket /etc/systemd/system/multi-user.target.wants/berth.service
+case $1 in remove | 0) [ ! -d /run/systemd/system ] || systemctl daemon-reload ;; esac
+exit 0
 `
 )
 
@@ -167,11 +179,11 @@ description: |
   berth queues commands and runs each on GPUs with room for it.
 license: MIT
 mtime: %s
-scripts: {postinstall: %q, preremove: %q}
+scripts: {postinstall: %q, preremove: %q, postremove: %q}
 rpm: {buildhost: localhost, group: System/Base}
 contents:
-`, arch, r.version, r.epoch.Format("2006-01-02T15:04:05Z"), filepath.Join(root, "postinstall"), filepath.Join(root, "preremove"))
-	files = append(files, file{"postinstall", 0o755, []byte(afterInstall)}, file{"preremove", 0o755, []byte(beforeRemove)})
+`, arch, r.version, r.epoch.Format("2006-01-02T15:04:05Z"), filepath.Join(root, "postinstall"), filepath.Join(root, "preremove"), filepath.Join(root, "postremove"))
+	files = append(files, file{"postinstall", 0o755, []byte(afterInstall)}, file{"preremove", 0o755, []byte(beforeRemove)}, file{"postremove", 0o755, []byte(afterRemove)})
 	example, err := os.ReadFile("packaging/config.toml")
 	if err != nil {
 		return nil, err
