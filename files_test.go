@@ -85,6 +85,30 @@ func TestOnePersonCanHoldATypeInMind(t *testing.T) {
 	}
 }
 
+// A comment that names something else is what a rename left behind.
+func TestACommentBeginsWithTheNameOfWhatItIsAbout(t *testing.T) {
+	eachFile(t, func(s source) {
+		if s.inTest() || !within(s.pkg, "internal") {
+			return
+		}
+		for _, decl := range s.file.Decls {
+			doc, name := (*ast.CommentGroup)(nil), ""
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				doc, name = d.Doc, d.Name.Name
+			case *ast.GenDecl:
+				if spec, is := d.Specs[0].(*ast.TypeSpec); is && !d.Lparen.IsValid() {
+					doc, name = d.Doc, spec.Name.Name
+				}
+			}
+			first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(doc.Text(), "A "), "The "), " ")
+			if strings.TrimRight(first, ".,:\n") != name && doc != nil && name != "init" {
+				t.Errorf("%s: the comment begins with %s", s.set.Position(doc.Pos()), first)
+			}
+		}
+	})
+}
+
 // filesOf is which file of a package uses which.
 func filesOf(t *testing.T, dir string) (uses map[string]map[string]bool) {
 	t.Helper()

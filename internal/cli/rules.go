@@ -55,7 +55,7 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
 	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "skip GPUs whose utilisation by external processes is above this (0 to 1; default off)")
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: prefer the fullest GPU that fits; spread: the emptiest")
 	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair; see berth help order")
-	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h; 0 or never: no limit")
+	flags.StringVar(&f.maxBypass, "max-bypass", text.Hours(sched.DefaultMaxBypass), "how long other jobs may overtake a user's oldest waiting job, e.g. 2h; 0 or never: no limit")
 	flags.StringVar(&f.preempt, "preempt", queue.PreemptRequeue, "what happens to a job with preemptible=requeue when another needs its GPUs: requeue, never, or park (requeue if it cannot be parked)")
 	flags.StringVar(&f.parks, "parking", queue.ParkPreemptible, "which jobs are parked when others need their GPUs: preemptible, all (except with --no-park), or off")
 	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")

@@ -42,7 +42,7 @@ func TestTheOrderOfWhatWaitedForLong(t *testing.T) {
 	})
 }
 
-// overdue is for how long the job has waited for long.
+// waitedOver is for how long the job has waited for long.
 func waitedOver(p Pending) time.Duration { return midday.Sub(p.Since) - longWait(p.RanBefore) }
 
 // waitedBefore is all of its time that it neither ran nor waits now.

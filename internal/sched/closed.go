@@ -71,7 +71,7 @@ func (a *amounts) covers(b *amounts) bool {
 // GPUs, jobs are preempted sooner.
 type notHelped []amounts
 
-// maxUnmoved bounds the list.
+// maxNotHelped bounds the list.
 const maxNotHelped = 64
 
 func (l notHelped) has(a *amounts) bool {

@@ -110,7 +110,7 @@ func (d *decision) full() bool {
 // account returns the account of the job's user.
 func (d *decision) account(m *member) *account { return d.walk.accountOf(m.class.userQueue) }
 
-// spot is a waiting job's place in the order at this point of the decision.
+// orderKey is a waiting job's place in the order at this point of the decision.
 func (d *decision) orderKey(m *member) orderKey { return orderKey{d.account(m), &m.entry} }
 
 // granted is what a job holds from a time on with this grant.

@@ -13,7 +13,7 @@ type list[T any] struct {
 	length  int
 }
 
-// place is a position in a list; it is valid until the list changes.
+// listPos is a position in a list; it is valid until the list changes.
 type listPos struct{ chunk, offset int }
 
 // find gives the place of the first element that is not before v.

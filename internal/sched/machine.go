@@ -144,7 +144,7 @@ func (m *machine) place(index int) int {
 // job may still hold a lost card.
 func (m *machine) book(h *Allocation) { m.bookLater(h, 0) }
 
-// await is book for a job that has yet to start: its margin has to stay free.
+// bookLater is book for a job that has yet to start: its margin has to stay free.
 func (m *machine) bookLater(h *Allocation, marginMiB int64) {
 	m.usedCPUs += h.CPUs
 	m.usedMemMiB += h.MemMiB

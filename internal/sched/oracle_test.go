@@ -12,7 +12,8 @@ import (
 // oracle is the rule of Decide written a second time, as slowly and plainly as
 // it can be: it looks at every job by itself, works everything out afresh each
 // time, and knows no index. It shares with Decide the types of a State, the
-// tuned constants and the arithmetic of estimates, and nothing else.
+// tuned constants, the arithmetic of estimates, and what the queue remembers: its
+// jobs, and since when each user's oldest waits (queue_test.go holds Tick to that).
 type oracle struct {
 	s       State
 	waiting []Pending // queued jobs that were not looked at yet

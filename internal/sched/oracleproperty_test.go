@@ -11,7 +11,7 @@ import (
 	"berth/internal/job/reason"
 )
 
-// comparable takes out of a plan what the oracle does not say: the words of
+// comparablePlan takes out of a plan what the oracle does not say: the words of
 // refusals, and their order.
 func comparablePlan(p Plan) Plan {
 	refused := slices.Clone(p.Infeasible)

@@ -49,12 +49,12 @@ func (h *Allocation) protectedUntil(r *Rules) time.Time {
 	return h.Started.Add(boostLeast)
 }
 
-// mayLeave is when a running job can be preempted for the waiting one.
+// preemptibleFrom is when a running job can be preempted for the waiting one.
 func (d *decision) preemptibleFrom(held *Allocation, h *head) time.Time {
 	return held.Started.Add(held.minRun(&d.state.Rules, gpuWeight(h.countedGPUs(), h.cpus)))
 }
 
-// leavesFrom is when a running job can be preempted for the waiting one, as far as
+// preemptibleAt is when a running job can be preempted for the waiting one, as far as
 // that can be foreseen: some classes of service protect it for a time.
 func (s *State) preemptibleAt(h *head, held *Allocation) (at time.Time, some bool) {
 	then := *s

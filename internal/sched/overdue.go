@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// late is a user's oldest job, past the overtake limit.
+// lateJob is a user's oldest job, past the overtake limit.
 type lateJob struct {
 	member
 	since time.Time

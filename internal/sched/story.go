@@ -122,7 +122,7 @@ func notParked(d *decision, m *member) (jobs []string) {
 	return jobs
 }
 
-// firstToLeave is the running job that can be preempted for a waiting one first, once
+// firstPreemptible is the running job that can be preempted for a waiting one first, once
 // it has run for long enough.
 func firstPreemptible(s *State, m *member) (first *reason.Leave) {
 	h := m.class.head(m.entry)

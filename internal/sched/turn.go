@@ -75,7 +75,7 @@ func (a *account) charge(s *State, g *class) {
 	}
 }
 
-// spot is a job's place in the order: priority, then service class, then its user's
+// orderKey is a job's place in the order: priority, then service class, then its user's
 // usage, then its own entry, which is total.
 type orderKey struct {
 	account *account

@@ -155,7 +155,7 @@ func (w *walker) reopen() {
 	}
 }
 
-// reached reports whether the job that came up last is at the spot or behind it.
+// reached reports whether the job that came up last is at that place in the order or behind it.
 func (w *walker) reached(s orderKey) bool {
 	return orderKey{w.account(), &w.last.entry}.compare(s) >= 0
 }

@@ -152,7 +152,7 @@ func ReasonText(v job.View) string {
 	return outcome + ": " + reason
 }
 
-// noteText is reasonText, with how long a job has been parked or has left its
+// noteText is ReasonText, with how long a job has been parked or has left its
 // GPUs idle.
 func noteText(v job.View, now time.Time) string {
 	if v.ParkedSince != nil {

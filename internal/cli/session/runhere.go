@@ -29,7 +29,7 @@ func QueueFlags(cmd *cobra.Command) {
 	cmd.Flags().String("log-dir", "", "ask the berth run with this log directory; - for the daemon")
 }
 
-// ActFlags are queueFlags for a verb that changes jobs.
+// ActFlags are QueueFlags for a verb that changes jobs.
 func ActFlags(cmd *cobra.Command) {
 	QueueFlags(cmd)
 	cmd.Annotations = map[string]string{ActsKey: actsOnAll}

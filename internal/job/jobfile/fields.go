@@ -12,7 +12,10 @@ import (
 // Field is one setting of a job. Everything that knows a key takes it from the
 // table below: the grammars, the flags of submit and edit, the rules for edits,
 // the output of show, the API's description, and the tables of
-// docs/reference/jobspec.md and docs/reference/jobsfile.md.
+// docs/reference/jobspec.md and docs/reference/jobsfile.md. By hand come job.Spec and
+// its shelf, api.Spec, python/berth/fields.py, a row of slurm/translate_test.go and a
+// format of the store, which tests ask for; and what a supervisor needs to know of it,
+// which none does: launch.Order, and keep.Order with its visit and Careful.
 type Field struct {
 	Key   string // in jobs files, spec files and the API
 	Help  string // one line, ending with the default

@@ -168,7 +168,7 @@ func golden(t *testing.T, got string) {
 	}
 }
 
-// constants are the values that this room declares of some types.
+// constants are the values that this package declares of some types.
 func constants(t *testing.T, types ...string) (values []string) {
 	t.Helper()
 	paths, err := filepath.Glob("*.go")

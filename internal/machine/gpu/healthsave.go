@@ -25,7 +25,7 @@ type savedCard struct {
 	ECC      int64               `json:"ecc"`
 }
 
-// The names of the kinds on disk.
+// troubleNames are the names of the kinds on disk.
 var troubleNames = [troubleKinds]string{
 	"person", "xid", "reading", "recovery", "rows-failed", "rows-pending", "ecc", "link", "leftover", "stuck",
 }

@@ -26,7 +26,8 @@ type FrameKind byte
 // parks jobs.
 const Protocol = 5
 
-// ProtocolCareful is the first version that understands every order.
+// ProtocolCareful is the first version that understands every field that makes an
+// order careful (Order.Careful).
 const ProtocolCareful = 3
 
 // ProtocolPark is the first version that parks jobs.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,36 @@ func TestAnOrderArrivesAsItWasGiven(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
+		}
+	}
+}
+
+// A field that visit forgets would be lost on the way to the supervisor.
+func TestEveryFieldOfAnOrderIsSent(t *testing.T) {
+	t.Parallel()
+	for i := range reflect.TypeFor[Order]().NumField() {
+		var sent, got Order
+		field, name := reflect.ValueOf(&sent).Elem().Field(i), reflect.TypeFor[Order]().Field(i).Name
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("x")
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		case reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
+			if first := field.Elem().Field(0); first.Kind() == reflect.String {
+				first.SetString("x") // an MPS server without its program is none
+			}
+		default:
+			field.SetInt(7)
+		}
+		var out codec
+		sent.visit(&out)
+		got.visit(&codec{fields: out.fields, reading: true})
+		if notSent := name == "Devices" || name == "Copy"; reflect.DeepEqual(sent, got) == notSent {
+			t.Errorf("%s: sent %+v, arrived %+v", name, sent, got)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // giveCarefully gives an order that needs more than the first protocol once
-// the supervisor has said that it knows the second. An older supervisor is
+// the supervisor has said that it is of keep.ProtocolCareful. An older supervisor is
 // dismissed, and its job never ran. The caller does not wait: a new supervisor
 // takes a moment to greet.
 func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {

@@ -72,7 +72,7 @@ type use struct {
 // good reports whether the token is valid.
 func (t *TokenEntry) good(now time.Time) bool { return !t.revoked && now.Before(t.Expires) }
 
-// tokens identify callers that the kernel cannot vouch for.
+// Tokens identify callers that the kernel cannot vouch for.
 type Tokens struct {
 	changing sync.Mutex // held while a change is written, which may be slow
 	save     func(string) error
@@ -89,7 +89,7 @@ type life struct {
 	end context.CancelFunc
 }
 
-// newTokens restores the saved tokens; save makes the list durable.
+// NewTokens restores the saved tokens; save makes the list durable.
 func NewTokens(saved string, save func(string) error) (*Tokens, error) {
 	t := &Tokens{save: save, uses: map[string]use{}, lives: map[string]life{}}
 	if saved == "" {

@@ -95,7 +95,7 @@ const (
 // PolicyFair is a name for sched.Backfill with fair share.
 const PolicyFair sched.Policy = "fair"
 
-// parking is how jobs are parked under this configuration, on this machine.
+// ParkingOn is how jobs are parked under this configuration, on this machine.
 func (c *Config) ParkingOn(m *queue.Queue) settings.Parking {
 	p := queue.ParkingFor(c.Preempt, c.Parking)
 	host := float64(m.ParkHostMiB())
@@ -156,12 +156,12 @@ func Default(shared bool) Config {
 
 const day = 24 * time.Hour
 
-// overuse is when jobs are ended for it. A private daemon has nobody else to suffer.
+// Overuse is when jobs are ended for it. A private daemon has nobody else to suffer.
 func (c *Config) Overuse(shared bool) settings.Overuse {
 	return settings.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel, Harmful: shared}
 }
 
-// queuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
+// QueuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
 func (c *Config) QueuedJobsFor(user string) int {
 	if own, ok := c.QueuedJobsOf[user]; ok {
 		return own

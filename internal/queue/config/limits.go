@@ -14,7 +14,7 @@ import (
 // no limit.
 type Portion struct{ Amount, Percent float64 }
 
-// of is the portion where the machine has that much.
+// Of is the portion where the machine has that much.
 func (p Portion) Of(total float64) float64 {
 	if p.Percent > 0 {
 		return math.Ceil(total * p.Percent / 100)
@@ -35,7 +35,7 @@ type Limits struct {
 	Users   map[string]UserLimit
 }
 
-// on is the limits on such a machine. A part of a single GPU is no limit: jobs that
+// On is the limits on such a machine. A part of a single GPU is no limit: jobs that
 // declare their memory count as one GPU each, so it would keep them from sharing it.
 // A part of the CPUs is at least one, which is what a job without GPUs needs.
 func (l Limits) On(gpus int, host sched.Host) settings.Limits {

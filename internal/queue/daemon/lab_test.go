@@ -291,7 +291,7 @@ func (l *lab) untilState(id string, state job.State) api.Detail {
 	return j
 }
 
-// over waits for a job's end and returns how it ended.
+// end waits for a job's end and returns how it ended.
 func (l *lab) end(id string) api.Detail {
 	l.t.Helper()
 	l.until("job "+id+" is over", func() bool { return l.job(id).State.Terminal() })

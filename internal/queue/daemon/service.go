@@ -70,7 +70,7 @@ func (s *service) Do(ctx context.Context, f func(t *engine.Turn)) error {
 	return unlessEnded(s.queue.Engine.Do(ctx, f))
 }
 
-// Change is do for changes that must be on disk before the reply.
+// Change is Do for changes that must be on disk before the reply.
 func (s *service) Change(ctx context.Context, f func(t *engine.Turn)) error {
 	if s.still != nil {
 		return s.Do(ctx, f) // nothing of it lasts

@@ -15,7 +15,7 @@ import (
 	"berth/internal/queue/engine/launch"
 )
 
-// world of one process that berth did not start.
+// strangers is a world of one process that berth did not start.
 type strangers struct{ gone map[int]bool }
 
 func (s *strangers) config(c *Config) {

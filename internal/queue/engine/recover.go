@@ -24,7 +24,7 @@ type fateKind int
 // The fates.
 const (
 	fateQueued    fateKind = iota // it is still queued, or a cluster has it
-	fateRunning                   // its supervisor holds it: adopt
+	fateRunning                   // its supervisor holds it: take it over
 	fateEnded                     // its supervisor left a record
 	fateLosing                    // its supervisor is dead; the runner is ending what it left
 	fateNeverRan                  // placed, but never told to go

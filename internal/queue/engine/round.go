@@ -237,7 +237,7 @@ func (r *round) returnLeases(starts []*job.Job) {
 	}
 }
 
-// abandon is letGo for starts that are booked.
+// abandon is returnLeases for starts that are booked.
 func (r *round) abandon(starts []*job.Job) {
 	r.returnLeases(starts)
 	if len(starts) > 0 {

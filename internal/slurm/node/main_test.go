@@ -123,7 +123,7 @@ func (w *world) record(index int, r *wrapper) handover.Record {
 
 func (w *world) log(index int) string { return testkit.Read(w.t, handover.Log(w.batch, index)) }
 
-// home file
+// file is a file of the cluster's home directory.
 func (w *world) file(name string) string { return filepath.Join(w.home, name) }
 
 func (w *world) awaitFile(name string) string {

@@ -217,7 +217,7 @@ func init() {
 	}
 }
 
-// expected is what the kernel has to say of a job's process.
+// auditProcess is what the kernel has to say of a job's process.
 func auditProcess(t *testing.T, c *camp) {
 	id := c.bob.submitFrom(t, map[string]any{"dir": c.bob.home, "umask": 0o027, "environ": []string{"PATH=/usr/bin:/bin"}, "jobs": []spec{
 		shell(`echo "cwd $(readlink /proc/$$/cwd)"

@@ -12,7 +12,7 @@ import (
 	"berth/internal/machine/keep"
 )
 
-// healthKey is the store's key for the health of the cards, pausedKey for the
+// healthKey is the store's key for the health of the cards, PausedKey for the
 // paused ones.
 const (
 	HealthKey = "health"

@@ -28,7 +28,7 @@ type Journal struct {
 
 	Staged   []Batch        // new jobs, which exist once they are on disk
 	StagedOf map[string]int // how many of them each user has
-	// stagedText is how many bytes of text they have, by user.
+	// StagedText is how many bytes of text they have, by user.
 	StagedText map[string]int
 
 	events    []*job.Event // committed with them
@@ -82,7 +82,7 @@ func (c *Journal) Tell(now time.Time, kind job.EventKind, j *job.Job, text strin
 	c.events = append(c.events, &ev)
 }
 
-// TellCard is tell for what happened to a card, alone or for a job on it.
+// TellCard is Tell for what happened to a card, alone or for a job on it.
 func (c *Journal) TellCard(now time.Time, card job.CardChange, j *job.Job, text string) {
 	ev := newEvent(now, job.EventCard, j, text)
 	ev.Card = &card

@@ -242,7 +242,7 @@ const (
 	paceLeastMiB = 1 << 10
 	// paceWeight is how much one measurement counts against those before.
 	paceWeight = 0.25
-	// paceLow and paceHigh bound what is believed: beyond them, planning would
+	// PaceLow and paceHigh bound what is believed: beyond them, planning would
 	// park nothing any more, or count parking as free.
 	PaceLow, paceHigh = 10, 200_000
 

@@ -21,8 +21,8 @@ import (
 // Set is the running jobs, their supervisors, and the orders to send once
 // they are on disk. It knows the cards that jobs hold, and no queue.
 type Set struct {
-	Active  map[string]*Attempt    // those that hold cards, by job id
-	Parked  map[string]*Attempt    // those that left them, likewise
+	Active  map[string]*Attempt    // those that run, with cards or without, by job id
+	Parked  map[string]*Attempt    // those that are parked, likewise
 	ByToken map[string]string      // supervisor token to job id
 	Strays  map[string]*StrayEntry // by token
 	Runner  Runner
@@ -70,7 +70,7 @@ type Attempt struct {
 	IdleTold  bool
 	overSince time.Time // since when it has used far more than it declared; zero: it does not
 	overTold  bool      // that it will be ended
-	// unmeasured is a share that counts as whole GPUs until it was measured.
+	// Unmeasured is a share that counts as whole GPUs until it was measured.
 	Unmeasured bool
 	Hindrance  hindrance
 }
