@@ -41,8 +41,9 @@ var (
 		Counts: map[string]int{"queued": 3, "running": 1, "finished": 12}}
 	exampleBatches = []BatchSum{{File: "/home/ann/project/jobs.txt", User: "ann", Tasks: Tasks{
 		Counts: map[string]int{"queued": 40, "running": 3, "finished": 56, "failed": 1}, Reason: "needs a GPU of its own; all are in use", DoneAt: pointer(exampleTime.Add(2 * time.Hour))}}}
-	exampleSweep  = SweepSum{ID: "17", Name: "lr{lr}-s{seed}", User: "ann", Params: []string{"lr", "seed"}, SubmittedAt: pointer(exampleTime), Tasks: Tasks{Counts: map[string]int{"running": 1, "finished": 9}}}
-	exampleTrials = TrialTable{ID: "17", Name: "lr{lr}-s{seed}", User: "ann", Command: "python train.py --lr {lr} --seed {seed}", Params: []string{"lr", "seed"},
+	exampleSweep = SweepSum{ID: "17", Name: "lr{lr}-s{seed}", User: "ann", Params: []string{"lr", "seed"}, SubmittedAt: pointer(exampleTime),
+		Tasks: Tasks{Counts: map[string]int{"running": 1, "finished": 9}, Command: "python train.py --lr {lr} --seed {seed}"}}
+	exampleTrials = TrialTable{ID: "17", Name: "lr{lr}-s{seed}", User: "ann", Params: []string{"lr", "seed"},
 		Metrics: []MetricColumn{{Name: "val_acc", Best: "max", From: "max:val_acc"}}, Tasks: exampleSweep.Tasks,
 		Trials: []TrialRow{{ID: "17_0", Name: "lr1e-3-s0", State: job.Finished, Outcome: pointer(job.OK), Params: map[string]string{"lr": "1e-3", "seed": "0"},
 			StartedAt: pointer(exampleTime), Seconds: pointer(812.5), PeakVRAMMiB: pointer[int64](9120), Attempt: 1, Metrics: map[string]any{"val_acc": 0.93}}}}

@@ -49,7 +49,6 @@ type TrialTable struct {
 	File    string         `json:"file,omitempty" doc:"or the jobs file"`
 	Name    string         `json:"name"`
 	User    string         `json:"user"`
-	Command string         `json:"command,omitempty" doc:"of a sweep: with its placeholders"`
 	Params  []string       `json:"params" doc:"the parameters, in order"`
 	Metrics []MetricColumn `json:"metrics" doc:"what was picked from the logs"`
 	Tasks

@@ -136,9 +136,10 @@ type JobPage struct {
 
 // Tasks sums up the tasks of an array, or the lines of a jobs file.
 type Tasks struct {
-	Counts map[string]int `json:"counts" doc:"how many tasks match, by state; ended ones always, unless a state was asked for"`
-	Reason string         `json:"reason,omitempty" doc:"with reasons: why the first queued task waits"`
-	DoneAt *time.Time     `json:"done_at,omitempty" doc:"with reasons: when the last of them is expected to end; left out if that is not known"`
+	Counts  map[string]int `json:"counts" doc:"how many tasks match, by state; ended ones always, unless a state was asked for"`
+	Reason  string         `json:"reason,omitempty" doc:"with reasons: why the first queued task waits"`
+	DoneAt  *time.Time     `json:"done_at,omitempty" doc:"with reasons: when the last of them is expected to end; left out if that is not known"`
+	Command string         `json:"command,omitempty" doc:"of a sweep: with its placeholders"`
 }
 
 // Left says how far the jobs are and when they are expected to be done; empty: that

@@ -10,6 +10,16 @@ type Trial struct {
 	Late bool `json:"late,omitempty"`
 }
 
+// Whole is the spec of the sweep that a trial is of, with the placeholders in its
+// words. The spec of another job stays as it is.
+func (s Spec) Whole() Spec {
+	if t := s.Trial.Template; t != nil {
+		s.Shell, s.Argv, s.Name, s.Dir, s.Output, s.Env = t.Shell, t.Argv, t.Name, t.Dir, t.Output, t.Env
+		s.Trial.Params = nil
+	}
+	return s
+}
+
 // Values are its parameters by name; nil: it is no trial.
 func (t *Trial) Values() map[string]string {
 	if len(t.Params) == 0 {

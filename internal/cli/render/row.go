@@ -50,7 +50,9 @@ func Fold(views []job.View, page api.JobPage) []Row {
 		default:
 			r.ID = array
 		}
-		seen[r.Tasks] = true
+		if seen[r.Tasks] = true; r.Tasks.Command != "" {
+			r.Command = &r.Tasks.Command
+		}
 		r.GPUIDs, r.Slurm, r.PeakVRAMMiB, r.Reason, r.Held = nil, nil, nil, nil, false
 		if r.Tasks.Reason != "" {
 			r.Reason = &r.Tasks.Reason

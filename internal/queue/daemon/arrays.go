@@ -52,8 +52,10 @@ func (h *jobs) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.De
 			sum.Reason = *v.Reason
 		}
 	}
-	common := job.Job{ID: first.Array(), User: first.User, UID: first.UID, Spec: first.Spec, VRAMMiB: first.Spec.VRAMMiB, State: stateOf(sum.Counts), SubmittedAt: first.SubmittedAt}
-	common.StartedAt = started
+	common := job.Job{ID: first.Array(), User: first.User, UID: first.UID, Spec: first.Spec.Whole(), VRAMMiB: first.Spec.VRAMMiB, State: stateOf(sum.Counts), SubmittedAt: first.SubmittedAt}
+	if common.StartedAt = started; common.Spec.Trial.Template != nil {
+		setPlaces(&common.Spec, common.Spec.Trial.Template.Base)
+	}
 	if common.State.Terminal() {
 		common.EndedAt = ended
 	}

@@ -80,7 +80,7 @@ func (h *jobs) showPage(ctx context.Context, c api.Caller, list *listing, q *api
 	}
 	if q.Arrays || q.Batches {
 		var err error
-		if reply.Arrays, reply.Batches, err = h.sumUp(ctx, list, q.Reasons); err != nil {
+		if reply.Arrays, reply.Batches, err = h.sumUp(ctx, c, list, q.Reasons); err != nil {
 			return api.JobPage{}, err
 		}
 	}

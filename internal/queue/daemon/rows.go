@@ -63,11 +63,13 @@ func (l *listing) onlyAFewLines() bool {
 const rowsPerTurn = 20
 
 // sumUp sums up the arrays and jobs files of a page.
-func (h *jobs) sumUp(ctx context.Context, list *listing, reasons bool) (map[string]api.Tasks, []api.BatchSum, error) {
+func (h *jobs) sumUp(ctx context.Context, c api.Caller, list *listing, reasons bool) (map[string]api.Tasks, []api.BatchSum, error) {
 	var rows []row
+	var commands []string
 	for i := range list.page {
-		if r := list.folds.row(&list.page[i]); !r.one(&list.page[i]) && !slices.Contains(rows, r) {
-			rows = append(rows, r)
+		j := &list.page[i]
+		if r := list.folds.row(j); !r.one(j) && !slices.Contains(rows, r) {
+			rows, commands = append(rows, r), append(commands, h.svc.sweptCommand(c, j))
 		}
 	}
 	sums, err := h.sumRows(ctx, list, rows, reasons)
@@ -77,6 +79,7 @@ func (h *jobs) sumUp(ctx context.Context, list *listing, reasons bool) (map[stri
 	var batches []api.BatchSum
 	arrays := map[string]api.Tasks{}
 	for i, r := range rows {
+		sums[i].Command = commands[i]
 		if r.id != "" {
 			arrays[r.id] = sums[i]
 		} else if all(sums[i].Counts) > 1 { // a single line is a job like others

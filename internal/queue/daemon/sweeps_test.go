@@ -84,6 +84,11 @@ func TestASweep(t *testing.T) {
 		t.Errorf("a trial: %s %v %v", v.Name, v.Sweep, v.Params)
 	}
 
+	if whole, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: "1"}); err != nil || value(whole.Command) != table.Command || whole.Name != "lr{lr}" || whole.Params != nil ||
+		whole.Dir != l.dir() || whole.Env["S"] != "s{seed}" {
+		t.Errorf("the sweep: %+v, %v", whole, err)
+	}
+
 	// More values are combined with those of the other parameter, and nothing runs twice.
 	for range 2 {
 		added, err := api.Call(l.ctx, l.Client, api.AddTrials, api.MoreTrials{JobID: api.JobID{ID: "lr2"}, Axes: []sweep.Axis{axis("lr", "2", "3")}})

@@ -58,7 +58,7 @@ func (h *sweeps) Trials(ctx context.Context, c api.Caller, q api.TrialQuery) (ap
 		table.File = h.svc.batchPath(first.Spec.Batch)
 		table.Name = filepath.Base(table.File)
 	case trial.Template != nil:
-		table.Command = (job.Spec{Shell: trial.Template.Shell, Argv: trial.Template.Argv}).Command()
+		table.Command = h.svc.sweptCommand(c, first)
 		table.Name = cmp.Or(trial.Sweep, "job"+first.Array())
 	case first.Spec.Name == "":
 		table.Name = "job" + first.Array()
@@ -257,6 +257,7 @@ func (h *sweeps) Sweeps(ctx context.Context, c api.Caller, q api.SweepQuery) ([]
 	var rows []row
 	seen := map[row]int{}
 	var sums []api.SweepSum
+	var commands []string
 	take := func(j *job.Job) {
 		if j.Spec.Trial.Template == nil || user != "" && j.User != user || !h.svc.maySee(c, j) {
 			return
@@ -268,6 +269,7 @@ func (h *sweeps) Sweeps(ctx context.Context, c api.Caller, q api.SweepQuery) ([]
 		seen[r] = len(rows)
 		rows = append(rows, r)
 		at := j.SubmittedAt
+		commands = append(commands, h.svc.sweptCommand(c, j))
 		one := api.SweepSum{ID: j.Array(), Name: cmp.Or(j.Spec.Trial.Sweep, "job"+j.Array()), User: j.User, SubmittedAt: &at}
 		for _, p := range j.Spec.Trial.Params {
 			one.Params = append(one.Params, p.Name)
@@ -294,6 +296,7 @@ func (h *sweeps) Sweeps(ctx context.Context, c api.Caller, q api.SweepQuery) ([]
 	}
 	for i := range sums {
 		sums[i].Tasks = counts[i]
+		sums[i].Command = commands[i]
 	}
 	slices.SortStableFunc(sums, func(a, b api.SweepSum) int { return b.SubmittedAt.Compare(*a.SubmittedAt) })
 	return slices.Clip(append([]api.SweepSum{}, sums...)), nil

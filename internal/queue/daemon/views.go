@@ -27,6 +27,15 @@ func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.
 	return v
 }
 
+// sweptCommand is the command of the sweep that a job is a trial of, with its
+// placeholders; empty: it is of none, or the caller may not see it.
+func (s *service) sweptCommand(c api.Caller, j *job.Job) string {
+	if j.Array() == "" || j.Spec.Trial.Template == nil || !s.maySee(c, j) {
+		return ""
+	}
+	return j.Spec.Whole().Command()
+}
+
 // isWaiting reports whether the engine knows the reason why a job does not run. One
 // that was parked for another job has that as its reason.
 func isWaiting(j *job.Job) bool {
