@@ -346,17 +346,11 @@ func (h *actions) Edit(ctx context.Context, c api.Caller, r api.EditRequest) (ap
 	if err := e.check(first); err != nil {
 		return api.Detail{}, err
 	}
-	for some := range turns(found) {
-		err = h.svc.Change(ctx, func(t *engine.Turn) {
-			for i := range some {
-				if e.refusal == nil {
-					e.one(t, &some[i])
-				}
-			}
-		})
-		if err = cmp.Or(err, e.refusal); err != nil {
-			break
-		}
+	if e.whole { // none of them is changed if one cannot be
+		err = e.each(ctx, found, h.svc.Do, e.try)
+	}
+	if err == nil {
+		err = e.each(ctx, found, h.svc.Change, e.one)
 	}
 	if err == nil && len(e.changed) == 0 {
 		err = problem.Newf(problem.Refused, "berth requeue changes jobs that have ended, and runs them again", "no task of array %s is queued", first.Array())
@@ -392,8 +386,43 @@ type editing struct {
 	request *api.EditRequest
 	whole   bool // of an array: tasks that are not queued are left alone
 	refusal error
+	more    int // text that the tasks get, so far
 	notes   []string
 	changed []*job.Job
+}
+
+// each visits jobs in turns, until one is refused.
+func (e *editing) each(ctx context.Context, jobs []job.Job, in func(context.Context, func(*engine.Turn)) error, visit func(*engine.Turn, *job.Job)) error {
+	for some := range turns(jobs) {
+		err := in(ctx, func(t *engine.Turn) {
+			for i := range some {
+				if e.refusal == nil {
+					visit(t, &some[i])
+				}
+			}
+		})
+		if err = cmp.Or(err, e.refusal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try refuses what a task of an array cannot be changed to.
+func (e *editing) try(t *engine.Turn, seen *job.Job) {
+	live, ok := t.Jobs().Job(seen.ID)
+	if !ok || live.State != job.Queued {
+		return
+	}
+	asked, _, err := e.h.edited(t, e.caller, live, e.request)
+	if err != nil {
+		e.refusal = err
+		return
+	}
+	e.more += asked.Spec.TextBytes() - live.Spec.TextBytes()
+	if full := roomFor(t, e.h.svc.Config(), live.User, e.more, ""); full != nil {
+		e.refusal = full
+	}
 }
 
 // check refuses what does not go with one job, or with several.

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/sweep"
+	"berth/internal/queue/config"
 	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
@@ -192,6 +194,27 @@ func TestADryRunOfASweepShowsEveryCommand(t *testing.T) {
 	equal(t, commands, "p 'x y'", "p 2")
 	if l.count(job.Queued) != 0 {
 		t.Error("it was submitted")
+	}
+}
+
+// TestAnArrayIsChangedWholeOrNotAtAll, also if it takes several turns of the engine.
+func TestAnArrayIsChangedWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, with(func(c *config.Config) { c.MaxText = 64 << 10 }))
+	array := l.one(sh("true", "hold", "yes", "array", "1-"+strconv.Itoa(actJobs+1)))
+	last := array + "_" + strconv.Itoa(actJobs+1)
+	edit := func(word string, set api.Spec) error {
+		_, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: word}, Set: set})
+		return err
+	}
+	testkit.Must(t, edit(last, api.Spec{Allow: "0"}))
+	wantProblem(t, edit(array, api.Spec{GPUs: "2"}), problem.Invalid, "as many as allow lists")
+	wantProblem(t, edit(array, api.Spec{Env: map[string]string{"X": strings.Repeat("x", 1000)}}), problem.TooMuch, "limit of 0 MiB")
+	for _, task := range []string{array + "_1", last} {
+		d, err := api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: task})
+		if err != nil || d.GPUs != 1 || d.Env != nil {
+			t.Errorf("%s: %d GPUs, %v, %v", task, d.GPUs, d.Env, err)
+		}
 	}
 }
 
