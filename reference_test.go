@@ -143,3 +143,28 @@ func TestStatesOutcomesAndEventsAreOnTheirPages(t *testing.T) {
 		}
 	})
 }
+
+// TestEveryReasonIsOnThePage: docs/reference/json.md names what a queued job can wait
+// for, and why no start is expected.
+func TestEveryReasonIsOnThePage(t *testing.T) {
+	page, err := os.ReadFile("docs/reference/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, row := range map[string]string{"internal/job/reason/reason.go": "kind", "internal/job/reason/forecast.go": "no_start"} {
+		code, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed := regexp.MustCompile("(?m)^\\| `" + row + "` \\| (.*)").FindSubmatch(page)
+		names := regexp.MustCompile(`(?:Waits|None|Starts)\w+ +(?:Kind|NoForecast) = "(\w+)"`).FindAllSubmatch(code, -1)
+		if listed == nil || len(names) == 0 {
+			t.Fatalf("%s: %d names, and the row is %q", path, len(names), listed)
+		}
+		for _, name := range names {
+			if string(name[1]) != "not_queued" && !strings.Contains(string(listed[1]), "`"+string(name[1])+"`") {
+				t.Errorf("%s: %s is not in the row of %s", path, name[1], row)
+			}
+		}
+	}
+}

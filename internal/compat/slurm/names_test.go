@@ -84,12 +84,13 @@ func TestStatesAndReasons(t *testing.T) {
 	entries := line(fold([]job.View{
 		held, queued("2", "needs 2 idle GPUs"), queued("3_0", "needs 2 idle GPUs"), queued("3_1", "array 3 already has 1 task running"), queued("3_4", "needs 2"),
 		queued("4", "waits for job 1 (running) to end ok"), queued("5", "not before 16:00:00"), queued("6", "array 9 already has 2 tasks running; its limit is 2"), {ID: "7_1", State: job.Running}, queued("8", "waits behind job 2, which needs"),
+		queued("9", "group eval is paused by ann"), queued("10", "1 job of group eval are running (4); its limit is 1"),
 	}))
 	var got []string
 	for i := range entries {
 		got = append(got, entries[i].id()+" "+entries[i].reason())
 	}
-	want := "1 JobHeldUser, 2 Resources, 3_[0-1,4] Priority, 4 Dependency, 5 BeginTime, 6 JobArrayTaskLimit, 7_1 None, 8 Priority"
+	want := "1 JobHeldUser, 2 Resources, 3_[0-1,4] Priority, 4 Dependency, 5 BeginTime, 6 JobArrayTaskLimit, 7_1 None, 8 Priority, 9 JobHeldUser, 10 AssocGrpJobsLimit"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, ", "), want)
 	}

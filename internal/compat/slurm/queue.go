@@ -148,6 +148,10 @@ func (e *entry) reason() string {
 		return "BeginTime"
 	case strings.HasPrefix(said, "array "):
 		return "JobArrayTaskLimit"
+	case strings.HasPrefix(said, "group "): // it is paused
+		return "JobHeldUser"
+	case strings.Contains(said, " of group "):
+		return "AssocGrpJobsLimit"
 	case strings.HasPrefix(said, "waits behind"), strings.HasPrefix(said, "fits;"):
 		return "Priority"
 	case strings.Contains(said, "limit"):

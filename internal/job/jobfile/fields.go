@@ -15,7 +15,8 @@ import (
 // docs/reference/jobspec.md and docs/reference/jobsfile.md. By hand come job.Spec and
 // its shelf, api.Spec, python/berth/fields.py, a row of slurm/translate_test.go and a
 // format of the store, which tests ask for; and what a supervisor needs to know of it,
-// which none does: launch.Order, and keep.Order with its visit and Careful.
+// which none does: launch.Order with Careful, keep.Order with the protocol that has
+// the field, and the stage that obeys it (keep/launch.go).
 type Field struct {
 	Key   string // in jobs files, spec files and the API
 	Help  string // one line, ending with the default

@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultSimUtilPct is the utilisation of a simulated job's cards by default.
-const defaultSimUtilPct = 90
-
 // A ramp takes at least rampSteps steps, none longer than rampStep.
 const (
 	rampSteps = 10

@@ -26,7 +26,7 @@ func helperSimJob() {
 	}
 	number := func(key string) int { n, _ := strconv.Atoi(os.Getenv(key)); return n }
 	os.Exit(SimJob(context.Background(), SimJobOptions{
-		Dir: dir, Cards: cards, VRAMMiB: int64(number("MIB")), UtilPct: defaultSimUtilPct,
+		Dir: dir, Cards: cards, VRAMMiB: int64(number("MIB")), UtilPct: 90,
 		Ramp: time.Duration(number("RAMP_MS")) * time.Millisecond, Hold: time.Duration(number("HOLD_MS")) * time.Millisecond,
 		ExitCode: number("CODE"), OOMOnce: os.Getenv("OOM_ONCE"), Out: os.Stdout, Err: os.Stderr,
 	}))
@@ -60,7 +60,7 @@ func TestSimJobGrowsHoldsAndExits(t *testing.T) {
 		if used := d[0].UsedMiB; len(sizes) == 0 || sizes[len(sizes)-1] != used {
 			sizes = append(sizes, used)
 		}
-		return d[0].UsedMiB == 1000 && d[1].UsedMiB == 1000 && d[0].UtilPct == defaultSimUtilPct
+		return d[0].UsedMiB == 1000 && d[1].UsedMiB == 1000 && d[0].UtilPct == 90
 	})
 	for i := 1; i < len(sizes); i++ {
 		if sizes[i] < sizes[i-1] {

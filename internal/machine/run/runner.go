@@ -236,7 +236,9 @@ func (r *Runner) Park(token string, patience time.Duration, hostMiB int64) error
 		if s.protocol < keep.ProtocolPark {
 			// It would not answer. The event must not wait for the engine, which calls this.
 			refused := Event{Kind: Parking, Token: token, Job: s.job, Attempt: s.attempt, Park: keep.ParkNews{Why: "its supervisor is of an earlier version"}}
-			go r.emit(refused)
+			if !r.closed {
+				r.group.Go(func() { r.emit(refused) })
+			}
 			return nil
 		}
 		return parkFrame(s.job, s.attempt, patience, hostMiB)

@@ -31,7 +31,7 @@ type supervisor struct {
 	adopted bool        // an earlier berth started it
 	process *os.Process // nil if this berth did not start it
 	link    *link       // nil without a connection
-	dead    bool        // its lock was found free
+	dead    bool        // its lock was found free, or it was let go without a job
 
 	greeted  chan struct{} // closed once it has reported its protocol
 	protocol int           // the version it reported

@@ -20,9 +20,6 @@ import (
 // Explain says what the next decision is based on, and why jobs wait.
 type Explain struct{ *parts }
 
-// Questions that a Turn answers. What concerns one part alone is answered by
-// that part.
-
 // State is what the next decision is based on. It is valid only during the turn:
 // to keep it, make a snapshot.
 func (x *Explain) State() sched.State {
@@ -355,10 +352,7 @@ func (x *Explain) waits(id string) bool {
 // many cards; empty: none does. Adopted jobs that have not started yet count
 // too, because they are not in the queue.
 func (x *Explain) OverLimit(user string, cards int) string {
-	limit, own := x.cfg.Limits.Users[user]
-	if !own {
-		limit = x.cfg.Limits.Default
-	}
+	limit := x.cfg.Limits.Of(user)
 	var use sched.Use
 	count := func(j *job.Job) {
 		if j.User == user {

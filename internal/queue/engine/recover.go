@@ -78,7 +78,7 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		case ranSince(found, j):
 			// Its supervisor has had another job since: this one ran, and the
 			// store is from before its end.
-			fates = append(fates, fate{j, fateVanished, f})
+			fates = append(fates, fate{Job: j, Kind: fateVanished})
 		case mute[j.Keep].Token != "" && mute[j.Keep].Kind == run.FoundRunning:
 			fates = append(fates, fate{j, fateRunning, mute[j.Keep]})
 			delete(byHeld, held{token: j.Keep})
@@ -89,9 +89,9 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		case emptied[j.Keep] || heldAnother(found, j.Keep):
 			// The supervisor has no job, or an older one: this job's "go" never
 			// reached it.
-			fates = append(fates, fate{j, fateNeverRan, f})
+			fates = append(fates, fate{Job: j, Kind: fateNeverRan})
 		default:
-			fates = append(fates, fate{j, fateForgotten, f})
+			fates = append(fates, fate{Job: j, Kind: fateForgotten})
 		}
 		delete(byHeld, key)
 	}

@@ -17,7 +17,7 @@ import (
 	"berth/internal/sched"
 )
 
-// round is one turn of the loop: decide, commit, act.
+// round is one pass of the loop: decide, commit, act.
 type round struct {
 	*parts
 	explain  *Explain

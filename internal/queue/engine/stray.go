@@ -88,7 +88,6 @@ func (r *Recovery) stray(f run.Found) {
 	st.Job, st.Environ = running.CopyOf(f)
 	_, err := r.changes.Store.Job(f.Job)
 	known := !errors.Is(err, store.ErrNotFound)
-	r.cfg.Log.Warn("found a supervisor that the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind, "known", known, "copy", st.Job != nil)
 	switch f.Kind {
 	case run.FoundRunning:
 	case run.FoundEnded, run.FoundLost, run.FoundEmpty:
@@ -97,6 +96,7 @@ func (r *Recovery) stray(f run.Found) {
 			return
 		}
 	}
+	r.cfg.Log.Warn("found a supervisor that the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind, "copy", st.Job != nil)
 	if f.Kind == run.FoundEnded {
 		st.Over = &run.Event{Kind: run.Ended, Token: f.Token, Job: f.Job, Attempt: f.Attempt, Record: f.Record, OOM: f.OOM}
 	}

@@ -89,7 +89,7 @@ func (s *Sum) held(j *job.Job, user *row) {
 		part := min(1, j.Worked(end).Seconds()/span.Seconds())
 		gpus, cpus = gpus*part, cpus*part
 	}
-	from := later(j.StartedAt, s.since)
+	from := job.Later(j.StartedAt, s.since)
 	if !from.Before(end) {
 		return
 	}
@@ -133,13 +133,6 @@ func nextDay(t time.Time, local *time.Location) time.Time {
 	return next
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // Result is the sum: users by GPU time, then by CPU time; days in order.
 func (s *Sum) Result() api.Stats {
 	stats := api.Stats{
@@ -165,7 +158,7 @@ func (s *Sum) Result() api.Stats {
 }
 
 func (s *Sum) utilisation() *float64 {
-	seconds := s.until.Sub(later(s.since, s.first)).Seconds() * float64(s.cards)
+	seconds := s.until.Sub(job.Later(s.since, s.first)).Seconds() * float64(s.cards)
 	if s.first.IsZero() || seconds <= 0 {
 		return nil
 	}

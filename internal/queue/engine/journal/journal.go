@@ -42,8 +42,8 @@ type Journal struct {
 
 // Batch is jobs that are accepted together or not at all.
 type Batch struct {
-	Jobs  []*job.Job        // numbered, and otherwise as for Submit
-	Text  int               // TextOf them; all are of one user
+	Jobs  []*job.Job        // numbered, and otherwise as for waiting.Queue.Submit
+	Text  int               // waiting.TextOf them; all are of one user
 	Blobs map[string][]byte // shared data, by its name in the store
 	Done  func(error)       // called in the engine's goroutine
 }
