@@ -107,6 +107,7 @@ type Spec struct {
 	Requeue     Text `json:"requeue,omitempty"`
 	Grace       Text `json:"grace,omitempty"`
 	Preemptible Text `json:"preemptible,omitempty"`
+	Checkpoint  Text `json:"checkpoint,omitempty"`
 	NoPark      Text `json:"no_park,omitempty"`
 	ParkTimeout Text `json:"park_timeout,omitempty"`
 	SlurmEnv    Text `json:"slurm_env,omitempty"`

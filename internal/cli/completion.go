@@ -91,6 +91,7 @@ var flagChoices = map[string][]string{
 	"policy":      {"backfill", "fifo", "conservative", "shortest", "las", "fair"},
 	"preempt":     {"requeue", "never", "park"},
 	"preemptible": {"park", "requeue", "park,requeue"},
+	"checkpoint":  {"30m", "term"},
 	"parking":     {"preemptible", "all", "off"},
 	"retry-on":    {"oom", "fail"},
 	"to":          {"local", "slurm"},

@@ -76,6 +76,7 @@ var daemonPromises = []promise{
 	{"requeue, preemptible", `
 		daemon-a-reboot-flag-and-preemption-are-kept-with-the-job
 		daemon-a-preemptible-job-makes-room-and-runs-again
+		daemon-a-job-that-saves-its-work-makes-room-after-its-interval
 		daemon-a-job-that-makes-room-is-warned-and-its-exit-code-is-not-its-end
 		daemon-sighup-changes-who-gives-way
 		daemon-kill-9-while-a-job-makes-room-loses-nothing`},

@@ -40,6 +40,9 @@ type Job struct {
 	Requeues    int
 	Preemptions int // how often it was preempted
 
+	// Kept is about its earlier attempts, if it saves its own work.
+	Kept Kept
+
 	// PreemptedFor is the job that a running one is being preempted for, or a
 	// queued one was.
 	PreemptedFor string

@@ -77,7 +77,7 @@ func (k *kind) isOf(j *Job) bool {
 	return a.User == b.User && a.UID == b.UID && a.Environ == b.Environ && a.Umask == b.Umask && a.Held == b.Held &&
 		a.Outcome == b.Outcome && a.Detail == b.Detail && a.NotBefore.Equal(b.NotBefore) && a.WaitsSince.Equal(b.WaitsSince) &&
 		a.RetriesUsed == b.RetriesUsed && a.Requeues == b.Requeues && a.Preemptions == b.Preemptions &&
-		a.PreemptedFor == b.PreemptedFor && a.TextGone == b.TextGone && a.Spec.sameTerms(&b.Spec)
+		a.PreemptedFor == b.PreemptedFor && a.Kept == b.Kept && a.TextGone == b.TextGone && a.Spec.sameTerms(&b.Spec)
 }
 
 // sameTerms compares everything but what is in shelved.
@@ -90,7 +90,7 @@ func (s *Spec) sameTerms(o *Spec) bool {
 		s.Requeue == o.Requeue && s.Preemptible == o.Preemptible && s.Cap == o.Cap && s.Dir == o.Dir && s.Venv == o.Venv &&
 		s.Conda == o.Conda && s.Setup == o.Setup && s.Pty == o.Pty && s.Export == o.Export &&
 		s.ArrayLimit == o.ArrayLimit && s.Group == o.Group && s.Snapshot == o.Snapshot && slices.Equal(s.Notify, o.Notify) &&
-		s.NoPark == o.NoPark && s.ParkTimeout == o.ParkTimeout && s.SlurmEnv == o.SlurmEnv && s.ArrayShape == o.ArrayShape &&
+		s.NoPark == o.NoPark && s.Checkpoint == o.Checkpoint && s.ParkTimeout == o.ParkTimeout && s.SlurmEnv == o.SlurmEnv && s.ArrayShape == o.ArrayShape &&
 		s.To == o.To && s.Slurm == o.Slurm && s.Batch == o.Batch && s.CancelMarked == o.CancelMarked
 }
 

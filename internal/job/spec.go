@@ -71,6 +71,7 @@ type Spec struct {
 	Snapshot     Snapshot      `json:"snapshot,omitzero"`     // of the code it runs
 	Notify       []string      `json:"notify,omitempty"`      // who is told about it, as EVENTS:TARGET or none; targets may be secret
 	NoPark       bool          `json:"no_park,omitempty"`
+	Checkpoint   Checkpoint    `json:"checkpoint,omitempty"`   // whether it saves its own work
 	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
 	SlurmEnv     bool          `json:"slurm_env,omitempty"`    // it gets the variables of a Slurm job
 	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv, or in Slurm
@@ -167,6 +168,16 @@ const (
 // Parks and Requeues report whether a job may be preempted that way.
 func (p Preemptible) Parks() bool    { return p == PreemptByPark || p == PreemptByEither }
 func (p Preemptible) Requeues() bool { return p == PreemptByRequeue || p == PreemptByEither }
+
+// Checkpoint is how often a job saves its own work, at least. It can be ended then,
+// and goes on from there in its next attempt. 0: it does not.
+type Checkpoint time.Duration
+
+// CheckpointTold is that of a job that saves when it is told to stop.
+const CheckpointTold Checkpoint = -1
+
+// Every is the time between two saves; 0: it does not save by itself.
+func (c Checkpoint) Every() time.Duration { return time.Duration(max(0, c)) }
 
 // OnTimeout says what happens to a job that reaches its time limit.
 type OnTimeout string

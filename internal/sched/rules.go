@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,9 @@ func DefaultRules() Rules {
 		MaxBypass: DefaultMaxBypass, MinRun: minRun, Slice: true,
 	}
 }
+
+// Restart is what it is taken to cost to run a job again that saved its own work.
+func (r *Rules) Restart() time.Duration { return min(restart, restartRuns*cmp.Or(r.MinRun, minRun)) }
 
 // Policy orders jobs of equal priority, and says whether one that does not fit
 // holds up the jobs behind it.

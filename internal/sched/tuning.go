@@ -52,6 +52,13 @@ const (
 	// minRunCosts is the same as a multiple of the cost of parking and resuming: at
 	// two, parking takes at most a third of a card's time, however jobs arrive.
 	minRunCosts = 2
+	// restart is what a job that saved its own work is taken to lose when it runs
+	// again: programs load their data and compile. At two minutes a job that saves
+	// when it is told to runs for four before it gives way. A larger value keeps
+	// the next job waiting; with a smaller one, slow programs load more than they
+	// work. It is at most restartRuns times Rules.MinRun.
+	restart     = 2 * time.Minute
+	restartRuns = 2
 )
 
 // Reservations.

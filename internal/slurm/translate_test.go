@@ -111,6 +111,7 @@ var golden = []row{
 	{field: "Snapshot", set: func(s *job.Spec) { s.Snapshot.Tree = "auto" }, elsewhere: atHome},
 	{field: "Notify", set: func(s *job.Spec) { s.Notify = []string{"none"} }, elsewhere: atHome},
 	{field: "NoPark", set: func(s *job.Spec) { s.NoPark = true }, elsewhere: never},
+	{field: "Checkpoint", set: func(s *job.Spec) { s.Checkpoint = job.CheckpointTold }, elsewhere: atHome},
 	{field: "ParkTimeout", set: func(s *job.Spec) { s.ParkTimeout = time.Minute }, elsewhere: never},
 	{field: "SlurmEnv", set: func(s *job.Spec) { s.SlurmEnv = true }, elsewhere: onNode},
 	{field: "ArrayShape", set: func(s *job.Spec) { s.ArrayShape.Tasks = 4 }, elsewhere: onNode},

@@ -57,6 +57,7 @@ class Fields(TypedDict, total=False):
     requeue: Optional[bool]
     grace: Optional[Duration]
     preemptible: Union[bool, str, None]
+    checkpoint: Union[Duration, Literal["term"], None]
     no_park: Optional[bool]
     park_timeout: Optional[Duration]
     slurm_env: Optional[bool]

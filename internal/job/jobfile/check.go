@@ -25,6 +25,13 @@ func checkSpec(spec *job.Spec, gpusGiven bool) error {
 	if err := checkParking(spec); err != nil {
 		return err
 	}
+	if spec.Checkpoint != 0 && !spec.Preemptible.Requeues() {
+		found := "a job that cannot be preempted"
+		if spec.Preemptible != "" {
+			found = "preemptible=" + string(spec.Preemptible)
+		}
+		return fmt.Errorf("expected preemptible=requeue with checkpoint, found %s", found)
+	}
 	if spec.GPUs > 0 && len(spec.Allow) > 0 && spec.GPUs > len(spec.Allow) {
 		return fmt.Errorf("gpus: expected at most %d, as many as allow lists; found %d", len(spec.Allow), spec.GPUs)
 	}

@@ -242,6 +242,33 @@ func parsePreemptible(value string) (job.Preemptible, error) {
 	return "", text.Mismatch(value, "park, requeue, park,requeue, no, or the key alone")
 }
 
+// maxCheckpoint bounds how long a job that saves its own work keeps its cards.
+const maxCheckpoint = 7 * 24 * time.Hour
+
+func parseCheckpoint(value string) (job.Checkpoint, error) {
+	switch strings.ToLower(value) {
+	case "term":
+		return job.CheckpointTold, nil
+	case "no":
+		return 0, nil
+	}
+	every, err := text.ParseDuration(value)
+	if err != nil || every < time.Second || every > maxCheckpoint {
+		return 0, text.Mismatch(value, "how often it saves its work, 1s to 7d, or term")
+	}
+	return job.Checkpoint(every), nil
+}
+
+func formatCheckpoint(c job.Checkpoint) string {
+	switch c {
+	case job.CheckpointTold:
+		return "term"
+	case 0:
+		return "no"
+	}
+	return text.FormatDuration(c.Every())
+}
+
 // maxParkTimeout bounds how long a card can be wanted and not given away.
 const maxParkTimeout = time.Hour
 

@@ -143,6 +143,8 @@ var fields = []*Field{
 		codec: parsed(func(a *Asked) *time.Duration { return &a.Spec.Grace }, text.ParseDuration, text.FormatDuration), shown: always},
 	{Key: "preemptible", Alone: "park", Word: "how", Admin: true, Help: "how another job may preempt it: park, requeue, or park,requeue to try both in turn",
 		codec: parsed(func(a *Asked) *job.Preemptible { return &a.Spec.Preemptible }, parsePreemptible, func(p job.Preemptible) string { return string(p) })},
+	{Key: "checkpoint", Word: "when", Admin: true, Help: "it saves its own work: at least this often (30m), or when it is told to stop (term); with preemptible=requeue it then takes turns with others",
+		codec: parsed(func(a *Asked) *job.Checkpoint { return &a.Spec.Checkpoint }, parseCheckpoint, formatCheckpoint)},
 	{Key: "no_park", Alone: "true", Admin: true, Help: "never park it, by policy or by hand",
 		codec: toggle(func(a *Asked) *bool { return &a.Spec.NoPark })},
 	{Key: "park_timeout", Word: "time", Admin: true, Help: "how long to wait for its running GPU kernels when it is parked (default 1m)",

@@ -53,6 +53,12 @@ func (e *ends) ended(a *running.Attempt, ev run.Event) {
 		e.queue.FinishAt(j, r.Outcome, r.Detail, at)
 		return
 	}
+	e.again(j, r, at)
+}
+
+// again runs a job again whose attempt ended at that time.
+func (e *ends) again(j *job.Job, r judge.Ruling, at time.Time) {
+	j.GoesOn(j.Worked(at), e.cfg.Rules.Restart())
 	e.queue.Back(j, r)
 }
 
@@ -119,9 +125,9 @@ func (e *ends) lost(a *running.Attempt, r keep.Record) {
 	case j.Stop == job.StopCancel:
 		e.queue.Finish(j, job.WasCancelled, judge.Said(j, "cancelled while running")+unanswered)
 	case wasTold(e.changes.Now, j):
-		e.queue.Back(j, judge.Preempted(j))
+		e.again(j, judge.Preempted(j), e.changes.Now)
 	case j.Stop == job.StopRequeue:
-		e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")})
+		e.again(j, judge.Ruling{Again: job.EventRequeued, Detail: judge.Said(j, "requeued")}, e.changes.Now)
 	case j.Stop == job.StopOveruse:
 		e.queue.Finish(j, job.Overuse, j.Detail+unanswered)
 	case j.Stop == job.StopTimeout:
@@ -129,9 +135,9 @@ func (e *ends) lost(a *running.Attempt, r keep.Record) {
 	case j.Stop == job.StopInterrupt && a.Hindrance.Silent != "":
 		e.rule(j, judge.Interrupted, "")
 	case rebooted && j.Spec.Requeue:
-		e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"})
+		e.again(j, judge.Ruling{Again: job.EventRequeued, Detail: "the machine went down while it ran"}, e.changes.Now)
 	case j.Spec.Requeue && j.StartedAt.Before(e.cfg.LostBefore):
-		e.queue.Back(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"})
+		e.again(j, judge.Ruling{Again: job.EventRequeued, Detail: "it was killed with the allocation that it ran in"}, e.changes.Now)
 	case rebooted:
 		e.queue.Finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:
@@ -147,7 +153,7 @@ func (e *ends) rule(j *job.Job, r judge.Ruling, more string) {
 		e.queue.Finish(j, r.Outcome, r.Detail)
 		return
 	}
-	e.queue.Back(j, r)
+	e.again(j, r, e.changes.Now)
 }
 
 func (e *ends) freeGPUs(a *running.Attempt) { e.freeGPUsAt(a, e.changes.Now) }

@@ -31,10 +31,11 @@ func (x *Explain) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 		if spec.VRAMAuto {
 			vramMiB, _ = x.Auto(user, spec)
 		}
+		trial := job.Job{User: user, Spec: *spec, VRAMMiB: vramMiB}
 		r.jobs = append(r.jobs, sched.Pending{
 			Job: "trial", User: user, Priority: spec.Priority, Rank: x.line.Roster.Last + 1, Seq: x.queue.NextSeq,
 			Request: sched.NewRequest(*spec, vramMiB, x.cfg.Rules), Group: spec.Group,
-			Since: x.changes.Now, Run: x.line.Span(&job.Job{User: user, Spec: *spec}), Limit: x.cfg.Longest(spec),
+			Since: x.changes.Now, Run: x.line.Span(&trial), Limit: x.cfg.Longest(spec), Preempt: x.cfg.GivesWay(&trial, x.line.Room),
 		})
 	}
 	return r

@@ -35,6 +35,7 @@ type rest struct {
 	Umask        int           `json:"umask,omitempty"`
 	Held         bool          `json:"held,omitempty"`
 	Parking      parking       `json:"parking,omitzero"`
+	Kept         kept          `json:"kept,omitzero"`
 	Handover     handover      `json:"handover,omitzero"`
 	// Bytes means that some text of this job is not UTF-8, so every text has one
 	// character per byte. See bytes.go.
@@ -63,6 +64,12 @@ func (p *parking) value() job.Parking {
 		Phase: p.Phase, By: p.By, CardMiB: p.CardMiB, Since: moment(p.Since), Resumed: moment(p.Resumed),
 		Served: p.Served, Times: p.Times, Refused: p.Refused, Sliced: p.Sliced,
 	}
+}
+
+// kept is a job.Kept.
+type kept struct {
+	Ran  time.Duration `json:"ran,omitempty"`
+	Lost time.Duration `json:"lost,omitempty"`
 }
 
 // handover is a job.Handover.
@@ -110,7 +117,7 @@ func restOf(j *job.Job, wide bool) rest {
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, OverGPUs: j.OverGPUs, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held, Parking: parkingOf(&j.Parking),
 		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
-		Handover: handoverOf(&j.Handover),
+		Handover: handoverOf(&j.Handover), Kept: kept(j.Kept),
 	}
 }
 
@@ -120,7 +127,7 @@ func (r *rest) into(j *job.Job) {
 	j.PeakMiB, j.AvgUtil, j.OverGPUs, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.OverGPUs, r.Log, r.LogDropped
 	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
 	j.UID, j.Environ, j.Umask, j.Held, j.Parking = r.UID, r.Environ, r.Umask, r.Held, r.Parking.value()
-	j.Handover = r.Handover.value()
+	j.Handover, j.Kept = r.Handover.value(), job.Kept(r.Kept)
 }
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }

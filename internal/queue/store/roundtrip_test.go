@@ -54,7 +54,7 @@ func anySpec(t *rapid.T) job.Spec {
 		MaxRequeues: rapid.Int().Draw(t, "requeues"), Retries: rapid.Int().Draw(t, "retries"), RetryOn: job.RetryOn(text("retry on")),
 		Grace: span("grace"), Requeue: rapid.Bool().Draw(t, "requeue"), Preemptible: job.Preemptible(text("preemptible")), Cap: text("cap"),
 		Dir: text("dir"), Venv: text("venv"), Conda: text("conda"), Setup: text("setup"), Output: text("output"),
-		CancelMarked: rapid.Bool().Draw(t, "cancel"), NoPark: rapid.Bool().Draw(t, "no park"), SlurmEnv: rapid.Bool().Draw(t, "slurm env"), ArrayShape: job.ArrayShape{Tasks: rapid.IntRange(0, 9).Draw(t, "tasks"), Min: rapid.IntRange(0, 9).Draw(t, "min"), Max: rapid.IntRange(0, 9).Draw(t, "max"), Step: rapid.IntRange(0, 9).Draw(t, "step")}, ParkTimeout: span("park timeout"), To: job.Place(text("to")), Slurm: text("slurm"),
+		CancelMarked: rapid.Bool().Draw(t, "cancel"), NoPark: rapid.Bool().Draw(t, "no park"), SlurmEnv: rapid.Bool().Draw(t, "slurm env"), ArrayShape: job.ArrayShape{Tasks: rapid.IntRange(0, 9).Draw(t, "tasks"), Min: rapid.IntRange(0, 9).Draw(t, "min"), Max: rapid.IntRange(0, 9).Draw(t, "max"), Step: rapid.IntRange(0, 9).Draw(t, "step")}, ParkTimeout: span("park timeout"), Checkpoint: job.Checkpoint(span("checkpoint")), To: job.Place(text("to")), Slurm: text("slurm"),
 	}
 	if rapid.Bool().Draw(t, "words") {
 		s.Argv = rapid.SliceOfN(anyText(), 1, 3).Draw(t, "argv")
@@ -88,6 +88,7 @@ func change(t *rapid.T, j *job.Job) {
 	j.Attempt.Number, j.RetriesUsed, j.Requeues = rapid.Int().Draw(t, "attempt"), rapid.Int().Draw(t, "used"), rapid.Int().Draw(t, "requeued")
 	j.Preemptions, j.WaitsSince = rapid.Int().Draw(t, "preempted"), anyTime(t, "waits since")
 	j.PreemptedFor, j.PreemptAt = text("aside for"), anyTime(t, "aside at")
+	j.Kept = job.Kept{Ran: time.Duration(rapid.Int64().Draw(t, "ran")), Lost: time.Duration(rapid.Int64().Draw(t, "lost"))}
 	j.Grant = job.Grant{}
 	if rapid.Bool().Draw(t, "granted") {
 		j.Grant = job.Grant{

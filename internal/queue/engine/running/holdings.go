@@ -75,7 +75,7 @@ func (hs *holdings) rank(now time.Time, a *Attempt, h *sched.Allocation) {
 	ran := max(0, now.Sub(j.RunsSince()))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
 	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.RunsSince(), a.Run, hs.set.cfg.Left(j)
-	h.RanBefore = j.Parking.Served
+	h.RanBefore = j.RanBefore()
 	if waited := j.RunsSince().Sub(job.Later(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
 	}

@@ -111,13 +111,13 @@ func (p *preemption) UrgeAt() (at time.Time) {
 // PreemptMode is whether and how a running job can be preempted.
 func (p *Parking) PreemptMode(a *Attempt) sched.Preempt {
 	spec := &a.Job.Spec
-	requeues := spec.Preemptible.Requeues() && !p.set.cfg.KeepAll && spec.Adopt == nil
+	requeues := p.set.cfg.Requeues(spec)
 	switch {
 	case p.set.cfg.Parks(spec) && p.CannotPark(a, false) == "" && !(requeues && p.NoRoom(a) != ""):
 		moves := job.Parking{CardMiB: p.ParkMiB(a)}
 		return p.Pace.Park(moves.HostMiB())
 	case requeues:
-		return sched.Preempt{Mode: sched.Requeue, StopTime: p.set.cfg.Warning(spec) + p.set.cfg.Bounded(spec.Grace)}
+		return p.set.cfg.Requeued(spec)
 	}
 	return sched.Preempt{}
 }

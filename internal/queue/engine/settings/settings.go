@@ -116,6 +116,37 @@ func (c *Settings) Parks(spec *job.Spec) bool {
 	return spec.Preemptible.Parks() || c.Parking.All && spec.GPUs == 1
 }
 
+// Requeues reports whether jobs like this are ended for others, and run again.
+func (c *Settings) Requeues(spec *job.Spec) bool {
+	return spec.Preemptible.Requeues() && !c.KeepAll && spec.Adopt == nil
+}
+
+// Requeued is what that costs.
+func (c *Settings) Requeued(spec *job.Spec) sched.Preempt {
+	p := sched.Preempt{Mode: sched.Requeue, StopTime: c.Warning(spec) + c.Bounded(spec.Grace)}
+	if spec.Checkpoint != 0 {
+		p.Saves, p.SavesEvery, p.ResumeTime = true, spec.Checkpoint.Every(), c.Rules.Restart()
+	}
+	return p
+}
+
+// ParkCosts says what it costs to park a job that uses this much memory.
+type ParkCosts interface {
+	ParkCost(mib int64) sched.Preempt
+}
+
+// GivesWay is how a job that waits can make room for others once it runs, without
+// losing its work.
+func (c *Settings) GivesWay(j *job.Job, p ParkCosts) sched.Preempt {
+	switch {
+	case c.Parks(&j.Spec):
+		return p.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))
+	case j.Saves() && c.Requeues(&j.Spec):
+		return c.Requeued(&j.Spec)
+	}
+	return sched.Preempt{}
+}
+
 // Until is when a job comes back by itself that a person has parked; zero: not.
 func (p *Parking) Until(since, wanted time.Time) time.Time {
 	latest := since.Add(p.Longest)

@@ -40,8 +40,7 @@ type Room interface {
 	// CapMiB is the most memory that a request may declare and still be placed; 0:
 	// not known.
 	CapMiB(now time.Time, r sched.Request) int64
-	// ParkCost is what it costs to park a job that uses this much memory.
-	ParkCost(mib int64) sched.Preempt
+	settings.ParkCosts
 }
 
 // Cluster runs the jobs that are not for this machine.
@@ -164,10 +163,7 @@ func (l *Line) pending(j *job.Job) sched.Pending {
 		Array: j.Array(), ArrayLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
 		Submitted: j.SubmittedAt, Since: l.InLine[j.ID].Since, Run: l.Span(j), Limit: l.cfg.Left(j),
-		RanBefore: j.Parking.Served,
-	}
-	if l.cfg.Parks(&j.Spec) {
-		p.Preempt = l.Room.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))
+		RanBefore: j.RanBefore(), Preempt: l.cfg.GivesWay(j, l.Room),
 	}
 	if j.State == job.Parked {
 		p.Request, p.Parked = parkedRequest(j, l.rules), true

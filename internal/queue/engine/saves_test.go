@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/machine/keep"
+	"berth/internal/machine/run"
+)
+
+func saves(when job.Checkpoint) func(*job.Spec) {
+	return func(s *job.Spec) { s.Preemptible, s.Checkpoint = "requeue", when }
+}
+
+// TestJobsThatSaveTheirWorkTakeTurns: an equal job that waits gets the cards of one
+// that has run for long, once that has run for an interval and a restart.
+func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name          string
+		spec          job.Spec
+		first, second time.Duration // until it makes room, in its first attempt and in its second; 0: it does not
+		lost          time.Duration
+	}{
+		{"one that says nothing of it", spec(gives), 0, 0, 0},
+		{"every half hour", spec(saves(job.Checkpoint(30 * time.Minute))), 30 * time.Minute, 32 * time.Minute, 10 * time.Second},
+		{"when it is told to", spec(saves(job.CheckpointTold)), 260 * time.Second, 260 * time.Second, 0},
+		{"when it is told to, with a minute to do it", spec(saves(job.CheckpointTold), func(s *job.Spec) { s.Grace = time.Minute }), 6 * time.Minute, 6 * time.Minute, 0},
+	} {
+		r := newRig(t, 1)
+		r.submit(test.spec)
+		r.submit(spec())
+		// leaves is how long it runs until it is told to stop, and ends 10 s later.
+		leaves := func() time.Duration {
+			from := r.now
+			for ; r.now.Sub(from) < time.Hour; r.pass(10 * time.Second) {
+				if r.row("1").Leaving() {
+					took := r.now.Sub(from)
+					r.now = r.now.Add(10 * time.Second)
+					r.hear(run.Ended, "1", aside(), false)
+					r.pass(time.Second)
+					return took
+				}
+			}
+			return 0
+		}
+		if took := leaves(); took != test.first {
+			t.Errorf("%s: it made room after %s, want %s", test.name, took, test.first)
+		}
+		if test.first == 0 {
+			continue
+		}
+		r.wantRow("1", job.Queued, "")
+		r.wantRow("2", job.Running, "")
+		if kept := r.row("1").Kept; kept != (job.Kept{Ran: test.first + 10*time.Second, Lost: test.lost}) {
+			t.Errorf("%s: its first attempt came to %+v", test.name, kept)
+		}
+		r.end("2", keep.Record{}, false)
+		if row := r.row("1"); row.State != job.Running || row.Attempt.Number != 2 {
+			t.Fatalf("%s: it does not run again: %+v", test.name, row)
+		}
+		r.submit(spec())
+		if took := leaves(); took != test.second {
+			t.Errorf("%s: again it made room after %s, want %s", test.name, took, test.second)
+		}
+		if kept := r.row("1").Kept; kept.Ran != test.first+test.second+20*time.Second-2*time.Minute || kept.Lost != 2*test.lost {
+			t.Errorf("%s: two attempts came to %+v", test.name, kept)
+		}
+	}
+}
+
+// TestAGangThatSavesItsWorkRanksAsWhatItIs: it has the rank of a fresh job only
+// until it has run, and what it ran for outlives a restart of berth.
+func TestAGangThatSavesItsWorkRanksAsWhatItIs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2)
+	r.submit(spec(saves(job.CheckpointTold), gpus(2)))
+	r.pass(time.Hour)
+	r.submit(spec(gpus(2)))
+	r.end("1", aside(), false)
+	r.again(run.Found{Token: r.row("2").Keep, Job: "2", Attempt: 1, Kind: run.FoundRunning})
+	r.look()
+	r.submit(spec(gpus(2)))
+	r.end("2", keep.Record{}, false)
+	if first, fresh := r.row("1"), r.row("3"); first.State != job.Queued || fresh.State != job.Running {
+		t.Errorf("after an hour of service it is %s, and a fresh job %s", first.State, fresh.State)
+	}
+}
+
+// TestAGangThatSavesItsWorkGetsATurn: one that gives nothing back until it ends gets
+// none of an older job's.
+func TestAGangThatSavesItsWorkGetsATurn(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		spec job.Spec
+		want bool
+	}{{spec(gpus(2)), false}, {spec(gpus(2), saves(job.CheckpointTold)), true}} {
+		r := newRig(t, 2)
+		r.submit(spec(gpus(2), saves(job.CheckpointTold)))
+		r.pass(time.Hour)
+		r.submit(test.spec)
+		if left := r.row("1").Leaving(); left != test.want {
+			t.Errorf("for a gang with checkpoint %v it makes room: %v", test.spec.Checkpoint, left)
+		}
+	}
+}
+
+// TestWhatEachEndKeeps: whatever runs it again, it goes on from what it saved.
+func TestWhatEachEndKeeps(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		record keep.Record
+		stop   job.Stop
+		want   time.Duration
+	}{
+		{"its time limit", keep.Record{Stop: string(job.StopTimeout)}, "", time.Hour},
+		{"a failure", keep.Record{ExitCode: 1}, "", time.Hour},
+		{"berth was stopped", keep.Record{Stop: string(job.StopInterrupt)}, job.StopInterrupt, time.Hour},
+	} {
+		r := newRig(t, 1)
+		s := spec(saves(job.CheckpointTold), retries(1), onFail, limited(job.TimeoutRequeue, 3))
+		r.submit(s)
+		r.pass(time.Hour)
+		r.hear(run.Ended, "1", test.record, false)
+		r.step()
+		if row := r.row("1"); row.Kept.Ran != test.want {
+			t.Errorf("%s: it is %s and kept %+v", test.name, row.State, row.Kept)
+		}
+	}
+}

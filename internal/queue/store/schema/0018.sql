@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's spec says how it saves its own work (checkpoint),
+-- and the job what its attempts came to (kept).
