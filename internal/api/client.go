@@ -222,15 +222,16 @@ func readReply(reply *http.Response) ([]byte, error) {
 	if reply.ContentLength > maxReplyBytes {
 		return nil, errTooLarge
 	}
-	var buffer bytes.Buffer
 	if reply.ContentLength > 0 {
-		buffer.Grow(int(reply.ContentLength) + bytes.MinRead)
+		data := make([]byte, reply.ContentLength)
+		_, err := io.ReadFull(reply.Body, data)
+		return data, err
 	}
-	n, err := buffer.ReadFrom(io.LimitReader(reply.Body, maxReplyBytes))
-	if err == nil && n == maxReplyBytes {
+	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReplyBytes))
+	if err == nil && len(data) == maxReplyBytes {
 		err = errTooLarge
 	}
-	return buffer.Bytes(), err
+	return data, err
 }
 
 // unexpected is the error for a reply that is not what was asked for.

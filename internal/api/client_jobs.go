@@ -78,22 +78,21 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 	var last JobPage
 	arrays := map[string]Tasks{}
 	var batches []BatchSum
-	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
+	err := c.pages(ctx, q, func(data []byte) (string, error) {
 		var page JobPage
 		if err := json.Unmarshal(data, &page); err != nil {
-			return 0, "", c.unexpected(err)
+			return "", c.unexpected(err)
 		}
 		for _, view := range page.Jobs {
 			if err := fn(view); err != nil {
-				return 0, "", err
+				return "", err
 			}
 		}
-		n := len(page.Jobs)
 		maps.Copy(arrays, page.Arrays)
 		batches = append(batches, page.Batches...)
 		last = page
 		last.Jobs, last.Arrays, last.Batches = nil, arrays, batches
-		return n, page.Next, nil
+		return page.Next, nil
 	})
 	return last, err
 }
@@ -102,20 +101,20 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 // to q.Limit.
 func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
 	before := "[" // nothing is written before the daemon has replied
-	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
-		page, err := splitPage(data)
+	err := c.pages(ctx, q, func(data []byte) (string, error) {
+		inside, next, err := splitPage(data)
 		if err != nil {
-			return 0, "", c.unexpected(err)
+			return "", c.unexpected(err)
 		}
-		if page.count == 0 {
-			return 0, page.next, nil
+		if len(inside) == 0 {
+			return next, nil
 		}
 		if _, err := io.WriteString(w, before); err != nil {
-			return 0, "", err
+			return "", err
 		}
 		before = ","
-		_, err = w.Write(page.inside)
-		return page.count, page.next, err
+		_, err = w.Write(inside)
+		return next, err
 	})
 	if err != nil {
 		return err
@@ -128,27 +127,25 @@ func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
 	return err
 }
 
-// pages fetches page after page. each returns the number of jobs and the next
-// cursor. A page is read whole before it is shown, so that a slow reader does
-// not hold up the daemon.
-func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, string, error)) (int, error) {
-	left, seen := q.Limit, 0
-	for {
+// pages fetches page after page. each returns the next cursor: a page that has one
+// is full. A page is read whole before it is shown, so that a slow reader does not
+// hold up the daemon.
+func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (next string, err error)) error {
+	for left := q.Limit; ; left -= q.Limit {
 		q.Limit = c.pageJobs
 		if left > 0 {
-			q.Limit = min(left-seen, c.pageJobs)
+			q.Limit = min(left, c.pageJobs)
 		}
 		data, err := c.ask(ctx, &ListJobs.Operation, &q)
 		if err != nil {
-			return seen, err
+			return err
 		}
-		n, next, err := each(data)
-		seen += n
-		if err != nil || next == "" || left > 0 && seen >= left {
-			return seen, err
+		next, err := each(data)
+		if err != nil || next == "" || left == q.Limit {
+			return err
 		}
 		if next == q.After {
-			return seen, fmt.Errorf("the daemon at %s sends the same page again", c.place)
+			return fmt.Errorf("the daemon at %s sends the same page again", c.place)
 		}
 		q.After = next
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/queue/fair"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -49,45 +47,45 @@ func (r *Reloaded) fill() {
 	r.Changed, r.Restart, r.Warnings = list(r.Changed), list(r.Restart), list(r.Warnings)
 }
 
-// jobsAtATime is how many jobs of a page are encoded before other users' long work
-// may have its turn.
-const jobsAtATime = 500
+// pageBegin is how a page begins: its jobs are its first member.
+const pageBegin = `{"jobs":[`
 
-// reply encodes the jobs in parts: there may be many.
+// Add writes a job of a page, which keeps only what is sent of it; more are about to
+// follow.
+func (p *JobPage) Add(v *job.View, more int) {
+	if p.written == nil {
+		p.written = append(p.written, pageBegin...)
+	} else {
+		p.written = append(p.written, ',')
+	}
+	before := len(p.written)
+	p.written = appendView(p.written, v)
+	if size := len(p.written) - before; cap(p.written)-len(p.written) < size {
+		p.written = slices.Grow(p.written, size*(more+more/8+1)) // the others are about as long
+	}
+}
+
+// MarshalJSON writes the jobs, then the other members.
+func (p JobPage) MarshalJSON() ([]byte, error) {
+	for i := range p.Jobs {
+		p.Add(&p.Jobs[i], len(p.Jobs)-i)
+	}
+	type members JobPage // without this method
+	m := members(p)
+	m.Jobs = []job.View{}
+	rest, err := json.Marshal(m)
+	if p.written == nil || err != nil {
+		return rest, err
+	}
+	return append(p.written, rest[len(pageBegin):]...), nil
+}
+
 func (p *JobPage) reply(x *exchange) error {
-	page, jobs := *p, p.Jobs
-	page.Jobs = []job.View{}
-	rest, err := json.Marshal(page)
-	if err != nil {
-		return err
+	body, err := p.MarshalJSON()
+	if err == nil {
+		x.send(http.StatusOK, "application/json", append(body, '\n'))
 	}
-	const begin = `{"jobs":[`
-	rest, ok := bytes.CutPrefix(rest, []byte(begin))
-	if !ok {
-		panic("bug: a page does not begin with its jobs")
-	}
-	body := []byte(begin)
-	for at := 0; at < len(jobs); at += jobsAtATime {
-		some := jobs[at:min(at+jobsAtATime, len(jobs))]
-		if at > 0 {
-			body = append(body, ',')
-			if err := fair.Spend(x.r.Context(), len(some)); err != nil {
-				return err
-			}
-		}
-		for i := range some {
-			if i > 0 {
-				body = append(body, ',')
-			}
-			body = appendView(body, &some[i])
-		}
-		if at == 0 {
-			body = slices.Grow(body, len(body)*(len(jobs)/len(some)+1)+len(rest)) // the others are about as long
-		}
-	}
-	body = append(append(body, rest...), '\n')
-	x.send(http.StatusOK, "application/json", body)
-	return nil
+	return err
 }
 
 func (r *ActRequest) check(*Limits) error {

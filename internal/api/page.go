@@ -5,73 +5,33 @@ import (
 	"encoding/json"
 )
 
-// rawPage is a page of jobs that are not decoded.
-type rawPage struct {
-	inside []byte // the jobs, with commas between
-	count  int
-	next   string
-}
-
-// splitPage separates a page from its jobs, which are passed on undecoded. A
-// page as the server writes it, with the jobs first, is scanned once; any other
-// goes through a real decoder.
-func splitPage(data []byte) (rawPage, error) {
+// splitPage separates a page from its jobs, which are passed on undecoded, with commas
+// between. A page as the server writes it has the jobs first, then perhaps next, and
+// total: text has no bare quotes, so what ends the jobs is found from the other end.
+// Any other page goes through a real decoder.
+func splitPage(data []byte) (inside []byte, next string, err error) {
 	var frame struct {
 		Jobs []json.RawMessage `json:"jobs"`
 		Next string            `json:"next"`
 	}
 	if rest, found := bytes.CutPrefix(data, []byte(`{"jobs":[`)); found {
-		end, count := arrayEnd(rest)
-		if end >= 0 && bytes.HasPrefix(rest[end:], []byte("],")) {
-			tail := append([]byte("{"), rest[end+2:]...)
-			if err := json.Unmarshal(tail, &frame); err != nil {
-				return rawPage{}, err
-			}
-			return rawPage{inside: rest[:end], count: count, next: frame.Next}, nil
+		end := bytes.LastIndex(rest, []byte(`,"total":`)) - 1
+		if end >= 0 && rest[end] != ']' {
+			end = bytes.LastIndex(rest[:end], []byte(`],"next":`))
+		}
+		if end >= 0 {
+			err = json.Unmarshal(append([]byte("{"), rest[end+2:]...), &frame)
+			return rest[:end], frame.Next, err
 		}
 	}
-	if err := json.Unmarshal(data, &frame); err != nil {
-		return rawPage{}, err
+	if err = json.Unmarshal(data, &frame); err != nil {
+		return nil, "", err
 	}
-	page := rawPage{count: len(frame.Jobs), next: frame.Next}
 	for i, raw := range frame.Jobs {
 		if i > 0 {
-			page.inside = append(page.inside, ',')
+			inside = append(inside, ',')
 		}
-		page.inside = append(page.inside, raw...)
+		inside = append(inside, raw...)
 	}
-	return page, nil
-}
-
-// arrayEnd finds the bracket that closes an array after its opening one, and
-// counts the values before it; -1 without one.
-func arrayEnd(data []byte) (end, count int) {
-	depth, empty := 0, true
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '"':
-			empty = false
-			for i++; i < len(data) && data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			depth++
-			empty = false
-		case '}', ']':
-			if depth == 0 {
-				if !empty {
-					count++
-				}
-				return i, count
-			}
-			depth--
-		case ',':
-			if depth == 0 {
-				count++
-			}
-		}
-	}
-	return -1, 0
+	return inside, frame.Next, nil
 }

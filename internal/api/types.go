@@ -132,6 +132,8 @@ type JobPage struct {
 	Matching map[string]int   `json:"matching,omitempty" doc:"with queue: how many jobs match, by state"`
 	Arrays   map[string]Tasks `json:"arrays,omitempty" doc:"if requested: the arrays of this page, by id"`
 	Batches  []BatchSum       `json:"batches,omitempty" doc:"if requested: the jobs files that jobs of this page are lines of"`
+
+	written []byte // the beginning of its JSON, with the jobs that were added
 }
 
 // Tasks sums up the tasks of an array, or the lines of a jobs file.

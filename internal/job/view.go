@@ -66,31 +66,37 @@ func (s *SlurmView) Where() string {
 	return *s.Node + ":" + Grant{GPUs: s.GPUIDs}.List()
 }
 
-// View converts the job to its public form.
+// View is the public form of the job, and shares its values: a job of which there is a
+// view does not change.
 func (j *Job) View() View {
 	v := View{
 		ID: j.ID, Name: j.Name(), User: j.User, State: j.State, Held: j.Held,
-		Priority: j.Spec.Priority, Command: orNull(j.Spec.Command()), GPUs: j.Spec.GPUs,
+		Priority: j.Spec.Priority, GPUs: j.Spec.GPUs,
 		Attempt: j.Attempt.Number, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
-		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
-		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
-		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince), Group: orNull(j.Spec.Group), Batch: orNull(j.Spec.Batch),
+		SubmittedAt: timeOrNull(&j.SubmittedAt), StartedAt: timeOrNull(&j.StartedAt), EndedAt: timeOrNull(&j.EndedAt),
+		Outcome: orNull(&j.Outcome), Reason: orNull(&j.Detail), Share: orNull(&j.Spec.Share),
+		VRAMMiB: orNull(&j.VRAMMiB), Signal: orNull(&j.Signal), Log: orNull(&j.Log), IdleSince: timeOrNull(&j.IdleSince), Group: orNull(&j.Spec.Group), Batch: orNull(&j.Spec.Batch),
 	}
-	v.Sweep, v.Params = orNull(j.Spec.Trial.Sweep), j.Spec.Trial.Values()
+	if v.Command = orNull(&j.Spec.Shell); v.Command == nil {
+		command := j.Spec.Command()
+		v.Command = orNull(&command)
+	}
+	v.Sweep, v.Params = orNull(&j.Spec.Trial.Sweep), j.Spec.Trial.Values()
 	v.Parkings, v.ParkedS = j.Parking.Times, j.WasParked().Seconds()
-	v.ParkRefused = orNull(j.Parking.Refused)
+	v.ParkRefused = orNull(&j.Parking.Refused)
 	if j.State == Running { // it may have ended on the way
-		v.Parking = orNull(j.Parking.Phase)
+		v.Parking = orNull(&j.Parking.Phase)
 	}
 	if j.State == Parked {
-		v.ParkedSince, v.HostMiB = timeOrNull(j.Parking.Since), orNull(j.Parking.HostMiB())
+		hostMiB := j.Parking.HostMiB()
+		v.ParkedSince, v.HostMiB = timeOrNull(&j.Parking.Since), orNull(&hostMiB)
 	}
 	if len(j.Spec.IDs) > 0 {
 		v.AskedIDs = j.Spec.IDs
 	}
 	switch held := j.Attempt.Number > 0 && len(j.Grant.GPUs) > 0; {
 	case j.Spec.To == ToSlurm:
-		v.Slurm = &SlurmView{ID: orNull(j.Handover.Slurm), Node: orNull(j.Handover.Node)}
+		v.Slurm = &SlurmView{ID: orNull(&j.Handover.Slurm), Node: orNull(&j.Handover.Node)}
 		if held {
 			v.Slurm.GPUIDs = j.Grant.GPUs
 		}
@@ -110,17 +116,17 @@ func (j *Job) View() View {
 	return v
 }
 
-func orNull[T comparable](value T) *T {
+func orNull[T comparable](value *T) *T {
 	var zero T
-	if value == zero {
+	if *value == zero {
 		return nil
 	}
-	return &value
+	return value
 }
 
-func timeOrNull(t time.Time) *time.Time {
+func timeOrNull(t *time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return &t
+	return t
 }

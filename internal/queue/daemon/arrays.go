@@ -38,11 +38,7 @@ func (h *jobs) array(ctx context.Context, c api.Caller, tasks []job.Job) (api.De
 			ended = j.EndedAt
 		}
 	}
-	open, err := h.find.firstOf(ctx, first.Array(), unfinishedShown)
-	if err != nil {
-		return api.Detail{}, err
-	}
-	why, err := h.find.reasons(ctx, open)
+	open, why, err := h.find.firstOf(ctx, first.Array(), unfinishedShown)
 	if err != nil {
 		return api.Detail{}, err
 	}
@@ -75,13 +71,14 @@ func limitOf(tasks []job.Job) int {
 	return tasks[len(tasks)-1].Spec.ArrayLimit
 }
 
-// firstOf are the first unfinished tasks of an array, in the order of the queue.
-func (f *finder) firstOf(ctx context.Context, array string, most int) ([]job.Job, error) {
+// firstOf are the first unfinished tasks of an array, in the order of the queue, and
+// why they wait.
+func (f *finder) firstOf(ctx context.Context, array string, most int) ([]job.Job, map[string]string, error) {
 	ch := choice{ids: map[string]bool{array: true}}
 	ch.IDs = []string{array}
-	live := liveQuery{ch: &ch, limit: most, queue: true}
+	live := liveQuery{ch: &ch, limit: most, queue: true, reasons: true}
 	err := f.live(ctx, &live)
-	return live.found, err
+	return live.found, live.why, err
 }
 
 // stateOf is the state of an array: unfinished as long as a task is, then failed

@@ -192,7 +192,7 @@ func TestAnArrayIsSummedUp(t *testing.T) {
 		}
 	}
 	open()
-	l.until("all have ended", func() bool { return l.count(job.Running)+l.count(job.Queued) == 0 })
+	l.until("all have ended", func() bool { return l.count(job.Queued)+l.count(job.Running) == 0 })
 	if d, err = api.Call(l.ctx, l.Client, api.GetJob, api.JobID{ID: array}); err != nil || d.State != job.Failed || d.EndedAt == nil || d.Tasks.GPUHours <= 0 || len(d.Tasks.Unfinished) != 0 {
 		t.Errorf("in the end %+v, %+v, %v", d.View, d.Tasks, err)
 	}

@@ -31,111 +31,112 @@ type jobs struct {
 }
 
 // Jobs is a page of jobs.
-func (h *jobs) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPage, error) {
+func (h *jobs) Jobs(ctx context.Context, c api.Caller, q api.Query) (reply api.JobPage, err error) {
+	err = h.list(ctx, c, q, &reply, reply.Add)
+	return reply, err
+}
+
+// list calls add with each job of a page, of which more will follow, and fills in the
+// rest of the reply. A view is overwritten by the next one, and if the page can have no
+// ended jobs, what it points to is as well.
+func (h *jobs) list(ctx context.Context, c api.Caller, q api.Query, reply *api.JobPage, add func(v *job.View, more int)) error {
 	ch, err := h.find.chooseBy(ctx, c, q.Select, meaning{every: true})
 	if err != nil {
-		return api.JobPage{}, err
+		return err
 	}
 	ch.idle = q.Idle
 	if q.Queue && (q.Newest || q.After != "") {
-		return api.JobPage{}, problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest or after")
+		return problem.Newf(problem.Invalid, "leave one out", "queue does not go with newest or after")
 	}
-	list := listing{h: h, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, folds: folding{arrays: q.Arrays}, counts: map[string]int{}}
+	list := listing{h: h, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, queue: q.Queue, reasons: q.Reasons, folds: folding{arrays: q.Arrays}, counts: map[string]int{}}
 	if list.limit <= 0 {
 		list.limit = pageDefault
 	}
 	if list.from, err = parseCursor(q.After); err != nil {
-		return api.JobPage{}, err
+		return err
 	}
 	list.over = ch.wantsOver() && (q.Over || ch.named() || len(ch.states) > 0)
 	if q.Since != nil {
 		list.since = *q.Since
+	}
+	var v job.View
+	show := func(some []job.Job, more int) {
+		for i := range some {
+			v = h.svc.view(c, &some[i], list.why)
+			add(&v, more+len(some)-i)
+		}
+	}
+	if !list.over && !q.Newest && !q.Queue && !q.Arrays && !q.Batches {
+		list.show = show
 	}
 	unfolded := list
 	if q.Batches {
 		list.folds.file = func(j *job.Job) bool { return h.svc.maySee(c, j) }
 	}
 	if err := list.read(ctx); err != nil {
-		return api.JobPage{}, err
+		return err
 	}
 	if list.onlyAFewLines() {
 		list = unfolded
 		list.counts = map[string]int{}
 		if err := list.read(ctx); err != nil {
-			return api.JobPage{}, err
+			return err
 		}
 	}
-	return h.showPage(ctx, c, &list, &q)
+	left := len(list.page)
+	for some := range slices.Chunk(list.page, h.find.slice) {
+		if err := fair.Spend(ctx, len(some)); err != nil {
+			return err
+		}
+		left -= len(some)
+		show(some, left)
+	}
+	return h.sums(ctx, c, &list, &q, reply)
 }
 
-func (h *jobs) showPage(ctx context.Context, c api.Caller, list *listing, q *api.Query) (api.JobPage, error) {
-	page := list.page
-	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts, Matching: list.matching}
-	var why map[string]string
-	if q.Reasons {
-		var err error
-		if why, err = h.find.reasons(ctx, page); err != nil {
-			return api.JobPage{}, err
-		}
-	}
+// sums adds to a page what is not about one of its jobs.
+func (h *jobs) sums(ctx context.Context, c api.Caller, list *listing, q *api.Query, reply *api.JobPage) error {
+	reply.Total, reply.Counts, reply.Matching = list.total, list.counts, list.matching
 	if q.Arrays || q.Batches {
 		var err error
 		if reply.Arrays, reply.Batches, err = h.sumUp(ctx, c, list, q.Reasons); err != nil {
-			return api.JobPage{}, err
+			return err
 		}
 	}
 	if q.Order && !list.more {
 		if err := h.svc.Do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.Explain().State(), pageMost) }); err != nil {
-			return api.JobPage{}, err
+			return err
 		}
 	}
-	for i := range page {
-		reply.Jobs[i] = h.svc.view(c, &page[i], why)
-	}
-	if list.more && len(page) > 0 && !list.queue {
+	if list.more && !list.queue {
 		reply.Next = list.cursor().String()
 	}
-	return reply, nil
-}
-
-// reasons says why the jobs of a page wait, a slice in each turn.
-func (f *finder) reasons(ctx context.Context, page []job.Job) (map[string]string, error) {
-	var waiting []string
-	for i := range page {
-		if isWaiting(&page[i]) {
-			waiting = append(waiting, page[i].ID)
-		}
-	}
-	why := make(map[string]string, len(waiting))
-	for slice := range slices.Chunk(waiting, f.slice) {
-		if err := fair.Spend(ctx, len(slice)); err != nil {
-			return nil, err
-		}
-		var some map[string]string
-		if err := f.svc.Do(ctx, func(t *engine.Turn) { some = t.Explain().Reasons(slice) }); err != nil {
-			return nil, err
-		}
-		maps.Copy(why, some)
-	}
-	return why, nil
+	return nil
 }
 
 // listing is a page being built. Unfinished jobs come from the engine, the
 // others from the store, which is read later: a job that ends in between is
 // found there.
 type listing struct {
-	h      *jobs
-	ch     *choice
-	limit  int
-	from   cursor
-	newest bool
-	queue  bool    // the first jobs in the order of the queue, and no next page
-	folds  folding // in that order, a row is its first job
-	over   bool
-	since  time.Time
+	h       *jobs
+	ch      *choice
+	limit   int
+	from    cursor
+	newest  bool
+	reasons bool
+	queue   bool    // the first jobs in the order of the queue, and no next page
+	folds   folding // in that order, a row is its first job
+	over    bool
+	since   time.Time
+
+	// show is called with some jobs after others, which are not kept, and with how many
+	// are to come, if a page is in order of submission and has no ended jobs.
+	show func(some []job.Job, more int)
+	last int64 // then: the number of the last job shown
 
 	page     []job.Job
-	first    int // newest first: how many were unfinished at the first page
+	why      map[string]string // why they wait, if asked for
+	first    int               // newest first: how many were unfinished at the first page
 	more     bool
 	total    int
 	counts   map[string]int
@@ -143,10 +144,13 @@ type listing struct {
 }
 
 func (l *listing) read(ctx context.Context) error {
-	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, queue: l.queue, folds: l.folds, at: time.Now()}
+	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, queue: l.queue, reasons: l.reasons, folds: l.folds, at: time.Now()}
 	// Counted in the same turn, so that the counts match the list.
 	live.then = func(t *engine.Turn, _ []string) {
 		countLive(t, l.counts)
+	}
+	if l.show != nil {
+		live.give = func() { l.why = live.why; l.show(live.found, live.left) }
 	}
 	var err error
 	if l.queue {
@@ -154,7 +158,7 @@ func (l *listing) read(ctx context.Context) error {
 	}
 	if l.since.IsZero() {
 		err = l.h.find.live(ctx, &live)
-		l.total = live.total
+		l.total, l.why = live.total, live.why
 		maps.Copy(l.matching, live.states)
 		l.recount(live.moved)
 	} else {
@@ -169,6 +173,8 @@ func (l *listing) read(ctx context.Context) error {
 		}
 	}
 	switch {
+	case l.show != nil:
+		l.more, l.last = live.more, live.last
 	case l.queue:
 		err = l.readQueue(ctx, &live)
 	case l.newest:
@@ -233,7 +239,10 @@ func (l *listing) readInOrder(ctx context.Context, live *liveQuery) error {
 			return err
 		}
 	}
-	l.page = l.without(live.found, over)
+	if l.page = live.found; len(over) == 0 {
+		return nil
+	}
+	l.page = l.without(l.page, over)
 	for _, j := range over {
 		l.page = append(l.page, *j)
 	}
@@ -379,8 +388,11 @@ type cursor struct {
 	at    int64 // newest first: when the first page was made
 }
 
-// cursor is the position after this page.
+// cursor is the position after this page, if there is more.
 func (l *listing) cursor() cursor {
+	if l.show != nil {
+		return cursor{seq: l.last}
+	}
 	last := &l.page[len(l.page)-1]
 	if !l.newest {
 		return cursor{seq: last.Seq}

@@ -1,7 +1,12 @@
 package daemon
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +16,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/queue/config"
 	"berth/internal/queue/engine"
+	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
 
@@ -36,6 +42,17 @@ func (l *lab) pages(q api.Query, between func()) (ids []string, last api.JobPage
 	}
 	l.t.Fatal("the pages do not end")
 	return nil, api.JobPage{}
+}
+
+// page is a page as its caller reads it.
+func (l *lab) page(ctx context.Context, c api.Caller, q api.Query) (page api.JobPage, err error) {
+	reply, err := l.d.jobs.Jobs(ctx, c, q)
+	if err == nil {
+		var sent []byte
+		sent, err = json.Marshal(reply)
+		err = errors.Join(err, json.Unmarshal(sent, &page))
+	}
+	return page, err
 }
 
 // TestPagesAreWhole: however many are on a page, in either order, while jobs
@@ -341,4 +358,29 @@ func TestJobsThatEndWhileTheyAreListedAreInOrder(t *testing.T) {
 	if got := strings.Join(ids, " "); got != "2 4 3 1 5" {
 		t.Errorf("listed %s", got)
 	}
+}
+
+// TestAListKeepsOnlyWhatItSends: bytes that are allocated for each job of a long list,
+// of which its JSON is about 700.
+func TestAListKeepsOnlyWhatItSends(t *testing.T) {
+	l := newLab(t)
+	const jobs, most = 5000, 1100
+	l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, jobs)...)
+	caller := api.Caller{Name: "root", Admin: true}
+	fewest := uint64(math.MaxUint64)
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		page, err := l.d.jobs.Jobs(l.ctx, caller, api.Query{Limit: jobs, Reasons: true})
+		testkit.Must(t, err)
+		runtime.ReadMemStats(&after)
+		if page.Total != jobs {
+			t.Fatalf("%d of %d jobs", page.Total, jobs)
+		}
+		fewest = min(fewest, (after.TotalAlloc-before.TotalAlloc)/jobs)
+	}
+	if fewest > most {
+		t.Errorf("%d bytes for each job, at most %d are needed", fewest, most)
+	}
+	t.Log(fewest, "bytes for each job")
 }

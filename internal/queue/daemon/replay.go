@@ -126,11 +126,10 @@ func (h *history) parking(ctx context.Context) (*sim.Parking, error) {
 func (h *history) endedFor(ctx context.Context, c api.Caller, since time.Time, limits replayLimits) (jobs []job.View, notes []string, err error) {
 	q := api.Query{Over: true, Newest: true, Since: &since, Limit: limits.page}
 	for {
-		page, err := h.jobs.Jobs(ctx, c, q)
-		if err != nil {
+		var page api.JobPage
+		if err := h.jobs.list(ctx, c, q, &page, func(v *job.View, _ int) { jobs = append(jobs, *v) }); err != nil {
 			return nil, nil, err
 		}
-		jobs = append(jobs, page.Jobs...)
 		if page.Next == "" {
 			return jobs, nil, nil
 		}

@@ -35,15 +35,24 @@ type liveQuery struct {
 	// unwritten includes jobs whose end is not on disk yet, so the store does
 	// not know it.
 	unwritten bool
+	reasons   bool // also why they wait
+	// give is called with the jobs that were found after each slice, which are not kept
+	// then. One job less than limit is found, and last is its number if there are more.
+	give func()
+	more bool
+	last int64
+	left int // how many are still to come
+
 	// then is called with the jobs' ids before anything else can happen.
 	then func(t *engine.Turn, ids []string)
 
 	chosen []chosen
 	found  []job.Job
-	moved  []move         // what happened before they were copied
-	total  int            // how many match in all
-	states map[string]int // with queue: the same by state
-	at     time.Time      // when that was
+	why    map[string]string // with reasons: by id
+	moved  []move            // what happened before they were copied
+	total  int               // how many match in all
+	states map[string]int    // with queue: the same by state
+	at     time.Time         // when that was
 }
 
 // chosen is a job when it was chosen.
@@ -69,6 +78,7 @@ func (f *finder) live(ctx context.Context, q *liveQuery) error {
 	if err != nil {
 		return err
 	}
+	q.gave(f.slice)
 	for slice := range slices.Chunk(q.chosen[min(len(q.chosen), f.slice):], f.slice) {
 		if err := fair.Spend(ctx, len(slice)); err != nil {
 			return err
@@ -76,8 +86,19 @@ func (f *finder) live(ctx context.Context, q *liveQuery) error {
 		if err := f.svc.Do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
 			return err
 		}
+		q.gave(f.slice)
 	}
 	return nil
+}
+
+// gave hands over what was found of a slice.
+func (q *liveQuery) gave(slice int) {
+	if q.give != nil {
+		q.left = max(q.left-slice, 0)
+		q.give()
+		q.found = q.found[:0]
+		clear(q.why)
+	}
 }
 
 // choose finds out which jobs match.
@@ -111,6 +132,13 @@ func (q *liveQuery) choose(t *engine.Turn) {
 			return cmp.Compare(a.seq, b.seq)
 		})
 		q.chosen = q.chosen[:min(len(q.chosen), q.limit)]
+	}
+	if q.give != nil {
+		if q.more = len(q.chosen) == q.limit; q.more {
+			q.chosen = q.chosen[:q.limit-1]
+			q.last = q.chosen[q.limit-2].seq
+		}
+		q.left = len(q.chosen)
 	}
 	if q.then != nil {
 		ids := make([]string, len(q.chosen))
@@ -176,21 +204,33 @@ const mostWalked = 20_000
 // left out.
 func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 	if q.found == nil {
-		q.found = make([]job.Job, 0, len(q.chosen))
+		room := len(q.chosen)
+		if q.give != nil {
+			room = len(slice) // the first is the longest
+		}
+		q.found, q.why = make([]job.Job, 0, room), map[string]string{}
 	}
-	find := waiting.Finding(t.Jobs())
+	var wait []*job.Job
 	for _, c := range slice {
-		j, known := find(c.id)
-		if known = known && (q.unwritten || !j.State.Terminal()); !known {
+		n := len(q.found)
+		j := &q.found[:n+1][n]
+		if known := waiting.Copy(t.Jobs(), c.id, j) && (q.unwritten || !j.State.Terminal()); !known {
 			q.moved = append(q.moved, move{was: c.state})
 			continue
 		}
 		if j.State != c.state {
 			q.moved = append(q.moved, move{c.state, j.State})
 		}
-		if q.ch.matches(t, j) {
-			q.found = append(q.found, t.Running().Copy(j))
+		if !q.ch.matches(t, j) {
+			continue
 		}
+		q.found = q.found[:n+1]
+		if t.Running().Complete(j); q.reasons && isWaiting(j) {
+			wait = append(wait, j)
+		}
+	}
+	if len(wait) > 0 {
+		engine.ReasonsOf(t.Explain(), wait, q.why)
 	}
 }
 

@@ -114,7 +114,7 @@ func TestTheLinesOfOthersAreListedOneByOne(t *testing.T) {
 		want []string
 		sums int
 	}{{ann, []string{"jobs.txt(2 queued)", own}, 1}, {bob, []string{"1", "2", own}, 0}} {
-		page, err := l.d.jobs.Jobs(l.ctx, row.who.Caller, api.Query{Queue: true, Batches: true})
+		page, err := l.page(l.ctx, row.who.Caller, api.Query{Queue: true, Batches: true})
 		if got := folded(t, page, err); !slices.Equal(got, row.want) {
 			t.Errorf("%s sees %v, want %v", row.who.Name, got, row.want)
 		}

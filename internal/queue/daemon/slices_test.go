@@ -44,7 +44,7 @@ func TestALongListLetsOthersInBetween(t *testing.T) {
 	var all sync.WaitGroup
 	listed := false
 	all.Go(func() {
-		page, err := l.d.jobs.Jobs(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.Query{Reasons: true, Order: true})
+		page, err := l.page(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.Query{Reasons: true, Order: true})
 		if err != nil || len(page.Jobs) != 101 || !slices.EqualFunc(page.Jobs, whole.Jobs, sameReason) || !slices.Equal(page.Order, whole.Order) {
 			t.Errorf("%d jobs: %v", len(page.Jobs), err)
 		}
@@ -189,7 +189,7 @@ func TestLongReadsHoldUpNobodysReads(t *testing.T) {
 		all.Go(func() {
 			ctx, leave := l.d.svc.gate.Begin(ctx)
 			defer leave()
-			if page, err := l.d.jobs.Jobs(ctx, admin, history); err != nil || len(page.Jobs) < 2600 {
+			if page, err := l.page(ctx, admin, history); err != nil || len(page.Jobs) < 2600 {
 				t.Errorf("%s: %d jobs: %v", who, len(page.Jobs), err)
 			}
 			mu.Lock()
@@ -202,7 +202,7 @@ func TestLongReadsHoldUpNobodysReads(t *testing.T) {
 	}
 	l.until("ann's reads wait", func() bool { return l.d.svc.gate.Waiting() == 8 })
 	quick, end := l.d.svc.gate.Begin(bob)
-	page, err := l.d.jobs.Jobs(quick, admin, api.Query{Reasons: true})
+	page, err := l.page(quick, admin, api.Query{Reasons: true})
 	end()
 	if err != nil || len(page.Jobs) != 2 {
 		t.Errorf("bob's list: %d jobs: %v", len(page.Jobs), err)

@@ -211,29 +211,43 @@ func gate(x *Explain, id string, j *job.Job) string {
 // Reasons says why each of these queued jobs waits, at about the cost of one
 // decision.
 func (x *Explain) Reasons(ids []string) map[string]string {
-	reasons := make(map[string]string, len(ids))
+	reasons, look := make(map[string]string, len(ids)), x.line.Roster.Looking()
+	explain(x, ids, func(i int) *job.Job { return look(ids[i]) }, reasons)
+	return reasons
+}
+
+// ReasonsOf is Reasons of jobs that were looked up in the same turn.
+func ReasonsOf(x *Explain, jobs []*job.Job, reasons map[string]string) {
+	ids := make([]string, len(jobs))
+	for i := range jobs {
+		ids[i] = jobs[i].ID
+	}
+	explain(x, ids, func(i int) *job.Job { return jobs[i] }, reasons)
+}
+
+// explain finds the reasons of jobs, of which at gives the one with ids[i].
+func explain(x *Explain, ids []string, at func(i int) *job.Job, reasons map[string]string) {
 	var inLine []string
-	look := x.line.Roster.Looking()
-	for _, id := range ids {
-		if text := gate(x, id, look(id)); text != "" {
+	var places []int
+	for i, id := range ids {
+		if text := gate(x, id, at(i)); text != "" {
 			reasons[id] = text
 		} else if _, queued := x.line.Queue.Get(id); queued {
-			inLine = append(inLine, id)
+			inLine, places = append(inLine, id), append(places, i)
 		}
 	}
 	if x.stopping {
 		for _, id := range inLine {
 			reasons[id] = "berth is stopping"
 		}
-		return reasons
+		return
 	}
 	if len(inLine) == 0 {
-		return reasons
+		return
 	}
 	for i, text := range sched.Sentences(x.State(), inLine) {
-		reasons[inLine[i]] = afterPreemption(x.line.Roster.Look(inLine[i]), text)
+		reasons[inLine[i]] = afterPreemption(at(places[i]), text)
 	}
-	return reasons
 }
 
 // Estimate is the estimated duration and memory of an unfinished job, with their

@@ -354,23 +354,29 @@ func (s *Set) OldestFirst() []*job.Job {
 // Copy is a copy of a job as it is now, with what was measured so far.
 func (s *Set) Copy(j *job.Job) job.Job {
 	c := *j
-	a := s.Active[j.ID]
+	s.Complete(&c)
+	return c
+}
+
+// Complete adds what was measured so far to a copy of a job.
+func (s *Set) Complete(c *job.Job) {
+	a := s.Active[c.ID]
 	if a == nil {
-		return c
+		return
 	}
-	if s.measure(&c); len(c.PeakMiB) == 0 {
-		c.PeakMiB = j.PeakMiB
+	peak := c.PeakMiB
+	if s.measure(c); len(c.PeakMiB) == 0 {
+		c.PeakMiB = peak
 	}
-	if util, ok := s.cards.Meter.AvgUtil(j.ID); ok {
+	if util, ok := s.cards.Meter.AvgUtil(c.ID); ok {
 		c.AvgUtil = &util
 	}
-	if since, idle := s.Uses.IdleSince(j.ID); idle {
+	if since, idle := s.Uses.IdleSince(c.ID); idle {
 		c.IdleSince = since
 	}
 	if c.Detail = cmp.Or(a.Hindrance.String(), c.Detail, a.Trouble); c.IdleSince.IsZero() {
-		c.Detail = cmp.Or(c.Detail, join(a.exceeds, s.Uses.EndsForOveruse(j.ID)))
+		c.Detail = cmp.Or(c.Detail, join(a.exceeds, s.Uses.EndsForOveruse(c.ID)))
 	}
-	return c
 }
 
 // join puts a second remark behind a first, where there are both.

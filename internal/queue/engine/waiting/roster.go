@@ -259,20 +259,24 @@ func (r *Roster) Size() int {
 }
 
 // Find is an unfinished job, or one whose end is not on disk yet, to be read.
-func (r *Roster) Find(id string) (*job.Job, bool) { return find(r, id, r.Look) }
-
-// Finding is to Find what Looking is to Look.
-func Finding(r *Roster) func(id string) (*job.Job, bool) {
-	look := r.Looking()
-	return func(id string) (*job.Job, bool) { return find(r, id, look) }
-}
-
-func find(r *Roster, id string, look func(id string) *job.Job) (*job.Job, bool) {
-	if j := look(id); j != nil {
+func (r *Roster) Find(id string) (*job.Job, bool) {
+	if j := r.Look(id); j != nil {
 		return j, true
 	}
 	j, ok := r.changes.Rows[id]
 	return j, ok
+}
+
+// Copy is Find into a place of the caller's.
+func Copy(r *Roster, id string, to *job.Job) bool {
+	if r.shelf.Look(id, to) {
+		return true
+	}
+	j, ok := r.Find(id)
+	if ok {
+		*to = *j
+	}
+	return ok
 }
 
 // EachUnwritten visits the jobs whose end is not on disk yet.
