@@ -41,6 +41,17 @@ func drawCrowd(t *rapid.T) State {
 		}
 		s.Allocations = append(s.Allocations, h)
 	}
+	if rapid.IntRange(0, 2).Draw(t, "users have shares") == 0 {
+		s.DefaultLimit.Share, s.Rules.BorrowTime = rapid.SampledFrom([]float64{1, 2, 4}).Draw(t, "share"), time.Hour
+		s.InUse = map[string]Use{}
+		for i := range s.Allocations {
+			h := &s.Allocations[i]
+			h.User = rapid.SampledFrom([]string{"ann", "bob", "cid"}).Draw(t, "whose")
+			use := s.InUse[h.User]
+			use.Add(h)
+			s.InUse[h.User] = use
+		}
+	}
 	s.Queue = NewQueue()
 	s.Queue.SetRules(s.Rules)
 	for i := range rapid.IntRange(1, 60).Draw(t, "queued") {
@@ -50,6 +61,7 @@ func drawCrowd(t *rapid.T) State {
 			Request:  Request{GPUs: rapid.SampledFrom([]int{1, 1, 2, 2, 4, 8, 8, 8}).Draw(t, "needs")},
 			Since:    s.Now.Add(-age.Draw(t, "waited")), RanBefore: served.Draw(t, "served"), Run: span.Draw(t, "run"),
 		}
+		p.Preempt.Mode = mode.Draw(t, "would give way")
 		if rapid.IntRange(0, 3).Draw(t, "shares") == 0 {
 			p.Request.Share = 0.5
 		}

@@ -13,7 +13,8 @@ import (
 // jobs can be parked, then the user with the least usage, then the policy. Each
 // job in turn starts if it fits; else running jobs that it outranks are preempted
 // for it; else GPUs are reserved for it, if it is one of the first that wait.
-// What starts must not delay those for whom GPUs are reserved.
+// What starts must not delay those for whom GPUs are reserved. Jobs beyond their
+// user's share come after all others, and give way to them.
 func Decide(s State) Plan {
 	d := newDecision(&s)
 	d.run(nil)
@@ -42,9 +43,22 @@ func (d *decision) run(until *member) {
 	if !limitsAmounts(d.state) {
 		d.walk.passes = d.closed.has
 	}
+	if d.inOrder(until) {
+		return
+	}
+	// 4. Those who would be borrowed.
+	if d.mayLend(until) && d.inOrder(until) {
+		return
+	}
+	d.plan.Again = d.again()
+}
+
+// inOrder considers one job of each class at a time, and reports whether it came to
+// the job `until`.
+func (d *decision) inOrder(until *member) bool {
 	for next := d.walk.next(); next != nil; next = d.walk.next() {
-		if until != nil && d.walk.reached(d.orderKey(until)) {
-			return
+		if until != nil && d.walk.reached(d.orderKey(until)) && (d.lending || !d.borrows(until)) {
+			return true
 		}
 		if d.seen[next.job] || d.consider(next, d.walk.account(), ordinary) {
 			d.walk.again()
@@ -53,7 +67,7 @@ func (d *decision) run(until *member) {
 			break
 		}
 	}
-	d.plan.Again = d.again()
+	return false
 }
 
 // consider does what can be done for a job, and reports whether to look at the next
@@ -63,11 +77,14 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 	switch {
 	case !d.now.possible(k, &h.amounts):
 		d.refuse(func() reason.Reason { return d.now.impossible(k, &h.class.request) })
-	case !a.allows(&h.amounts):
-		d.refuse(func() reason.Reason { return a.overLimit(&h.amounts) })
+	case !a.allows(h.class, &h.amounts):
+		d.refuse(func() reason.Reason { return a.overLimit(h.class, &h.amounts) })
 	case d.blocker != nil || d.full():
+	case d.notYet(h, a, u):
 	case u == ordinary && d.closed.has(h):
+		d.want(h, a)
 	case u == ordinary && d.knownNotToFit(h):
+		d.want(h, a)
 		d.close(h)
 	case d.start(h, a):
 		return true
@@ -75,6 +92,7 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 	case d.preempt(h, a, u):
 		return true
 	default:
+		d.want(h, a)
 		return d.wait(h, u)
 	}
 	return false
@@ -83,11 +101,12 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 // considerOverdue considers an overdue job, unless it has its cards already.
 func (d *decision) considerOverdue(l *lateJob) {
 	h, a := l.class.head(l.entry), d.account(&l.member)
-	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) {
-		return // it is refused when its turn comes
+	u := l.urgency(d.state)
+	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(h.class, &h.amounts) || d.notYet(&h, a, u) {
+		return // it is refused, or borrowed, when its turn comes
 	}
 	d.seen[h.job] = true
-	d.consider(&h, a, l.urgency(d.state))
+	d.consider(&h, a, u)
 }
 
 // start starts the job if it fits and no limit holds it back. Limits come second
@@ -118,6 +137,7 @@ func (d *decision) start(h *head, a *account) bool {
 			r.machine.book(held)
 		}
 	}
+	d.done(h)
 	d.charge(h, a)
 	return true
 }
@@ -189,6 +209,9 @@ func (d *decision) over() bool {
 	if d.blocker == nil && !d.full() {
 		return d.closed.open == 0 && d.walk.passes != nil
 	}
+	if d.lending {
+		return true // who is refused was before
+	}
 	if d.refuses == nil {
 		may := d.mayRefuse()
 		d.refuses = &may
@@ -213,11 +236,11 @@ func limitsAmounts(s *State) bool {
 	return limited
 }
 
-func (l *Limit) onAmounts() bool { return l.GPUs > 0 || l.CPUs > 0 || l.MemMiB > 0 }
+func (l *Limit) onAmounts() bool { return l.GPUs > 0 || l.Share > 0 || l.CPUs > 0 || l.MemMiB > 0 }
 
 // refuse refuses the job that came up last, and with it its whole class.
 func (d *decision) refuse(why func() reason.Reason) {
-	if d.quiet {
+	if d.quiet || d.lending {
 		return
 	}
 	jobs, reason := d.walk.rest(), why()

@@ -33,6 +33,11 @@ type decision struct {
 	reservationsTried int  // how many were tried
 	reservedOverdue   bool // an overdue job has a reservation
 
+	shares  bool                 // some user has a share
+	lending bool                 // those are considered who would be borrowed, after all others
+	wanted  []string             // by place: the first job within its user's share that waits for the card; nil: none does
+	lent    map[*Allocation]bool // running jobs that are borrowed; nil until needed
+
 	// What is known not to work.
 	closed          closed
 	closings        int        // calls of closeLarger
@@ -62,6 +67,7 @@ func newDecision(s *State) *decision {
 		d.preemptible = d.preemptible || !h.Other && (h.BeingPreempted || h.Preempt.Mode != "")
 	}
 	d.reservationsMax = d.reservationDepth()
+	d.shares = s.hasShares()
 	return d
 }
 
@@ -87,6 +93,7 @@ func (d *decision) parks() bool {
 // outlook is what a decision knows about a family of requests.
 type outlook struct {
 	candidates candidates
+	waits      bool      // one within its user's share
 	noRoom     frontier  // cannot start
 	noVictims  notHelped // nobody can be preempted for these either
 }

@@ -12,7 +12,7 @@
 //	rules: rules tuning estimate pace term
 //	what fits where: card request budget machine fit candidates choose possible
 //	who goes next: list tally shape state queue userqueue service turn limit overdue walk
-//	what is decided: closed decision limits contend outrank reservation departure reserve preempt again assert decide
+//	what is decided: closed decision limits borrow contend outrank reservation departure reserve preempt again assert decide
 //	why: explain tell
 //	when: timeline step forecast
 //	what is told: feasible story snapshot

@@ -9,10 +9,15 @@ func Explain(s State, job string) reason.Reason {
 	if !found {
 		return reason.Reason{Kind: reason.NotQueued, Job: job}
 	}
-	d := newDecision(&s)
+	return upTo(&s, &m).explain(&m)
+}
+
+// upTo is the decision when the job's turn comes.
+func upTo(s *State, m *member) *decision {
+	d := newDecision(s)
 	d.quiet = true
-	d.run(&m)
-	return d.explain(&m)
+	d.run(m)
+	return d
 }
 
 // explain says why such a job waits. A limit is named before a job in front,
@@ -31,10 +36,12 @@ func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 	h := g.head(m.entry)
 	switch {
 	case !d.now.possible(&d.outlook(&h).candidates, &h.amounts):
-	case !a.allows(&h.amounts):
-		return a.overLimit(&h.amounts), true
+	case !a.allows(g, &h.amounts):
+		return a.overLimit(g, &h.amounts), true
 	case d.limited(g, &h.amounts, a):
 		return d.whyLimited(g, &h.amounts, a), true
+	case a.beyondShare(g, &h.amounts) && d.waitsFor(&h) != "":
+		return d.whyNotLent(&h, a), true
 	}
 	return reason.Reason{}, false
 }

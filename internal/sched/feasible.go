@@ -16,15 +16,16 @@ func Feasible(s State, r Request) (reason.Reason, bool) {
 	return m.impossible(&k, &r), false
 }
 
-// FeasibleFor is Feasible for a job of this user, whose limit may be less than
-// the machine has.
-func FeasibleFor(s State, user string, r Request) (reason.Reason, bool) {
-	if why, ok := Feasible(s, r); !ok {
+// FeasibleFor is Feasible for a job of a user, whose limit may be less than the
+// machine has.
+func FeasibleFor(s State, p Pending) (reason.Reason, bool) {
+	if why, ok := Feasible(s, p.Request); !ok {
 		return why, false
 	}
-	a, asked := newAccount(&s, user), r.amounts()
-	if !a.allows(&asked) {
-		return a.overLimit(&asked), false
+	a, asked := newAccount(&s, p.User), p.Request.amounts()
+	g := &class{classKey: classKey{firm: s.Rules.firm(&p), unproven: p.Unproven}}
+	if !a.allows(g, &asked) {
+		return a.overLimit(g, &asked), false
 	}
 	return reason.Reason{}, true
 }

@@ -42,6 +42,7 @@ type asked struct {
 	self     ahead
 	position int  // 0: it is not queued
 	closed   bool // it does not fit, whatever ends
+	borrows  bool // it would be beyond its user's share
 	kept     *Reservation
 }
 

@@ -296,12 +296,13 @@ func checkBehind(t *rapid.T, s State, story *reason.Story) {
 	b := story.Behind
 	switch {
 	case b == nil:
+	case b.First == reason.FirstShare:
 	case story.Position == 1:
 		t.Fatalf("the first job waits behind job %s", b.ID)
 	// Where users take turns, a decision charges for what starts alone, and a
 	// position for all that is in front.
 	case !s.Rules.Fair && Position(s, b.ID) >= story.Position:
-		t.Fatalf("number %d waits behind job %s, which is number %d", story.Position, b.ID, Position(s, b.ID))
+		t.Fatalf("number %d waits behind job %s, which is number %d, as %s", story.Position, b.ID, Position(s, b.ID), b.Because)
 	case b.First == reason.FirstPriority && b.Priority <= story.Priority:
 		t.Fatalf("priority %d goes before %d", b.Priority, story.Priority)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -105,11 +106,16 @@ func drawLab(t *rapid.T, s *State) {
 	limit := rapid.Custom(func(t *rapid.T) Limit {
 		return Limit{
 			Jobs: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "most jobs"),
-			GPUs: rapid.SampledFrom([]float64{0, 0, 0.5, 1, 2, 3}).Draw(t, "most GPUs"),
+			GPUs: rapid.SampledFrom([]float64{0, 0, 0.5, 1, 2, 3}).Draw(t, "most GPUs"), Share: rapid.SampledFrom([]float64{0, 0, 0.5, 1, 2}).Draw(t, "share"),
 			CPUs: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "most CPUs"), MemMiB: rapid.SampledFrom([]int64{0, 0, 50, 90}).Draw(t, "most memory"),
 		}
 	})
 	s.DefaultLimit = limit.Draw(t, "limit")
+	s.Rules.BorrowTime = rapid.SampledFrom([]time.Duration{0, time.Hour, time.Hour, -1}).Draw(t, "borrow time")
+	s.Queue.SetRules(s.Rules)
+	for i := range s.Allocations {
+		s.Allocations[i].User = rapid.SampledFrom(users).Draw(t, "whose")
+	}
 	for _, user := range users {
 		if rapid.Bool().Draw(t, "has history") {
 			s.Usage[user] = rapid.SampledFrom([]float64{0, 10, 15, 3600}).Draw(t, "usage")

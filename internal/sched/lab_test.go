@@ -191,7 +191,7 @@ func TestFeasibleForAUser(t *testing.T) {
 		{"unless the user's own is none", "root", 8, ""},
 		{"the machine comes before the limit", "ann", 9, reason.TooManyGPUs},
 	} {
-		if why, ok := FeasibleFor(s, c.user, Request{GPUs: c.gpus}); why.Kind != c.want || ok != (c.want == "") {
+		if why, ok := FeasibleFor(s, Pending{User: c.user, Request: Request{GPUs: c.gpus}}); why.Kind != c.want || ok != (c.want == "") {
 			t.Errorf("%s: %v, %s", c.says, ok, why)
 		}
 	}

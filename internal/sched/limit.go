@@ -11,7 +11,8 @@ import (
 // Limit bounds one user's running jobs; a part that is 0 is not limited.
 type Limit struct {
 	Jobs   int     `json:"jobs,omitempty"`
-	GPUs   float64 `json:"gpus,omitempty"` // counted as CountedGPUs does
+	GPUs   float64 `json:"gpus,omitempty"`       // counted as CountedGPUs does
+	Share  float64 `json:"share_gpus,omitempty"` // of these, what is beyond this is borrowed
 	CPUs   int     `json:"cpus,omitempty"`
 	MemMiB int64   `json:"mem_mib,omitempty"` // of the host
 	Flag   string  `json:"flag,omitempty"`    // the flag that sets it; empty: the config does
@@ -106,13 +107,23 @@ func (s *State) limitOf(user string) (limit Limit, own bool) {
 	return s.DefaultLimit, false
 }
 
+// mostGPUs is how many GPUs the user may hold with such a job; 0: any number. The
+// share bounds jobs that may not borrow, and shares of GPUs until they are measured.
+func (a *account) mostGPUs(g *class, held *Use) float64 {
+	share := a.limit.Share
+	if share > 0 && (g.firm || g.unproven && held.Unmeasured > 0) && (a.limit.GPUs <= 0 || share < a.limit.GPUs) {
+		return share
+	}
+	return a.limit.GPUs
+}
+
 // exceeded is the part of the user's limit that the job would exceed beside what
 // the user holds; gpus is what it adds to them. A job that needs none of something
 // is never limited by it.
-func (a *account) exceeded(gpus float64, asked *amounts, held *Use) reason.Resource {
-	l := &a.limit
+func (a *account) exceeded(g *class, gpus float64, asked *amounts, held *Use) reason.Resource {
+	l, most := &a.limit, a.mostGPUs(g, held)
 	switch {
-	case l.GPUs > 0 && asked.gpus > 0 && held.GPUs+held.Unmeasured+gpus > l.GPUs+limitTolerance:
+	case most > 0 && asked.gpus > 0 && held.GPUs+held.Unmeasured+gpus > most+limitTolerance:
 		return reason.GPUs
 	case l.CPUs > 0 && asked.cpus > 0 && held.CPUs+asked.cpus > l.CPUs:
 		return reason.CPUs
@@ -124,8 +135,14 @@ func (a *account) exceeded(gpus float64, asked *amounts, held *Use) reason.Resou
 
 // allows reports whether the limit admits such a job when the user runs nothing
 // else. It is asked of every class.
-func (a *account) allows(asked *amounts) bool {
-	return a.exceeded(asked.countedGPUs(), asked, &Use{}) == reason.NoResource
+func (a *account) allows(g *class, asked *amounts) bool {
+	return a.exceeded(g, asked.countedGPUs(), asked, &Use{}) == reason.NoResource
+}
+
+// beyondShare reports that the job would be borrowed: with it, the user holds more
+// GPUs than their share.
+func (a *account) beyondShare(g *class, asked *amounts) bool {
+	return a.limit.Share > 0 && asked.gpus > 0 && a.use.GPUs+a.use.Unmeasured+a.adds(g, asked) > a.limit.Share+limitTolerance
 }
 
 // jobsSpent reports that the user's limit on jobs is reached. A parked job counts
@@ -137,7 +154,7 @@ func (a *account) jobsSpent(g *class) bool {
 // amountSpent reports that the job would exceed the user's limit on GPUs, CPUs or
 // memory.
 func (a *account) amountSpent(g *class, asked *amounts) bool {
-	return a.exceeded(a.adds(g, asked), asked, &a.use) != reason.NoResource
+	return a.exceeded(g, a.adds(g, asked), asked, &a.use) != reason.NoResource
 }
 
 // adds is what the job would add to the user's GPUs. An unproven share adds whole
@@ -151,8 +168,8 @@ func (a *account) adds(g *class, asked *amounts) float64 {
 }
 
 // overLimit is the reason for a job that exceeds its user's limit by itself.
-func (a *account) overLimit(asked *amounts) reason.Reason {
-	why := a.whyExceeded(reason.OverUserLimit, asked.countedGPUs(), asked, &Use{})
+func (a *account) overLimit(g *class, asked *amounts) reason.Reason {
+	why := a.whyExceeded(reason.OverUserLimit, g, asked.countedGPUs(), asked, &Use{})
 	if why.Resource == reason.NoResource {
 		why.Needs, why.Share = asked.gpus, asked.share
 	}
@@ -160,15 +177,18 @@ func (a *account) overLimit(asked *amounts) reason.Reason {
 }
 
 // whyExceeded is the part of the limit that the job would exceed, in numbers.
-func (a *account) whyExceeded(kind reason.Kind, gpus float64, asked *amounts, held *Use) reason.Reason {
+func (a *account) whyExceeded(kind reason.Kind, g *class, gpus float64, asked *amounts, held *Use) reason.Reason {
 	why := reason.Reason{Kind: kind, User: a.user, Own: a.own}
-	switch resource := a.exceeded(gpus, asked, held); resource {
+	switch resource := a.exceeded(g, gpus, asked, held); resource {
 	case reason.CPUs:
 		why.Resource, why.Held, why.Amount, why.Total = resource, int64(held.CPUs), int64(asked.cpus), int64(a.limit.CPUs)
 	case reason.Memory:
 		why.Resource, why.Held, why.Amount, why.Total = resource, held.MemMiB, asked.memMiB, a.limit.MemMiB
 	default:
-		why.HeldGPUs, why.MoreGPUs, why.LimitGPUs, why.Unmeasured = held.GPUs+held.Unmeasured, gpus, a.limit.GPUs, held.Unmeasured > 0
+		why.HeldGPUs, why.MoreGPUs, why.LimitGPUs, why.Unmeasured = held.GPUs+held.Unmeasured, gpus, a.mostGPUs(g, held), held.Unmeasured > 0
+		if why.SoftLimit = a.limit.Share > 0 && why.LimitGPUs == a.limit.Share; why.SoftLimit && g.firm {
+			why.Firm, why.BorrowS = true, max(0, a.rules.BorrowTime).Seconds()
+		}
 	}
 	return why
 }

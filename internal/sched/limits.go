@@ -39,7 +39,7 @@ func (d *decision) whyLimited(g *class, asked *amounts, a *account) reason.Reaso
 	case a.jobsSpent(g):
 		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Flag: a.limit.Flag, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs), Parked: int64(a.use.Parked)}
 	}
-	return a.whyExceeded(reason.WaitsForLimit, a.adds(g, asked), asked, &a.use)
+	return a.whyExceeded(reason.WaitsForLimit, g, a.adds(g, asked), asked, &a.use)
 }
 
 // whyGroup says whether the group is paused or full.

@@ -33,6 +33,8 @@ type oracle struct {
 	joined map[GroupName]int
 	failed map[classKey]bool // jobs that ask for the same have nothing to hope for
 	block  string            // under FIFO: the job that no other may overtake
+	lends  bool              // those are considered who are beyond their share
+	wanted map[int]bool      // cards that somebody below their share waits for
 	plan   Plan
 }
 
@@ -55,7 +57,7 @@ type oracleMachine struct {
 // consult is what Decide has to say, in plan.
 func consult(s State) *oracle {
 	o := &oracle{
-		s: s, leaving: map[*Allocation]bool{}, margins: map[*Allocation]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.ArrayRuns), joined: map[GroupName]int{}, failed: map[classKey]bool{},
+		s: s, leaving: map[*Allocation]bool{}, margins: map[*Allocation]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.ArrayRuns), joined: map[GroupName]int{}, failed: map[classKey]bool{}, wanted: map[int]bool{},
 		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Allocations),
 	}
 	for _, h := range o.running {
@@ -69,25 +71,37 @@ func consult(s State) *oracle {
 	}
 	// 2. Overdue jobs come before all others.
 	for _, late := range o.overdue() {
-		if o.waits(late.p.Job) && !o.refused(&late.p) {
+		if o.waits(late.p.Job) && !o.refused(&late.p) && !o.beyondShare(&late.p, late.urgency) {
 			o.done(&late.p)
 			o.consider(&late.p, late.urgency)
 		}
 	}
 	// 3. Everybody else, the first in order first.
-	for len(o.waiting) > 0 {
-		p := slices.MinFunc(o.waiting, o.order)
-		o.done(&p)
-		if key := keyOf(&p); !o.failed[key] && !o.consider(&p, ordinary) {
-			o.failed[key] = true
-		}
+	all := slices.Clone(o.waiting)
+	o.inOrder()
+	// 4. Those who are beyond their share, the same way.
+	if o.block == "" {
+		o.lends, o.failed, o.waiting = true, map[classKey]bool{}, slices.DeleteFunc(all, func(p Pending) bool {
+			return slices.ContainsFunc(o.given, func(h *Allocation) bool { return h.Job == p.Job })
+		})
+		o.inOrder()
 	}
 	o.plan.Again = o.again()
 	return o
 }
 
-func keyOf(p *Pending) classKey {
-	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.Request.GPUs > 1 && !oracleKeeps(&p.Preempt)}
+func (o *oracle) inOrder() {
+	for len(o.waiting) > 0 {
+		p := slices.MinFunc(o.waiting, o.order)
+		o.done(&p)
+		if key := o.keyOf(&p); !o.failed[key] && !o.consider(&p, ordinary) {
+			o.failed[key] = true
+		}
+	}
+}
+
+func (o *oracle) keyOf(p *Pending) classKey {
+	key := classKey{firm: o.firm(p), user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.Request.GPUs > 1 && !oracleKeeps(&p.Preempt)}
 	if p.ArrayLimit > 0 {
 		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
@@ -251,8 +265,12 @@ func (o *oracle) overdue() (list []overdueJob) {
 func (o *oracle) consider(p *Pending, u urgency) bool {
 	switch {
 	case o.refused(p):
-		o.refuse(p)
+		if !o.lends {
+			o.refuse(p)
+		}
 	case o.block != "" || o.full():
+	case o.beyondShare(p, u) != o.lends:
+	case o.lends && slices.ContainsFunc(o.candidates(&p.Request), func(c *Card) bool { return o.wanted[c.Index] }):
 	case o.start(p):
 		return true
 	case o.limited(p):
@@ -262,7 +280,73 @@ func (o *oracle) consider(p *Pending, u urgency) bool {
 		if o.s.Rules.Policy == FIFO {
 			o.block = p.Job
 		}
+		o.want(p)
 		return o.reserve(p, u)
+	}
+	return false
+}
+
+// want notes for which cards a job waits, unless they are paused or the like.
+func (o *oracle) want(p *Pending) {
+	if _, ok := o.place(p, o.without(func(*Allocation) bool { return true }, o.s.Now), o.s.Now, nil); ok && !o.lends {
+		for _, c := range o.candidates(&p.Request) {
+			o.wanted[c.Index] = true
+		}
+	}
+}
+
+// firm reports a job that may not be borrowed: it does not give way, and may last.
+func (o *oracle) firm(p *Pending) bool {
+	soon := p.Limit > 0 && p.Limit <= o.s.Rules.BorrowTime
+	return o.s.Rules.BorrowTime != 0 && p.Preempt.Mode == "" && !soon
+}
+
+// beyondShare reports a job that would be borrowed. One that could never run
+// otherwise is not held up by that for ever.
+func (o *oracle) beyondShare(p *Pending, u urgency) bool {
+	share, held := o.limit(p.User).Share, o.use[p.User]
+	if u != ordinary && o.counted(&p.Request) > share+limitTolerance {
+		return false
+	}
+	return share > 0 && p.Request.GPUs > 0 && held.GPUs+held.Unmeasured+o.adds(p) > share+limitTolerance
+}
+
+// adds is what a job adds to the GPUs of its user. The first share may start; another
+// counts as whole GPUs until that one is measured.
+func (o *oracle) adds(p *Pending) float64 {
+	if p.Unproven && o.use[p.User].Unmeasured > 0 {
+		return float64(p.Request.GPUs)
+	}
+	return o.counted(&p.Request)
+}
+
+// borrowed reports a running job beyond its user's share. Those that would lose most
+// by giving way are within it.
+func (o *oracle) borrowed(h *Allocation) bool {
+	share := o.limit(h.User).Share
+	var own []*Allocation
+	for _, other := range o.running {
+		if other.User == h.User && !other.Other && !other.BeingPreempted {
+			own = append(own, other)
+		}
+	}
+	if share <= 0 || !slices.Contains(own, h) {
+		return false
+	}
+	slices.SortStableFunc(own, o.lessLoss)
+	slices.Reverse(own)
+	gives := func(h *Allocation) bool { return h.Preempt.Mode != "" }
+	own = slices.Concat(slices.DeleteFunc(slices.Clone(own), gives), slices.DeleteFunc(own, func(h *Allocation) bool { return !gives(h) }))
+	within := 0.0
+	for _, other := range own {
+		gpus := oracleWeight(len(other.Cards), max(0, other.Share), 0) + other.OverGPUs
+		beyond := within+gpus > share+limitTolerance
+		if other == h {
+			return beyond
+		}
+		if !beyond {
+			within += gpus
+		}
 	}
 	return false
 }
@@ -271,7 +355,7 @@ func (o *oracle) consider(p *Pending, u urgency) bool {
 func (o *oracle) refuse(p *Pending) {
 	same := []Pending{*p}
 	for _, other := range o.waiting {
-		if keyOf(&other) == keyOf(p) {
+		if o.keyOf(&other) == o.keyOf(p) {
 			same = append(same, other)
 		}
 	}
@@ -289,6 +373,8 @@ func (o *oracle) refused(p *Pending) bool {
 	case host.CPUs > 0 && r.CPUs > host.CPUs, host.MemMiB > 0 && r.MemMiB > host.MemMiB:
 		return true
 	case limit.GPUs > 0 && o.counted(r) > limit.GPUs+limitTolerance:
+		return true
+	case limit.Share > 0 && o.firm(p) && o.counted(r) > limit.Share+limitTolerance:
 		return true
 	case limit.CPUs > 0 && r.CPUs > limit.CPUs, limit.MemMiB > 0 && r.MemMiB > limit.MemMiB:
 		return true
@@ -363,9 +449,9 @@ func (o *oracle) limited(p *Pending) bool {
 	if of, set := o.s.Groups[name]; set && (of.PausedBy != "" || of.Limit > 0 && len(of.Running)+o.joined[name] >= of.Limit) {
 		return true
 	}
-	limit, use, more := o.limit(p.User), o.use[p.User], o.counted(&p.Request)
-	if p.Unproven && use.Unmeasured > 0 {
-		more = float64(p.Request.GPUs) // the first may start; another counts as whole GPUs
+	limit, use, more := o.limit(p.User), o.use[p.User], o.adds(p)
+	if share := limit.Share; share > 0 && (o.firm(p) || p.Unproven && use.Unmeasured > 0) && (limit.GPUs <= 0 || share < limit.GPUs) {
+		limit.GPUs = share // it may not be borrowed, or it is not known what it takes
 	}
 	return p.ArrayLimit > 0 && o.pools[p.Array] >= p.ArrayLimit ||
 		limit.Jobs > 0 && use.Jobs >= limit.Jobs && !p.Parked ||
@@ -658,6 +744,10 @@ func (o *oracle) outranks(p *Pending, h *Allocation, u urgency) bool {
 	switch {
 	case h.Other || h.Preempt.Mode == "" || o.leaving[h] || protected || !o.parkingFits(h):
 		return false
+	case o.lends && !o.borrowed(h):
+		return false
+	case !o.lends && p.Request.GPUs > 0 && p.Priority >= h.Priority && o.borrowed(h):
+		return true
 	case u != ordinary && parks:
 		return true
 	case p.Priority != h.Priority:

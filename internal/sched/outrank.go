@@ -20,8 +20,10 @@ func (d *decision) wouldOutrank(h *head, held *Allocation, u urgency) bool {
 	}
 	rules, now := &d.state.Rules, d.state.Now
 	switch {
-	case now.Before(held.protectedUntil(rules)):
+	case now.Before(held.protectedUntil(rules)) || d.lending && !d.borrowed(held):
 		return false
+	case !d.lending && h.gpus > 0 && h.priority >= held.Priority && d.borrowed(held):
+		return true
 	case u != ordinary && held.Preempt.keepsWork():
 		return true
 	case h.priority != held.Priority:
@@ -56,15 +58,16 @@ func (d *decision) preemptibleFrom(held *Allocation, h *head) time.Time {
 
 // preemptibleAt is when a running job can be preempted for the waiting one, as far as
 // that can be foreseen: some classes of service protect it for a time.
-func (s *State) preemptibleAt(h *head, held *Allocation) (at time.Time, some bool) {
-	then := *s
-	d := decision{state: &then}
-	then.Now = latest(s.Now, held.protectedUntil(&s.Rules))
+func (d *decision) preemptibleAt(h *head, held *Allocation) (at time.Time, some bool) {
+	d.borrowed(held) // as of now
+	then, later := *d.state, *d
+	later.state = &then
+	then.Now = latest(then.Now, held.protectedUntil(&then.Rules))
 	for range classLong {
-		if d.outranks(h, held, ordinary) {
-			return latest(then.Now, d.preemptibleFrom(held, h)), true
+		if later.outranks(h, held, ordinary) {
+			return latest(then.Now, later.preemptibleFrom(held, h)), true
 		}
-		_, until := held.class(&s.Rules, then.Now)
+		_, until := held.class(&then.Rules, then.Now)
 		if !until.After(then.Now) {
 			break
 		}

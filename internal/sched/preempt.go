@@ -272,13 +272,18 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation, 
 	d.reservations = append(d.reservations, r)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at})
 	d.reopen()
+	d.done(h)
 	d.charge(h, a)
 }
 
 // reopen discards what is known not to work: other jobs may use the new room too.
 func (d *decision) reopen() {
-	d.closed.reopen(d.state.Queue)
+	d.forget()
 	d.walk.reopen()
+}
+
+func (d *decision) forget() {
+	d.closed.reopen(d.state.Queue)
 	for _, o := range d.outlooks {
 		if o != nil {
 			o.noVictims = nil
@@ -303,7 +308,7 @@ func (d *decision) promised() (list []member) {
 // job is considered: a job in front of it may not have been entitled to them.
 func (d *decision) grantPromised(m *member) {
 	h, a := m.class.head(m.entry), d.account(m)
-	if !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) || d.full() {
+	if !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(h.class, &h.amounts) || d.full() {
 		return
 	}
 	if d.start(&h, a) {

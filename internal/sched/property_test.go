@@ -287,7 +287,7 @@ func TestInfeasibleDoesNotDependOnWhatIsFree(t *testing.T) {
 			t.Fatalf("refusals depend on what is free:\n%s", diff)
 		}
 		for _, p := range s.Queue.First(s.Queue.Len()) {
-			why, ok := FeasibleFor(other, p.User, p.Request)
+			why, ok := FeasibleFor(other, p)
 			_, refused := outcome(Decide(s))
 			if ok == refused[p.Job] || ok != (why.Kind == "") {
 				t.Fatalf("job %s is refused: %v, feasible: %v (%s)", p.Job, refused[p.Job], ok, why)

@@ -68,6 +68,7 @@ type classKey struct {
 	unproven   bool
 	parked     bool
 	fixed      bool // it is a gang that cannot give way
+	firm       bool // it may not run beyond its user's share
 }
 
 // class holds jobs that differ only in their place in the order. It is never empty.
@@ -162,7 +163,7 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
-	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.holdsFast()}
+	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.holdsFast(), firm: q.rules.firm(&p)}
 	if p.ArrayLimit > 0 {
 		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
@@ -243,6 +244,22 @@ func (q *Queue) classOf(key classKey) *class {
 	return g
 }
 
+// setFirm moves a job to the class of those that may, or may not, run beyond their
+// user's share.
+func setFirm(q *Queue, job string, firm bool) {
+	m := q.jobs[job]
+	g, key := m.class, m.class.classKey
+	if key.firm = firm; key == g.classKey {
+		return
+	}
+	q.take(m)
+	m.class = q.classOf(key)
+	q.put(m)
+	if g.jobs.length == 0 {
+		q.dropClass(g)
+	}
+}
+
 func (q *Queue) dropClass(g *class) {
 	delete(q.classes, g.classKey)
 	q.sizes.discount(g.size)
@@ -320,7 +337,7 @@ func (q *Queue) Position(job string) int {
 // SetRules sets the rules that order the queue, and sorts it again if they order
 // differently.
 func (q *Queue) SetRules(rules Rules) {
-	same := q.rules.Policy == rules.Policy && q.rules.Slice == rules.Slice
+	same := q.rules.Policy == rules.Policy && q.rules.Slice == rules.Slice && q.rules.BorrowTime == rules.BorrowTime
 	if same {
 		q.rules = rules
 		return
@@ -340,6 +357,10 @@ func (q *Queue) SetRules(rules Rules) {
 		p := m.pending()
 		m.entry.service, m.entry.policyKey = rules.rank(&p)
 		q.put(m)
+	}
+	for _, m := range members {
+		p := m.pending()
+		setFirm(q, m.entry.job, rules.firm(&p))
 	}
 }
 

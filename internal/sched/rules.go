@@ -32,6 +32,9 @@ type Rules struct {
 	// Slice lets jobs that can be parked take turns: jobs with less service go
 	// first, and a job that waited for long gets a boost.
 	Slice bool `json:"slice"`
+	// BorrowTime is the longest time limit with which a job that cannot give way may
+	// run beyond its user's share. 0: no user has a share; below 0: none may.
+	BorrowTime time.Duration `json:"borrow_time_ns,omitempty"`
 }
 
 // DefaultRules are the rules without any setting.

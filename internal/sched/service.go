@@ -117,6 +117,12 @@ const boostApart = 1 << 52
 // It takes little from the others, and many of these jobs are short.
 func (p *Pending) holdsFast() bool { return p.Request.GPUs > 1 && !p.Preempt.keepsWork() }
 
+// firm reports a job that may not run beyond its user's share: it can neither give
+// way nor is it sure to end soon.
+func (r *Rules) firm(p *Pending) bool {
+	return r.BorrowTime != 0 && p.Preempt.Mode == "" && (p.Limit <= 0 || p.Limit > r.BorrowTime)
+}
+
 // inTurn reports whether fair share applies within the class. Jobs beyond the first
 // class go by time alone.
 func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.slices() }

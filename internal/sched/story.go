@@ -52,8 +52,9 @@ func (v *Preview) Stories() []reason.Story {
 // explain fills in what is said about a job beside its start.
 func (a *asked) explain(s *State, plan *Plan) {
 	m := s.Queue.jobs[a.job]
-	a.why = Explain(*s, a.job)
-	d := newDecision(s)
+	d := upTo(s, &m)
+	a.why, a.borrows = d.explain(&m), d.borrows(&m)
+	d = newDecision(s)
 	first := &m
 	if a.why.Kind == reason.WaitsBehind {
 		blocker, _ := s.Queue.member(a.why.Job)
@@ -74,7 +75,8 @@ func (a *asked) explain(s *State, plan *Plan) {
 		t.OldestSince = m.class.userQueue.since
 	}
 	if a.why.Kind == reason.WaitsForGPUs {
-		t.NotParked, t.Leaves = notParked(d, &m), firstPreemptible(s, &m)
+		d.lending = a.borrows
+		t.NotParked, t.Leaves = notParked(d, &m), firstPreemptible(d, &m)
 	}
 }
 
@@ -124,12 +126,11 @@ func notParked(d *decision, m *member) (jobs []string) {
 
 // firstPreemptible is the running job that can be preempted for a waiting one first, once
 // it has run for long enough.
-func firstPreemptible(s *State, m *member) (first *reason.Leave) {
+func firstPreemptible(d *decision, m *member) (first *reason.Leave) {
 	h := m.class.head(m.entry)
-	for i := range s.Allocations {
-		held := &s.Allocations[i]
-		at, some := s.preemptibleAt(&h, held)
-		if some && at.After(s.Now) && (first == nil || at.Before(first.At) || at.Equal(first.At) && compareNames(held.Job, first.ID) < 0) {
+	for _, held := range d.running {
+		at, some := d.preemptibleAt(&h, held)
+		if some && at.After(d.state.Now) && (first == nil || at.Before(first.At) || at.Equal(first.At) && compareNames(held.Job, first.ID) < 0) {
 			first = &reason.Leave{ID: held.Job, At: at, AfterS: at.Sub(held.Started).Seconds(), Requeue: !held.parks()}
 		}
 	}
@@ -145,17 +146,21 @@ func (v *Preview) behind(a *asked, after string) *reason.Behind {
 	if kept != "" {
 		id = kept
 	}
-	if a.why.Kind == reason.WaitsBehind {
+	byShare := a.why.Kind == reason.WaitsForShare
+	if a.why.Kind == reason.WaitsBehind || byShare {
 		id = a.why.Job
 	}
 	at := slices.IndexFunc(v.front, func(w ahead) bool { return w.entry.job == id })
-	if at < 0 || a.position <= 1 || id == a.job || after == id && at >= a.position-1 {
+	if at < 0 || !byShare && (a.position <= 1 || id == a.job || after == id && at >= a.position-1) {
 		return nil
 	}
 	first := &v.front[at]
 	b := &reason.Behind{
 		ID: id, User: first.class.user, Priority: first.entry.priority,
 		First: v.goesFirst(first, &a.self), Kept: id == kept,
+	}
+	if a.borrows && !v.borrows(first) && b.First != reason.FirstOvertaken {
+		b.First = reason.FirstShare
 	}
 	if b.First == reason.FirstUser {
 		b.HadS, b.OwnS = v.state.Usage[b.User], v.state.Usage[a.story.User]
@@ -195,6 +200,12 @@ func (v *Preview) goesFirst(first, then *ahead) reason.First {
 		return reason.FirstWaited
 	}
 	return reason.FirstEarlier
+}
+
+// borrows reports that the job would be beyond its user's share.
+func (v *Preview) borrows(w *ahead) bool {
+	a, asked := newAccount(&v.state, w.class.user), w.class.request.amounts()
+	return a.beyondShare(w.class, &asked)
 }
 
 // cardStories says for each card what keeps the request off it now.

@@ -155,6 +155,14 @@ func (w *walker) reopen() {
 	}
 }
 
+// restart goes back to the first job. What was charged meanwhile counts.
+func (w *walker) restart() {
+	for i := range w.walks {
+		w.walks[i] = userWalk{account: w.walks[i].account, heads: w.walks[i].heads}
+	}
+	w.begun, w.last, w.returned = false, nil, nil
+}
+
 // reached reports whether the job that came up last is at that place in the order or behind it.
 func (w *walker) reached(s orderKey) bool {
 	return orderKey{w.account(), &w.last.entry}.compare(s) >= 0

@@ -12,7 +12,7 @@ type Behind struct {
 	ID       string `json:"id"`
 	User     string `json:"user,omitempty"`
 	Priority int    `json:"priority"`
-	First    First  `json:"first" doc:"why it goes first: passed (overtake limit reached), waited, priority, service, user, shorter or earlier"`
+	First    First  `json:"first" doc:"why it goes first: passed (overtake limit reached), waited, share (its user is within theirs), priority, service, user, shorter or earlier"`
 	Because  string `json:"because" doc:"the same as a sentence"`
 	Kept     bool   `json:"kept,omitempty" doc:"GPUs that would suit this job are reserved for it"`
 
@@ -27,6 +27,7 @@ type First string
 const (
 	FirstOvertaken First = "passed"   // it reached the overtake limit
 	FirstWaited    First = "waited"   // it was preempted and has waited long since
+	FirstShare     First = "share"    // its user has less than their share, the other more
 	FirstPriority  First = "priority" // its priority is higher
 	FirstService   First = "service"  // its service class is better
 	FirstUser      First = "user"     // its user has less usage
@@ -55,6 +56,8 @@ func (b *Behind) because() string {
 		return "it has reached the overtake limit"
 	case FirstWaited:
 		return "it was preempted and has waited a long time since"
+	case FirstShare:
+		return "its user is within their share of the GPUs"
 	case FirstPriority:
 		return fmt.Sprintf("its priority (%d) is higher", b.Priority)
 	case FirstService:

@@ -44,6 +44,8 @@ var reasons = []Reason{
 	{Kind: WaitsForLimit, User: "ann", Amount: 4, Total: 4},
 	{Kind: WaitsForLimit, Amount: 1, Total: 1},
 	{Kind: WaitsForLimit, User: "ann", Own: true, HeldGPUs: 1.0 / 3, MoreGPUs: 2, LimitGPUs: 2},
+	{Kind: WaitsForLimit, User: "ann", HeldGPUs: 4, MoreGPUs: 2, LimitGPUs: 4, SoftLimit: true, Firm: true, BorrowS: 4 * 3600},
+	{Kind: WaitsForShare, User: "ann", HeldGPUs: 4, MoreGPUs: 2, LimitGPUs: 4, SoftLimit: true, Job: "7"},
 	{Kind: StartsNow},
 	{Kind: NotQueued, Job: "77"},
 	{Kind: TooManyGPUs, Needs: 12, Total: 8},
@@ -62,6 +64,7 @@ var reasons = []Reason{
 	{Kind: WaitsForGroup, Pool: "io", Jobs: []string{"14", "17", "18"}, Total: 2},
 	{Kind: WaitsForResume, Pool: "io", User: "anna"},
 	{Kind: OverUserLimit, User: "ann", MoreGPUs: 6, LimitGPUs: 4},
+	{Kind: OverUserLimit, User: "ann", Own: true, MoreGPUs: 6, LimitGPUs: 4, SoftLimit: true, Firm: true},
 	{Kind: WaitsForLimit, User: "ann", Flag: "-j", Amount: 2, Total: 2},
 	{Kind: WaitsForLimit, User: "ann", Flag: "-j", Amount: 1, Total: 1},
 	{Kind: OverUserLimit, User: "ann", Own: true, MoreGPUs: 1, LimitGPUs: 0.5},
@@ -106,6 +109,7 @@ func in(d time.Duration) time.Time { return noon.Add(d) }
 // firsts has every reason to go first.
 var firsts = []Behind{
 	{ID: "12", User: "bob", Priority: 5, First: FirstPriority},
+	{ID: "12", First: FirstShare},
 	{ID: "12", First: FirstOvertaken}, {ID: "12", First: FirstWaited}, {ID: "12", First: FirstService},
 	{ID: "12", User: "bob", First: FirstUser, HadS: 1800, OwnS: 7200}, {ID: "12", First: FirstShorter}, {ID: "12", First: FirstEarlier},
 }

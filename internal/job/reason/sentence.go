@@ -34,6 +34,8 @@ func (r Reason) String() string {
 		return fmt.Sprintf("group %s is paused by %s", r.Pool, r.User)
 	case WaitsForLimit:
 		return r.userLimit()
+	case WaitsForShare:
+		return fmt.Sprintf("%s, and job %s of a user below theirs goes first", r.moreGPUs(), r.Job)
 	case StartsNow:
 		return "fits; it starts next"
 	case NotQueued:
@@ -79,7 +81,7 @@ func (r Reason) never() string {
 		if r.Resource != NoResource {
 			return fmt.Sprintf("asks for %s; the limit %s is %d (%s)", r.amount(r.Amount), r.whose(), r.Total, r.key(string(r.Resource)))
 		}
-		return fmt.Sprintf("asks for %s; the limit %s is %s (%s)", countGPUs(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
+		return fmt.Sprintf("asks for %s; %s", countGPUs(r.MoreGPUs), r.limitGPUs()) + r.firm()
 	}
 	return ""
 }
@@ -96,15 +98,14 @@ func (r Reason) groupLimit() string {
 
 // userLimit is the sentence of a job whose user is at a limit.
 func (r Reason) userLimit() string {
-	user := cmp.Or(r.User, "its user")
 	if r.LimitGPUs > 0 {
-		words := fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s (%s)",
-			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
+		words := r.moreGPUs() + r.firm()
 		if r.Unmeasured {
 			words += "; a share counts as a whole GPU until its memory is measured, usually within seconds"
 		}
 		return words
 	}
+	user := cmp.Or(r.User, "its user")
 	if r.Resource != NoResource {
 		return fmt.Sprintf("%s holds %s and this job needs %d more; the limit %s is %d (%s)",
 			user, r.amount(r.Held), r.Amount, r.whose(), r.Total, r.key(string(r.Resource)))
@@ -116,6 +117,29 @@ func (r Reason) userLimit() string {
 		return fmt.Sprintf("%s already has %s, %d of them parked; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.Parked, r.whose(), r.Total, r.key("running_jobs"))
 	}
 	return fmt.Sprintf("%s already runs %s; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.whose(), r.Total, r.key("running_jobs"))
+}
+
+// moreGPUs says how far the job would exceed the limit on GPUs.
+func (r Reason) moreGPUs() string {
+	return fmt.Sprintf("%s holds %s and this job needs %s more; %s", cmp.Or(r.User, "its user"), countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.limitGPUs())
+}
+
+func (r Reason) limitGPUs() string {
+	if r.SoftLimit {
+		return fmt.Sprintf("the share %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
+	}
+	return fmt.Sprintf("the limit %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
+}
+
+// firm says why the job may not exceed the share.
+func (r Reason) firm() string {
+	switch {
+	case !r.Firm:
+		return ""
+	case r.BorrowS > 0:
+		return ", beyond which a job has to be preemptible or have a time limit of at most " + text.Brief(text.OfSeconds(r.BorrowS))
+	}
+	return ", beyond which a job has to be preemptible"
 }
 
 // amount is an amount of the resource that is limited.

@@ -16,7 +16,7 @@ type Story struct {
 	Position int    `json:"position,omitempty" doc:"its place in the queue, from 1"`
 	Queued   int    `json:"queued" doc:"number of jobs in the queue"`
 
-	Kind     Kind      `json:"kind,omitempty" doc:"what it waits for: gpus, cpus, memory, behind, turn, array, group, group_paused, user_limit, unreadable, starts, or why it can never run"`
+	Kind     Kind      `json:"kind,omitempty" doc:"what it waits for: gpus, cpus, memory, behind, turn, array, group, group_paused, user_limit, user_share, unreadable, starts, or why it can never run"`
 	User     string    `json:"user,omitempty"`
 	Priority int       `json:"priority,omitempty"`
 	Needs    string    `json:"needs,omitempty" doc:"what it asks for, as a phrase"`

@@ -302,7 +302,8 @@ func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reas
 			if specs[i].To == job.ToSlurm {
 				continue
 			}
-			why, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, x.cfg.Rules))
+			p := sched.Pending{User: user, Request: sched.NewRequest(specs[i], specs[i].VRAMMiB, x.cfg.Rules), Limit: x.cfg.Longest(&specs[i])}
+			why, ok := sched.FeasibleFor(state, p)
 			if !ok && !yield(i, why) {
 				return
 			}

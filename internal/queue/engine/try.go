@@ -47,7 +47,7 @@ func (r *Rehearsal) Try(which int) Trial {
 		r.state = r.snapshot.Restore()
 	}
 	p := r.jobs[which]
-	if reason, ok := sched.FeasibleFor(r.state, p.User, p.Request); !ok && !r.blind {
+	if reason, ok := sched.FeasibleFor(r.state, p); !ok && !r.blind {
 		return Trial{Infeasible: reason.String()}
 	}
 	r.state.Queue.Add(p)
