@@ -67,6 +67,7 @@ class BerthFuture(concurrent.futures.Future):  # type: ignore[type-arg, unused-i
         self._directory = directory
         self._index = index
         self._began = False
+        self._unwanted = False  # its end may be heard of before the reply to a cancel
         self._settling = threading.Lock()
 
     def __repr__(self) -> str:
@@ -80,17 +81,17 @@ class BerthFuture(concurrent.futures.Future):  # type: ignore[type-arg, unused-i
         """Cancel the job, running or not. False: it has ended already."""
         if self.done():
             return self.cancelled()
+        self._unwanted = True
         if not any(one["done"] for one in self.job.cancel()):
             return False
         return self._cancelled()
 
     def _cancelled(self) -> bool:
-        """The job was cancelled, and nobody has settled the future meanwhile."""
+        """The job was cancelled. False: it has ended otherwise."""
         with self._settling:
-            if not super().cancel():
-                return False
-            self.set_running_or_notify_cancel()
-            return True
+            if not self.done() and super().cancel():
+                self.set_running_or_notify_cancel()
+            return self.cancelled()
 
     def _start(self, _: JobView) -> None:
         self._began = True
@@ -98,7 +99,11 @@ class BerthFuture(concurrent.futures.Future):  # type: ignore[type-arg, unused-i
     def _end(self, ended: concurrent.futures.Future[JobView]) -> None:
         """The job has ended, or will not be heard of again."""
         try:
-            value, error = self._read(ended.result()), None
+            job = ended.result()
+            if self._unwanted and job["state"] == "cancelled":
+                self._cancelled()
+                return
+            value, error = self._read(job), None
         except BaseException as err:
             value, error = None, err
         with self._settling:
@@ -203,6 +208,8 @@ class BerthExecutor(concurrent.futures.Executor):
         """Cancel, in one request, the jobs that have not started."""
         left = {future.job.id: future for future in futures if not future.done()}
         if left:
+            for future in left.values():
+                future._unwanted = True
             select = {"ids": words([*left]), "states": ["queued"]}
             for one in self._client._call("POST", "/v1/jobs/act", {"action": "cancel", "select": select})["jobs"]:
                 if one["done"] and one["id"] in left:

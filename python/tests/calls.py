@@ -54,7 +54,8 @@ class Train:
         self.steps = steps
 
     def __call__(self, directory: str) -> int:
-        while not Path(directory, "go").exists():
+        Path(directory, "began").touch()
+        while Path(directory).exists() and not Path(directory, "go").exists():
             self.steps += 1
             time.sleep(0.02)
         return self.steps

@@ -180,7 +180,7 @@ class Served(Lab):
         self.serve()
 
     def serve(self) -> None:
-        self.daemon = subprocess.Popen([berth(), "serve", "--private", "--poll", "0.1"], stdout=subprocess.DEVNULL,
+        self.daemon = subprocess.Popen([berth(), "serve", "--private", "--poll", "0.1", "--min-run", "1"], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
         self.addCleanup(self._reap, self.daemon)
         self.client = Client()

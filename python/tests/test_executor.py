@@ -72,6 +72,17 @@ class Calls(Executor):
             self.assertEqual(future.result(PATIENCE), int(next(iter(self.made()))))
             self.assertEqual(future.job.show()["attempt"], 2)
 
+    def test_a_checkpoint_is_taken_before_a_preemption(self) -> None:
+        executor = self.executor(gpus=2, vram=None, checkpoint_before=1, grace=1)
+        future = executor.submit(calls.Train(), str(self.dir))
+        until((self.dir / "began").exists)
+        urgent = self.client.submit(f"cat {self.dir}/calls", gpus=2, priority=10)
+        urgent.wait()
+        (saved,) = self.made()
+        self.assertEqual((list(urgent.logs()), future.result(PATIENCE)), ([saved], int(saved)))
+        again = future.job.show()
+        self.assertEqual((again["attempt"], again["preemptions"]), (2, 1))
+
     def test_what_a_job_cannot_import_is_refused_here(self) -> None:
         script = self.dir / "script.py"
         script.write_text("from berth import BerthExecutor\n"
@@ -101,28 +112,45 @@ class Jobs(Executor):
         self.assertEqual(len([job for job in self.client.list(over=True) if job["name"].startswith("add")]), 3)
 
     def test_a_call_is_cancelled_waiting_or_running(self) -> None:
-        with self.executor() as executor:
-            running = executor.submit(calls.gate, str(self.dir), 1)
-            until(running.running)
-            self.assertTrue(running.cancel())
-            with self.assertRaises(concurrent.futures.CancelledError):
-                running.result()
-            self.assertEqual(running.job.wait(check=False), 1)
-            outside = executor.submit(calls.gate, str(self.dir), 1)
-            outside.job.cancel()
-            with self.assertRaisesRegex(JobFailed, "cancelled"):
-                outside.result(PATIENCE)
-            with self.assertRaises(concurrent.futures.TimeoutError):
-                executor.submit(calls.gate, str(self.dir), 1).result(timeout=0.05)
-            over = executor.submit(calls.square, 2)
-            self.assertEqual((over.result(PATIENCE), over.cancel(), over.running()), (4, False, False))
-            held = BerthExecutor(hold=True, client=executor._client)
-            waiting = [held.submit(calls.square, 2) for _ in range(2)]
-            held.shutdown(cancel_futures=True)
-            self.assertEqual([future.cancelled() for future in waiting], [True, True])
-            with self.assertRaisesRegex(RuntimeError, "after shutdown"):
-                held.submit(calls.square, 2)
-            self.open()
+        executor = self.executor()
+        running = executor.submit(calls.gate, str(self.dir), 1)
+        until(running.running)
+        self.assertTrue(running.cancel())
+        with self.assertRaises(concurrent.futures.CancelledError):
+            running.result()
+        self.assertEqual(running.job.wait(check=False), 1)
+        outside = executor.submit(calls.gate, str(self.dir), 1)
+        outside.job.cancel()
+        with self.assertRaisesRegex(JobFailed, "cancelled"):
+            outside.result(PATIENCE)
+        with self.assertRaises(concurrent.futures.TimeoutError):
+            executor.submit(calls.gate, str(self.dir), 1).result(timeout=0.05)
+        over = executor.submit(calls.square, 2)
+        self.assertEqual((over.result(PATIENCE), over.cancel(), over.running()), (4, False, False))
+        held = BerthExecutor(hold=True, client=executor._client)
+        waiting = [held.submit(calls.square, 2) for _ in range(2)]
+        held.shutdown(cancel_futures=True)
+        self.assertEqual([future.cancelled() for future in waiting], [True, True])
+        with self.assertRaisesRegex(RuntimeError, "after shutdown"):
+            held.submit(calls.square, 2)
+        self.open()
+
+    def test_an_end_may_be_heard_of_before_the_reply_to_a_cancel(self) -> None:
+        executor = self.executor(hold=True)
+        futures = [executor.submit(calls.square, 2) for _ in range(2)]
+        heard = iter(futures)
+        call = executor._client._wire.call
+
+        def late(method: str, path: str, *more: Any, **named: Any) -> Any:
+            reply = call(method, path, *more, **named)
+            if path == "/v1/jobs/act":
+                until(next(heard).done)
+            return reply
+
+        with mock.patch.object(executor._client._wire, "call", late):
+            self.assertTrue(futures[0].cancel())
+            executor.shutdown(cancel_futures=True)
+        self.assertTrue(futures[1].cancelled())
 
     def test_a_map_that_is_left_cancels_what_waits(self) -> None:
         (self.dir / "two").mkdir()
