@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import html
+import importlib
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Counter, Mapping, Optional, Sequence
@@ -92,6 +93,6 @@ def _notebook() -> Optional[Callable[[Mapping[str, int], bool], None]]:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or not hasattr(shell, "kernel"):
         return None
-    from IPython.display import HTML, display  # type: ignore[import-not-found, unused-ignore]
-    place = display(HTML(""), display_id=True)
-    return lambda counts, _: place.update(HTML(bar_html(counts)))
+    show: Any = importlib.import_module("IPython.display")
+    place = show.display(show.HTML(""), display_id=True)
+    return lambda counts, _: place.update(show.HTML(bar_html(counts)))

@@ -27,12 +27,14 @@ class Sweeps(Served):
         self.assertIn("<td>it&#x27;s</td>", sweep.table()._repr_html_())
 
     def test_no_result_is_lost_and_no_trial_runs_twice_if_the_daemon_is_killed(self) -> None:
-        sweep = self.client.sweep(f"echo {{i}} >> {self.dir}/calls; echo loss={{i}}", {"i": range(200)}, metrics=["loss"], vram="200M")
+        sweep = self.client.sweep(f"echo {{i}} >> {self.dir}/calls; echo loss={{i}}; test {{i}} -lt 100 || {self.gate()}", {"i": range(200)},
+                                  metrics=["loss"], vram="200M", max=40)
         ended = sweep.as_completed(timeout=600)
         for _ in range(100):
             next(ended)
         self._reap(self.daemon)  # with -9
         self.serve()
+        self.open()
         self.assertEqual(len(list(ended)), 100)
         self.assertEqual([(row["i"], row["outcome"], row["loss"]) for row in sweep.table()], [(str(i), "ok", i) for i in range(200)])
         self.assertEqual(sorted((self.dir / "calls").read_text().split(), key=int), [str(i) for i in range(200)])
