@@ -81,7 +81,7 @@ Exit status: 0 printed; 1 refused; 2 bad usage, or an unreadable model.`,
 
 func (o *estimateOptions) run(s render.Screen, path string) error {
 	m, err := modelfiles.Read(path)
-	if errors.Is(err, fs.ErrNotExist) && !exists(path) {
+	if errors.Is(err, fs.ErrNotExist) && !modelfiles.Exists(path) {
 		return o.lookup(s, path, err)
 	}
 	if err != nil {
@@ -98,23 +98,11 @@ func (o *estimateOptions) run(s render.Screen, path string) error {
 	return o.draw(s, path, m, e)
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // lookup takes a name's needs from the table of models.
 func (o *estimateOptions) lookup(s render.Screen, name string, missing error) error {
-	sizes, err := modelfiles.ReadSizes(".", o.table)
-	if errors.Is(err, fs.ErrNotExist) {
-		return problem.Wrap(problem.Invalid, fmt.Sprintf("expected a model's directory or file, or a name in %s", o.table), missing)
-	}
+	need, err := modelfiles.Lookup(".", o.table, name, missing)
 	if err != nil {
-		return problem.Wrap(problem.Invalid, "berth help from-gpu-scheduler describes the table", err)
-	}
-	need, known := sizes.Lookup(name)
-	if !known {
-		return problem.Wrap(problem.Invalid, "expected a model's directory or file, or a name in the table", fmt.Errorf("%w, and no model of that name is in %s", missing, o.table))
+		return problem.Wrap(problem.Invalid, fmt.Sprintf("expected a model's directory or file, or a name in %s", o.table), err)
 	}
 	if o.json {
 		told := modelNeedJSON{Model: name, Source: o.table, GPUs: need.GPUs}

@@ -68,3 +68,8 @@ func installed(kind, program string, exists func(string) bool) string {
 	}
 	return "built from source"
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

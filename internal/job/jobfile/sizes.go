@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -62,6 +63,9 @@ func (s Sizes) Lookup(model string) (need ModelNeed, known bool) {
 	need, known = s.models[model]
 	return need, known
 }
+
+// Names are the models of the table.
+func (s Sizes) Names() []string { return slices.Sorted(maps.Keys(s.models)) }
 
 // of is what a job with these arguments needs, by the last --llm among them.
 // known is set if the table has that model.

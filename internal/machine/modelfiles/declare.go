@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"berth/internal/job/jobfile"
 	"berth/internal/job/modelsize"
@@ -47,8 +49,12 @@ func Declare(dir, value string) (mib int64, err error) {
 		return 0, err
 	}
 	m, err := Read(within(dir, path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return declared(dir, path, err)
+	if errors.Is(err, fs.ErrNotExist) && !Exists(within(dir, path)) {
+		need, err := Lookup(dir, SizesFile, path, err)
+		if err == nil && need.VRAMMiB == 0 {
+			err = fmt.Errorf("%s has no memory for %s; write {\"gpus\": 1, \"vram\": \"18G\"}", SizesFile, text.Found(path))
+		}
+		return need.VRAMMiB, err
 	}
 	if err != nil {
 		return 0, err
@@ -60,23 +66,55 @@ func Declare(dir, value string) (mib int64, err error) {
 	return int64(math.Ceil(e.High / (1 << 20))), nil
 }
 
-// declared takes the memory from the table of models.
-func declared(dir, name string, missing error) (int64, error) {
-	sizes, err := ReadSizes(dir, SizesFile)
+// Lookup takes the needs of a name that is no file from a table of models. Its error
+// says what was probably meant.
+func Lookup(dir, table, name string, missing error) (need jobfile.ModelNeed, err error) {
+	sizes, err := ReadSizes(dir, table)
+	known := false
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, missing
 	case err != nil:
-		return 0, err
+		return need, err
+	default:
+		if need, known = sizes.Lookup(name); known {
+			return need, nil
+		}
+		missing = fmt.Errorf("%w, and no model of that name is in %s", missing, table)
 	}
-	need, known := sizes.Lookup(name)
-	switch {
-	case !known:
-		return 0, fmt.Errorf("%w, and %s has no such model", missing, SizesFile)
-	case need.VRAMMiB == 0:
-		return 0, fmt.Errorf("%s has no memory for %s; write {\"gpus\": 1, \"vram\": \"18G\"}", SizesFile, text.Found(name))
+	meant := text.Nearest(name, sizes.Names())
+	if meant == "" {
+		meant = beside(dir, name)
 	}
-	return need.VRAMMiB, nil
+	if meant != "" {
+		missing = fmt.Errorf("%w (did you mean %s?)", missing, meant)
+	}
+	return need, missing
+}
+
+// mostBeside is how many files of a directory are compared with a mistyped one.
+const mostBeside = 1000
+
+// beside is the path whose last part is nearest to the first one of a path that does
+// not exist; empty: none is near.
+func beside(dir, path string) string {
+	path = filepath.Clean(path)
+	for !Exists(within(dir, filepath.Dir(path))) {
+		if path = filepath.Dir(path); path == filepath.Dir(path) {
+			return ""
+		}
+	}
+	in, err := os.OpenFile(whole(within(dir, filepath.Dir(path))), os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return ""
+	}
+	defer in.Close()
+	names, _ := in.Readdirnames(mostBeside) // as far as it can be read
+	slices.Sort(names)
+	near := text.Nearest(filepath.Base(path), names)
+	if near == "" {
+		return ""
+	}
+	return text.Line(filepath.Join(filepath.Dir(path), near))
 }
 
 // useKeys are what may follow a path, after commas.

@@ -24,11 +24,7 @@ const (
 // Read reads what the files of a model say: a directory, its config.json, its
 // index, one safetensors file, or a GGUF file. ~/ is the home directory.
 func Read(path string) (modelsize.Model, error) {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			path = filepath.Join(home, rest)
-		}
-	}
+	path = whole(path)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -43,6 +39,22 @@ func Read(path string) (modelsize.Model, error) {
 		return readDir(filepath.Dir(path), filepath.Base(path))
 	}
 	return modelsize.Model{}, fmt.Errorf("%s: expected a directory with %s and safetensors files, or a GGUF file", path, configFile)
+}
+
+// whole puts the home directory in the place of ~.
+func whole(path string) string {
+	if rest, ok := strings.CutPrefix(path+"/", "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return path
+}
+
+// Exists reports whether there is such a file.
+func Exists(path string) bool {
+	_, err := os.Stat(whole(path))
+	return err == nil
 }
 
 // readDir reads a model in safetensors files: that one, those of the index, the
