@@ -78,6 +78,11 @@ func (c *chooser) connect() {
 
 // alike reports that all pairs of cards are connected equally well.
 func alike(options []option) bool {
+	if !slices.ContainsFunc(options, func(o option) bool {
+		return len(o.slot.Links)+len(o.slot.Near) > 0 || o.slot.NUMA != options[0].slot.NUMA
+	}) {
+		return true // all pairs need not be looked at
+	}
 	first := connection(options[1].slot, options[0].slot)
 	for i := range options {
 		for k := range i {

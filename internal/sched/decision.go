@@ -40,14 +40,15 @@ type decision struct {
 
 	// What is known not to work.
 	closed          closed
-	closings        int        // calls of closeLarger
-	refuses         *bool      // a job may have to be refused; nil until needed
-	outlooks        []*outlook // by the family's number
-	preemptible     bool       // a running job can be preempted, or is being
-	lessPreemptible *machine   // without the jobs that can be preempted; nil until needed
-	empty           *machine   // without any job; nil until needed
-	parkingFull     bool       // a preemption failed for lack of host memory
-	scratch, trial  machine    // reused
+	closings        int         // calls of closeLarger
+	refuses         *bool       // a job may have to be refused; nil until needed
+	outlooks        []*outlook  // by the family's number
+	preemptible     bool        // a running job can be preempted, or is being
+	lessPreemptible *machine    // without the jobs that can be preempted; nil until needed
+	empty           *machine    // without any job; nil until needed
+	parkingFull     bool        // a preemption failed for lack of host memory
+	scratch, trial  machine     // reused
+	departing       []departure // likewise
 }
 
 func newDecision(s *State) *decision {
@@ -56,8 +57,9 @@ func newDecision(s *State) *decision {
 		bare.Queue = NewQueue()
 		s = &bare
 	}
+	running := inOrder(s.Allocations)
 	d := &decision{
-		state: s, walk: s.Queue.walk(s), now: s.machine(), running: inOrder(s.Allocations), beingPreempted: map[*Allocation]bool{}, parkedOfMiB: map[string]int64{},
+		state: s, walk: s.Queue.walk(s), now: newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, running), running: running, beingPreempted: map[*Allocation]bool{}, parkedOfMiB: map[string]int64{},
 		seen: map[string]bool{}, closed: newClosed(s.Queue), outlooks: make([]*outlook, len(s.Queue.families.list)),
 	}
 	for _, h := range d.running {

@@ -12,9 +12,9 @@ type departure struct {
 }
 
 // departures are the expected ends of running and reserved jobs, in order, up to
-// the horizon if there is one.
+// the horizon if there is one. They are valid until the next call.
 func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure {
-	list := make([]departure, 0, len(d.running)+len(d.started)+len(d.claims)+len(d.reservations))
+	list := d.departing[:0]
 	for _, held := range d.running {
 		list = append(list, departure{held, d.freeAt(held, h, u)})
 	}
@@ -30,6 +30,7 @@ func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure
 		list = slices.DeleteFunc(list, func(o departure) bool { return o.at.After(horizon) })
 	}
 	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	d.departing = list
 	return list
 }
 

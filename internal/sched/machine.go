@@ -40,7 +40,7 @@ type holding struct {
 
 // newMachine is the machine with all running jobs on it. unreadable is empty where
 // the cards can be read.
-func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held []Allocation) *machine {
+func newMachine(rules *Rules, host Host, cards []Card, unreadable string, running []*Allocation) *machine {
 	m := &machine{rules: rules, unreadable: unreadable, host: host, slots: make([]slot, len(cards))}
 	for i := range cards {
 		m.slots[i].Card = &cards[i]
@@ -52,7 +52,7 @@ func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held [
 			panic(fmt.Sprintf("bug: two cards have the index %d", m.slots[i].Index))
 		}
 	}
-	for _, h := range inOrder(held) {
+	for _, h := range running {
 		m.book(h)
 	}
 	for i := range m.slots {
@@ -103,7 +103,10 @@ func inOrder(held []Allocation) []*Allocation {
 		list[i] = &held[i]
 	}
 	slices.SortStableFunc(list, func(a, c *Allocation) int {
-		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other),
+		if a.Job != c.Job {
+			return cmp.Compare(a.Job, c.Job)
+		}
+		return cmp.Or(cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other),
 			slices.Compare(a.Cards, c.Cards), slices.Compare(a.BudgetMiB, c.BudgetMiB), a.Started.Compare(c.Started))
 	})
 	return list
@@ -162,8 +165,7 @@ func (m *machine) unbook(h *Allocation) {
 	m.usedMemMiB -= h.MemMiB
 	for _, index := range h.Cards {
 		if c := m.slot(index); c != nil {
-			c.holds = slices.DeleteFunc(c.holds, func(o holding) bool { return o.job == h })
-			c.recount()
+			c.drop(h)
 		}
 	}
 }
@@ -175,6 +177,17 @@ func (m *machine) vacate(h *Allocation) {
 	for _, index := range h.Cards {
 		if c := m.slot(index); c != nil {
 			c.closed = c.shut()
+		}
+	}
+}
+
+// drop takes a job off the card.
+func (c *slot) drop(h *Allocation) {
+	for i := range c.holds {
+		if c.holds[i].job == h {
+			c.holds = append(c.holds[:i], c.holds[i+1:]...)
+			c.recount()
+			return
 		}
 	}
 }

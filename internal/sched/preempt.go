@@ -58,13 +58,14 @@ func (m *machine) tooMuch(h *head) amounts {
 // does not fit there, no preemption helps it.
 func (d *decision) withoutPreemptible() *machine {
 	if d.lessPreemptible == nil {
-		d.lessPreemptible = &machine{}
-		d.lessPreemptible.copyOf(d.withClaims(), nil)
+		gone := make(map[*Allocation]bool, len(d.running))
 		for _, held := range d.running {
 			if d.beingPreempted[held] || held.Preempt.Mode != "" && !held.Other {
-				d.lessPreemptible.vacate(held)
+				gone[held] = true
 			}
 		}
+		d.lessPreemptible = &machine{}
+		d.lessPreemptible.copyOf(d.withClaims(), gone)
 	}
 	return d.lessPreemptible
 }

@@ -112,11 +112,12 @@ func (d *decision) withClaims() *machine {
 // withoutJobs is the machine without any berth job.
 func (d *decision) withoutJobs() *machine {
 	if d.empty == nil {
-		d.empty = &machine{}
-		d.empty.copyOf(d.now, nil)
+		gone := make(map[*Allocation]bool, len(d.running)+len(d.started))
 		for _, held := range slices.Concat(d.running, d.started) {
-			d.empty.vacate(held)
+			gone[held] = true
 		}
+		d.empty = &machine{}
+		d.empty.copyOf(d.now, gone)
 	}
 	return d.empty
 }

@@ -60,7 +60,7 @@ type Group struct {
 
 // machine is the machine with all running jobs on it.
 func (s *State) machine() *machine {
-	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, s.Allocations)
+	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, inOrder(s.Allocations))
 }
 
 // copied is a copy that shares nothing mutable, without the queue.

@@ -94,7 +94,8 @@ func benchmarkDecision(b *testing.B, in input) {
 }
 
 // timed replays until so many jobs are over, and says how long each decision took
-// while nearly all of them waited, and the fastest of ten passes over the queue.
+// while nearly all of them waited, and the fastest of ten passes over the queue. A
+// decision is made three times, because other processes delay some: the fastest counts.
 func timed(in input, over int) (spent []time.Duration, pass time.Duration) {
 	pass = time.Hour
 	in.Decide = func(s sched.State) sched.Plan {
@@ -106,9 +107,13 @@ func timed(in input, over int) (spent []time.Duration, pass time.Duration) {
 			s.Queue.First(s.Queue.Len())
 			pass = min(pass, time.Since(before))
 		}
-		before := time.Now()
-		plan := sched.Decide(s)
-		spent = append(spent, time.Since(before))
+		took, plan := time.Hour, sched.Plan{}
+		for range 3 {
+			before := time.Now()
+			plan = sched.Decide(s)
+			took = min(took, time.Since(before))
+		}
+		spent = append(spent, took)
 		return plan
 	}
 	in.Progress = func(n int) bool { return n < over }
