@@ -258,8 +258,7 @@ func (k *keeper) end(launch string) {
 		r.ExitCode, r.Signal, r.Core, r.SetupFailed = -1, 0, false, false
 	}
 	fault("before end")
-	k.unsaved.begin(time.Now())
-	k.save()
+	k.noteEnd()
 	fault("after end")
 	k.tidyUp()
 	k.tell(k.recordFrame(FrameEnded))

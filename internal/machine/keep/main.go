@@ -212,5 +212,7 @@ func (k *keeper) disconnected() {
 	if c := k.next; c != nil {
 		k.next = nil
 		k.greet(c)
+		return
 	}
+	k.save()
 }
