@@ -31,7 +31,7 @@ var daemonPromises = []promise{
 		daemon-serve-takes-the-placement-flags
 		daemon-serve-refuses-bad-flags-and-bad-config`},
 	{"SIGHUP reads the config again; a file with mistakes changes nothing", "daemon-sighup-reads-the-config-again"},
-	{"limits of users and of the queue", "daemon-limits-make-jobs-wait-or-refuse-them"},
+	{"limits of users and of the queue", "daemon-gpus-beyond-the-share-are-borrowed daemon-limits-make-jobs-wait-or-refuse-them"},
 	{"everything that prints a table takes --json, a documented, stable contract", "daemon-json-is-as-documented"},
 
 	// A job of the daemon.

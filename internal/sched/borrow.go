@@ -6,6 +6,17 @@ import (
 	"berth/internal/job/reason"
 )
 
+// Borrowed are the running jobs that are beyond their users' shares.
+func Borrowed(s State) (list []*Allocation) {
+	d := newDecision(&s)
+	for _, h := range d.running {
+		if d.borrowed(h) {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
 // hasShares reports whether some user has a share of the GPUs.
 func (s *State) hasShares() bool {
 	has := s.DefaultLimit.Share > 0

@@ -18,6 +18,14 @@ type Limit struct {
 	Flag   string  `json:"flag,omitempty"`    // the flag that sets it; empty: the config does
 }
 
+// Firm is how many GPUs the user may hold by jobs that cannot give way; 0: any number.
+func (l *Limit) Firm() float64 {
+	if l.GPUs > 0 && (l.Share <= 0 || l.GPUs < l.Share) {
+		return l.GPUs
+	}
+	return l.Share
+}
+
 // Use is what one user's running jobs hold.
 type Use struct {
 	Jobs   int     `json:"jobs"` // parked ones included
@@ -110,9 +118,8 @@ func (s *State) limitOf(user string) (limit Limit, own bool) {
 // mostGPUs is how many GPUs the user may hold with such a job; 0: any number. The
 // share bounds jobs that may not borrow, and shares of GPUs until they are measured.
 func (a *account) mostGPUs(g *class, held *Use) float64 {
-	share := a.limit.Share
-	if share > 0 && (g.firm || g.unproven && held.Unmeasured > 0) && (a.limit.GPUs <= 0 || share < a.limit.GPUs) {
-		return share
+	if g.firm || g.unproven && held.Unmeasured > 0 {
+		return a.limit.Firm()
 	}
 	return a.limit.GPUs
 }

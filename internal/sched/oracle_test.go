@@ -297,7 +297,7 @@ func (o *oracle) want(p *Pending) {
 
 // firm reports a job that may not be borrowed: it does not give way, and may last.
 func (o *oracle) firm(p *Pending) bool {
-	soon := p.Limit > 0 && p.Limit <= o.s.Rules.BorrowTime
+	soon := p.Limit > 0 && p.Limit <= o.s.Rules.BorrowTime+o.s.Rules.BorrowTime/borrowGrace
 	return o.s.Rules.BorrowTime != 0 && p.Preempt.Mode == "" && !soon
 }
 

@@ -120,7 +120,7 @@ func (p *Pending) holdsFast() bool { return p.Request.GPUs > 1 && !p.Preempt.kee
 // firm reports a job that may not run beyond its user's share: it can neither give
 // way nor is it sure to end soon.
 func (r *Rules) firm(p *Pending) bool {
-	return r.BorrowTime != 0 && p.Preempt.Mode == "" && (p.Limit <= 0 || p.Limit > r.BorrowTime)
+	return r.BorrowTime != 0 && p.Preempt.Mode == "" && (p.Limit <= 0 || p.Limit > r.BorrowTime+r.BorrowTime/borrowGrace)
 }
 
 // inTurn reports whether fair share applies within the class. Jobs beyond the first

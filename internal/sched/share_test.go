@@ -82,7 +82,7 @@ func TestSharesAreLent(t *testing.T) {
 		{says: "what leaves already is not borrowed", cards: 2, jobs: []queuedJob{anns(one), {user: "eve", gpus: 1}}, state: share(1),
 			held: []Allocation{running("8", hour, both(startsAnew, leaving("1", 5*time.Second)), 0), running("9", hour, startsAnew, 1)}, want: "1?0+5s 2?0+1m5s"},
 		{says: "what cannot give way is not borrowed", cards: 2, jobs: []queuedJob{firm(one, 0), firm(one, 0)}, state: share(1), want: "1@0"},
-		{says: "unless it ends soon", cards: 4, jobs: []queuedJob{firm(one, 0), firm(one, 4*hour), firm(one, 4*hour+1)}, state: share(1), want: "1@0 2@1"},
+		{says: "unless it ends soon", cards: 4, jobs: []queuedJob{firm(one, 0), firm(one, 4*hour+12*time.Minute), firm(one, 4*hour+13*time.Minute)}, state: share(1), want: "1@0 2@1"},
 		{says: "or never, where no time is short enough", cards: 2, rules: func(r *Rules) { r.BorrowTime = -1 }, jobs: []queuedJob{firm(one, 1), firm(one, 1)}, state: share(1), want: "1@0"},
 		{says: "and what could never start is refused", cards: 2, jobs: []queuedJob{firm(two, 0), firm(two, hour)}, state: share(1), want: "2@0,1 !1"},
 		{says: "of those beyond their share the first has GPUs reserved", cards: 2, jobs: []queuedJob{two, {user: "ann", gpus: 1, run: 2 * hour}, {user: "ann", gpus: 1, run: 50 * time.Second}}, state: share(0.5),

@@ -80,6 +80,10 @@ const (
 	DefaultMaxBypass = 48 * time.Hour
 )
 
+// borrowGrace is the part of Rules.BorrowTime by which a job may exceed it: a limit
+// counts the grace period after it, which users do not think of.
+const borrowGrace = 20
+
 // Estimates.
 const (
 	// estimateStep is the ratio of neighbouring estimates: closer ones count as

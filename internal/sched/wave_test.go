@@ -48,7 +48,7 @@ func TestAFirstWaveOfSmallShares(t *testing.T) {
 		{says: "others do not wait for it", cards: cards, jobs: asks(tiny, tiny, tiny, tiny), users: "ann ann ann bob", lab: changed(unproven, limit(2, Use{})), want: "1@0 2@0 4@0"},
 	})
 	s := row{cards: cards, jobs: wave, users: four, lab: changed(unproven, limit(2, Use{}))}.state()
-	const want = "ann holds 2 GPUs and this job needs 1 more; the limit per user is 2 (limits.gpus); a share counts as a whole GPU until its memory is measured, usually within seconds"
+	const want = "ann holds 2 GPUs and this job needs 1 more; the limit per user is 2 (limits.gpus_max); a share counts as a whole GPU until its memory is measured, usually within seconds"
 	if why := Explain(s, "3"); why.Kind != reason.WaitsForLimit || why.String() != want {
 		t.Errorf("the third waits: %s", why)
 	}

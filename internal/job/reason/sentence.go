@@ -128,7 +128,7 @@ func (r Reason) limitGPUs() string {
 	if r.SoftLimit {
 		return fmt.Sprintf("the share %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
-	return fmt.Sprintf("the limit %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
+	return fmt.Sprintf("the limit %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus_max"))
 }
 
 // firm says why the job may not exceed the share.

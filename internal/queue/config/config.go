@@ -19,8 +19,8 @@ import (
 // docs/reference/config.md documents it; keys.go maps it to the keys of
 // the file.
 type Config struct {
-	Rules     sched.Rules
-	GPUs      []int // only these; nil: all
+	Rules     sched.Rules // RulesWith says how long what cannot give way is borrowed
+	GPUs      []int       // only these; nil: all
 	Poll      time.Duration
 	Tolerance float64
 	HalfLife  time.Duration // of users' usage, for fair share
@@ -142,7 +142,7 @@ func Default(shared bool) Config {
 		LogLevel:     "info",
 		MaxPriority:  math.MaxInt32,
 	}
-	c.Rules.MinRun = time.Minute
+	c.Rules.MinRun, c.Rules.BorrowTime = time.Minute, 4*time.Hour
 	if shared {
 		c.Rules.Fair = true
 		c.QueuedJobs, c.MaxPriority = 10_000, 0

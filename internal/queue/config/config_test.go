@@ -452,7 +452,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.GPUs = []int{0, 1, 2, 3, 5}
-	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}, CPUs: Portion{Amount: 16}, Memory: Portion{Amount: 128 << 10}}}, map[string]int{"ann": 500}
+	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}, MostGPU: Portion{Amount: 6}, CPUs: Portion{Amount: 16}, Memory: Portion{Amount: 128 << 10}}}, map[string]int{"ann": 500}
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "0.0.0.0:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	want.MetricsListen = "127.0.0.1:9778"
 	want.NotifyAdmin, want.Mail.Server, want.Mail.From = []string{"mailto:admin@example.org"}, "mail.example.org:587", "berth@example.org"
@@ -555,8 +555,24 @@ func TestFairIsNotUnfair(t *testing.T) {
 func TestLimitsByDefault(t *testing.T) {
 	t.Parallel()
 	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {
-		if got := Default(true).Limits.On(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
+		if got := Default(true).Limits.On(gpus, sched.Host{}).Default; got != (sched.Limit{Jobs: 64, Share: want}) {
 			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
+		}
+	}
+	for text, want := range map[string]struct {
+		limit  sched.Limit
+		borrow time.Duration
+	}{
+		"":                             {sched.Limit{}, 0},
+		"[limits]\ngpus_max = 3":       {sched.Limit{GPUs: 3}, 0},
+		"[limits]\ngpus = 2":           {sched.Limit{Share: 2}, 4 * time.Hour},
+		"[limits.users.ann]\ngpus = 2": {sched.Limit{}, 4 * time.Hour},
+		"[limits]\ngpus = 2\nborrow_time = 0\ngpus_max = \"75%\"": {sched.Limit{Share: 2, GPUs: 6}, -1},
+	} {
+		c, err := Parse("f", []byte(text), Default(false))
+		limits := c.Limits.On(8, sched.Host{})
+		if err != nil || limits.Default != want.limit || c.RulesWith(limits).BorrowTime != want.borrow {
+			t.Errorf("%s: %+v, borrowed for %s: %v", text, limits.Default, c.RulesWith(limits).BorrowTime, err)
 		}
 	}
 	// A user can always run a job with one CPU.

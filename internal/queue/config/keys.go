@@ -89,6 +89,8 @@ var schedulingKeys = []knownKey{
 var limitKeys = []knownKey{
 	keyFor("limits.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
+	keyFor("limits.gpus_max", func(c *Config) *Portion { return &c.Limits.Default.MostGPU }, readPortion(readNumber(0, 1024))),
+	keyFor("limits.borrow_time", func(c *Config) *time.Duration { return &c.Rules.BorrowTime }, readDuration(time.Second, "only jobs that can give way")),
 	keyFor("limits.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
 	keyFor("limits.memory_total", func(c *Config) *Portion { return &c.Limits.Default.Memory }, readPortion(readMiB)),
 	keyFor("limits.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
@@ -169,6 +171,7 @@ const usersTable = "limits.users"
 var userKeys = []knownKey{
 	keyFor("limits.users.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.users.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
+	keyFor("limits.users.gpus_max", func(c *Config) *Portion { return &c.Limits.Default.MostGPU }, readPortion(readNumber(0, 1024))),
 	keyFor("limits.users.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
 	keyFor("limits.users.memory_total", func(c *Config) *Portion { return &c.Limits.Default.Memory }, readPortion(readMiB)),
 	keyFor("limits.users.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -24,9 +25,11 @@ func (p Portion) Of(total float64) float64 {
 
 // UserLimit bounds one user's running jobs; a part that is 0 is not limited.
 type UserLimit struct {
-	Jobs       int
-	GPUs, CPUs Portion
-	Memory     Portion // of the host, in MiB
+	Jobs    int
+	GPUs    Portion // beyond this, they are borrowed
+	MostGPU Portion
+	CPUs    Portion
+	Memory  Portion // of the host, in MiB
 }
 
 // Limits bounds all users, and single ones differently.
@@ -40,17 +43,31 @@ type Limits struct {
 // A part of the CPUs is at least one, which is what a job without GPUs needs.
 func (l Limits) On(gpus int, host sched.Host) settings.Limits {
 	limit := func(u UserLimit) sched.Limit {
-		found := sched.Limit{Jobs: u.Jobs, CPUs: int(u.CPUs.Of(float64(host.CPUs))), MemMiB: int64(u.Memory.Of(float64(host.MemMiB)))}
-		if u.GPUs.Percent == 0 || gpus > 1 {
-			found.GPUs = u.GPUs.Of(float64(gpus))
+		most := func(p Portion) float64 {
+			if p.Percent > 0 && gpus <= 1 {
+				return 0
+			}
+			return p.Of(float64(gpus))
 		}
-		return found
+		return sched.Limit{
+			Jobs: u.Jobs, Share: most(u.GPUs), GPUs: most(u.MostGPU),
+			CPUs: int(u.CPUs.Of(float64(host.CPUs))), MemMiB: int64(u.Memory.Of(float64(host.MemMiB))),
+		}
 	}
 	found := settings.Limits{Default: limit(l.Default)}
 	for user, own := range l.Users {
 		putIn(&found.Users, user, limit(own))
 	}
 	return found
+}
+
+// RulesWith is the rules where users have these limits.
+func (c *Config) RulesWith(l settings.Limits) sched.Rules {
+	r := c.Rules
+	if r.BorrowTime = cmp.Or(r.BorrowTime, -1); !l.Shares() {
+		r.BorrowTime = 0
+	}
+	return r
 }
 
 // readPortion reads a percentage, or what read reads.

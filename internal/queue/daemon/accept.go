@@ -175,6 +175,9 @@ func neverFits(why reason.Reason) error {
 		hint = "name each GPU once"
 	case reason.OverUserLimit:
 		hint = "ask for fewer, or ask your administrator for more"
+		if why.Firm {
+			hint = "--preemptible lets it give way to others (berth help order)"
+		}
 	}
 	return problem.Newf(problem.Refused, hint, "%s", why)
 }
@@ -194,5 +197,5 @@ func (s *submission) listKinds() {
 
 // requestKey is equal for specs that fit on the same cards.
 func requestKey(s *job.Spec) string {
-	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive)
+	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive, s.Preemptible, s.NoPark, s.TimeLimit)
 }

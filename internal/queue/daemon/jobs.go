@@ -30,8 +30,12 @@ func (h *jobs) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail
 	if !j.State.Terminal() {
 		err := h.svc.Do(ctx, func(t *engine.Turn) {
 			g = estimate(t, j.ID)
-			if isWaiting(j) {
+			switch {
+			case isWaiting(j):
 				reasons = t.Explain().Reasons([]string{j.ID})
+			case j.State == job.Running:
+				reasons = map[string]string{}
+				engine.Borrowed(t.Explain(), reasons)
 			}
 			if j.State == job.Queued {
 				position = t.Explain().Position(j.ID)

@@ -186,14 +186,15 @@ func (d *Daemon) openEngine(context.Context) error {
 // engineConfig is what the engine has to know and to call.
 func (d *Daemon) engineConfig() engine.Config {
 	cfg := d.svc.Config()
+	limits := d.svc.limits(cfg)
 	c := engine.Config{
 		Settings: settings.Settings{
 			User:        d.people.Name(d.people.UID),
 			Cards:       cfg.GPUs,
 			Rest:        true,
 			Poll:        cfg.Poll,
-			Rules:       cfg.Rules,
-			Limits:      d.svc.limits(cfg),
+			Rules:       cfg.RulesWith(limits),
+			Limits:      limits,
 			HalfLife:    cfg.HalfLife,
 			Tolerance:   cfg.Tolerance,
 			Overuse:     cfg.Overuse(d.svc.places.Shared),

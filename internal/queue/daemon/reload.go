@@ -61,7 +61,8 @@ func (h *admin) reload(ctx context.Context) (api.Reloaded, error) {
 	h.svc.cfg.Store(&cfg)
 	h.svc.queue.Samples.SetKeep(cfg.Samples)
 	err = h.svc.Do(ctx, func(t *engine.Turn) {
-		t.Settings().Rules(cfg.Rules, h.svc.limits(&cfg))
+		limits := h.svc.limits(&cfg)
+		t.Settings().Rules(cfg.RulesWith(limits), limits)
 		t.Settings().KeepAll(cfg.Preempt == queue.PreemptNever)
 		t.Settings().Idle(cfg.IdleReport, cfg.IdleCancel)
 		t.Settings().Overuse(cfg.Overuse(h.svc.places.Shared))

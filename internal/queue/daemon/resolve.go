@@ -211,6 +211,7 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 		q.found, q.why = make([]job.Job, 0, room), map[string]string{}
 	}
 	var wait []*job.Job
+	runs := false
 	for _, c := range slice {
 		n := len(q.found)
 		j := &q.found[:n+1][n]
@@ -228,6 +229,10 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 		if t.Running().Complete(j); q.reasons && isWaiting(j) {
 			wait = append(wait, j)
 		}
+		runs = runs || j.State == job.Running
+	}
+	if runs && q.reasons {
+		engine.Borrowed(t.Explain(), q.why)
 	}
 	if len(wait) > 0 {
 		engine.ReasonsOf(t.Explain(), wait, q.why)

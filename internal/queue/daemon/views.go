@@ -21,7 +21,7 @@ func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.
 		whole := s.batchPath(*v.Batch)
 		v.Batch = &whole
 	}
-	if reason, ok := reasons[j.ID]; ok && isWaiting(j) {
+	if reason, ok := reasons[j.ID]; ok && (isWaiting(j) || j.State == job.Running && j.Detail == "") {
 		v.Reason = &reason
 	}
 	return v

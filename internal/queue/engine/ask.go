@@ -250,6 +250,16 @@ func explain(x *Explain, ids []string, at func(i int) *job.Job, reasons map[stri
 	}
 }
 
+// Borrowed says of running jobs that they are beyond their users' shares.
+func Borrowed(x *Explain, reasons map[string]string) {
+	if !x.cfg.Limits.Shares() {
+		return
+	}
+	for _, held := range sched.Borrowed(x.State()) {
+		reasons[held.Job] = "borrowed: beyond " + held.User + "'s share of the GPUs"
+	}
+}
+
 // Estimate is the estimated duration and memory of an unfinished job, with their
 // sources. A running job is expected to run longer than it has.
 func (x *Explain) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
@@ -303,6 +313,7 @@ func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reas
 				continue
 			}
 			p := sched.Pending{User: user, Request: sched.NewRequest(specs[i], specs[i].VRAMMiB, x.cfg.Rules), Limit: x.cfg.Longest(&specs[i])}
+			p.Preempt = x.cfg.GivesWay(&job.Job{Spec: specs[i]}, x.line.Room)
 			why, ok := sched.FeasibleFor(state, p)
 			if !ok && !yield(i, why) {
 				return
@@ -342,7 +353,11 @@ func (x *Explain) harms() func(*running.Attempt) bool {
 			s := x.State()
 			state, contended = &s, sched.Contended(s)
 		}
-		if limit := x.cfg.Limits.Of(a.Job.User).GPUs; limit > 0 && state.InUse[a.Job.User].GPUs > limit+overTolerance {
+		limit := x.cfg.Limits.Of(a.Job.User)
+		if x.attempts.Parking.PreemptMode(a).Mode == "" {
+			limit.GPUs = limit.Firm()
+		}
+		if limit.GPUs > 0 && state.InUse[a.Job.User].GPUs > limit.GPUs+overTolerance {
 			return true
 		}
 		for card, usedMiB := range x.cards.Meter.Now(a.Job.ID) {
@@ -385,11 +400,12 @@ func (x *Explain) OverLimit(user string, cards int) string {
 			count(j)
 		}
 	})
+	most := limit.Firm()
 	switch {
 	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
 		return fmt.Sprintf("%s already runs %d jobs, which is the limit", user, use.Jobs)
-	case limit.GPUs > 0 && use.GPUs+float64(cards) > limit.GPUs:
-		return fmt.Sprintf("%s holds %g GPUs and this job needs %d more; the limit is %g", user, use.GPUs, cards, limit.GPUs)
+	case most > 0 && use.GPUs+float64(cards) > most:
+		return fmt.Sprintf("%s holds %g GPUs and this job needs %d more; the limit is %g", user, use.GPUs, cards, most)
 	}
 	return ""
 }

@@ -57,6 +57,15 @@ type Limits struct {
 	Measured bool
 }
 
+// Shares reports whether some user has a share of the GPUs.
+func (l *Limits) Shares() bool {
+	has := l.Default.Share > 0
+	for _, own := range l.Users {
+		has = has || own.Share > 0
+	}
+	return has
+}
+
 // Of is the limit of one user.
 func (l *Limits) Of(user string) sched.Limit {
 	if own, some := l.Users[user]; some {
@@ -135,13 +144,12 @@ type ParkCosts interface {
 	ParkCost(mib int64) sched.Preempt
 }
 
-// GivesWay is how a job that waits can make room for others once it runs, without
-// losing its work.
+// GivesWay is how a job that waits can make room for others once it runs.
 func (c *Settings) GivesWay(j *job.Job, p ParkCosts) sched.Preempt {
 	switch {
 	case c.Parks(&j.Spec):
 		return p.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))
-	case j.Saves() && c.Requeues(&j.Spec):
+	case c.Requeues(&j.Spec):
 		return c.Requeued(&j.Spec)
 	}
 	return sched.Preempt{}
