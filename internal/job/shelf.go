@@ -72,8 +72,9 @@ func (a *Attempt) isNone() bool {
 
 // isOf reports whether a job without its own fields is of this kind. Its attempt
 // and its handover are empty.
-func (k *kind) isOf(j *Job) bool {
-	a, b := &k.job, j
+func (k *kind) isOf(j *Job) bool { return sameKind(&k.job, j) }
+
+func sameKind(a, b *Job) bool {
 	return a.User == b.User && a.UID == b.UID && a.Environ == b.Environ && a.Umask == b.Umask && a.Held == b.Held &&
 		a.Outcome == b.Outcome && a.Detail == b.Detail && a.NotBefore.Equal(b.NotBefore) && a.WaitsSince.Equal(b.WaitsSince) &&
 		a.RetriesUsed == b.RetriesUsed && a.Requeues == b.Requeues && a.Preemptions == b.Preemptions &&
@@ -92,6 +93,15 @@ func (s *Spec) sameTerms(o *Spec) bool {
 		s.ArrayLimit == o.ArrayLimit && s.Group == o.Group && s.Snapshot == o.Snapshot && slices.Equal(s.Notify, o.Notify) &&
 		s.NoPark == o.NoPark && s.Checkpoint == o.Checkpoint && s.ParkTimeout == o.ParkTimeout && s.SlurmEnv == o.SlurmEnv && s.ArrayShape == o.ArrayShape &&
 		s.To == o.To && s.Slurm == o.Slurm && s.Batch == o.Batch && s.CancelMarked == o.CancelMarked
+}
+
+// Alike reports whether two jobs that never had an attempt differ in no more than their
+// numbers, ids, keys, ranks, memory, times of submission and shell lines.
+func Alike(a, b *Job) bool {
+	var s *Shelf
+	x, y := &a.Spec, &b.Spec
+	return s.Takes(a) && s.Takes(b) && sameKind(a, b) && x.Name == y.Name && x.Output == y.Output && slices.Equal(x.Argv, y.Argv) &&
+		slices.Equal(x.Env, y.Env) && slices.Equal(x.After, y.After) && x.Trial.isNone() && y.Trial.isNone()
 }
 
 // Put copies a job, and replaces one with the same id.

@@ -3,6 +3,7 @@ package job
 import (
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -79,6 +80,25 @@ func TestAShelvedJobComesBackAsItWas(t *testing.T) {
 	})
 	if count < 90 || refused == 2*count {
 		t.Errorf("%d fields, %d refused", count, refused)
+	}
+}
+
+// TestJobsAreAlikeUnlessAFieldDiffers, other than those that are each job's own.
+func TestJobsAreAlikeUnlessAFieldDiffers(t *testing.T) {
+	t.Parallel()
+	plain := Job{ID: "1", State: Queued}
+	own := []string{".ID", ".Seq", ".Key", ".Rank", ".VRAMMiB", ".SubmittedAt", ".Spec.Shell", ".Spec.CancelMarked"}
+	fields(reflect.ValueOf(&plain).Elem(), "", func(path string, v reflect.Value) {
+		before := reflect.ValueOf(v.Interface())
+		change(v)
+		changed := plain
+		v.Set(before)
+		if alike := Alike(&plain, &changed); alike && !slices.Contains(own, path) || alike != Alike(&changed, &plain) {
+			t.Errorf("%s: alike: %v", path, alike)
+		}
+	})
+	if other := plain; !Alike(&plain, &other) {
+		t.Error("a copy is not alike")
 	}
 }
 

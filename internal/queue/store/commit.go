@@ -190,21 +190,22 @@ func (s *Store) apply(ctx context.Context, tx Tx, long *longTexts) (int64, error
 
 // insertJobs inserts new jobs: those still as submitted, and the others.
 func (s *Store) insertJobs(ctx context.Context, queued, others []*job.Job, long *longTexts) error {
+	var e encoder
 	err := insertRows(ctx, s.statements.insertNew, s.statements.insertNews, len(queued), func(args []any, i int) ([]any, error) {
-		spec, err := encodeSpec(queued[i])
-		return newArgs(args, queued[i], commandHash(queued[i]), spec), err
+		err := e.encode(queued[i], false)
+		return newArgs(args, queued[i], commandHash(queued[i]), &e), err
 	})
 	if err != nil {
 		return err
 	}
 	return insertRows(ctx, s.statements.insertJob, s.statements.insertJobs, len(others), func(args []any, i int) ([]any, error) {
-		return jobArgs(args, others[i], long)
+		return jobArgs(args, others[i], long, &e)
 	})
 }
 
 // putJob updates a stored job, or inserts it if it was deleted since.
 func (s *Store) putJob(ctx context.Context, j *job.Job, long *longTexts) error {
-	args, err := jobArgs(nil, j, long)
+	args, err := jobArgs(nil, j, long, &encoder{})
 	if err != nil {
 		return err
 	}

@@ -210,3 +210,40 @@ func TestJobsThatShareASpecKeepTheirNames(t *testing.T) {
 		t.Fatalf("%d of %d jobs, %v", n, len(put), err)
 	}
 }
+
+// TestTheJobsOfALargeCommitKeepTheirFields, of which some are alike.
+func TestTheJobsOfALargeCommitKeepTheirFields(t *testing.T) {
+	t.Parallel()
+	s := openIn(t, t.TempDir())
+	seq := int64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		var jobs []*job.Job
+		for range rapid.IntRange(2, 5).Draw(t, "jobs") {
+			j := &job.Job{}
+			switch {
+			case len(jobs) > 0 && rapid.Bool().Draw(t, "like the last"):
+				j = jobs[len(jobs)-1].Clone()
+				j.Spec.Shell, j.Held, j.Detail = anyText().Draw(t, "shell"), rapid.Bool().Draw(t, "held"), rapid.SampledFrom([]string{"", "why"}).Draw(t, "detail")
+			case rapid.Bool().Draw(t, "as submitted"):
+				j.State, j.Spec, j.User = job.Queued, anySpec(t), anyText().Draw(t, "user")
+			default:
+				change(t, j)
+			}
+			seq++
+			j.Seq, j.ID = seq, fmt.Sprint(seq)
+			jobs = append(jobs, j)
+		}
+		if err := s.Commit(Tx{Put: jobs}); err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
+			got, err := s.Job(j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(j, got, same...); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
+}

@@ -79,19 +79,41 @@ func insertRows(ctx context.Context, one, many *sql.Stmt, n int, render func(arg
 // isNew reports whether a job is still as submitted, so that the other columns
 // have their defaults.
 func isNew(j *job.Job) bool {
-	r := restOf(j, false)
-	return j.State == job.Queued && j.Outcome == "" && j.Attempt.Number == 0 &&
-		j.StartedAt.IsZero() && j.EndedAt.IsZero() && r.empty() && isText(j)
+	return j.State == job.Queued && j.Outcome == "" && j.Attempt.Number == 0 && j.PeakMiB == nil && !j.TextGone &&
+		j.StartedAt.IsZero() && j.EndedAt.IsZero() && isText(j)
+}
+
+// encoder encodes the two JSON columns of one job after another. The jobs of a large
+// request mostly have the same.
+type encoder struct {
+	last       *job.Job // nil: none, or not one to compare with
+	spec, rest string
+}
+
+func (e *encoder) encode(j *job.Job, wide bool) error {
+	if e.last != nil && !wide && job.Alike(e.last, j) {
+		return nil
+	}
+	spec, err := encodeSpec(j)
+	if err != nil {
+		return err
+	}
+	rest, err := encodeRest(j, wide)
+	if e.last = j; wide {
+		e.last = nil
+	}
+	e.spec, e.rest = string(spec), string(rest)
+	return err
 }
 
 // newArgs appends the columns of a new job, in the order of newColumns.
-func newArgs(args []any, j *job.Job, command int64, spec []byte) []any {
+func newArgs(args []any, j *job.Job, command int64, e *encoder) []any {
 	shell := sql.NullString{String: j.Spec.Shell, Valid: j.Spec.Shell != ""}
-	return append(args, j.Seq, j.ID, j.Key, j.User, j.Rank, j.VRAMMiB, nanos(j.SubmittedAt), command, shell, string(spec))
+	return append(args, j.Seq, j.ID, j.Key, j.User, j.Rank, j.VRAMMiB, nanos(j.SubmittedAt), command, shell, e.spec, e.rest)
 }
 
 // jobArgs appends every column of a job, in the order of jobColumns.
-func jobArgs(args []any, j *job.Job, long *longTexts) ([]any, error) {
+func jobArgs(args []any, j *job.Job, long *longTexts, e *encoder) ([]any, error) {
 	command := commandHash(j)
 	j, blob := long.row(j)
 	wide := !isText(j)
@@ -99,16 +121,11 @@ func jobArgs(args []any, j *job.Job, long *longTexts) ([]any, error) {
 	if wide {
 		inside = widened(j)
 	}
-	spec, err := encodeSpec(inside)
-	if err != nil {
+	if err := e.encode(inside, wide); err != nil {
 		return nil, err
 	}
-	rest, err := encodeRest(inside, wide)
-	if err != nil {
-		return nil, err
-	}
-	return append(newArgs(args, j, command, spec), string(j.State), string(j.Outcome), j.Attempt.Number, highest(j.PeakMiB),
-		nanos(j.StartedAt), nanos(j.EndedAt), string(rest), blob), nil
+	return append(newArgs(args, j, command, e), string(j.State), string(j.Outcome), j.Attempt.Number, highest(j.PeakMiB),
+		nanos(j.StartedAt), nanos(j.EndedAt), blob), nil
 }
 
 // eventArgs appends an event's row.

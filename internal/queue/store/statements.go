@@ -36,17 +36,17 @@ type statements struct {
 // that differ from the defaults. Fewer columns are faster, which matters for a
 // large jobs file.
 const (
-	jobColumns       = newColumns + ", state, outcome, attempt, peak_mib, started_at, ended_at, rest, text"
-	jobColumnCount   = newColumnCount + 8
-	newColumns       = "seq, id, key, user, rank, vram_mib, submitted_at, command_hash, command, spec"
-	newColumnCount   = 10
+	jobColumns       = newColumns + ", state, outcome, attempt, peak_mib, started_at, ended_at, text"
+	jobColumnCount   = newColumnCount + 7
+	newColumns       = "seq, id, key, user, rank, vram_mib, submitted_at, command_hash, command, spec, rest"
+	newColumnCount   = 11
 	eventColumns     = "seq, at, kind, text, job, card"
 	eventColumnCount = 6
 )
 
 // updateSQL does not change the id, so that its index is not touched.
 const updateSQL = `UPDATE OR ROLLBACK jobs SET key=?3, user=?4, rank=?5, vram_mib=?6, submitted_at=?7, command_hash=?8,
-	command=?9, spec=?10, state=?11, outcome=?12, attempt=?13, peak_mib=?14, started_at=?15, ended_at=?16, rest=?17, text=?18
+	command=?9, spec=?10, rest=?11, state=?12, outcome=?13, attempt=?14, peak_mib=?15, started_at=?16, ended_at=?17, text=?18
 	WHERE seq=?1 AND id=?2`
 
 func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
