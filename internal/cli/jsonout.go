@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"runtime/debug"
 
 	"berth/internal/text"
 )
@@ -16,6 +17,13 @@ func printJSON(out io.Writer, value any) error {
 		return err
 	}
 	return w.Flush()
+}
+
+// rareCollections is for a command that is over soon and has much in memory, such as
+// a long list: what is garbage may stay, up to a bound.
+func rareCollections() {
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(256 << 20)
 }
 
 // notNull turns nil into an empty list, so that JSON says [] and not null.

@@ -245,6 +245,7 @@ func (o *listOptions) rows(s render.Screen) int {
 
 // rawJobs prints the daemon's JSON as it came.
 func rawJobs(ctx context.Context, s *session.Session, q api.Query) error {
+	rareCollections()
 	w := &text.JSONWriter{Out: s.Out}
 	err := s.Client.JobsRaw(ctx, q, w)
 	if s.NoJobsYet(err) {

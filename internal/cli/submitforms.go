@@ -34,6 +34,7 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 	if err != nil {
 		return nil, problem.Wrap(problem.Invalid, "-f takes a YAML or JSON file, or - for standard input", err)
 	}
+	rareCollections()
 	items, err := jobfile.ParseSpecs(name, content)
 	if err != nil {
 		return nil, problem.Wrap(problem.Invalid, "berth help jobspec lists every key with an example", err)
