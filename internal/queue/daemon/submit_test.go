@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/queue/config"
+	"berth/internal/tests/testkit"
 	"berth/internal/text/problem"
 )
 
@@ -531,5 +534,28 @@ func TestLimitsOfTheQueue(t *testing.T) {
 	group.Wait()
 	if n := l.count(job.Queued); n != 10 {
 		t.Errorf("%d are queued, at most 10 may", n)
+	}
+}
+
+// TestALargeRequestAllocatesLittle: bytes for each of its jobs, from its specs to the
+// answer, with today's number. A job is 1.6 kB while it is worked on.
+func TestALargeRequestAllocatesLittle(t *testing.T) {
+	l := newLab(t)
+	const jobs, most = 2000, 11_000
+	caller, fewest := api.Caller{Name: "root", Admin: true}, uint64(math.MaxUint64)
+	for range 4 {
+		r := api.SubmitRequest{Dir: "/", Environ: []string{"A=b"}, Jobs: slices.Repeat([]api.Spec{sh("true", "hold", "yes", "gpus", "1")}, jobs)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		reply, err := l.d.submits.Submit(l.ctx, caller, r)
+		testkit.Must(t, err)
+		runtime.ReadMemStats(&after)
+		if len(reply.Jobs) != jobs {
+			t.Fatalf("%d of %d jobs", len(reply.Jobs), jobs)
+		}
+		fewest = min(fewest, (after.TotalAlloc-before.TotalAlloc)/jobs)
+	}
+	if t.Logf("%d bytes for each job", fewest); fewest > most {
+		t.Errorf("expected at most %d bytes for each job, found %d", most, fewest)
 	}
 }
