@@ -57,7 +57,12 @@ func (c *Client) send(ctx context.Context, op *Operation, q any, header http.Hea
 	var body []byte
 	if op.Body != noBody {
 		var err error
-		if body, err = json.Marshal(q); err != nil {
+		if r, is := q.(*SubmitRequest); is {
+			body, err = r.body()
+		} else {
+			body, err = json.Marshal(q)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("write request: %w", err)
 		}
 	}

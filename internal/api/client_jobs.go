@@ -32,6 +32,64 @@ func (r *SubmitRequest) prepare() error {
 	return nil
 }
 
+// appendSpec writes a spec as encoding/json does, which a test holds: see texts.
+func appendSpec(b []byte, s *Spec) []byte {
+	start := len(b)
+	member := func(key string) {
+		first := byte(',')
+		if len(b) == start {
+			first = '{'
+		}
+		b = append(append(append(b, first, '"'), key...), `":`...)
+	}
+	if s.Command.Shell != "" || s.Command.Argv != nil {
+		member("command")
+		if len(s.Command.Argv) == 0 {
+			b = appendText(b, s.Command.Shell)
+		} else {
+			b = appendAny(b, s.Command.Argv)
+		}
+	}
+	if len(s.Bytes) > 0 {
+		member("command_bytes")
+		b = appendAny(b, s.Bytes)
+	}
+	if len(s.Env) > 0 {
+		member("env")
+		b = appendMap(b, s.Env, appendText)
+	}
+	for i, text := range s.texts() {
+		if *text != "" {
+			member(textKeys[i])
+			b = appendText(b, *text)
+		}
+	}
+	if s.Sweep != nil {
+		member("sweep")
+		b = appendAny(b, s.Sweep)
+	}
+	if len(b) == start {
+		b = append(b, '{')
+	}
+	return append(b, '}')
+}
+
+// body is the request as JSON, whose first member is its jobs.
+func (r *SubmitRequest) body() ([]byte, error) {
+	const begin = `{"jobs":[`
+	others := *r
+	others.Jobs = []Spec{}
+	rest, err := json.Marshal(&others)
+	b := []byte(begin)
+	for i := range r.Jobs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendSpec(b, &r.Jobs[i])
+	}
+	return append(b, rest[min(len(rest), len(begin)):]...), err
+}
+
 func (r *EditRequest) prepare() error { return checkText(&r.Set) }
 
 func checkText(s *Spec) error {

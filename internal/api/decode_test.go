@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -107,13 +106,16 @@ func TestSubmissionsComeBackAsTheyWere(t *testing.T) {
 			} else {
 				s.Command.Shell = word.Draw(t, "shell")
 			}
-			for _, key := range slices.DeleteFunc(slices.Clone(textKeys), func(key string) bool { return key == "" }) {
+			for _, key := range textKeys {
 				if rapid.IntRange(0, 9).Draw(t, key) == 0 {
 					s.Set(key, word.Draw(t, "value"))
 				}
 			}
 			if rapid.Bool().Draw(t, "env") {
 				s.Set("env."+word.Draw(t, "name"), word.Draw(t, "value"))
+			}
+			if rapid.Bool().Draw(t, "others") {
+				s.Bytes, s.Sweep = rapid.SliceOfN(rapid.Byte(), 1, 4).Draw(t, "bytes"), &Sweep{}
 			}
 			r.Jobs = append(r.Jobs, s)
 		}
@@ -125,6 +127,9 @@ func TestSubmissionsComeBackAsTheyWere(t *testing.T) {
 		data, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if sent, err := r.body(); err != nil || string(sent) != string(data) {
+			t.Fatalf("%v: sent %s, encoding/json writes %s", err, sent, data)
 		}
 		var got SubmitRequest
 		err = decodeSubmit(bytes.NewReader(data), &got, Limits{}.withDefaults())

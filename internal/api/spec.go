@@ -121,18 +121,29 @@ type Spec struct {
 	Sweep *Sweep `json:"sweep,omitempty" doc:"makes the job a sweep: one trial for each combination of the values of its parameters"`
 }
 
-// textKeys are the keys of Spec that are Text, at the index of their field; the
-// others are empty.
-var textKeys = func() []string {
+// textKeys are the keys of Spec that are Text, in their order.
+var textKeys = func() (keys []string) {
 	t := reflect.TypeFor[Spec]()
-	keys := make([]string, t.NumField())
-	for i := range keys {
+	for i := range t.NumField() {
 		if t.Field(i).Type == reflect.TypeFor[Text]() {
-			keys[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			key, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			keys = append(keys, key)
 		}
 	}
 	return keys
 }()
+
+// texts are their values, which a test holds: a large request took long to ask each
+// of its jobs for them by reflection.
+func (s *Spec) texts() [44]*Text {
+	return [...]*Text{
+		&s.Name, &s.GPUs, &s.Type, &s.VRAM, &s.IDs, &s.Allow, &s.Exclusive, &s.CPUs, &s.Mem, &s.Pin, &s.InjectGPUs,
+		&s.Priority, &s.Timeout, &s.Signal, &s.OnTimeout, &s.MaxRequeues, &s.Retries, &s.RetryOn, &s.After, &s.Array, &s.Max,
+		&s.Begin, &s.Hold, &s.Dir, &s.Export, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Pty, &s.Dedup, &s.Requeue, &s.Grace,
+		&s.Preemptible, &s.Checkpoint, &s.NoPark, &s.ParkTimeout, &s.SlurmEnv, &s.To, &s.Slurm, &s.Cap, &s.Group, &s.Notify,
+		&s.Snapshot,
+	}
+}
 
 // Set sets one key; env.NAME sets a variable. It returns false for an unknown
 // key.
@@ -145,20 +156,19 @@ func (s *Spec) Set(key, value string) bool {
 		return true
 	}
 	i := slices.Index(textKeys, key)
-	if i < 0 || key == "" {
+	if i < 0 {
 		return false
 	}
-	reflect.ValueOf(s).Elem().Field(i).SetString(value)
+	*s.texts()[i] = Text(value)
 	return true
 }
 
 // Pairs are the keys that have a value, except the command, and the variables.
 func (s *Spec) Pairs() []jobfile.Pair {
-	var pairs []jobfile.Pair
-	v := reflect.ValueOf(s).Elem()
-	for i, key := range textKeys {
-		if key != "" && v.Field(i).Len() > 0 {
-			pairs = append(pairs, jobfile.Pair{Key: key, Value: v.Field(i).String()})
+	pairs := make([]jobfile.Pair, 0, 8)
+	for i, text := range s.texts() {
+		if *text != "" {
+			pairs = append(pairs, jobfile.Pair{Key: textKeys[i], Value: string(*text)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // syntaxError is a file that cannot be parsed, as opposed to one with a wrong
@@ -65,6 +66,8 @@ type jsonWalker struct {
 	at     int
 	line   int
 	budget budget
+
+	entries []entry // of the mappings that are being read, one in the other
 }
 
 // seek moves to the value of the given length that ends at end.
@@ -120,17 +123,17 @@ func (w *jsonWalker) value(depth int) (value, error) {
 
 func (w *jsonWalker) mapping(v value, depth int) (value, error) {
 	v.kind = mapping
+	outer := len(w.entries)
 	for w.at++; w.skip() != '}'; {
 		e := entry{line: w.line, key: w.string()}
 		var err error
 		if e.value, err = w.value(depth + 1); err != nil {
 			return v, err
 		}
-		if v.entries == nil {
-			v.entries = make([]entry, 0, 8) // as many keys as most jobs have
-		}
-		v.entries = append(v.entries, e)
+		w.entries = append(w.entries, e)
 	}
+	v.entries = slices.Clone(w.entries[outer:])
+	w.entries = w.entries[:outer]
 	w.at++
 	return v, nil
 }

@@ -78,7 +78,8 @@ type specs struct {
 	items []Item
 	errs  Errors
 	full  bool // there were too many jobs, which has been reported
-	seen  []string
+
+	reader itemReader // of one job after another
 }
 
 func (s *specs) root(v *value) {
@@ -107,9 +108,9 @@ func (s *specs) spec(v *value) {
 		return
 	}
 	before := len(s.errs.Problems) + s.errs.More
-	r := itemReader{specs: s, item: Item{Line: v.line, Pairs: make([]Pair, 0, len(v.entries))}, seen: s.seen[:0]}
+	r := &s.reader
+	*r = itemReader{specs: s, item: Item{Line: v.line, Pairs: make([]Pair, 0, len(v.entries))}, seen: r.seen[:0]}
 	r.read(v)
-	s.seen = r.seen // reuse the memory
 	if len(s.errs.Problems)+s.errs.More == before {
 		s.items = append(s.items, r.item)
 	}
