@@ -299,7 +299,7 @@ func TestErrorsComeAsProblems(t *testing.T) {
 	_, err = Call(background(t), s.client, Act, ActRequest{Action: ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = Call(background(t), s.client, Act, ActRequest{Action: "kill", Select: Select{All: true}})
-	wantProblem(t, err, problem.Invalid, `action: expected cancel, hold, release, requeue, park or unpark, found "kill"`)
+	wantProblem(t, err, problem.Invalid, `action: expected cancel, hold, release, requeue, park, unpark or saved, found "kill"`)
 }
 
 func TestABackupThatBreaksOffIsAnError(t *testing.T) {

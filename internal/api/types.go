@@ -255,16 +255,17 @@ const (
 	ActRequeue = "requeue"
 	ActPark    = "park"
 	ActUnpark  = "unpark"
+	ActSaved   = "saved"
 )
 
 // Actions are all of them.
 func Actions() []string {
-	return []string{ActCancel, ActHold, ActRelease, ActRequeue, ActPark, ActUnpark}
+	return []string{ActCancel, ActHold, ActRelease, ActRequeue, ActPark, ActUnpark, ActSaved}
 }
 
 // ActRequest carries out an action on the selected jobs.
 type ActRequest struct {
-	Action string `json:"action" enum:"cancel,hold,release,requeue,park,unpark"`
+	Action string `json:"action" enum:"cancel,hold,release,requeue,park,unpark,saved"`
 	Select Select `json:"select"`
 	// GraceS is the time between TERM and KILL; nil: the job's own.
 	GraceS *float64 `json:"grace_s,omitempty"`

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
+	"berth/internal/machine/keep"
 	"berth/internal/text"
 	"berth/internal/text/problem"
 )
@@ -63,6 +66,26 @@ for their GPUs: then it says why.
 `+actionHelp, `  berth unpark 17
   berth unpark --state parked`+unparkStatuses)
 	a.parking.register(cmd, "do not wait until they are back")
+	return cmd
+}
+
+func newSaved() *cobra.Command {
+	cmd := (&action{name: api.ActSaved}).command("Tell that a job has saved its work", `Tell berth that a job with --checkpoint has just saved its work, from inside
+the job after each save. Then berth knows what ending it would lose, and show
+says it. Without this, berth believes what --checkpoint says, but each attempt
+runs at least as long as all earlier ones together. With --checkpoint term,
+ending with status 0 (or 143) after TERM tells the same.
+`+actionHelp, `  berth saved
+  berth saved 17`+actionStatuses)
+	cmd.Use = api.ActSaved + " [JOB...]"
+	act := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		// BERTH_JOB_ID is another number where there is a Slurm too.
+		if parts := strings.Split(os.Getenv(keep.TokenVariable), ":"); len(args) == 0 && len(parts) == 3 {
+			args = []string{parts[1]}
+		}
+		return act(cmd, args)
+	}
 	return cmd
 }
 

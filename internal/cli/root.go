@@ -107,7 +107,7 @@ func verbs() []verb {
 		{"run", newRun}, {"submit", newSubmit}, {"sweep", newSweep},
 		{"list", newList}, {"top", newTop}, {"web", newWeb}, {"show", newShow}, {"why", newWhy}, {"logs", newLogs}, {"attach", newAttach},
 		{"wait", newWait}, {"history", newHistory}, {"stats", newStats}, {"simulate", newSimulate}, {"estimate", newEstimate},
-		{"cancel", newCancel}, {"hold", newHold}, {"release", newRelease}, {"park", newPark}, {"unpark", newUnpark}, {"requeue", newRequeue},
+		{"cancel", newCancel}, {"hold", newHold}, {"release", newRelease}, {"park", newPark}, {"unpark", newUnpark}, {"saved", newSaved}, {"requeue", newRequeue},
 		{"edit", newEdit}, {"group", newGroup}, {"notify", newNotify}, {"adopt", newAdopt},
 		{"start", newStart}, {"stop", newStop}, {"restart", newRestart}, {"status", newStatus}, {"serve", newServe}, {"config", newConfig},
 		{"gpus", newGPUs}, {"gpu", newGPU}, {"doctor", newDoctor}, {"backup", newBackup}, {"restore", newRestore}, {"token", newToken},
@@ -120,7 +120,7 @@ func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
 		{"run", "Run jobs:", "run submit sweep"},
 		{"see", "See what is going on:", "list top web show why logs attach wait history stats simulate estimate"},
-		{"act", "Change jobs:", "cancel hold release park unpark requeue edit group notify adopt"},
+		{"act", "Change jobs:", "cancel hold release park unpark saved requeue edit group notify adopt"},
 		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug mcp simjob compat completion version"},
 	}
 	for _, g := range groups {

@@ -4,28 +4,68 @@ import "time"
 
 // Kept is what the earlier attempts of a job came to that saves its own work.
 type Kept struct {
-	Ran  time.Duration // for which they ran, saved or lost
-	Lost time.Duration // the part of it that has to be done again
+	Ran   time.Duration // for which they ran, saved or lost
+	Lost  time.Duration // the part of it that has to be done again
+	Saved time.Time     // when it last told that it saved, in this attempt too; zero: it never did
 }
 
 // Saves reports whether the job goes on in its next attempt from what it saved.
 func (j *Job) Saves() bool { return j.Spec.Checkpoint != 0 }
 
-// GoesOn takes in an attempt that ended, and with it so much work that is to be done
-// again. What it took to go on from what was saved is no work.
-func (j *Job) GoesOn(ran, restart time.Duration) {
+// GoesOn takes in an attempt that ended at that time and is to be followed by another.
+// What it took to go on from what was saved is no work.
+func (j *Job) GoesOn(at time.Time, restart time.Duration) {
 	if !j.Saves() {
 		return
 	}
+	ran := j.Worked(at)
 	if j.Kept.Ran > 0 {
 		ran = max(0, ran-restart)
 	}
 	j.Kept.Ran += ran
-	if every := j.Spec.Checkpoint.Every(); every > 0 {
-		j.Kept.Lost += ran % every
+	j.Kept.Lost += j.unsaved(at, ran)
+}
+
+// unsaved is how much of an attempt is lost that ends at that time. Where nothing
+// ever told of a save, that is as the job said.
+func (j *Job) unsaved(at time.Time, ran time.Duration) time.Duration {
+	every := j.Spec.Checkpoint.Every()
+	switch {
+	case j.Kept.Saved.After(j.StartedAt):
+		return min(ran, max(0, at.Sub(j.Kept.Saved)))
+	case j.Kept.Saved.IsZero() && every > 0:
+		return ran % every
 	}
+	return ran
+}
+
+// Interval is how long an attempt runs at least to keep something. Where nothing ever
+// told of a save, it is as long as all earlier ones together, so that a program
+// whose saves take long, or fail, ends all the same.
+func (j *Job) Interval() time.Duration {
+	every := j.Spec.Checkpoint.Every()
+	if j.Kept.Saved.IsZero() {
+		return max(every, j.Kept.Ran)
+	}
+	return every
 }
 
 // RanBefore is for how long a job has run that goes on: before it was last resumed,
 // and in earlier attempts.
 func (j *Job) RanBefore() time.Duration { return j.Kept.Ran + j.Parking.Served }
+
+// KeptView is a Kept as --json shows it.
+type KeptView struct {
+	EveryS  *float64   `json:"every_s"` // null: it saves when it is told to stop
+	RanS    float64    `json:"ran_s"`
+	LostS   float64    `json:"lost_s"`
+	SavedAt *time.Time `json:"saved_at"` // null: it never told that it saved
+}
+
+func (j *Job) keptView() *KeptView {
+	if !j.Saves() {
+		return nil
+	}
+	every := j.Spec.Checkpoint.Every().Seconds()
+	return &KeptView{orNull(&every), j.Kept.Ran.Seconds(), j.Kept.Lost.Seconds(), timeOrNull(&j.Kept.Saved)}
+}

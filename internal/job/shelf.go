@@ -56,7 +56,7 @@ func (s *Shelf) Len() int { return len(s.jobs) }
 // Takes reports whether a job may be put away: it is queued, and never had an
 // attempt.
 func (s *Shelf) Takes(j *Job) bool {
-	return j.State == Queued && j.Handover == Handover{} && j.Attempt.isNone() && j.Spec.Adopt == nil
+	return j.State == Queued && j.Handover == Handover{} && j.Kept == Kept{} && j.Attempt.isNone() && j.Spec.Adopt == nil
 }
 
 // isNone reports whether it is the zero Attempt.
@@ -78,7 +78,7 @@ func sameKind(a, b *Job) bool {
 	return a.User == b.User && a.UID == b.UID && a.Environ == b.Environ && a.Umask == b.Umask && a.Held == b.Held &&
 		a.Outcome == b.Outcome && a.Detail == b.Detail && a.NotBefore.Equal(b.NotBefore) && a.WaitsSince.Equal(b.WaitsSince) &&
 		a.RetriesUsed == b.RetriesUsed && a.Requeues == b.Requeues && a.Preemptions == b.Preemptions &&
-		a.PreemptedFor == b.PreemptedFor && a.Kept == b.Kept && a.TextGone == b.TextGone && a.Spec.sameTerms(&b.Spec)
+		a.PreemptedFor == b.PreemptedFor && a.TextGone == b.TextGone && a.Spec.sameTerms(&b.Spec)
 }
 
 // sameTerms compares everything but what is in shelved.

@@ -49,6 +49,30 @@ func (v *Preview) Stories() []reason.Story {
 	return stories
 }
 
+// Gain is how much earlier the only job asked for would start if it could make room for
+// others this way. 0: it takes turns already, that would not help, or it is not known.
+// A job with one GPU keeps the rank of a fresh one, so it gains nothing.
+func (v *Preview) Gain(p Preempt) time.Duration {
+	a := &v.asked[0]
+	if a.position == 0 || a.position > len(v.first) || !v.state.Rules.slices() {
+		return 0
+	}
+	own := a.position - 1
+	if !v.first[own].holdsFast() || a.none() != "" {
+		return 0
+	}
+	other := *v
+	other.first = slices.Clone(v.first)
+	other.first[own].Preempt = p
+	starts, _ := v.foresee(expected, []*asked{a})
+	sooner, _ := other.foresee(expected, []*asked{a})
+	at, then := starts[a.job].at, sooner[a.job].at
+	if at.IsZero() || then.IsZero() {
+		return 0
+	}
+	return max(0, at.Sub(then))
+}
+
 // explain fills in what is said about a job beside its start.
 func (a *asked) explain(s *State, plan *Plan) {
 	m := s.Queue.jobs[a.job]
@@ -131,7 +155,7 @@ func firstPreemptible(d *decision, m *member) (first *reason.Leave) {
 	for _, held := range d.running {
 		at, some := d.preemptibleAt(&h, held)
 		if some && at.After(d.state.Now) && (first == nil || at.Before(first.At) || at.Equal(first.At) && compareNames(held.Job, first.ID) < 0) {
-			first = &reason.Leave{ID: held.Job, At: at, AfterS: at.Sub(held.Started).Seconds(), Requeue: !held.parks()}
+			first = &reason.Leave{ID: held.Job, At: at, AfterS: at.Sub(held.Started).Seconds(), Requeue: !held.parks(), Saves: held.Preempt.Saves}
 		}
 	}
 	return first

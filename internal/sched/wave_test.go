@@ -156,6 +156,9 @@ func TestWhySaysWhenAJobCanBeParked(t *testing.T) {
 	}{
 		{"its minimum run", 36 * time.Second, 1, parkable, "job 9 can be parked for it in 44s, once it has run for 1m20s"},
 		{"one that loses its work", 36 * time.Second, 1, func(h *Allocation) { h.Preempt.Mode = Requeue }, "job 9 can be stopped and queued again for it in 24s, once it has run for 1m"},
+		{"one that saves its work every half hour", 18 * time.Minute, 0, func(h *Allocation) {
+			h.Preempt = Preempt{Mode: Requeue, Saves: true, SavesEvery: 30 * time.Minute}
+		}, "job 9 gives way at its next checkpoint, in 12m, once it has run for 30m"},
 		{"a new one of the same priority", time.Minute, 0, parkable, "job 9 can be parked for it in 2m, once it has run for 3m"},
 		{"it can leave at once", time.Hour, 1, parkable, ""},
 		{"it cannot leave", time.Minute, 1, func(*Allocation) {}, ""},
@@ -164,6 +167,32 @@ func TestWhySaysWhenAJobCanBeParked(t *testing.T) {
 		story, _ := Tell(s, "1")
 		if got := story.Leaves.Words(s.Now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.says, got, c.want)
+		}
+	}
+}
+
+// TestWhatAGangGainsByMakingRoom: its turn comes, instead of the end of an older job.
+func TestWhatAGangGainsByMakingRoom(t *testing.T) {
+	saves := Preempt{Mode: Requeue, Saves: true, StopTime: 10 * time.Second}
+	older := func(h *Allocation) {
+		h.Preempt, h.Rank, h.Run = saves, -1, Estimate{Low: 6 * hour, Mid: 6 * hour, High: 6 * hour}
+	}
+	for _, c := range []struct {
+		says string
+		gpus int
+		own  Preempt
+		want time.Duration
+	}{
+		{"it waits for the end", 2, Preempt{}, 5*hour - 10*time.Second},
+		{"it takes turns already", 2, saves, 0},
+		{"with one GPU it has a turn", 1, Preempt{}, 0},
+	} {
+		s := orderRow{cards: 2, held: []Allocation{running("9", hour, older, 0, 1)}, jobs: []queuedJob{{gpus: c.gpus}}}.snapshot()
+		p, _ := s.Queue.Get("1")
+		p.Preempt = c.own
+		s.Queue.Add(p)
+		if got := NewPreview(s, []string{"1"}).Gain(saves); got != c.want {
+			t.Errorf("%s: it gains %s, want %s", c.says, got, c.want)
 		}
 	}
 }

@@ -288,7 +288,8 @@ class BerthExecutor(concurrent.futures.Executor):
         if checkpoint:
             fields["env"]["BERTH_CHECKPOINT_SIGNAL"] = _SIGNAL
             fields.setdefault("signal", f"{_SIGNAL}@{self._warning}")
-            fields.setdefault("preemptible", "requeue")
+            if "requeue" in str(fields.setdefault("preemptible", "requeue")):
+                fields.setdefault("checkpoint", "term")  # it saves at the signal
             if fields.get("timeout") is not None:
                 fields.setdefault("on_timeout", "requeue")
         command = [self._python, _WORKER, directory]

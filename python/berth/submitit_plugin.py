@@ -144,14 +144,17 @@ class BerthExecutor(core.PicklingExecutor):  # type: ignore[misc, unused-ignore]
             delayed.set_timeout(self.parameters.get("timeout_min", 5), self.max_num_timeout)
             pickles.append(folder / f"{uuid.uuid4().hex}.pkl")
             delayed.dump(pickles[-1])
-        ids = self._queue(len(pickles), folder / f"{uuid.uuid4().hex}.id")
+        saves = all(hasattr(delayed.function, "checkpoint") for delayed in delayed_submissions)
+        ids = self._queue(len(pickles), folder / f"{uuid.uuid4().hex}.id", saves)
         jobs = [self.job_class(folder=self.folder, job_id=id, tasks=[0]) for id in ids]
         for job, pickle in zip(jobs, pickles):
             job.paths.move_temporary_file(pickle, "submitted_pickle")
         return jobs
 
-    def _queue(self, count: int, id_file: Path) -> List[str]:
+    def _queue(self, count: int, id_file: Path, saves: bool) -> List[str]:
         fields = self._fields()
+        if saves and "requeue" in str(fields["preemptible"]):
+            fields.setdefault("checkpoint", "term")  # it saves at the signal
         fields["env"] = {**(fields.get("env") or {}), "SUBMITIT_EXECUTOR": "berth", _ID_FILE: str(id_file)}
         if self.parameters.get("stderr_to_stdout"):
             fields["env"]["SUBMITIT_STDERR_TO_STDOUT"] = "1"

@@ -15,6 +15,15 @@ class SlurmView(TypedDict):
     gpu_ids: Optional[List[int]]
 
 
+class KeptView(TypedDict):
+    """What the earlier attempts of a job came to that saves its own work."""
+
+    every_s: Optional[float]
+    ran_s: float
+    lost_s: float
+    saved_at: Optional[str]
+
+
 class JobView(TypedDict):
     """A job. Absent values are None; times are RFC 3339."""
 
@@ -53,6 +62,7 @@ class JobView(TypedDict):
     host_mib: Optional[int]
     parking: Optional[str]
     park_refused: Optional[str]
+    kept: Optional[KeptView]
     sweep: Optional[str]
     params: Optional[Dict[str, str]]
 

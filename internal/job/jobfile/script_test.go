@@ -104,6 +104,8 @@ func TestScripts(t *testing.T) {
 		{"an environment berth does not know", "#SBATCH --export=NIL\n", "", "1:--export=NIL"},
 		{"an environment of no names", "#SBATCH --export=ALL,=1\n", "", "1:--export=ALL,=1"},
 		{"a warning signal", "#SBATCH --signal=B:USR1@120\n", "signal=USR1@120", ""},
+		{"a warning signal to save at", "#SBATCH --requeue --signal=USR1@120\n", "requeue=yes | signal=USR1@120 | preemptible=requeue | checkpoint=term", ""},
+		{"a warning signal, and no requeue", "#SBATCH --requeue --no-requeue --signal=USR1\n", "requeue=yes | requeue=no | slurm=--no-requeue | signal=USR1", ""},
 		{"a warning signal by number", "#SBATCH --signal=10\n", "signal=USR1", ""},
 		{"what a cluster has and a machine has not", "#SBATCH --partition=gpu --account ann\n#SBATCH -p gpu -q high --exclusive --mail-type=END --nice=5\n#SBATCH --hold=x stray -Q\n", "",
 			"1:--partition=gpu | 1:--account ann | 2:-p gpu | 2:-q high | 2:--exclusive | 2:--mail-type=END | 2:--nice=5 | 3:--hold=x | 3:stray | 3:-Q"},

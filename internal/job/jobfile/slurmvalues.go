@@ -392,8 +392,9 @@ var signalNumbers = map[string]string{
 	"1": "HUP", "2": "INT", "3": "QUIT", "10": "USR1", "12": "USR2", "14": "ALRM", "15": "TERM", "18": "CONT", "23": "URG", "28": "WINCH",
 }
 
-// slurmSignal reads "[B:]signal[@seconds]", the signal by name or number.
-func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+// slurmSignal reads "[B:]signal[@seconds]", the signal by name or number. With
+// --requeue it means a job that saves its work then, and may be run again.
+func slurmSignal(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	name, before, timed := strings.Cut(strings.TrimPrefix(value, "B:"), "@")
 	if known, ok := signalNumbers[name]; ok {
 		name = known
@@ -402,7 +403,12 @@ func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 		name += "@" + before
 	}
 	_, _, err = parseSignal(name)
-	return []Pair{{"signal", name}}, true, err
+	pairs = []Pair{{"signal", name}}
+	_, firm := t.last["no-requeue"]
+	if _, again := t.last["requeue"]; again && !firm {
+		pairs = append(pairs, Pair{"preemptible", "requeue"}, Pair{"checkpoint", "term"})
+	}
+	return pairs, true, err
 }
 
 const allowedDependency = "singleton, or after, afterok, afterany, afternotok or aftercorr with the ids of berth's jobs, such as afterok:12:13"

@@ -44,6 +44,7 @@ type Leave struct {
 	At      time.Time `json:"at"`
 	AfterS  float64   `json:"after_s" doc:"how long it will have run by then"`
 	Requeue bool      `json:"requeue,omitempty" doc:"it is stopped and queued again; otherwise it is parked"`
+	Saves   bool      `json:"saves,omitempty" doc:"it saves its own work, and goes on from there"`
 }
 
 // Words says when the job can leave; empty if it can at once, or no job can.
@@ -51,11 +52,14 @@ func (l *Leave) Words(now time.Time) string {
 	if l == nil || !l.At.After(now) {
 		return ""
 	}
-	how := "parked"
-	if l.Requeue {
-		how = "stopped and queued again"
+	how := "can be parked for it in"
+	switch {
+	case l.Saves:
+		how = "gives way at its next checkpoint, in"
+	case l.Requeue:
+		how = "can be stopped and queued again for it in"
 	}
-	return fmt.Sprintf("job %s can be %s for it in %s, once it has run for %s", l.ID, how, text.Brief(l.At.Sub(now).Round(time.Second)), text.Brief(text.OfSeconds(l.AfterS).Round(time.Second)))
+	return fmt.Sprintf("job %s %s %s, once it has run for %s", l.ID, how, text.Brief(l.At.Sub(now).Round(time.Second)), text.Brief(text.OfSeconds(l.AfterS).Round(time.Second)))
 }
 
 // Reservation is the cards reserved for a waiting job.

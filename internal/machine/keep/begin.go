@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -85,6 +86,7 @@ func (b *beginning) become(o Order, join []string) error {
 	if err := os.Chdir(o.Dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
+	o.makeCheckpoints()
 	log, err := openLogOf(o)
 	if err != nil {
 		return err
@@ -275,6 +277,16 @@ func hasVariable(env []string, name string) bool {
 		}
 	}
 	return false
+}
+
+// makeCheckpoints makes the directory in which the job finds what it saved, if it has
+// one and that is possible: it may keep it elsewhere.
+func (o *Order) makeCheckpoints() {
+	for _, entry := range o.Env {
+		if dir, found := strings.CutPrefix(entry, "BERTH_CHECKPOINT_DIR="); found && filepath.IsAbs(dir) {
+			_ = os.MkdirAll(dir, 0o755)
+		}
+	}
 }
 
 // descriptor reads from a descriptor that must not be closed.

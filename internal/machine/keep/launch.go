@@ -102,6 +102,7 @@ func (s *started) prepareDirect(o Order, c *child) (err error) {
 	if err := checkDir(o.Dir); err != nil {
 		return err
 	}
+	o.makeCheckpoints()
 	if s.log, err = o.openLog(); err != nil {
 		return err
 	}

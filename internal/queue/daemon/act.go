@@ -217,6 +217,11 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 			return "it waits for its GPUs already", false
 		}
 		return "it is not parked", false
+	case api.ActSaved:
+		if why := t.Requests().Saved(j.ID); why != "" {
+			return why, false
+		}
+		return "noted that it saved its work", true
 	}
 	return a.requeue(t, j, live, grace)
 }

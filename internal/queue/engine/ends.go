@@ -48,6 +48,9 @@ func (e *ends) ended(a *running.Attempt, ev run.Event) {
 		r.Detail = a.Blame(r.Detail)
 	}
 	at := endOf(j, ev.Record, e.changes.Now)
+	if savedAtEnd(j, ev.Record) {
+		j.Kept.Saved = at
+	}
 	e.freeGPUsAt(a, at)
 	if r.Outcome != "" {
 		e.queue.FinishAt(j, r.Outcome, r.Detail, at)
@@ -56,9 +59,16 @@ func (e *ends) ended(a *running.Attempt, ev run.Event) {
 	e.again(j, r, at)
 }
 
+// savedAtEnd reports whether a job did what it promised: it was told to stop, and
+// ended within its grace period as programs do that have saved.
+func savedAtEnd(j *job.Job, r keep.Record) bool {
+	const byTERM = 128 + int(syscall.SIGTERM)
+	return j.Spec.Checkpoint == job.CheckpointTold && r.Stop != "" && r.Signal == 0 && (r.ExitCode == 0 || r.ExitCode == byTERM)
+}
+
 // again runs a job again whose attempt ended at that time.
 func (e *ends) again(j *job.Job, r judge.Ruling, at time.Time) {
-	j.GoesOn(j.Worked(at), e.cfg.Rules.Restart())
+	j.GoesOn(at, e.cfg.Rules.Restart())
 	e.queue.Back(j, r)
 }
 

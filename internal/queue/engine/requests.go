@@ -87,6 +87,20 @@ func (r *Requests) Requeue(id, by string, grace time.Duration) bool {
 	return true
 }
 
+// Saved records that a running job saved its work. It returns why that tells nothing.
+func (r *Requests) Saved(id string) (why string) {
+	a := r.attempts.Active[id]
+	switch {
+	case a == nil:
+		return "it is not running"
+	case !a.Job.Saves():
+		return "it was not submitted with --checkpoint"
+	}
+	a.Job.Kept.Saved = r.changes.Now
+	r.changes.Fact(a.Job)
+	return ""
+}
+
 // Interrupt stops all running jobs, which go back to the queue, and starts
 // nothing more. immediately skips the grace period.
 func (r *Requests) Interrupt(immediately bool) {

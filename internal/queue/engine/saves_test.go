@@ -7,6 +7,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/keep"
 	"berth/internal/machine/run"
+	"berth/internal/queue/engine/running"
 )
 
 func saves(when job.Checkpoint) func(*job.Spec) {
@@ -21,12 +22,12 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		name          string
 		spec          job.Spec
 		first, second time.Duration // until it makes room, in its first attempt and in its second; 0: it does not
-		lost          time.Duration
+		lost, twice   time.Duration // after the first, and after both
 	}{
-		{"one that says nothing of it", spec(gives), 0, 0, 0},
-		{"every half hour", spec(saves(job.Checkpoint(30 * time.Minute))), 30 * time.Minute, 32 * time.Minute, 10 * time.Second},
-		{"when it is told to", spec(saves(job.CheckpointTold)), 260 * time.Second, 260 * time.Second, 0},
-		{"when it is told to, with a minute to do it", spec(saves(job.CheckpointTold), func(s *job.Spec) { s.Grace = time.Minute }), 6 * time.Minute, 6 * time.Minute, 0},
+		{"one that says nothing of it", spec(gives), 0, 0, 0, 0},
+		{"every half hour", spec(saves(job.Checkpoint(30 * time.Minute))), 30 * time.Minute, 32*time.Minute + 10*time.Second, 10 * time.Second, 30 * time.Second},
+		{"when it is told to", spec(saves(job.CheckpointTold)), 260 * time.Second, 260 * time.Second, 0, 0},
+		{"when it is told to, with a minute to do it", spec(saves(job.CheckpointTold), func(s *job.Spec) { s.Grace = time.Minute }), 6 * time.Minute, 6 * time.Minute, 0, 0},
 	} {
 		r := newRig(t, 1)
 		r.submit(test.spec)
@@ -53,7 +54,7 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		}
 		r.wantRow("1", job.Queued, "")
 		r.wantRow("2", job.Running, "")
-		if kept := r.row("1").Kept; kept != (job.Kept{Ran: test.first + 10*time.Second, Lost: test.lost}) {
+		if kept := r.row("1").Kept; kept.Ran != test.first+10*time.Second || kept.Lost != test.lost {
 			t.Errorf("%s: its first attempt came to %+v", test.name, kept)
 		}
 		r.end("2", keep.Record{}, false)
@@ -64,9 +65,60 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		if took := leaves(); took != test.second {
 			t.Errorf("%s: again it made room after %s, want %s", test.name, took, test.second)
 		}
-		if kept := r.row("1").Kept; kept.Ran != test.first+test.second+20*time.Second-2*time.Minute || kept.Lost != 2*test.lost {
+		if kept := r.row("1").Kept; kept.Ran != test.first+test.second+20*time.Second-2*time.Minute || kept.Lost != test.twice {
 			t.Errorf("%s: two attempts came to %+v", test.name, kept)
 		}
+	}
+}
+
+// TestWhatIsNotSavedIsLost: of a program that ends as one that saved nothing, or says
+// when it saved.
+func TestWhatIsNotSavedIsLost(t *testing.T) {
+	t.Parallel()
+	killed := keep.Record{Stop: string(job.StopPreempt), Signal: 15}
+	for _, test := range []struct {
+		name     string
+		when     job.Checkpoint
+		told     bool // ten minutes before its end
+		end      keep.Record
+		lost     time.Duration
+		interval time.Duration // of the next attempt
+	}{
+		{"told to stop, it saves", job.CheckpointTold, false, aside(), 0, 0},
+		{"told to stop, it ends as TERM ends it", job.CheckpointTold, false, keep.Record{Stop: string(job.StopPreempt), ExitCode: 143}, 0, 0},
+		{"told to stop, it dies", job.CheckpointTold, false, killed, 70 * time.Minute, 70 * time.Minute},
+		{"told to stop, it dies, and had told of a save", job.CheckpointTold, true, killed, 10 * time.Minute, 0},
+		{"by the clock, it tells nothing", job.Checkpoint(30 * time.Minute), false, killed, 10 * time.Minute, 70 * time.Minute},
+		{"by the clock, it tells of a save", job.Checkpoint(15 * time.Minute), true, killed, 10 * time.Minute, 15 * time.Minute},
+	} {
+		r := newRig(t, 1)
+		r.submit(spec(saves(test.when)))
+		r.pass(time.Hour)
+		if why := r.at().requests.Saved("2"); why == "" {
+			t.Error("a job that is not there saved")
+		}
+		if test.told {
+			if why := r.at().requests.Saved("1"); why != "" {
+				t.Error(why)
+			}
+			r.step()
+		}
+		r.now = r.now.Add(10 * time.Minute)
+		r.at().requests.Requeue("1", "ann", 0)
+		r.hear(run.Ended, "1", test.end, false)
+		r.step()
+		row := r.row("1")
+		if row.Kept.Lost != test.lost || row.Interval() != test.interval {
+			t.Errorf("%s: it kept %+v, and its next attempt runs for %s", test.name, row.Kept, row.Interval())
+		}
+		if p := r.at().attempts.Parking.PreemptMode(&running.Attempt{Job: row}); p.SavesEvery != test.interval {
+			t.Errorf("%s: it can be preempted as %+v", test.name, p)
+		}
+	}
+	r := newRig(t, 1)
+	r.submit(spec(gives))
+	if why := r.at().requests.Saved("1"); why != "it was not submitted with --checkpoint" {
+		t.Error(why)
 	}
 }
 

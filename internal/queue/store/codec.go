@@ -68,8 +68,9 @@ func (p *parking) value() job.Parking {
 
 // kept is a job.Kept.
 type kept struct {
-	Ran  time.Duration `json:"ran,omitempty"`
-	Lost time.Duration `json:"lost,omitempty"`
+	Ran   time.Duration `json:"ran,omitempty"`
+	Lost  time.Duration `json:"lost,omitempty"`
+	Saved int64         `json:"saved,omitempty"`
 }
 
 // handover is a job.Handover.
@@ -117,7 +118,7 @@ func restOf(j *job.Job, wide bool) rest {
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, OverGPUs: j.OverGPUs, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held, Parking: parkingOf(&j.Parking),
 		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
-		Handover: handoverOf(&j.Handover), Kept: kept(j.Kept),
+		Handover: handoverOf(&j.Handover), Kept: kept{j.Kept.Ran, j.Kept.Lost, nanos(j.Kept.Saved)},
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *rest) into(j *job.Job) {
 	j.PeakMiB, j.AvgUtil, j.OverGPUs, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.OverGPUs, r.Log, r.LogDropped
 	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
 	j.UID, j.Environ, j.Umask, j.Held, j.Parking = r.UID, r.Environ, r.Umask, r.Held, r.Parking.value()
-	j.Handover, j.Kept = r.Handover.value(), job.Kept(r.Kept)
+	j.Handover, j.Kept = r.Handover.value(), job.Kept{Ran: r.Kept.Ran, Lost: r.Kept.Lost, Saved: moment(r.Kept.Saved)}
 }
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }

@@ -102,6 +102,17 @@ func hasMark(spec *job.Spec, mark string) bool {
 // safeName keeps a name from changing the directory.
 func safeName(name string) string { return strings.ReplaceAll(name, "/", "_") }
 
+// checkpointDir names the directory in which a job that saves its own work can keep
+// what it saved.
+const checkpointDir = "BERTH_CHECKPOINT_DIR"
+
+// checkpoints is that directory, which all attempts share. It is the user's, like any
+// output, and berth never removes it: the time of submission keeps it apart from that
+// of another queue's job of this id.
+func (l *Launcher) checkpoints(j *job.Job) string {
+	return filepath.Join(l.dir(j), "checkpoints", j.ID+"-"+strconv.FormatInt(j.SubmittedAt.Unix(), 10))
+}
+
 func arrayIndex(id string) string {
 	_, index, _ := strings.Cut(id, "_")
 	return index
@@ -194,7 +205,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 // berth's.
 func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars := newEnviron(l.Env)
-	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU", "BERTH_CPUS", "BERTH_SNAPSHOT"} {
+	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU", "BERTH_CPUS", "BERTH_SNAPSHOT", checkpointDir} {
 		vars.unset(name) // a berth inside a berth job must not pass these on
 	}
 	vars.set("PYTHONUNBUFFERED", "1")
@@ -223,6 +234,9 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 		vars.set("BERTH_VRAM_MIB", strconv.FormatInt(j.VRAMMiB, 10))
 	}
 	vars.set("BERTH_SUBMIT_DIR", l.dir(j))
+	if j.Saves() && vars.get(checkpointDir) == "" {
+		vars.set(checkpointDir, l.checkpoints(j))
+	}
 	if s := j.Spec.Snapshot; s.Path != "" {
 		vars.set("BERTH_SNAPSHOT", s.Path)
 		vars.set("PWD", s.Inside(l.dir(j)))

@@ -117,7 +117,7 @@ func (p *Parking) PreemptMode(a *Attempt) sched.Preempt {
 		moves := job.Parking{CardMiB: p.ParkMiB(a)}
 		return p.Pace.Park(moves.HostMiB())
 	case requeues:
-		return p.set.cfg.Requeued(spec)
+		return p.set.cfg.Requeued(a.Job)
 	}
 	return sched.Preempt{}
 }

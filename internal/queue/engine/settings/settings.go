@@ -131,10 +131,11 @@ func (c *Settings) Requeues(spec *job.Spec) bool {
 }
 
 // Requeued is what that costs.
-func (c *Settings) Requeued(spec *job.Spec) sched.Preempt {
+func (c *Settings) Requeued(j *job.Job) sched.Preempt {
+	spec := &j.Spec
 	p := sched.Preempt{Mode: sched.Requeue, StopTime: c.Warning(spec) + c.Bounded(spec.Grace)}
-	if spec.Checkpoint != 0 {
-		p.Saves, p.SavesEvery, p.ResumeTime = true, spec.Checkpoint.Every(), c.Rules.Restart()
+	if j.Saves() {
+		p.Saves, p.SavesEvery, p.ResumeTime = true, j.Interval(), c.Rules.Restart()
 	}
 	return p
 }
@@ -150,7 +151,7 @@ func (c *Settings) GivesWay(j *job.Job, p ParkCosts) sched.Preempt {
 	case c.Parks(&j.Spec):
 		return p.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))
 	case c.Requeues(&j.Spec):
-		return c.Requeued(&j.Spec)
+		return c.Requeued(j)
 	}
 	return sched.Preempt{}
 }
