@@ -36,15 +36,18 @@ class Client:
     address is the path of a socket, or https://host:port with a token.
 
     If the user's own daemon does not run, it is started: by the first submit, as
-    `berth submit` does, and by any other call if there are jobs to read; unless
-    autostart is False or BERTH_NO_AUTOSTART=1 is set. Threads may share a client.
+    `berth submit` does, by any other call if there are jobs to read, and while
+    jobs are waited for if it was killed; unless autostart is False or
+    BERTH_NO_AUTOSTART=1 is set. Threads may share a client.
     """
 
     def __init__(self, address: Optional[str] = None, *, token: Optional[str] = None, autostart: bool = True) -> None:
         found = Place(os.fspath(address), token) if address else find_daemon()
         self._wire = Wire(found.address, token or found.token, found.ca)
         self._autostart = autostart and found.own
-        self._watch = Watch(self._wire, lambda ids: self._views(ids, self._wire.call))  # it outlasts the daemon, and starts none
+        if self._autostart:
+            self._wire.start = self._start
+        self._watch = Watch(self._wire, lambda ids: self._views(ids, self._wire.call))  # it outlasts the daemon
 
     def __repr__(self) -> str:
         return f"<berth client of {self.address}>"
@@ -284,6 +287,7 @@ class Client:
                 if err.kind not in PASSING:
                     raise
                 time.sleep(PAUSE)
+                self._wire.revive(err)
         return reply
 
     def _wait(self, ids: Sequence[str], seconds: float, what: str, any: bool = False) -> Dict[str, Any]:

@@ -98,6 +98,7 @@ def await_daemon(wire: Wire) -> None:
         except BerthError as err:
             if err.kind != "unreachable":
                 return
+            wire.revive(err)
 
 
 class _Cut(BerthError):

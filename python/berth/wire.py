@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import ssl
-from typing import Any, BinaryIO, Iterator, Mapping, Optional, Union
+import time
+from typing import Any, BinaryIO, Callable, Iterator, Mapping, Optional, Union
 from urllib.parse import urlencode, urlsplit
 
 from .errors import BerthError
 
 _REPLY_SECONDS = 90.0  # a wait is answered within a minute
+_REVIVE_SECONDS = 10.0  # between two attempts to start a daemon
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -38,6 +41,8 @@ class Wire:
         self.address = address
         self._token = token
         self._ca = ca
+        self.start: Optional[Callable[[], None]] = None  # starts the daemon; None: somebody else does
+        self._revived = float("-inf")
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, Any]] = None) -> Any:
         """One request, one JSON reply."""
@@ -71,6 +76,14 @@ class Wire:
             conn.close()
             raise
         return Reply(conn, opened, response)
+
+    def revive(self, err: BerthError) -> None:
+        """Start the daemon again if it was killed, for whoever waits. One that was
+        stopped has removed its socket, and stays away."""
+        if self.start and isinstance(err.__cause__, ConnectionRefusedError) and time.monotonic() - self._revived > _REVIVE_SECONDS:
+            self._revived = time.monotonic()
+            with contextlib.suppress(BerthError):
+                self.start()
 
     def _connection(self, timeout: Optional[float]) -> http.client.HTTPConnection:
         url = urlsplit(self.address)

@@ -177,6 +177,7 @@ class Served(Lab):
     def setUp(self) -> None:
         super().setUp()
         self.socket = str(self.dir / "state" / "berth" / "berth.sock")
+        os.environ["BERTH_NO_AUTOSTART"] = "1"  # it comes back when the test says so
         self.serve()
 
     def serve(self) -> None:

@@ -335,6 +335,21 @@ class Nobody(Lab):
         self.assertEqual(client.show(job)["state"], "failed")  # there is state to read, so it is started again
         os.kill(client.status()["pid"], signal.SIGTERM)
 
+    def test_a_killed_daemon_is_started_again_for_whoever_waits(self) -> None:
+        client = Client()
+        job = client.submit(self.gate(), gpus=0)
+        waiting = threading.Thread(target=job.wait)
+        waiting.start()
+        until(lambda: job.state == "running")
+        killed = client.status()["pid"]
+        os.kill(killed, signal.SIGKILL)
+        look = Client(autostart=False)
+        until(lambda: self.answers(look) and look.status()["pid"] != killed)
+        self.open()
+        waiting.join(PATIENCE)
+        self.assertEqual(job.wait(), 0)
+        os.kill(client.status()["pid"], signal.SIGTERM)
+
     def test_or_it_says_that_there_is_none(self) -> None:
         os.environ["BERTH_NO_AUTOSTART"] = "1"
         with self.assertRaisesRegex(BerthError, "autostart is off"):
