@@ -23,6 +23,7 @@ type sweeps struct {
 	jobs    *jobs
 	submits *submissions
 	logs    *logs
+	picked  picked
 }
 
 // trials are the jobs of a sweep: what differs between them.

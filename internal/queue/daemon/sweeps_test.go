@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -125,6 +126,28 @@ func TestASweep(t *testing.T) {
 	equal(t, got[3:], "1_3 2 it's finished 0", "1_4 3 5 finished 0.3", "1_5 3 it's finished 0")
 	got, _ = l.results(api.TrialQuery{ID: "1", Metrics: []string{"-"}})
 	equal(t, got[:1], "1_0 1 5 finished")
+}
+
+// TestMetricsOutlastALog: it is read once after the attempt has ended, and again after
+// another.
+func TestMetricsOutlastALog(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.submit(swept(sh("echo x=$((BERTH_ATTEMPT * {a}))", "gpus", "0"), []string{"x"}, axis("a", "3", "4")))
+	l.finished("1_0")
+	l.finished("1_1")
+	want := []string{"1_0 3 finished 3", "1_1 4 finished 4"}
+	got, _ := l.results(api.TrialQuery{ID: "1"})
+	equal(t, got, want...)
+	testkit.Must(t, os.Remove(*l.job("1_0").Log))
+	got, _ = l.results(api.TrialQuery{ID: "1"})
+	equal(t, got, want...)
+	got, _ = l.results(api.TrialQuery{ID: "1", Metrics: []string{"max:x"}})
+	equal(t, got, "1_0 3 finished <nil>", want[1])
+	l.act(api.ActRequeue, "1_1")
+	l.finished("1_1")
+	got, _ = l.results(api.TrialQuery{ID: "1"})
+	equal(t, got, want[0], "1_1 4 finished 8")
 }
 
 // TestALateTrialIsATaskOfItsArray: its number does not follow the others', and every

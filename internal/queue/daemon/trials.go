@@ -71,7 +71,7 @@ func (h *sweeps) Trials(ctx context.Context, c api.Caller, q api.TrialQuery) (ap
 		table.Trials[i] = trialRow(&jobs[i], now)
 	}
 	if len(metrics) > 0 && mayTouch(c, first) {
-		table.Unread, err = h.pickAll(ctx, jobs, metrics, table.Trials)
+		table.Unread, err = h.pickAll(ctx, jobs, metrics, wanted, table.Trials)
 	}
 	return table, err
 }
@@ -175,8 +175,9 @@ func trialRow(j *job.Job, now time.Time) api.TrialRow {
 	return row
 }
 
-// pickAll picks the metrics of all trials from the logs of their last attempts.
-func (h *sweeps) pickAll(ctx context.Context, jobs []job.Job, metrics []sweep.Metric, rows []api.TrialRow) (unread int, err error) {
+// pickAll picks the metrics of all trials from the logs of their last attempts. They
+// were written so.
+func (h *sweeps) pickAll(ctx context.Context, jobs []job.Job, metrics []sweep.Metric, written []string, rows []api.TrialRow) (unread int, err error) {
 	end := time.Now().Add(logsRead)
 	for i := range jobs {
 		for _, m := range metrics {
@@ -185,19 +186,26 @@ func (h *sweeps) pickAll(ctx context.Context, jobs []job.Job, metrics []sweep.Me
 		if jobs[i].Attempt.Number == 0 {
 			continue
 		}
-		if time.Now().After(end) {
-			unread++
-			continue
-		}
-		if err := fair.Spend(ctx, 1); err != nil {
-			return unread, err
-		}
-		values, whole := h.pick(ctx, &jobs[i], metrics, end)
-		if err := ctx.Err(); err != nil {
-			return unread, err
-		}
-		if !whole {
-			unread++
+		values, known := h.picked.get(&jobs[i], written)
+		if !known {
+			if time.Now().After(end) {
+				unread++
+				continue
+			}
+			if err := fair.Spend(ctx, 1); err != nil {
+				return unread, err
+			}
+			whole := false
+			values, whole = h.pick(ctx, &jobs[i], metrics, end)
+			if err := ctx.Err(); err != nil {
+				return unread, err
+			}
+			switch {
+			case !whole:
+				unread++
+			case values != nil: // there is a log
+				h.picked.put(&jobs[i], written, values)
+			}
 		}
 		for k, v := range values {
 			if v != nil {
