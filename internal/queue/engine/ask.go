@@ -313,7 +313,7 @@ func (x *Explain) Infeasible(user string, specs ...job.Spec) iter.Seq2[int, reas
 				continue
 			}
 			p := sched.Pending{User: user, Request: sched.NewRequest(specs[i], specs[i].VRAMMiB, x.cfg.Rules), Limit: x.cfg.Longest(&specs[i])}
-			p.Preempt = x.cfg.GivesWay(&job.Job{Spec: specs[i]}, x.line.Room)
+			p.Preempt = x.cfg.GivesWay(&job.Job{Spec: specs[i]}, "", x.line.Room)
 			why, ok := sched.FeasibleFor(state, p)
 			if !ok && !yield(i, why) {
 				return

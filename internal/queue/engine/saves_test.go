@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -179,6 +180,52 @@ func TestWhatEachEndKeeps(t *testing.T) {
 		r.step()
 		if row := r.row("1"); row.Kept.Ran != test.want {
 			t.Errorf("%s: it is %s and kept %+v", test.name, row.State, row.Kept)
+		}
+	}
+}
+
+// TestAGangThatCouldNotBeParkedTellsOfOthers: of its program, until one can be.
+func TestAGangThatCouldNotBeParkedTellsOfOthers(t *testing.T) {
+	t.Parallel()
+	either := func(s *job.Spec) { s.Preemptible = job.PreemptByEither }
+	for _, test := range []struct {
+		name   string
+		gpus   int
+		second string // its command
+		parked bool   // the first one was parked by hand later
+		want   string // how the second makes room
+	}{
+		{"the same program", 2, "python train.py --lr 2", false, "stop"},
+		{"another program", 2, "python other.py", false, "park"},
+		{"the same program, which could be parked later", 2, "python train.py --lr 2", true, "park"},
+		{"with one GPU, which may be chance", 1, "python train.py --lr 2", false, "park"},
+	} {
+		r := newRig(t, test.gpus)
+		r.submit(spec(either, gpus(test.gpus), command("python train.py --lr 1")))
+		r.pass(time.Hour)
+		r.submit(spec(gpus(test.gpus), priority(5)))
+		r.says("1", wasRefused)
+		r.at().requests.Cancel("2", "asked")
+		r.step()
+		if test.parked {
+			r.at().parker.Park("1", "ann", time.Time{})
+			r.step()
+			r.says("1", keep.ParkNews{Parked: true, Took: time.Second})
+		}
+		r.at().requests.Cancel("1", "asked")
+		r.end("1", keep.Record{Stop: string(job.StopCancel)}, false)
+		r.submit(spec(either, gpus(test.gpus), command(test.second)))
+		r.pass(time.Hour)
+		r.did = nil
+		r.submit(spec(gpus(test.gpus), priority(5)))
+		got := ""
+		for _, did := range r.did {
+			if word, _, _ := strings.Cut(did, " "); word == "park" || word == "stop" {
+				got = word
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: did %q, want %q", test.name, r.did, test.want)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (x *Explain) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 		r.jobs = append(r.jobs, sched.Pending{
 			Job: "trial", User: user, Priority: spec.Priority, Rank: x.line.Roster.Last + 1, Seq: x.queue.NextSeq,
 			Request: sched.NewRequest(*spec, vramMiB, x.cfg.Rules), Group: spec.Group,
-			Since: x.changes.Now, Run: x.line.Span(&trial), Limit: x.cfg.Longest(spec), Preempt: x.cfg.GivesWay(&trial, x.line.Room),
+			Since: x.changes.Now, Run: x.line.Span(&trial), Limit: x.cfg.Longest(spec), Preempt: x.cfg.GivesWay(&trial, "", x.line.Room),
 		})
 	}
 	return r

@@ -12,6 +12,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/keep"
 	"berth/internal/queue/engine/fault"
+	"berth/internal/queue/engine/settings"
 	"berth/internal/sched"
 	"berth/internal/text"
 )
@@ -59,6 +60,8 @@ func (p *Parking) CannotPark(a *Attempt, again bool) string {
 		return "it is just coming back"
 	case j.Parking.Refused != "" && !again:
 		return j.Parking.Refused
+	case !again && p.set.cfg.Refusals[settings.Program{User: j.User, Kind: a.Kind}]:
+		return "a job of this program could not be parked"
 	}
 	return ""
 }

@@ -38,6 +38,7 @@ type Settings struct {
 	// may delay a preemption; 0: the job decides.
 	MaxGrace time.Duration
 	Parking  Parking
+	Refusals Refusals // learnt; not a setting of the owner's
 
 	// LimitedLast sends a job that reached its time limit behind every priority;
 	// otherwise it stays before lower ones.
@@ -145,10 +146,36 @@ type ParkCosts interface {
 	ParkCost(mib int64) sched.Preempt
 }
 
+// Program is one of a user's programs, by what its command has in common with others.
+type Program struct{ User, Kind string }
+
+// Refusals are the programs whose jobs with several GPUs could not be parked: they
+// share memory between cards, which does not change from one run to the next. A berth
+// that starts tries each again.
+type Refusals map[Program]bool
+
+// refusalsMost bounds them; then all are tried again.
+const refusalsMost = 1000
+
+// Learn takes in whether a job could be parked, and reports whether that is new.
+func (r Refusals) Learn(j *job.Job, kind string, refused bool) bool {
+	p := Program{j.User, kind}
+	if len(j.Grant.GPUs) < 2 || kind == "" || r[p] == refused {
+		return false
+	}
+	if delete(r, p); refused {
+		if len(r) >= refusalsMost {
+			clear(r)
+		}
+		r[p] = true
+	}
+	return true
+}
+
 // GivesWay is how a job that waits can make room for others once it runs.
-func (c *Settings) GivesWay(j *job.Job, p ParkCosts) sched.Preempt {
+func (c *Settings) GivesWay(j *job.Job, kind string, p ParkCosts) sched.Preempt {
 	switch {
-	case c.Parks(&j.Spec):
+	case c.Parks(&j.Spec) && !c.Refusals[Program{j.User, kind}]:
 		return p.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))
 	case c.Requeues(&j.Spec):
 		return c.Requeued(j)

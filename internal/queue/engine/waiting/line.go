@@ -163,7 +163,7 @@ func (l *Line) pending(j *job.Job) sched.Pending {
 		Array: j.Array(), ArrayLimit: j.Spec.ArrayLimit, Group: j.Spec.Group,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
 		Submitted: j.SubmittedAt, Since: l.InLine[j.ID].Since, Run: l.Span(j), Limit: l.cfg.Left(j),
-		RanBefore: j.RanBefore(), Preempt: l.cfg.GivesWay(j, l.Room),
+		RanBefore: j.RanBefore(), Preempt: l.cfg.GivesWay(j, l.InLine[j.ID].kind, l.Room),
 	}
 	if j.State == job.Parked {
 		p.Request, p.Parked = parkedRequest(j, l.rules), true
