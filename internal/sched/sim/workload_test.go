@@ -16,6 +16,8 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 		{ID: "2", User: "bob", GPUs: 1, Share: new(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour), ParkedS: 600},
 		{ID: "5", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1},
 		{ID: "6", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1, ParkRefused: new("it uses managed memory")},
+		{ID: "7", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Kept: &job.KeptView{EveryS: new(1800.0), RanS: 4000, LostS: 400}},
+		{ID: "8", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Kept: &job.KeptView{}},
 		{ID: "3", User: "bob", GPUs: 1, SubmittedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour)},
 		{ID: "4", User: "bob", GPUs: 0, SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
 	}
@@ -25,6 +27,8 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 		{ID: "2", User: "bob", GPUs: 1, Share: 0.5, Duration: 3_000_000},
 		{ID: "5", User: "cid", GPUs: 1, Submit: 3_600_000, Duration: 3_600_000, Parks: CanPark},
 		{ID: "6", User: "cid", GPUs: 1, Submit: 3_600_000, Duration: 3_600_000, Parks: CannotPark},
+		{ID: "7", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 7_200_000, Saves: 1_800_000},
+		{ID: "8", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 3_600_000, Saves: WhenTold},
 	}
 	if !reflect.DeepEqual(w.Jobs, want) || w.LeftOut != 2 || w.Places[1] != "job 2" {
 		t.Errorf("%+v", w)
