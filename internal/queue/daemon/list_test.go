@@ -364,7 +364,11 @@ func TestJobsThatEndWhileTheyAreListedAreInOrder(t *testing.T) {
 // of which its JSON is about 700.
 func TestAListKeepsOnlyWhatItSends(t *testing.T) {
 	l := newLab(t)
-	const jobs, most = 5000, 1100
+	const jobs = 5000
+	most := uint64(1300)
+	if testkit.Race {
+		most = 2000 // with what the detector allocates
+	}
 	l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, jobs)...)
 	caller := api.Caller{Name: "root", Admin: true}
 	fewest := uint64(math.MaxUint64)
