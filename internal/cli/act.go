@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -177,7 +178,7 @@ func parseGrace(written string) (time.Duration, error) {
 }
 
 // report prints the results, except those that were told while they were waited
-// for. The tasks of an array are one line.
+// for. The tasks of an array are one line, and so are the lines of a jobs file.
 func (a *action) report(s *session.Session, reply api.ActReply, told map[string]bool) error {
 	left := ""
 	if len(reply.Left) > 0 {
@@ -187,7 +188,7 @@ func (a *action) report(s *session.Session, reply api.ActReply, told map[string]
 		s.Say("no jobs to %s%s", a.name, left)
 		return nil
 	}
-	rows := foldActed(slices.DeleteFunc(slices.Clone(reply.Jobs), func(one api.Acted) bool { return told[one.ID] }))
+	rows := foldActed(slices.DeleteFunc(slices.Clone(reply.Jobs), func(one api.Acted) bool { return told[one.ID] }), a.fileName())
 	done, refused := 0, 0
 	for i, row := range rows {
 		line := text.Line(row.text())
@@ -213,6 +214,14 @@ func (a *action) report(s *session.Session, reply api.ActReply, told map[string]
 	return actedStatus(reply.Jobs)
 }
 
+// fileName is the jobs file whose lines were chosen; empty: none.
+func (a *action) fileName() string {
+	if a.batch == "" {
+		return ""
+	}
+	return filepath.Base(a.batch)
+}
+
 // leftAlone says how many jobs had nothing to do, as the end of a line.
 func leftAlone(states map[string]int) string {
 	var parts []string
@@ -225,6 +234,7 @@ func leftAlone(states map[string]int) string {
 // actedRow is the result for a job, or for some tasks of an array.
 type actedRow struct {
 	id    string
+	file  string // the jobs file that all of them are lines of; empty: none was asked for
 	done  bool
 	tasks int
 	whats []string // in order of their first
@@ -242,22 +252,37 @@ func (r *actedRow) text() string {
 			parts[i] = text.Grouped(r.count[what]) + " " + what
 		}
 	}
+	if r.file != "" {
+		return fmt.Sprintf("%s: %s: %s", r.file, text.CountGrouped(r.tasks, "job"), strings.Join(parts, ", "))
+	}
 	return fmt.Sprintf("job %s: %s: %s", r.id, text.CountGrouped(r.tasks, "task"), strings.Join(parts, ", "))
 }
 
 // foldActed makes one row of the tasks of an array that follow each other, but a
-// single task keeps its id.
-func foldActed(acted []api.Acted) (rows []*actedRow) {
+// single task keeps its id. With a jobs file, all are one row, and those that were
+// refused another.
+func foldActed(acted []api.Acted, file string) (rows []*actedRow) {
+	if file != "" {
+		slices.SortStableFunc(acted, func(a, b api.Acted) int {
+			switch {
+			case a.Done == b.Done:
+				return 0
+			case a.Done:
+				return -1
+			}
+			return 1
+		})
+	}
 	for _, one := range acted {
 		array, _, isTask := strings.Cut(one.ID, "_")
-		if last := len(rows) - 1; isTask && last >= 0 && rows[last].done == one.Done {
-			if before, _, _ := strings.Cut(rows[last].id, "_"); before == array {
+		if last := len(rows) - 1; (isTask || file != "") && last >= 0 && rows[last].done == one.Done {
+			if before, _, _ := strings.Cut(rows[last].id, "_"); before == array || file != "" {
 				rows[last].id = array
 				rows[last].add(one.What)
 				continue
 			}
 		}
-		row := &actedRow{id: one.ID, done: one.Done, count: map[string]int{}}
+		row := &actedRow{id: one.ID, file: file, done: one.Done, count: map[string]int{}}
 		row.add(one.What)
 		rows = append(rows, row)
 	}
