@@ -33,9 +33,9 @@ func newEdit() *cobra.Command {
 		Long: `Change a job that has not started, or all tasks of an array or a sweep that have
 not (--max: how many of them may run at a time); if one of these cannot be
 changed, none is. Keys are those of a spec file (gpus, vram, timeout, priority,
-env.NAME, command and so on), flags those of submit. KEY= without a value, or --unset, gives a key its default again.
-Everything else stays as it is. berth requeue changes a job that has ended and
-runs it again.
+env.NAME, command and so on), flags those of submit. KEY= without a value, or
+--unset, gives a key its default again. Everything else stays as it is. berth
+requeue changes a job that has ended and runs it again.
 
 On a terminal, a job without changes is opened in an editor (VISUAL, EDITOR or
 vi) as a spec file; what you save is applied.`,

@@ -69,7 +69,9 @@ func TestTheDefaultPolicyIsThatOfASharedDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg := config.Default(true); p.Rules != cfg.Rules || p.HalfLife != cfg.HalfLife {
+	cfg := config.Default(true)
+	cfg.Rules.BorrowTime = 0 // a replay has no limits to lend beyond
+	if p.Rules != cfg.Rules || p.HalfLife != cfg.HalfLife {
 		t.Errorf("%+v, a daemon has %+v and %v", p, cfg.Rules, cfg.HalfLife)
 	}
 }
