@@ -164,6 +164,9 @@ test("an event changes its own row, and an end removes it", () => {
   expect(apply(list, event(row("2", "running")))[1]).toMatchObject({ state: "running", reason: null });
   expect(apply(list, event(row("1", "finished", { ended_at: "2026-03-01T12:00:00Z" }))).map((j) => j.id)).toEqual(["2"]);
   expect(apply(list, event(row("3", "queued")))).toBe(list);
+  const borrowed = [row("4", "running", { reason: "borrowed" })];
+  expect(apply(borrowed, event(row("4", "running")))[0]?.reason).toBe("borrowed");
+  expect(apply(borrowed, event(row("4", "parked")))[0]?.reason).toBeNull();
 });
 
 describe("who may act", () => {
