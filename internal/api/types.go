@@ -399,6 +399,7 @@ type StatsLine struct {
 	AvgUtil   *float64 `json:"avg_util"`
 	Parkings  int      `json:"parkings" doc:"how often the jobs were parked"`
 	ParkedS   float64  `json:"parked_s" doc:"for how long"`
+	LostS     float64  `json:"lost_s" doc:"of jobs that save their own work: how long their earlier attempts ran in vain"`
 }
 
 // Status is the daemon's state.

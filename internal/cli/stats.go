@@ -99,6 +99,9 @@ func drawStats(s render.Screen, stats api.Stats) error {
 	if n := stats.All.Parkings; n > 0 {
 		f.Add("parked", fmt.Sprintf("%s, for %s in all", text.CountGrouped(n, "time"), text.Span(text.OfSeconds(stats.All.ParkedS))))
 	}
+	if lost := stats.All.LostS; lost > 0 {
+		f.Add("not saved", text.Span(text.OfSeconds(lost))+", which jobs had to do again")
+	}
 	if err := f.Draw(s); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type row struct {
 
 	parkings int
 	parked   float64 // seconds
+	lost     float64 // seconds that attempts ran in vain, of jobs that save their own work
 }
 
 // ended counts a finished job.
@@ -44,6 +45,7 @@ func (l *row) ended(j *job.Job) {
 	l.runTime += j.Worked(j.EndedAt).Seconds()
 	l.parkings += j.Parking.Times
 	l.parked += j.WasParked().Seconds()
+	l.lost += j.Kept.Lost.Seconds()
 	if !j.SubmittedAt.IsZero() {
 		l.waits.add(max(0, j.StartedAt.Sub(j.SubmittedAt).Seconds()))
 	}
@@ -73,7 +75,7 @@ func (l *row) public(key string) api.StatsLine {
 	line := api.StatsLine{
 		Key: key, Jobs: l.jobs, Finished: l.finished, Failed: l.failed, Cancelled: l.cancelled,
 		GPUHours: l.gpuSeconds / 3600, CPUHours: l.cpuSeconds / 3600, AvgUtil: l.avgUtil(), RunMeanS: ratio(l.runTime, float64(l.ran)),
-		Parkings: l.parkings, ParkedS: l.parked,
+		Parkings: l.parkings, ParkedS: l.parked, LostS: l.lost,
 	}
 	if l.waits.count > 0 {
 		slices.Sort(l.waits.kept)

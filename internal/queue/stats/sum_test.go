@@ -262,7 +262,7 @@ func TestWaitsRunsAndMeasuredUse(t *testing.T) {
 	t.Parallel()
 	util := func(percent float64) *float64 { return &percent }
 	jobs := []*job.Job{
-		ran(noon, noon.Add(3*time.Hour), func(j *job.Job) { j.AvgUtil = util(90) }),
+		ran(noon, noon.Add(3*time.Hour), func(j *job.Job) { j.AvgUtil, j.Kept = util(90), job.Kept{Ran: time.Hour, Lost: 7 * time.Minute} }),
 		ran(noon, noon.Add(time.Hour), func(j *job.Job) { j.AvgUtil, j.User, j.State = util(10), "bob", job.Failed }),
 		ran(noon, noon.Add(time.Hour), nil), // nothing was measured
 		ran(time.Time{}, noon, func(j *job.Job) { j.State, j.SubmittedAt = job.Cancelled, noon.Add(-time.Hour) }),
@@ -275,7 +275,7 @@ func TestWaitsRunsAndMeasuredUse(t *testing.T) {
 	want := api.StatsLine{
 		Key: "all", Jobs: 4, Finished: 2, Failed: 1, Cancelled: 1, GPUHours: 5,
 		WaitMeanS: value(20), WaitP50S: value(20), WaitP95S: value(30), WaitMaxS: value(30),
-		RunMeanS: value(6000), AvgUtil: value(70),
+		RunMeanS: value(6000), AvgUtil: value(70), LostS: 420,
 	}
 	if diff := cmp.Diff(want, got.All, closely); diff != "" {
 		t.Error(diff)
