@@ -118,7 +118,8 @@ func (s *State) limitOf(user string) (limit Limit, own bool) {
 // mostGPUs is how many GPUs the user may hold with such a job; 0: any number. The
 // share bounds jobs that may not borrow, and shares of GPUs until they are measured.
 func (a *account) mostGPUs(g *class, held *Use) float64 {
-	if g.firm || g.unproven && held.Unmeasured > 0 {
+	// Mostly there is no share, and the class is not in the processor's cache.
+	if a.limit.Share > 0 && (g.firm || g.unproven && held.Unmeasured > 0) {
 		return a.limit.Firm()
 	}
 	return a.limit.GPUs
