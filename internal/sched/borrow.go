@@ -58,13 +58,14 @@ func (d *decision) mayLend(until *member) bool {
 		return false
 	}
 	d.lending = true
-	d.forget()
 	d.walk.restart()
 	d.walk.passes = d.closed.has
 	return true
 }
 
-// want notes that a job within its user's share waits, and for which cards.
+// want notes that a job within its user's share waits, and for which cards. One for
+// which nothing can be done any more needs no note: the job of its family that showed
+// this has one, or waits for something else than room.
 func (d *decision) want(h *head, a *account) {
 	if !d.shares || d.lending || h.gpus == 0 {
 		return

@@ -43,19 +43,19 @@ func (d *decision) run(until *member) {
 	if !limitsAmounts(d.state) {
 		d.walk.passes = d.closed.has
 	}
-	if d.inOrder(until) {
+	if d.considerAll(until) {
 		return
 	}
 	// 4. Those who would be borrowed.
-	if d.mayLend(until) && d.inOrder(until) {
+	if d.mayLend(until) && d.considerAll(until) {
 		return
 	}
 	d.plan.Again = d.again()
 }
 
-// inOrder considers one job of each class at a time, and reports whether it came to
+// considerAll considers one job of each class at a time, and reports whether it came to
 // the job `until`.
-func (d *decision) inOrder(until *member) bool {
+func (d *decision) considerAll(until *member) bool {
 	for next := d.walk.next(); next != nil; next = d.walk.next() {
 		if until != nil && d.walk.reached(d.orderKey(until)) && (d.lending || !d.borrows(until)) {
 			return true
@@ -82,9 +82,7 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 	case d.blocker != nil || d.full():
 	case d.notYet(h, a, u):
 	case u == ordinary && d.closed.has(h):
-		d.want(h, a)
 	case u == ordinary && d.knownNotToFit(h):
-		d.want(h, a)
 		d.close(h)
 	case d.start(h, a):
 		return true

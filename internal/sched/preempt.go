@@ -279,12 +279,8 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation, 
 
 // reopen discards what is known not to work: other jobs may use the new room too.
 func (d *decision) reopen() {
-	d.forget()
-	d.walk.reopen()
-}
-
-func (d *decision) forget() {
 	d.closed.reopen(d.state.Queue)
+	d.walk.reopen()
 	for _, o := range d.outlooks {
 		if o != nil {
 			o.noVictims = nil
