@@ -224,7 +224,7 @@ func loosen(schemas huma.Registry) {
 				property.Nullable = true
 			case property.Type == huma.TypeArray:
 				property.Nullable = false // empty, or left out
-			case (key == "slurm" || key == "kept") && property.Ref != "": // a reference cannot be null
+			case (key == "slurm" || key == "checkpoints") && property.Ref != "": // a reference cannot be null
 				inline := *schemas.SchemaFromRef(property.Ref)
 				inline.Nullable, inline.AdditionalProperties = true, nil
 				schema.Properties[key] = &inline

@@ -48,14 +48,14 @@ func appendView(b []byte, v *job.View) []byte {
 	b = orNull(append(b, `,"host_mib":`...), v.HostMiB, appendInt)
 	b = orNull(append(b, `,"parking":`...), v.Parking, appendText)
 	b = orNull(append(b, `,"park_refused":`...), v.ParkRefused, appendText)
-	b = orNull(append(b, `,"kept":`...), v.Kept, appendKept)
+	b = orNull(append(b, `,"checkpoints":`...), v.Checkpoints, appendCheckpoints)
 	b = orNull(append(b, `,"slurm":`...), v.Slurm, appendSlurm)
 	b = orNull(append(b, `,"sweep":`...), v.Sweep, appendText)
 	b = appendMap(append(b, `,"params":`...), v.Params, appendText)
 	return append(b, '}')
 }
 
-func appendKept(b []byte, k job.KeptView) []byte {
+func appendCheckpoints(b []byte, k job.CheckpointsView) []byte {
 	b = orNull(append(b, `{"every_s":`...), k.EveryS, appendFloat)
 	b = appendFloat(append(b, `,"ran_s":`...), k.RanS)
 	b = appendFloat(append(b, `,"lost_s":`...), k.LostS)

@@ -158,7 +158,7 @@ var jobFields = map[string]struct {
 	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "charged_gpus": {"number", true}, "log": {"string", true},
 	"idle_since": {"time", true}, "preemptions": {"number", false}, "held": {"boolean", false}, "group": {"string", true}, "batch": {"string", true},
 	"parkings": {"number", false}, "parked_s": {"number", false}, "parked_since": {"time", true}, "host_mib": {"number", true},
-	"parking": {"string", true}, "park_refused": {"string", true}, "kept": {"object", true}, "slurm": {"object", true},
+	"parking": {"string", true}, "park_refused": {"string", true}, "checkpoints": {"object", true}, "slurm": {"object", true},
 	"sweep": {"string", true}, "params": {"object", true},
 }
 

@@ -288,8 +288,8 @@ func showTimes(f *render.Facts, d api.Detail, now time.Time) {
 	if d.Parkings > 0 && (d.ParkedSince == nil || d.Parkings > 1) {
 		f.Add("was parked", fmt.Sprintf("%s, for %s", text.Count(d.Parkings, "time"), text.Span(text.OfSeconds(d.ParkedS))))
 	}
-	if k := d.Kept; k != nil && (k.RanS > 0 || k.SavedAt != nil) {
-		f.Add("earlier runs", keptText(k, now))
+	if k := d.Checkpoints; k != nil && (k.RanS > 0 || k.SavedAt != nil) {
+		f.Add("earlier runs", earlierRuns(k, now))
 	}
 }
 
@@ -349,8 +349,8 @@ func plain(words map[string]string, key string) string {
 	return cmp.Or(words[key], strings.ReplaceAll(key, "_", " "))
 }
 
-// keptText is what the attempts of a job came to that saves its own work.
-func keptText(k *job.KeptView, now time.Time) string {
+// earlierRuns is what the attempts of a job came to that saves its own work.
+func earlierRuns(k *job.CheckpointsView, now time.Time) string {
 	words := text.Span(text.OfSeconds(k.RanS))
 	if lost := text.OfSeconds(k.LostS); lost >= time.Second {
 		words += ", of which " + text.Span(lost) + " was not saved"

@@ -40,8 +40,8 @@ type Job struct {
 	Requeues    int
 	Preemptions int // how often it was preempted
 
-	// Kept is about its earlier attempts, if it saves its own work.
-	Kept Kept
+	// Checkpoints sums up its earlier attempts, if it saves its own work.
+	Checkpoints Checkpoints
 
 	// PreemptedFor is the job that a running one is being preempted for, or a
 	// queued one was.

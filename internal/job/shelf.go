@@ -56,7 +56,7 @@ func (s *Shelf) Len() int { return len(s.jobs) }
 // Takes reports whether a job may be put away: it is queued, and never had an
 // attempt.
 func (s *Shelf) Takes(j *Job) bool {
-	return j.State == Queued && j.Handover == Handover{} && j.Kept == Kept{} && j.Attempt.isNone() && j.Spec.Adopt == nil
+	return j.State == Queued && j.Handover == Handover{} && j.Checkpoints == Checkpoints{} && j.Attempt.isNone() && j.Spec.Adopt == nil
 }
 
 // isNone reports whether it is the zero Attempt.

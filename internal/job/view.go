@@ -42,7 +42,7 @@ type View struct {
 	HostMiB     *int64            `json:"host_mib"`     // what it holds of the host's memory while it is parked
 	Parking     *ParkPhase        `json:"parking"`      // null: it is neither being parked nor coming back
 	ParkRefused *string           `json:"park_refused"` // why it could not be parked; null: nothing was refused
-	Kept        *KeptView         `json:"kept"`         // of a job that saves its own work; null: it does not say so
+	Checkpoints *CheckpointsView  `json:"checkpoints"`  // of a job that saves its own work; null: it does not say so
 	Slurm       *SlurmView        `json:"slurm"`        // null: it runs on this machine
 	Sweep       *string           `json:"sweep"`        // the name of the sweep it is a trial of; null: none, or it has no name
 	Params      map[string]string `json:"params"`       // its parameters, if it is a trial of a sweep; null: it is not
@@ -84,7 +84,7 @@ func (j *Job) View() View {
 	}
 	v.Sweep, v.Params = orNull(&j.Spec.Trial.Sweep), j.Spec.Trial.Values()
 	v.Parkings, v.ParkedS = j.Parking.Times, j.WasParked().Seconds()
-	v.ParkRefused, v.Kept = orNull(&j.Parking.Refused), j.keptView()
+	v.ParkRefused, v.Checkpoints = orNull(&j.Parking.Refused), j.checkpointsView()
 	if j.State == Running { // it may have ended on the way
 		v.Parking = orNull(&j.Parking.Phase)
 	}

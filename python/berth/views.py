@@ -15,7 +15,7 @@ class SlurmView(TypedDict):
     gpu_ids: Optional[List[int]]
 
 
-class KeptView(TypedDict):
+class CheckpointsView(TypedDict):
     """What the earlier attempts of a job came to that saves its own work."""
 
     every_s: Optional[float]
@@ -62,7 +62,7 @@ class JobView(TypedDict):
     host_mib: Optional[int]
     parking: Optional[str]
     park_refused: Optional[str]
-    kept: Optional[KeptView]
+    checkpoints: Optional[CheckpointsView]
     sweep: Optional[str]
     params: Optional[Dict[str, str]]
 

@@ -49,7 +49,7 @@ func (e *ends) ended(a *running.Attempt, ev run.Event) {
 	}
 	at := endOf(j, ev.Record, e.changes.Now)
 	if savedAtEnd(j, ev.Record) {
-		j.Kept.Saved = at
+		j.Checkpoints.Saved = at
 	}
 	e.freeGPUsAt(a, at)
 	if r.Outcome != "" {

@@ -96,7 +96,7 @@ func (r *Requests) Saved(id string) (why string) {
 	case !a.Job.Saves():
 		return "it was not submitted with --checkpoint"
 	}
-	a.Job.Kept.Saved = r.changes.Now
+	a.Job.Checkpoints.Saved = r.changes.Now
 	r.changes.Fact(a.Job)
 	return ""
 }

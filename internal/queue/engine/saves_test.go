@@ -55,7 +55,7 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		}
 		r.wantRow("1", job.Queued, "")
 		r.wantRow("2", job.Running, "")
-		if kept := r.row("1").Kept; kept.Ran != test.first+10*time.Second || kept.Lost != test.lost {
+		if kept := r.row("1").Checkpoints; kept.Ran != test.first+10*time.Second || kept.Lost != test.lost {
 			t.Errorf("%s: its first attempt came to %+v", test.name, kept)
 		}
 		r.end("2", keep.Record{}, false)
@@ -66,7 +66,7 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		if took := leaves(); took != test.second {
 			t.Errorf("%s: again it made room after %s, want %s", test.name, took, test.second)
 		}
-		if kept := r.row("1").Kept; kept.Ran != test.first+test.second+20*time.Second-2*time.Minute || kept.Lost != test.twice {
+		if kept := r.row("1").Checkpoints; kept.Ran != test.first+test.second+20*time.Second-2*time.Minute || kept.Lost != test.twice {
 			t.Errorf("%s: two attempts came to %+v", test.name, kept)
 		}
 	}
@@ -109,8 +109,8 @@ func TestWhatIsNotSavedIsLost(t *testing.T) {
 		r.hear(run.Ended, "1", test.end, false)
 		r.step()
 		row := r.row("1")
-		if row.Kept.Lost != test.lost || row.Interval() != test.interval {
-			t.Errorf("%s: it kept %+v, and its next attempt runs for %s", test.name, row.Kept, row.Interval())
+		if row.Checkpoints.Lost != test.lost || row.Interval() != test.interval {
+			t.Errorf("%s: it kept %+v, and its next attempt runs for %s", test.name, row.Checkpoints, row.Interval())
 		}
 		if p := r.at().attempts.Parking.PreemptMode(&running.Attempt{Job: row}); p.SavesEvery != test.interval {
 			t.Errorf("%s: it can be preempted as %+v", test.name, p)
@@ -178,8 +178,8 @@ func TestWhatEachEndKeeps(t *testing.T) {
 		r.pass(time.Hour)
 		r.hear(run.Ended, "1", test.record, false)
 		r.step()
-		if row := r.row("1"); row.Kept.Ran != test.want {
-			t.Errorf("%s: it is %s and kept %+v", test.name, row.State, row.Kept)
+		if row := r.row("1"); row.Checkpoints.Ran != test.want {
+			t.Errorf("%s: it is %s and kept %+v", test.name, row.State, row.Checkpoints)
 		}
 	}
 }

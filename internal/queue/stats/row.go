@@ -45,7 +45,7 @@ func (l *row) ended(j *job.Job) {
 	l.runTime += j.Worked(j.EndedAt).Seconds()
 	l.parkings += j.Parking.Times
 	l.parked += j.WasParked().Seconds()
-	l.lost += j.Kept.Lost.Seconds()
+	l.lost += j.Checkpoints.Lost.Seconds()
 	if !j.SubmittedAt.IsZero() {
 		l.waits.add(max(0, j.StartedAt.Sub(j.SubmittedAt).Seconds()))
 	}

@@ -262,7 +262,9 @@ func TestWaitsRunsAndMeasuredUse(t *testing.T) {
 	t.Parallel()
 	util := func(percent float64) *float64 { return &percent }
 	jobs := []*job.Job{
-		ran(noon, noon.Add(3*time.Hour), func(j *job.Job) { j.AvgUtil, j.Kept = util(90), job.Kept{Ran: time.Hour, Lost: 7 * time.Minute} }),
+		ran(noon, noon.Add(3*time.Hour), func(j *job.Job) {
+			j.AvgUtil, j.Checkpoints = util(90), job.Checkpoints{Ran: time.Hour, Lost: 7 * time.Minute}
+		}),
 		ran(noon, noon.Add(time.Hour), func(j *job.Job) { j.AvgUtil, j.User, j.State = util(10), "bob", job.Failed }),
 		ran(noon, noon.Add(time.Hour), nil), // nothing was measured
 		ran(time.Time{}, noon, func(j *job.Job) { j.State, j.SubmittedAt = job.Cancelled, noon.Add(-time.Hour) }),

@@ -39,7 +39,7 @@ func FromHistory(jobs []job.View, machine Machine) *Workload {
 		if j.Command = v.Name; v.Command != nil {
 			j.Command = *v.Command
 		}
-		if k := v.Kept; k != nil {
+		if k := v.Checkpoints; k != nil {
 			j.Duration, j.Saves = j.Duration+MillisOf(max(0, k.RanS-k.LostS)), WhenTold
 			if k.EveryS != nil {
 				j.Saves = Saves(MillisOf(*k.EveryS))

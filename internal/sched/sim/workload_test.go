@@ -16,8 +16,8 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 		{ID: "2", User: "bob", GPUs: 1, Share: new(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour), ParkedS: 600},
 		{ID: "5", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1},
 		{ID: "6", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1, ParkRefused: new("it uses managed memory")},
-		{ID: "7", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Kept: &job.KeptView{EveryS: new(1800.0), RanS: 4000, LostS: 400}},
-		{ID: "8", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Kept: &job.KeptView{}},
+		{ID: "7", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{EveryS: new(1800.0), RanS: 4000, LostS: 400}},
+		{ID: "8", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{}},
 		{ID: "3", User: "bob", GPUs: 1, SubmittedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour)},
 		{ID: "4", User: "bob", GPUs: 0, SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
 	}

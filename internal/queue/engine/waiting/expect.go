@@ -87,7 +87,7 @@ func past(j *job.Job) (predict.Past, bool) {
 	_, peak := job.Highest(j.PeakMiB)
 	return predict.Past{
 		User: j.User, Command: commandOf(j), GPUs: j.Spec.GPUs,
-		Ran: j.Worked(j.EndedAt) + j.Kept.Ran - j.Kept.Lost, PeakMiB: peak, OK: true,
+		Ran: j.Worked(j.EndedAt) + j.Checkpoints.Ran - j.Checkpoints.Lost, PeakMiB: peak, OK: true,
 	}, true
 }
 
@@ -133,7 +133,7 @@ func (l *Line) Span(j *job.Job) sched.Estimate {
 	if j.Spec.GPUs == 0 && g.Source != predict.FromCommand {
 		return sched.Estimate{}
 	}
-	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Guess()}.Plus(j.Kept.Lost)
+	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High, Guess: g.Guess()}.Plus(j.Checkpoints.Lost)
 }
 
 // resolveAuto sets the declaration of a vram=auto job from what the same command

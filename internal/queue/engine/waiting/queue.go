@@ -77,7 +77,7 @@ func (q *Queue) Never(j *job.Job) string {
 func (q *Queue) Again(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
-		j.Attempt, j.Handover, j.Kept = j.Attempt.None(), job.Handover{}, job.Kept{}
+		j.Attempt, j.Handover, j.Checkpoints = j.Attempt.None(), job.Handover{}, job.Checkpoints{}
 		j.Outcome, j.Detail, j.PreemptedFor = "", "", ""
 		j.NotBefore, j.WaitsSince = time.Time{}, q.Changes.Now
 		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0

@@ -2,8 +2,8 @@ package job
 
 import "time"
 
-// Kept is what the earlier attempts of a job came to that saves its own work.
-type Kept struct {
+// Checkpoints is what the earlier attempts of a job came to that saves its own work.
+type Checkpoints struct {
 	Ran   time.Duration // for which they ran, saved or lost
 	Lost  time.Duration // the part of it that has to be done again
 	Saved time.Time     // when it last told that it saved, in this attempt too; zero: it never did
@@ -19,11 +19,11 @@ func (j *Job) GoesOn(at time.Time, restart time.Duration) {
 		return
 	}
 	ran := j.Worked(at)
-	if j.Kept.Ran > 0 {
+	if j.Checkpoints.Ran > 0 {
 		ran = max(0, ran-restart)
 	}
-	j.Kept.Ran += ran
-	j.Kept.Lost += j.unsaved(at, ran)
+	j.Checkpoints.Ran += ran
+	j.Checkpoints.Lost += j.unsaved(at, ran)
 }
 
 // unsaved is how much of an attempt is lost that ends at that time. Where nothing
@@ -31,9 +31,9 @@ func (j *Job) GoesOn(at time.Time, restart time.Duration) {
 func (j *Job) unsaved(at time.Time, ran time.Duration) time.Duration {
 	every := j.Spec.Checkpoint.Every()
 	switch {
-	case j.Kept.Saved.After(j.StartedAt):
-		return min(ran, max(0, at.Sub(j.Kept.Saved)))
-	case j.Kept.Saved.IsZero() && every > 0:
+	case j.Checkpoints.Saved.After(j.StartedAt):
+		return min(ran, max(0, at.Sub(j.Checkpoints.Saved)))
+	case j.Checkpoints.Saved.IsZero() && every > 0:
 		return ran % every
 	}
 	return ran
@@ -44,28 +44,28 @@ func (j *Job) unsaved(at time.Time, ran time.Duration) time.Duration {
 // whose saves take long, or fail, ends all the same.
 func (j *Job) Interval() time.Duration {
 	every := j.Spec.Checkpoint.Every()
-	if j.Kept.Saved.IsZero() {
-		return max(every, j.Kept.Ran)
+	if j.Checkpoints.Saved.IsZero() {
+		return max(every, j.Checkpoints.Ran)
 	}
 	return every
 }
 
 // RanBefore is for how long a job has run that goes on: before it was last resumed,
 // and in earlier attempts.
-func (j *Job) RanBefore() time.Duration { return j.Kept.Ran + j.Parking.Served }
+func (j *Job) RanBefore() time.Duration { return j.Checkpoints.Ran + j.Parking.Served }
 
-// KeptView is a Kept as --json shows it.
-type KeptView struct {
+// CheckpointsView is a Checkpoints as --json shows it.
+type CheckpointsView struct {
 	EveryS  *float64   `json:"every_s"` // null: it saves when it is told to stop
 	RanS    float64    `json:"ran_s"`
 	LostS   float64    `json:"lost_s"`
 	SavedAt *time.Time `json:"saved_at"` // null: it never told that it saved
 }
 
-func (j *Job) keptView() *KeptView {
+func (j *Job) checkpointsView() *CheckpointsView {
 	if !j.Saves() {
 		return nil
 	}
 	every := j.Spec.Checkpoint.Every().Seconds()
-	return &KeptView{orNull(&every), j.Kept.Ran.Seconds(), j.Kept.Lost.Seconds(), timeOrNull(&j.Kept.Saved)}
+	return &CheckpointsView{orNull(&every), j.Checkpoints.Ran.Seconds(), j.Checkpoints.Lost.Seconds(), timeOrNull(&j.Checkpoints.Saved)}
 }
