@@ -279,7 +279,7 @@ class Client:
     def _wait_until(self, ids: Sequence[str], timeout: Optional[float], what: str, any: bool = False) -> Dict[str, Any]:
         """Wait for what, through restarts of the daemon; not done: it took too long."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
-        reply = self._wait(ids, _AT_ONCE, what, any)
+        reply = self._wait(ids, _AT_ONCE, what, any, self._call)
         while not reply["done"] and time.monotonic() < end:
             try:
                 reply = self._wait(ids, max(_AT_ONCE, min(60.0, end - time.monotonic())), what, any)
@@ -290,9 +290,10 @@ class Client:
                 self._wire.revive(err)
         return reply
 
-    def _wait(self, ids: Sequence[str], seconds: float, what: str, any: bool = False) -> Dict[str, Any]:
+    def _wait(self, ids: Sequence[str], seconds: float, what: str, any: bool = False,
+              call: Optional[Callable[..., Any]] = None) -> Dict[str, Any]:
         asked = {"select": {"ids": [*ids]}, "timeout_s": seconds, "for": what, "any": any}
-        return cast(Dict[str, Any], self._wire.call("POST", "/v1/jobs/wait", asked))
+        return cast(Dict[str, Any], (call or self._wire.call)("POST", "/v1/jobs/wait", asked))
 
     def _views(self, ids: Sequence[str], call: Optional[Callable[..., Any]] = None) -> List[JobView]:
         """Jobs in the order of their ids; those that are gone are left out."""

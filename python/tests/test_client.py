@@ -333,6 +333,9 @@ class Nobody(Lab):
         os.kill(client.status()["pid"], signal.SIGKILL)
         until(lambda: not self.answers(client))
         self.assertEqual(client.show(job)["state"], "failed")  # there is state to read, so it is started again
+        os.kill(client.status()["pid"], signal.SIGKILL)
+        until(lambda: not self.answers(client))
+        self.assertEqual(job.wait(check=False), 3)
         os.kill(client.status()["pid"], signal.SIGTERM)
 
     def test_a_killed_daemon_is_started_again_for_whoever_waits(self) -> None:
