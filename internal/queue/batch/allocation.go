@@ -74,8 +74,10 @@ type halt struct {
 const (
 	// haltLag is how long before berth a job may get the signal.
 	haltLag = time.Second
-	// haltWait is how long the end of a failed job waits for it.
-	haltWait = 200 * time.Millisecond
+	// haltWait is how long the end of a failed job waits for it, and haltWaitWell
+	// that of one that ended well.
+	haltWait     = 200 * time.Millisecond
+	haltWaitWell = 5 * time.Millisecond
 )
 
 func (h *halt) note(sig os.Signal) {
@@ -96,17 +98,19 @@ func (h *halt) channel() chan struct{} {
 }
 
 // stopped reports whether a job that ended then was stopped with berth. One that
-// saves its work and ends well takes longer than the signal needs to reach berth, so
-// only a failed one waits for it.
+// saves its work and ends well has usually taken longer than the signal needs to
+// reach berth, so it waits only until a signal that has arrived is surely noted.
 func (h *halt) stopped(ended time.Time, well bool) bool {
 	h.mu.Lock()
 	came := h.channel()
 	h.mu.Unlock()
-	if !well {
-		select {
-		case <-came:
-		case <-time.After(haltWait):
-		}
+	wait := haltWait
+	if well {
+		wait = haltWaitWell
+	}
+	select {
+	case <-came:
+	case <-time.After(wait):
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
