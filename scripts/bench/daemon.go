@@ -123,15 +123,18 @@ func waiting(n int) []api.Spec {
 	return specs
 }
 
-// long: a queue of 100,000, and of a million.
+// long: a queue of 100,000, and of as many as a queue may have, but for the single
+// submits.
 func (b *bench) long()    { b.queueOf(100_000, b.less) }
-func (b *bench) million() { b.queueOf(1_000_000, b.plain) }
+func (b *bench) million() { b.queueOf(990_000, b.plain) }
 
 // queueOf is the daemon's memory with a very long queue, what requests cost beside
 // those with 1,000 queued, and how soon it answers again.
 func (b *bench) queueOf(n int, add func(what, note string, value, goal float64)) {
 	const few, at = 1000, 10_000
-	short, s := b.serve("short"), b.serve("long")
+	check(os.WriteFile("config.toml", []byte("[limits]\nqueue = 1000000\ntext = \"1G\"\n"), 0o644))
+	flags := []string{"--config", absolute("config.toml")}
+	short, s := b.serve("short", flags...), b.serve("long", flags...)
 	defer short.stop()
 	defer s.stop()
 	short.submit(waiting(few)...)
@@ -173,15 +176,16 @@ func (b *bench) queueOf(n int, add func(what, note string, value, goal float64))
 	}
 	check(s.cmd.Process.Kill())
 	s.cmd.Wait()
-	s.cmd = b.command("serve", "--private", "--sim", "2", "--state-dir", filepath.Dir(s.socket), "--socket", s.socket)
+	s.cmd = b.command(s.cmd.Args[1:]...)
 	again := took(func() { check(s.cmd.Start()); s.answersWithin(2 * time.Minute) })
 	add(fmt.Sprintf("%d queued: seconds until it answers again after kill -9", n), "", again.Seconds(), 1)
 }
 
-// sustained: short jobs one thousand after another, with the past bounded. Neither
-// their rate nor the memory nor the store may depend on how many there were.
+// sustained: short jobs, 500 at a time for a minute and a half, with the past
+// bounded. Neither their rate nor the memory nor the store may depend on how many
+// there were.
 func (b *bench) sustained() {
-	const n, each, past = 100_000, 1000, 5000
+	const span, each, past = 90 * time.Second, 500, 1000
 	check(os.WriteFile("config.toml", fmt.Appendf(nil, "[retention]\nhistory_jobs = %d\nevents = %d\n", past, past), 0o644))
 	s := b.serve("sustained", "--config", absolute("config.toml"))
 	defer s.stop()
@@ -191,15 +195,17 @@ func (b *bench) sustained() {
 	}
 	var times []time.Duration
 	var memory, sizes []float64
-	for range n / each {
+	for begun := time.Now(); time.Since(begun) < span; {
 		times = append(times, s.drain(specs, 0))
 		rss, _ := memoryOf(s.cmd.Process.Pid)
 		file, err := os.Stat(filepath.Join(filepath.Dir(s.socket), "store", "berth.db"))
 		check(err)
 		memory, sizes = append(memory, rss), append(sizes, float64(file.Size()))
 	}
-	// What is kept is full after a tenth.
-	tenth := len(times) / 10
+	n, tenth := each*len(times), len(times)/10
+	if tenth*each < past {
+		fail(fmt.Sprintf("only %d jobs: what is kept of the past should be full after a tenth", n))
+	}
 	late, early := median(times[len(times)-tenth:]).Seconds(), median(times[tenth:2*tenth]).Seconds()
 	b.plain(fmt.Sprintf("%d short jobs: time of the last tenth, of the second", n), fmt.Sprintf("(%.0f/s)", each/late), late/early, 1.05)
 	b.plain(fmt.Sprintf("%d short jobs: memory at the end, of that after a fifth", n), fmt.Sprintf("(%.0f MB)", memory[len(memory)-1]), memory[len(memory)-1]/memory[2*tenth-1], 1.05)
@@ -233,7 +239,7 @@ func waitForKeeps(logDir string, n int) []int {
 		for _, link := range records {
 			target, _ := os.Readlink(link)
 			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
-			if strings.Contains(target, "/"+logDir+"/keep/") && hasChild(pid) {
+			if strings.Contains(target, "/"+logDir+"/keep/") && len(childrenOf(pid)) > 0 {
 				pids = append(pids, pid)
 			}
 		}
@@ -244,16 +250,6 @@ func waitForKeeps(logDir string, n int) []int {
 	}
 	fail("the supervisors did not start")
 	return nil
-}
-
-func hasChild(pid int) bool {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, t := range tasks {
-		if text, _ := os.ReadFile(t); len(bytes.TrimSpace(text)) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func memoryOf(pid int) (rss, pss float64) {

@@ -3,203 +3,150 @@
 // Seconds differ between machines, these ratios much less. With -write they go into
 // a file that is committed; with -check a row that is more than a fifth worse than
 // in that file fails. It is not part of the tests: it needs a quiet machine.
+//
+// Each measurement is a process of its own with a time limit, so that one that
+// fails or hangs is reported and does not keep the others from being measured.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // measurements are in the order in which they run. The guarded ones have rows in
 // the committed file, and take about three minutes.
-var measurements = []struct {
-	name    string
-	guarded bool
-	measure func(*bench)
-}{
-	{"verbs", true, (*bench).verbs},
-	{"start", true, (*bench).start},
-	{"submits", true, (*bench).submits},
-	{"bulk", true, (*bench).bulk},
-	{"drain", true, (*bench).drain},
-	{"mixed", true, (*bench).mixed},
-	{"growth", true, (*bench).growth},
-	{"memory", true, (*bench).memory},
-	{"supervisor", true, (*bench).supervisor},
-	{"decide", true, (*bench).decide},
-	{"long", true, (*bench).long},
-	{"peers", false, (*bench).peers},
-	{"large", false, (*bench).large},
-	{"idle", false, (*bench).idle},
-	{"snapshot", false, (*bench).snapshot},
-	{"samples", false, (*bench).samples},
-	{"why", false, (*bench).why},
-	{"scrape", false, (*bench).scrape},
-	{"million", false, (*bench).million},
-	{"sustained", false, (*bench).sustained},
-	{"top", false, (*bench).top},
+var measurements = []measurement{
+	{"verbs", guarded, time.Minute, (*bench).verbs},
+	{"start", guarded, time.Minute, (*bench).start},
+	{"submits", guarded, time.Minute, (*bench).submits},
+	{"bulk", guarded, time.Minute, (*bench).bulk},
+	{"drain", guarded, 2 * time.Minute, (*bench).drain},
+	{"mixed", guarded, time.Minute, (*bench).mixed},
+	{"growth", guarded, time.Minute, (*bench).growth},
+	{"memory", guarded, time.Minute, (*bench).memory},
+	{"supervisor", guarded, time.Minute, (*bench).supervisor},
+	{"decide", guarded, 4 * time.Minute, (*bench).decide},
+	{"long", guarded, 90 * time.Second, (*bench).long},
+	{"peers", usual, 30 * time.Second, (*bench).peers},
+	{"large", usual, time.Minute, (*bench).large},
+	{"idle", usual, 30 * time.Second, (*bench).idle},
+	{"snapshot", usual, time.Minute, (*bench).snapshot},
+	{"samples", usual, 30 * time.Second, (*bench).samples},
+	{"why", usual, time.Minute, (*bench).why},
+	{"scrape", usual, 30 * time.Second, (*bench).scrape},
+	{"top", usual, time.Minute, (*bench).top},
+	{"million", usual, 3 * time.Minute, (*bench).million},
+	{"sustained", usual, 2 * time.Minute, (*bench).sustained},
+	// It hands jobs to the Slurm that SLURM_CONF names, which must be one for tests.
+	{"slurm", asked, 10 * time.Minute, (*bench).slurm},
 }
 
-// slurm hands jobs to the Slurm that SLURM_CONF names, which must be one for tests,
-// so it runs only if asked for.
-const slurmName = "slurm"
+type measurement struct {
+	name    string
+	kind    kind
+	most    time.Duration
+	measure func(*bench)
+}
+
+type kind int
+
+const (
+	guarded kind = iota
+	usual
+	asked // only if it is named
+)
+
+// whole is how long all measurements may take together.
+const whole = 14 * time.Minute
 
 func main() {
 	berth := flag.String("berth", "bin/berth", "the program to measure")
 	only := flag.String("only", "", "measure only these, separated by commas; slurm needs SLURM_CONF")
 	write := flag.String("write", "", "write the guarded rows to a `file`")
 	against := flag.String("check", "", "measure the guarded rows, and compare them with a `file`")
+	here := flag.String("here", "", "measure this one in the working directory: how bench starts itself")
 	flag.Parse()
 	if *write != "" && (*only != "" || *against != "") {
 		fail("-write needs all measurements")
 	}
-	b := bench{berth: absolute(*berth), was: map[string]row{}}
-	if *against != "" {
-		b.was = read(*against)
-	}
-	root := absolute(".")
-	dir, err := os.MkdirTemp(".", ".bench-")
-	check(err)
-	check(os.Chdir(dir))
-	fmt.Printf("%-72s %14s %14s\n", "what", "measured", "goal")
-	for _, m := range measurements {
-		if *only == "" && (m.guarded || *against == "") || slices.Contains(strings.Split(*only, ","), m.name) {
-			b.inDirectory(m.name, m.measure)
+	names := strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
+	for _, name := range append(names, *here) {
+		if name != "" && !slices.ContainsFunc(measurements, func(m measurement) bool { return m.name == name }) {
+			fail("there is no measurement " + name)
 		}
 	}
-	if *only == slurmName {
-		b.slurm()
-	}
-	check(os.Chdir(root))
-	check(os.RemoveAll(dir))
-	if *write != "" {
-		b.write(*write)
-	}
-	if b.missed > 0 {
-		fmt.Printf("%d rows MISSED\n", b.missed)
-		os.Exit(1)
-	}
-}
-
-type bench struct {
-	berth  string
-	hello  string         // a bare Go program
-	rows   []row          // guarded
-	was    map[string]row // the committed ones; empty: goals count
-	missed int
-}
-
-// row is a guarded result. Its unit is part of what it says.
-type row struct {
-	What  string  `json:"what"`
-	Value float64 `json:"value"`
-	More  bool    `json:"more_is_better,omitempty"`
-}
-
-// study is the committed file.
-type study struct {
-	Date   string `json:"date"`
-	Commit string `json:"commit"`
-	CPUs   int    `json:"cpus"`
-	Rows   []row  `json:"rows"`
-}
-
-// tolerated is how much worse than the committed row a row may be.
-const tolerated = 1.2
-
-// inDirectory measures in a directory of its own. If a row is worse than it was,
-// the measurement is made twice more, and the best counts: other work on the
-// machine comes and goes.
-func (b *bench) inDirectory(name string, measure func(*bench)) {
-	before, missed := len(b.rows), b.missed
-	for try := range 3 {
-		b.missed = missed
-		dir := fmt.Sprint(name, try)
-		check(os.Mkdir(dir, 0o755))
-		check(os.Chdir(dir))
-		first := b.rows[before:]
-		b.rows = slices.Clone(b.rows[:before])
-		measure(b)
-		check(os.Chdir(".."))
-		for i, r := range first {
-			if now := &b.rows[before+i]; now.worseThan(r) > 1 {
-				now.Value = r.Value
-			}
-		}
-		if len(b.was) == 0 || !slices.ContainsFunc(b.rows[before:], b.isWorse) {
-			break
-		}
-	}
-	if len(b.was) == 0 {
+	if *here != "" {
+		b := bench{berth: *berth}
+		measurements[slices.IndexFunc(measurements, func(m measurement) bool { return m.name == *here })].measure(&b)
 		return
 	}
-	b.missed = missed
-	for _, r := range b.rows[before:] {
-		old, known := b.was[r.What]
-		switch by := r.worseThan(old); {
-		case !known:
-			fmt.Printf("%-72s is new\n", r.What)
-		case by > tolerated:
-			b.missed++
-			fmt.Printf("%-72s WORSE: %.3g, was %.3g\n", r.What, r.Value, old.Value)
-		case by < 1/tolerated:
-			fmt.Printf("%-72s better: %.3g, was %.3g\n", r.What, r.Value, old.Value)
+	var chosen []measurement
+	for _, m := range measurements {
+		if len(names) > 0 && slices.Contains(names, m.name) || len(names) == 0 && (m.kind == guarded || m.kind == usual && *against == "") {
+			chosen = append(chosen, m)
 		}
 	}
+	os.Exit(measure(chosen, absolute(*berth), *write, *against))
 }
 
-// worseThan is 1 if both are equal, and 2 if this is half as good.
-func (r row) worseThan(old row) float64 {
-	if r.More {
-		return old.Value / r.Value
-	}
-	return r.Value / old.Value
-}
-
-func (b *bench) isWorse(r row) bool {
-	old, known := b.was[r.What]
-	return known && r.worseThan(old) > tolerated
-}
-
-func read(path string) map[string]row {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		fail(err.Error() + " (make bench writes it)")
-	}
-	var s study
-	check(json.Unmarshal(text, &s))
-	fmt.Printf("against %s of %s, %d CPUs\n", s.Commit, s.Date, s.CPUs)
-	was := map[string]row{}
-	for _, r := range s.Rows {
-		was[r.What] = r
-	}
-	return was
-}
-
-func (b *bench) write(path string) {
-	commit, err := exec.Command("git", "rev-parse", "--short=8", "HEAD").Output()
+// measure returns the exit status.
+func measure(chosen []measurement, berth, write, against string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	self, err := os.Executable()
 	check(err)
-	text, err := json.MarshalIndent(study{time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)), runtime.NumCPU(), b.rows}, "", "\t")
+	// Beside the sources, because a temporary directory may have no disk under it.
+	check(os.MkdirAll(".scratch", 0o755))
+	dir, err := os.MkdirTemp(absolute(".scratch"), "bench-")
 	check(err)
-	check(os.WriteFile(path, append(text, '\n'), 0o644))
+	s := session{dir: dir, end: time.Now().Add(whole), child: func(ctx context.Context, name string) *exec.Cmd {
+		return exec.CommandContext(ctx, self, "-berth", berth, "-here", name)
+	}}
+	defer s.close()
+	if against != "" {
+		s.was = read(against)
+	}
+	fmt.Printf("%-72s %14s %14s\n", "what", "measured", "goal")
+	for _, m := range chosen {
+		if ctx.Err() == nil {
+			s.measured(ctx, m)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		fmt.Println("stopped")
+		return 2
+	case write != "" && s.lost > 0:
+		fmt.Printf("%s stays as it is: it needs every row\n", write)
+	case write != "":
+		save(write, s.rows)
+	}
+	if s.missed+s.lost > 0 {
+		fmt.Printf("%d rows MISSED, %d measurements without all rows\n", s.missed, s.lost)
+		return 1
+	}
+	return 0
 }
 
-// row prints a result that no file guards.
+// bench is the process of one measurement.
+type bench struct {
+	berth string
+	hello string // a bare Go program
+}
+
+// row tells a result that no file guards.
 func (b *bench) row(what, measured, goal string, ok bool) {
-	mark := ""
-	if !ok {
-		mark = "  MISSED"
-		b.missed++
-	}
-	fmt.Printf("%-72s %14s %14s%s\n", what, measured, goal, mark)
+	b.tell(measured, goal, result{row: row{What: what}, OK: ok})
 }
 
 // plain is less without a guard.
@@ -209,14 +156,28 @@ func (b *bench) plain(what, note string, value, goal float64) {
 
 // less is a guarded row that should be at most goal; note says it in plain units.
 func (b *bench) less(what, note string, value, goal float64) {
-	b.rows = append(b.rows, row{What: what, Value: value})
-	b.row(what+" "+note, fmt.Sprintf("%.2f", value), fmt.Sprintf("<= %.4g", goal), value <= goal)
+	b.tell(fmt.Sprintf("%.2f", value), fmt.Sprintf("<= %.4g", goal), result{row{What: what, Value: value}, note, true, value <= goal})
 }
 
 // more is a guarded row that should be at least goal.
 func (b *bench) more(what, note string, value, goal float64) {
-	b.rows = append(b.rows, row{What: what, Value: value, More: true})
-	b.row(what+" "+note, fmt.Sprintf("%.2f", value), fmt.Sprintf(">= %.4g", goal), value >= goal)
+	b.tell(fmt.Sprintf("%.2f", value), fmt.Sprintf(">= %.4g", goal), result{row{What: what, Value: value, More: true}, note, true, value >= goal})
+}
+
+// tell prints a result for a person, and writes it for the session.
+func (b *bench) tell(measured, goal string, r result) {
+	mark := ""
+	if !r.OK {
+		mark = "  MISSED"
+	}
+	fmt.Printf("%-72s %14s %14s%s\n", strings.TrimSpace(r.What+" "+r.Note), measured, goal, mark)
+	text, err := json.Marshal(r)
+	check(err)
+	file, err := os.OpenFile(told, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	check(err)
+	defer file.Close()
+	_, err = file.Write(append(text, '\n'))
+	check(err)
 }
 
 // against measures two operations in turns, so that other load affects both alike,
@@ -250,7 +211,7 @@ func took(f func()) time.Duration {
 // bareGo runs a Go program that prints a word.
 func (b *bench) bareGo() time.Duration {
 	if b.hello == "" {
-		b.hello = absolute("../hello")
+		b.hello = absolute("hello")
 		check(os.WriteFile("hello.go", []byte("package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"hello\") }\n"), 0o644))
 		build := exec.Command("go", "build", "-o", b.hello, "hello.go")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
