@@ -101,7 +101,7 @@ func (d *decision) waitsFor(h *head) string {
 func (d *decision) whyNotLent(h *head, a *account) reason.Reason {
 	return reason.Reason{
 		Kind: reason.WaitsForShare, User: a.user, Own: a.own, Job: d.waitsFor(h),
-		HeldGPUs: a.use.GPUs + a.use.Unmeasured, MoreGPUs: a.adds(h.class, &h.amounts), LimitGPUs: a.limit.Share, SoftLimit: true,
+		HeldGPUs: a.use.GPUs + a.use.Unmeasured, MoreGPUs: a.adds(h.class, &h.amounts), LimitGPUs: a.limit.Share, LimitIsShare: true,
 	}
 }
 
@@ -121,10 +121,10 @@ func (d *decision) borrowed(held *Allocation) bool {
 	if d.lent == nil {
 		d.lent = map[*Allocation]bool{}
 		within := map[string]float64{}
-		for _, firm := range []bool{true, false} {
+		for _, givesWay := range []bool{false, true} {
 			for _, h := range slices.Backward(d.leastLoss()) {
 				limit, _ := d.state.limitOf(h.User)
-				if limit.Share <= 0 || h.Other || h.BeingPreempted || (h.Preempt.Mode == "") != firm {
+				if limit.Share <= 0 || h.Other || h.BeingPreempted || (h.Preempt.Mode != "") != givesWay {
 					continue
 				}
 				if all := within[h.User] + h.CountedGPUs(); all > limit.Share+limitTolerance {

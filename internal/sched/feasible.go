@@ -23,7 +23,7 @@ func FeasibleFor(s State, p Pending) (reason.Reason, bool) {
 		return why, false
 	}
 	a, asked := newAccount(&s, p.User), p.Request.amounts()
-	g := &class{classKey: classKey{firm: s.Rules.firm(&p), unproven: p.Unproven}}
+	g := &class{classKey: classKey{neverBorrows: s.Rules.neverBorrows(&p), unproven: p.Unproven}}
 	if !a.allows(g, &asked) {
 		return a.overLimit(g, &asked), false
 	}

@@ -18,8 +18,9 @@ type Limit struct {
 	Flag   string  `json:"flag,omitempty"`    // the flag that sets it; empty: the config does
 }
 
-// Firm is how many GPUs the user may hold by jobs that cannot give way; 0: any number.
-func (l *Limit) Firm() float64 {
+// WithoutBorrowing is how many GPUs the user may hold by jobs that may not borrow; 0:
+// any number.
+func (l *Limit) WithoutBorrowing() float64 {
 	if l.GPUs > 0 && (l.Share <= 0 || l.GPUs < l.Share) {
 		return l.GPUs
 	}
@@ -119,8 +120,8 @@ func (s *State) limitOf(user string) (limit Limit, own bool) {
 // share bounds jobs that may not borrow, and shares of GPUs until they are measured.
 func (a *account) mostGPUs(g *class, held *Use) float64 {
 	// Mostly there is no share, and the class is not in the processor's cache.
-	if a.limit.Share > 0 && (g.firm || g.unproven && held.Unmeasured > 0) {
-		return a.limit.Firm()
+	if a.limit.Share > 0 && (g.neverBorrows || g.unproven && held.Unmeasured > 0) {
+		return a.limit.WithoutBorrowing()
 	}
 	return a.limit.GPUs
 }
@@ -194,8 +195,8 @@ func (a *account) whyExceeded(kind reason.Kind, g *class, gpus float64, asked *a
 		why.Resource, why.Held, why.Amount, why.Total = resource, held.MemMiB, asked.memMiB, a.limit.MemMiB
 	default:
 		why.HeldGPUs, why.MoreGPUs, why.LimitGPUs, why.Unmeasured = held.GPUs+held.Unmeasured, gpus, a.mostGPUs(g, held), held.Unmeasured > 0
-		if why.SoftLimit = a.limit.Share > 0 && why.LimitGPUs == a.limit.Share; why.SoftLimit && g.firm {
-			why.Firm, why.BorrowS = true, max(0, a.rules.BorrowTime).Seconds()
+		if why.LimitIsShare = a.limit.Share > 0 && why.LimitGPUs == a.limit.Share; why.LimitIsShare && g.neverBorrows {
+			why.NeverBorrows, why.BorrowS = true, max(0, a.rules.BorrowTime).Seconds()
 		}
 	}
 	return why

@@ -101,7 +101,7 @@ func (o *oracle) inOrder() {
 }
 
 func (o *oracle) keyOf(p *Pending) classKey {
-	key := classKey{firm: o.firm(p), user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.Request.GPUs > 1 && !oracleKeeps(&p.Preempt)}
+	key := classKey{neverBorrows: o.neverBorrows(p), user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.Request.GPUs > 1 && !oracleKeeps(&p.Preempt)}
 	if p.ArrayLimit > 0 {
 		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
@@ -295,8 +295,8 @@ func (o *oracle) want(p *Pending) {
 	}
 }
 
-// firm reports a job that may not be borrowed: it does not give way, and may last.
-func (o *oracle) firm(p *Pending) bool {
+// neverBorrows reports a job that may not be borrowed: it does not give way, and may last.
+func (o *oracle) neverBorrows(p *Pending) bool {
 	soon := p.Limit > 0 && p.Limit <= o.s.Rules.BorrowTime+o.s.Rules.BorrowTime/borrowGrace
 	return o.s.Rules.BorrowTime != 0 && p.Preempt.Mode == "" && !soon
 }
@@ -374,7 +374,7 @@ func (o *oracle) refused(p *Pending) bool {
 		return true
 	case limit.GPUs > 0 && o.counted(r) > limit.GPUs+limitTolerance:
 		return true
-	case limit.Share > 0 && o.firm(p) && o.counted(r) > limit.Share+limitTolerance:
+	case limit.Share > 0 && o.neverBorrows(p) && o.counted(r) > limit.Share+limitTolerance:
 		return true
 	case limit.CPUs > 0 && r.CPUs > limit.CPUs, limit.MemMiB > 0 && r.MemMiB > limit.MemMiB:
 		return true
@@ -450,7 +450,7 @@ func (o *oracle) limited(p *Pending) bool {
 		return true
 	}
 	limit, use, more := o.limit(p.User), o.use[p.User], o.adds(p)
-	if share := limit.Share; share > 0 && (o.firm(p) || p.Unproven && use.Unmeasured > 0) && (limit.GPUs <= 0 || share < limit.GPUs) {
+	if share := limit.Share; share > 0 && (o.neverBorrows(p) || p.Unproven && use.Unmeasured > 0) && (limit.GPUs <= 0 || share < limit.GPUs) {
 		limit.GPUs = share // it may not be borrowed, or it is not known what it takes
 	}
 	return p.ArrayLimit > 0 && o.pools[p.Array] >= p.ArrayLimit ||

@@ -58,17 +58,17 @@ type Queue struct {
 }
 
 type classKey struct {
-	user       string
-	priority   int
-	request    Request
-	array      string // empty without a limit
-	arrayLimit int
-	group      string // the user's group
-	term       term
-	unproven   bool
-	parked     bool
-	fixed      bool // it is a gang that cannot give way
-	firm       bool // it may not run beyond its user's share
+	user         string
+	priority     int
+	request      Request
+	array        string // empty without a limit
+	arrayLimit   int
+	group        string // the user's group
+	term         term
+	unproven     bool
+	parked       bool
+	fixed        bool // it is a gang that cannot give way
+	neverBorrows bool // it may not run beyond its user's share
 }
 
 // class holds jobs that differ only in their place in the order. It is never empty.
@@ -163,7 +163,7 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
-	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.holdsFast(), firm: q.rules.firm(&p)}
+	key := classKey{user: p.User, priority: p.Priority, request: p.Request, group: p.Group, term: termOf(p.Run, p.RanBefore, p.Limit), unproven: p.Unproven, parked: p.Parked, fixed: p.holdsFast(), neverBorrows: q.rules.neverBorrows(&p)}
 	if p.ArrayLimit > 0 {
 		key.array, key.arrayLimit = p.Array, p.ArrayLimit
 	}
@@ -242,22 +242,6 @@ func (q *Queue) classOf(key classKey) *class {
 	}
 	q.classes[key] = g
 	return g
-}
-
-// setFirm moves a job to the class of those that may, or may not, run beyond their
-// user's share.
-func setFirm(q *Queue, job string, firm bool) {
-	m := q.jobs[job]
-	g, key := m.class, m.class.classKey
-	if key.firm = firm; key == g.classKey {
-		return
-	}
-	q.take(m)
-	m.class = q.classOf(key)
-	q.put(m)
-	if g.jobs.length == 0 {
-		q.dropClass(g)
-	}
 }
 
 func (q *Queue) dropClass(g *class) {
@@ -354,13 +338,17 @@ func (q *Queue) SetRules(rules Rules) {
 	}
 	q.rules = rules
 	for _, m := range members {
-		p := m.pending()
+		p, key := m.pending(), m.class.classKey
 		m.entry.service, m.entry.policyKey = rules.rank(&p)
+		if key.neverBorrows = rules.neverBorrows(&p); key != m.class.classKey {
+			m.class = q.classOf(key)
+		}
 		q.put(m)
 	}
 	for _, m := range members {
-		p := m.pending()
-		setFirm(q, m.entry.job, rules.firm(&p))
+		if left := m.class; left.jobs.length == 0 && q.classes[left.classKey] == left {
+			q.dropClass(left)
+		}
 	}
 }
 

@@ -117,9 +117,9 @@ const boostApart = 1 << 52
 // It takes little from the others, and many of these jobs are short.
 func (p *Pending) holdsFast() bool { return p.Request.GPUs > 1 && !p.Preempt.keepsWork() }
 
-// firm reports a job that may not run beyond its user's share: it can neither give
-// way nor is it sure to end soon.
-func (r *Rules) firm(p *Pending) bool {
+// neverBorrows reports a job that may not run beyond its user's share: it can neither
+// give way nor is it sure to end soon.
+func (r *Rules) neverBorrows(p *Pending) bool {
 	return r.BorrowTime != 0 && p.Preempt.Mode == "" && (p.Limit <= 0 || p.Limit > r.BorrowTime+r.BorrowTime/borrowGrace)
 }
 

@@ -27,11 +27,11 @@ func TestSharesAreLent(t *testing.T) {
 		}
 	}
 	most := func(gpus float64) func(*State) { return func(s *State) { s.DefaultLimit.GPUs = gpus } }
-	soft := func(r *Rules) { r.BorrowTime, r.Slice = 4*time.Hour, false }
+	noTurns := func(r *Rules) { r.BorrowTime, r.Slice = 4*time.Hour, false }
 	turns := func(r *Rules) { r.BorrowTime = 4 * time.Hour }
 	ann := func(h *Allocation) { h.User = "ann" }
 	one, two := queuedJob{user: "bob", gpus: 1}, queuedJob{user: "bob", gpus: 2}
-	firm := func(j queuedJob, limit time.Duration) queuedJob { j.stays, j.limit = true, limit; return j }
+	stays := func(j queuedJob, limit time.Duration) queuedJob { j.stays, j.limit = true, limit; return j }
 	anns := func(j queuedJob) queuedJob { j.user = "ann"; return j }
 	rows := []orderRow{
 		{says: "a user who is alone has all GPUs", cards: 4, jobs: []queuedJob{one, one, one, one}, state: share(2), want: "1@0 2@1 3@2 4@3"},
@@ -81,21 +81,21 @@ func TestSharesAreLent(t *testing.T) {
 			held: []Allocation{running("8", 2*hour, parkable, 0, 1), running("9", hour, both(parkable, func(h *Allocation) { h.Seq = -200 }), 2)}, want: "8>1 1?0+20s"},
 		{says: "what leaves already is not borrowed", cards: 2, jobs: []queuedJob{anns(one), {user: "eve", gpus: 1}}, state: share(1),
 			held: []Allocation{running("8", hour, both(startsAnew, leaving("1", 5*time.Second)), 0), running("9", hour, startsAnew, 1)}, want: "1?0+5s 2?0+1m5s"},
-		{says: "what cannot give way is not borrowed", cards: 2, jobs: []queuedJob{firm(one, 0), firm(one, 0)}, state: share(1), want: "1@0"},
-		{says: "unless it ends soon", cards: 4, jobs: []queuedJob{firm(one, 0), firm(one, 4*hour+12*time.Minute), firm(one, 4*hour+13*time.Minute)}, state: share(1), want: "1@0 2@1"},
-		{says: "or never, where no time is short enough", cards: 2, rules: func(r *Rules) { r.BorrowTime = -1 }, jobs: []queuedJob{firm(one, 1), firm(one, 1)}, state: share(1), want: "1@0"},
-		{says: "and what could never start is refused", cards: 2, jobs: []queuedJob{firm(two, 0), firm(two, hour)}, state: share(1), want: "2@0,1 !1"},
+		{says: "what cannot give way is not borrowed", cards: 2, jobs: []queuedJob{stays(one, 0), stays(one, 0)}, state: share(1), want: "1@0"},
+		{says: "unless it ends soon", cards: 4, jobs: []queuedJob{stays(one, 0), stays(one, 4*hour+12*time.Minute), stays(one, 4*hour+13*time.Minute)}, state: share(1), want: "1@0 2@1"},
+		{says: "or never, where no time is short enough", cards: 2, rules: func(r *Rules) { r.BorrowTime = -1 }, jobs: []queuedJob{stays(one, 1), stays(one, 1)}, state: share(1), want: "1@0"},
+		{says: "and what could never start is refused", cards: 2, jobs: []queuedJob{stays(two, 0), stays(two, hour)}, state: share(1), want: "2@0,1 !1"},
 		{says: "of those beyond their share the first has GPUs reserved", cards: 2, jobs: []queuedJob{two, {user: "ann", gpus: 1, run: 2 * hour}, {user: "ann", gpus: 1, run: 50 * time.Second}}, state: share(0.5),
 			held: []Allocation{running("9", hour, both(parkable, lasting(hour+time.Minute), func(h *Allocation) { h.User = "eve" }), 0)}, want: "3@1 1?0,1+1m0s"},
 		{says: "one that could never run within the share has its turn", cards: 2, jobs: []queuedJob{{user: "bob", gpus: 2, since: DefaultMaxBypass}, anns(one)}, state: share(1),
 			held: []Allocation{running("9", hour, both(parkable, ann), 0)}, want: "9>1 1?0,1+20s 2?0+1m20s"},
 		{says: "one that could waits for its own user", cards: 2, jobs: []queuedJob{{user: "bob", gpus: 1, since: DefaultMaxBypass}, anns(one)}, state: share(1),
 			held: []Allocation{running("9", hour, parkable, 0)}, want: "2@1 1?1+1m0s"},
-		{says: "under fifo one beyond the share holds up nobody", cards: 2, rules: func(r *Rules) { soft(r); r.Policy = FIFO }, jobs: []queuedJob{two, anns(one)}, state: share(1), want: "2@0"},
+		{says: "under fifo one beyond the share holds up nobody", cards: 2, rules: func(r *Rules) { noTurns(r); r.Policy = FIFO }, jobs: []queuedJob{two, anns(one)}, state: share(1), want: "2@0"},
 	}
 	for i := range rows {
 		if rows[i].rules == nil {
-			rows[i].rules = soft
+			rows[i].rules = noTurns
 		}
 	}
 	checkOrder(t, rows)

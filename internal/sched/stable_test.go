@@ -262,6 +262,7 @@ func TestTickingAgainChangesNothing(t *testing.T) {
 		}
 		other := s.Rules
 		other.Policy, other.Slice = rapid.SampledFrom(Policies()).Draw(t, "another policy"), rapid.Bool().Draw(t, "other slice")
+		other.BorrowTime = rapid.SampledFrom([]time.Duration{-1, 0, hour, 4 * hour}).Draw(t, "another time to borrow")
 		s.Queue.SetRules(other)
 		s.Queue.Tick(s.Now)
 		fresh := s
@@ -269,6 +270,9 @@ func TestTickingAgainChangesNothing(t *testing.T) {
 		fresh.Queue = requeued(t, fresh)
 		if diff := gocmp.Diff(fresh.Queue.First(s.Queue.Len()), s.Queue.First(s.Queue.Len())); diff != "" {
 			t.Fatalf("changed rules order otherwise than new ones:\n%s", diff)
+		}
+		if was, is := len(fresh.Queue.classes), len(s.Queue.classes); was != is {
+			t.Fatalf("changed rules leave %d classes, new ones make %d", is, was)
 		}
 		if diff := gocmp.Diff(Decide(fresh), Decide(s)); diff != "" {
 			t.Fatalf("changed rules decide otherwise than new ones:\n%s", diff)

@@ -404,8 +404,8 @@ func slurmSignal(t *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 	}
 	_, _, err = parseSignal(name)
 	pairs = []Pair{{"signal", name}}
-	_, firm := t.last["no-requeue"]
-	if _, again := t.last["requeue"]; again && !firm {
+	_, never := t.last["no-requeue"]
+	if _, again := t.last["requeue"]; again && !never {
 		pairs = append(pairs, Pair{"preemptible", "requeue"}, Pair{"checkpoint", "term"})
 	}
 	return pairs, true, err

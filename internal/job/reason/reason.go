@@ -87,11 +87,11 @@ type Reason struct {
 	HeldGPUs  float64  `json:"held_gpus,omitempty"`
 	MoreGPUs  float64  `json:"more_gpus,omitempty"` // what the job would add
 	LimitGPUs float64  `json:"limit_gpus,omitempty"`
-	// SoftLimit means that LimitGPUs is the user's share, which a job may exceed that
-	// can give way or has a time limit of at most BorrowS. Firm: this one cannot.
-	SoftLimit bool    `json:"soft_limit,omitempty"`
-	Firm      bool    `json:"firm,omitempty"`
-	BorrowS   float64 `json:"borrow_s,omitempty"`
+	// LimitIsShare means that LimitGPUs is the user's share, which a job may exceed that
+	// can give way or has a time limit of at most BorrowS. NeverBorrows: this one cannot.
+	LimitIsShare bool    `json:"limit_is_share,omitempty"`
+	NeverBorrows bool    `json:"never_borrows,omitempty"`
+	BorrowS      float64 `json:"borrow_s,omitempty"`
 	// Unmeasured means that shares count as whole GPUs in HeldGPUs and MoreGPUs,
 	// until their memory is measured. Parked jobs are part of Amount.
 	Unmeasured bool  `json:"unmeasured,omitempty"`

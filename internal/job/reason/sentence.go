@@ -81,7 +81,7 @@ func (r Reason) never() string {
 		if r.Resource != NoResource {
 			return fmt.Sprintf("asks for %s; the limit %s is %d (%s)", r.amount(r.Amount), r.whose(), r.Total, r.key(string(r.Resource)))
 		}
-		return fmt.Sprintf("asks for %s; %s", countGPUs(r.MoreGPUs), r.limitGPUs()) + r.firm()
+		return fmt.Sprintf("asks for %s; %s", countGPUs(r.MoreGPUs), r.limitGPUs()) + r.whoBorrows()
 	}
 	return ""
 }
@@ -99,7 +99,7 @@ func (r Reason) groupLimit() string {
 // userLimit is the sentence of a job whose user is at a limit.
 func (r Reason) userLimit() string {
 	if r.LimitGPUs > 0 {
-		words := r.moreGPUs() + r.firm()
+		words := r.moreGPUs() + r.whoBorrows()
 		if r.Unmeasured {
 			words += "; a share counts as a whole GPU until its memory is measured, usually within seconds"
 		}
@@ -125,16 +125,16 @@ func (r Reason) moreGPUs() string {
 }
 
 func (r Reason) limitGPUs() string {
-	if r.SoftLimit {
+	if r.LimitIsShare {
 		return fmt.Sprintf("the share %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
 	return fmt.Sprintf("the limit %s is %s (%s)", r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus_max"))
 }
 
-// firm says why the job may not exceed the share.
-func (r Reason) firm() string {
+// whoBorrows says which jobs may exceed the share, if this one may not.
+func (r Reason) whoBorrows() string {
 	switch {
-	case !r.Firm:
+	case !r.NeverBorrows:
 		return ""
 	case r.BorrowS > 0:
 		return ", beyond which a job has to be preemptible or have a time limit of at most " + text.Brief(text.OfSeconds(r.BorrowS))

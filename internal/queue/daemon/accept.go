@@ -175,7 +175,7 @@ func neverFits(why reason.Reason) error {
 		hint = "name each GPU once"
 	case reason.OverUserLimit:
 		hint = "ask for fewer, or ask your administrator for more"
-		if why.Firm {
+		if why.NeverBorrows {
 			hint = "--preemptible lets it give way to others (berth help order)"
 		}
 	}

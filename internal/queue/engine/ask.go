@@ -355,7 +355,7 @@ func (x *Explain) harms() func(*running.Attempt) bool {
 		}
 		limit := x.cfg.Limits.Of(a.Job.User)
 		if x.attempts.Parking.PreemptMode(a).Mode == "" {
-			limit.GPUs = limit.Firm()
+			limit.GPUs = limit.WithoutBorrowing()
 		}
 		if limit.GPUs > 0 && state.InUse[a.Job.User].GPUs > limit.GPUs+overTolerance {
 			return true
@@ -400,7 +400,7 @@ func (x *Explain) OverLimit(user string, cards int) string {
 			count(j)
 		}
 	})
-	most := limit.Firm()
+	most := limit.WithoutBorrowing()
 	switch {
 	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
 		return fmt.Sprintf("%s already runs %d jobs, which is the limit", user, use.Jobs)

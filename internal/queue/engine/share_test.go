@@ -52,7 +52,7 @@ func TestMoreThanTheShareIsRefusedOrNot(t *testing.T) {
 	r.pass(time.Second)
 	refused := map[int]bool{}
 	for i, why := range r.at().explain.Infeasible("ann", spec(two), spec(two, gives), spec(two, limit(4*time.Hour)), spec(two, limit(5*time.Hour))) {
-		if refused[i] = true; !why.Firm || !why.SoftLimit {
+		if refused[i] = true; !why.NeverBorrows || !why.LimitIsShare {
 			t.Errorf("%d: %s", i, why)
 		}
 	}

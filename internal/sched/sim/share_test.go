@@ -20,7 +20,7 @@ func TestBorrowedGPUsComeBackInAReplay(t *testing.T) {
 		{"beyond her share she gives way", sched.Limit{Share: 1}, 100, 60},
 		{"after her minimum run", sched.Limit{Share: 1}, 160, 150},
 		{"within it, once she has run for three minutes", sched.Limit{Share: 2}, 190, 60},
-		{"a firm limit leaves the GPU to him", sched.Limit{Share: 1, GPUs: 1}, 90, 60},
+		{"a hard limit leaves the GPU to him", sched.Limit{Share: 1, GPUs: 1}, 90, 60},
 	} {
 		t.Run(row.says, func(t *testing.T) {
 			p := policy(t, Default)
