@@ -32,6 +32,7 @@ type ahead struct {
 	run, left Estimate
 	ranBefore time.Duration
 	overdue   bool
+	asked     bool // its start is asked for
 }
 
 // asked is a job whose start is asked for.
@@ -75,9 +76,7 @@ func preview(s State, jobs []string) *Preview {
 // collect goes through the queue in order until it has seen every job wanted.
 func (v *Preview) collect(s *State, wanted map[string]*asked) {
 	position, missing := 0, len(wanted)
-	if wanted == nil {
-		v.front = make([]ahead, 0, min(s.Queue.Len(), frontBound))
-	}
+	v.front = make([]ahead, 0, min(s.Queue.Len(), maxStepped))
 	overdue := map[string]bool{}
 	for _, late := range s.Queue.overdue(s) {
 		overdue[late.entry.job] = true
@@ -90,11 +89,18 @@ func (v *Preview) collect(s *State, wanted map[string]*asked) {
 		if len(v.first) < maxStepped {
 			v.first = append(v.first, m.pending())
 		}
-		own := ahead{entry: m.entry, class: m.class, run: m.run, left: knownLeft(m.run, m.class.term.limit, m.served), ranBefore: m.served, overdue: overdue[h.job]}
+		a := wanted[h.job]
+		own := ahead{
+			entry: m.entry, class: m.class, run: m.run, left: knownLeft(m.run, m.class.term.limit, m.served),
+			ranBefore: m.served, overdue: overdue[h.job], asked: wanted == nil || a != nil,
+		}
 		if position++; len(v.front) < frontBound {
+			if len(v.front) == cap(v.front) { // append would copy a long queue a dozen times
+				v.front = slices.Grow(v.front, min(s.Queue.Len(), frontBound)-len(v.front))
+			}
 			v.front = append(v.front, own)
 		}
-		if a := wanted[h.job]; a != nil {
+		if a != nil {
 			a.position, a.self = position, own
 			missing--
 		}
@@ -140,7 +146,7 @@ func (v *Preview) queue() *Queue {
 
 // usual is the median duration of the jobs that are known.
 func (v *Preview) usual() time.Duration {
-	var known []time.Duration
+	known := make([]time.Duration, 0, len(v.state.Allocations)+len(v.front))
 	for i := range v.state.Allocations {
 		h := &v.state.Allocations[i]
 		if left := v.left(h); left.Mid > 0 {
@@ -285,7 +291,8 @@ func (v *Preview) foresee(b bound, open []*asked) (starts map[string]start, vagu
 }
 
 // placeRest estimates when the jobs start that have not started by then: they are
-// placed in order on a number of GPUs, in gaps too.
+// placed in order on a number of GPUs, in gaps too. Only the starts that are asked
+// for are kept.
 func (v *Preview) placeRest(p *steps, front []ahead) {
 	s := &p.state
 	var largest int64
@@ -312,7 +319,7 @@ func (v *Preview) placeRest(p *steps, front []ahead) {
 			continue
 		}
 		at, after, ok := line.take(w.class.request.parts(largest, s.Rules.MarginMiB), passed, v.length(w.left, p.bound), w.entry.job)
-		if ok {
+		if ok && w.asked {
 			p.starts[w.entry.job] = start{v.state.Now.Add(at), after}
 		}
 		if ok && s.Rules.Policy == FIFO {
@@ -375,6 +382,7 @@ func Ends(s State, visit func(job string, at time.Time)) {
 func (v *Preview) foreseeAll() map[string]start {
 	v.first = v.first[:min(len(v.first), maxStepped/4)]
 	p := v.steps(expected)
+	p.starts = make(map[string]start, len(v.front))
 	jobs := make([]string, len(v.first))
 	for i := range v.first {
 		jobs[i] = v.first[i].Job

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -410,6 +411,19 @@ func BenchmarkTell(b *testing.B) {
 			b.Fatal("no forecast")
 		}
 	})
+}
+
+// A story of the last of 10,000 jobs allocates what a copy of those in front takes,
+// once: 160 bytes each, and nothing that is thrown away.
+func TestStoryOfALongQueueAllocatesOnce(t *testing.T) {
+	s := tenThousand()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	Tell(s, "9999")
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / 10_000; each > 300 {
+		t.Errorf("%d bytes for each job in front", each)
+	}
 }
 
 func tenThousand() State {
