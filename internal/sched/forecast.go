@@ -59,7 +59,7 @@ func preview(s State, jobs []string) *Preview {
 		wanted = make(map[string]*asked, len(jobs))
 	}
 	for i, job := range jobs {
-		if v.asked[i].job = job; s.Queue.has(job) {
+		if v.asked[i].job = job; s.Queue.Has(job) {
 			wanted[job] = &v.asked[i]
 		}
 	}

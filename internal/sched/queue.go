@@ -254,7 +254,8 @@ func (q *Queue) dropClass(g *class) {
 	}
 }
 
-func (q *Queue) has(job string) bool {
+// Has reports whether the job is in the queue.
+func (q *Queue) Has(job string) bool {
 	_, queued := q.member(job)
 	return queued
 }

@@ -140,7 +140,8 @@ func (a *action) leave(id string, state job.State, why string) {
 
 // one acts on a job as the engine has it now.
 func (a *action) one(t *engine.Turn, seen *job.Job) {
-	j, live := t.Jobs().Job(seen.ID)
+	j := t.Jobs().Get(seen.ID)
+	live := j != nil
 	if !live {
 		j = seen
 		if written, pending := t.Jobs().Find(seen.ID); pending {
@@ -415,8 +416,8 @@ func (e *editing) each(ctx context.Context, jobs []job.Job, in func(context.Cont
 
 // try refuses what a task of an array cannot be changed to.
 func (e *editing) try(t *engine.Turn, seen *job.Job) {
-	live, ok := t.Jobs().Job(seen.ID)
-	if !ok || live.State != job.Queued {
+	live := t.Jobs().Get(seen.ID)
+	if live == nil || live.State != job.Queued {
 		return
 	}
 	asked, _, err := e.h.edited(t, e.caller, live, e.request)
@@ -448,12 +449,12 @@ func (e *editing) check(j *job.Job) error {
 
 // one changes a job as the engine has it now.
 func (e *editing) one(t *engine.Turn, seen *job.Job) {
-	live, ok := t.Jobs().Job(seen.ID)
+	live := t.Jobs().Get(seen.ID)
 	if live := cmp.Or(live, seen); live.Spec.Adopt != nil {
 		e.refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", seen.ID, notRun(live))
 		return
 	}
-	if !ok || live.State != job.Queued {
+	if live == nil || live.State != job.Queued {
 		if !e.whole {
 			e.refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", seen.ID, state(live, seen))
 		}

@@ -35,7 +35,7 @@ func (h *jobs) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail
 				reasons = t.Explain().Reasons([]string{j.ID})
 			case j.State == job.Running:
 				reasons = map[string]string{}
-				engine.Borrowed(t.Explain(), reasons)
+				t.Explain().Borrowed(reasons)
 			}
 			if j.State == job.Queued {
 				position = t.Explain().Position(j.ID)

@@ -111,7 +111,7 @@ func (l *lines) runAgain(ctx context.Context) error {
 		return nil
 	}
 	return l.h.svc.Change(ctx, func(t *engine.Turn) {
-		again = slices.DeleteFunc(again, func(j *job.Job) bool { _, live := t.Jobs().Job(j.ID); return live })
+		again = slices.DeleteFunc(again, func(j *job.Job) bool { return t.Jobs().Has(j.ID) })
 		for _, j := range again {
 			j.Rank = t.Queue().TakeRank()
 			t.Queue().Changes.Blob(j.Environ, l.environ)

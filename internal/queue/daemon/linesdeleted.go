@@ -37,7 +37,7 @@ func (d *deleted) wanted(id string) bool {
 func (d *deleted) leave(t *engine.Turn, id string) {
 	d.unwanted.Store(id, nil)
 	d.unwanted.Range(func(id, _ any) bool {
-		if _, live := t.Jobs().Job(id.(string)); !live {
+		if !t.Jobs().Has(id.(string)) {
 			d.unwanted.Delete(id)
 		}
 		return true

@@ -13,7 +13,6 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/queue/engine"
-	"berth/internal/queue/engine/waiting"
 	"berth/internal/queue/fair"
 	"berth/internal/text/problem"
 )
@@ -215,7 +214,7 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 	for _, c := range slice {
 		n := len(q.found)
 		j := &q.found[:n+1][n]
-		if known := waiting.Copy(t.Jobs(), c.id, j) && (q.unwritten || !j.State.Terminal()); !known {
+		if known := t.Jobs().Copy(c.id, j) && (q.unwritten || !j.State.Terminal()); !known {
 			q.moved = append(q.moved, move{was: c.state})
 			continue
 		}
@@ -232,7 +231,7 @@ func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
 		runs = runs || j.State == job.Running
 	}
 	if runs && q.reasons {
-		engine.Borrowed(t.Explain(), q.why)
+		t.Explain().Borrowed(q.why)
 	}
 	if len(wait) > 0 {
 		engine.ReasonsOf(t.Explain(), wait, q.why)
@@ -284,7 +283,7 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 		}
 	}
 	for _, id := range ch.IDs {
-		if j, ok := t.Jobs().Job(id); ok {
+		if j := t.Jobs().Get(id); j != nil {
 			once(j)
 		} else {
 			t.Jobs().EachTask(id, once)

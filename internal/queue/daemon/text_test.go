@@ -78,7 +78,7 @@ func TestAnActOnLargeJobsLetsOthersInBetween(t *testing.T) {
 			_ = l.d.svc.Do(fair.As(l.ctx, 2), func(t *engine.Turn) {
 				held := 0
 				for _, id := range ids {
-					if j, live := t.Jobs().Job(id); live && j.Held {
+					if j := t.Jobs().Get(id); j != nil && j.Held {
 						held++
 					}
 				}

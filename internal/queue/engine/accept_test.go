@@ -54,7 +54,7 @@ func TestAJobIsAcceptedWhenItIsOnDiskAndNotBefore(t *testing.T) {
 	if !errors.Is(*answer, errUnanswered) {
 		t.Error("answered before the commit")
 	}
-	if _, live := r.at().line.Roster.Job("1"); live || r.at().line.Roster.Owned("ann") != 2 || r.at().line.Roster.Size() != 2 {
+	if live := r.at().line.Roster.Has("1"); live || r.at().line.Roster.Owned("ann") != 2 || r.at().line.Roster.Size() != 2 {
 		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().line.Roster.Owned("ann"), r.at().line.Roster.Size())
 	}
 	r.step()
@@ -81,7 +81,7 @@ func TestNewJobsThatDoNotFitOnTheDiskAreRefusedAndTheRestIsWritten(t *testing.T)
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantRow("1", job.Failed, "exit:3")
-	if _, live := r.at().line.Roster.Job("2"); live || r.at().line.Roster.Size() != 0 || r.at().line.Roster.Owned("ann") != 0 {
+	if live := r.at().line.Roster.Has("2"); live || r.at().line.Roster.Size() != 0 || r.at().line.Roster.Owned("ann") != 0 {
 		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().line.Roster.Size(), r.at().line.Roster.Owned("ann"))
 	}
 	if r.at().explain.Blocked() != "" {

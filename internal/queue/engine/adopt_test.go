@@ -98,7 +98,7 @@ func TestAnAdoptionThatCannotBeWrittenIsRefused(t *testing.T) {
 	}
 	r.commitErr = nil
 	r.step()
-	if _, known := r.at().line.Roster.Job("1"); known || r.rows["1"] != nil {
+	if r.at().line.Roster.Has("1") || r.rows["1"] != nil {
 		t.Error("what was refused exists")
 	}
 }

@@ -144,7 +144,7 @@ func (x *Explain) eachQueued(fn func(*job.Job) bool) {
 		return
 	}
 	x.line.Roster.Each(0, func(j *job.Job) bool {
-		if _, waits := x.line.Queue.Get(j.ID); waits || x.attempts.Runs(j.ID) || j.State == job.Running {
+		if x.line.Queue.Has(j.ID) || x.attempts.Runs(j.ID) || j.State == job.Running {
 			return true
 		}
 		return fn(j)
@@ -202,7 +202,7 @@ func (x *Explain) Gate(id string) string { return gate(x, id, x.line.Roster.Look
 // gate is Gate with the job, which is unpacked once; nil: it is over.
 func gate(x *Explain, id string, j *job.Job) string {
 	text := x.line.Why(x.changes.Now, id, j)
-	if why := x.unable(); why != "" && text == "" && x.waits(id) {
+	if why := x.unable(); why != "" && text == "" && x.line.Queue.Has(id) {
 		text = "cannot be started: " + why
 	}
 	return afterPreemption(j, text)
@@ -232,7 +232,7 @@ func explain(x *Explain, ids []string, at func(i int) *job.Job, reasons map[stri
 	for i, id := range ids {
 		if text := gate(x, id, at(i)); text != "" {
 			reasons[id] = text
-		} else if _, queued := x.line.Queue.Get(id); queued {
+		} else if x.line.Queue.Has(id) {
 			inLine, places = append(inLine, id), append(places, i)
 		}
 	}
@@ -251,7 +251,7 @@ func explain(x *Explain, ids []string, at func(i int) *job.Job, reasons map[stri
 }
 
 // Borrowed says of running jobs that they are beyond their users' shares.
-func Borrowed(x *Explain, reasons map[string]string) {
+func (x *Explain) Borrowed(reasons map[string]string) {
 	if !x.cfg.Limits.Shares() {
 		return
 	}
@@ -371,12 +371,6 @@ func (x *Explain) harms() func(*running.Attempt) bool {
 
 // overTolerance keeps the last bit of a sum from putting a user over a limit.
 const overTolerance = 1e-6
-
-// waits reports whether a job waits for room.
-func (x *Explain) waits(id string) bool {
-	_, queued := x.line.Queue.Get(id)
-	return queued
-}
 
 // OverLimit says why a limit keeps the user from holding one more job on this
 // many cards; empty: none does. Adopted jobs that have not started yet count

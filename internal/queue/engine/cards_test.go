@@ -236,7 +236,7 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 	r := newRig(t, 0)
 	r.submit(spec())
 	r.step()
-	if j, live := r.at().line.Roster.Job("1"); !live || j.State != job.Queued {
+	if j := r.at().line.Roster.Get("1"); j == nil || j.State != job.Queued {
 		t.Errorf("the job is %+v", j)
 	}
 	for _, why := range r.at().explain.Infeasible("ann", spec()) {

@@ -66,7 +66,7 @@ func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
 	r.lose(0)
 	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 keeps running")
 	r.wantRow("1", job.Running, "")
-	if j, _ := r.at().line.Roster.Job("1"); r.at().attempts.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
+	if j := r.at().line.Roster.Get("1"); r.at().attempts.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
 		t.Errorf("it shows %q", r.at().attempts.Copy(j).Detail)
 	}
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1, Stragglers: 1}, false)

@@ -21,7 +21,7 @@ func (r *rig) health(index int) string {
 }
 
 func (r *rig) shows(id string) string {
-	j, _ := r.at().line.Roster.Job(id)
+	j := r.at().line.Roster.Get(id)
 	return r.at().attempts.Copy(j).Detail
 }
 

@@ -15,8 +15,8 @@ import (
 // says gives the engine what a supervisor says of its job's parking.
 func (r *rig) says(id string, n keep.ParkNews) {
 	r.t.Helper()
-	j, ok := r.at().line.Roster.Job(id)
-	if !ok {
+	j := r.at().line.Roster.Get(id)
+	if j == nil {
 		r.t.Fatalf("job %s is over already", id)
 	}
 	r.at().observer.absorb(run.Event{Kind: run.Parking, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Park: n})

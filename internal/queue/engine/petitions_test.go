@@ -53,7 +53,7 @@ func (w *world) ask(e *Engine) {
 	if w.chance(60) {
 		w.runAgain(e, id)
 	}
-	if j, live := e.at(w.now).line.Roster.Job(id); live && j.Leaving() && w.chance(4) {
+	if j := e.at(w.now).line.Roster.Get(id); j != nil && j.Leaving() && w.chance(4) {
 		e.at(w.now).requests.Cancel(j.PreemptedFor, "nobody has to make room for it")
 	}
 	if w.chance(30) && !w.stopping {
@@ -92,7 +92,7 @@ func (w *world) accept(e *Engine) {
 // runAgain queues a job that is over, if nobody waits for how it ended.
 func (w *world) runAgain(e *Engine, id string) {
 	row := w.rows[id]
-	_, live := e.at(w.now).line.Roster.Job(id)
+	live := e.at(w.now).line.Roster.Has(id)
 	if row == nil || live || !row.State.Terminal() || len(row.Spec.After) > 0 || w.givenUp[id] {
 		return
 	}

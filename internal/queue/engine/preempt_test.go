@@ -233,7 +233,7 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 		t.Fatal("the round succeeded")
 	}
 	r.wantDid("no room for 1:running")
-	if j, _ := r.at().line.Roster.Job("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
+	if j := r.at().line.Roster.Get("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
 		t.Errorf("it is %+v though nothing is on disk", j)
 	}
 	r.commitErr = nil

@@ -137,7 +137,8 @@ func (m *machine) check() {
 	r := m.r
 	settled := r.at().Written()
 	for id, row := range r.rows {
-		j, live := r.at().line.Roster.Job(id)
+		j := r.at().line.Roster.Get(id)
+		live := j != nil
 		if settled && live == row.State.Terminal() {
 			m.rt.Fatalf("job %s is %s on disk, but live in memory: %v", id, row.State, live)
 		}

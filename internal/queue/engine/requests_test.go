@@ -92,7 +92,7 @@ func TestEditOfARunningJobDoesNothing(t *testing.T) {
 	r.at().queue.Edit("1", spec(vram(9000), command("other")), 7)
 	r.step()
 	r.wantDid()
-	if j, _ := r.at().line.Roster.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
+	if j := r.at().line.Roster.Get("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
 		t.Errorf("it was changed: %+v", j.Spec)
 	}
 }
@@ -337,7 +337,7 @@ func TestAJobThatIsNotWantedBackIsDequeuedBeforeItStartsAgain(t *testing.T) {
 	wanted, r.told = false, nil
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantTold("retry 1", "dequeued 1")
-	if _, live := r.at().line.Roster.Job("1"); live || len(r.rows) != 0 {
+	if r.at().line.Roster.Has("1") || len(r.rows) != 0 {
 		t.Errorf("it is still there: %v", r.rows)
 	}
 }

@@ -175,8 +175,8 @@ func (r *rig) clear(card int) { r.devices[card].UsedMiB, r.devices[card].Process
 // hear gives the engine an event about the attempt that is running.
 func (r *rig) hear(kind run.EventKind, id string, record keep.Record, oom bool) {
 	r.t.Helper()
-	j, ok := r.at().line.Roster.Job(id)
-	if !ok {
+	j := r.at().line.Roster.Get(id)
+	if j == nil {
 		r.t.Fatalf("job %s is over already", id)
 	}
 	record.BootID = orElse(record.BootID, keep.BootID())

@@ -54,7 +54,7 @@ func (r *round) step() error {
 	clear(r.line.Conditions.Outcomes)
 	// 1. What time alone changed.
 	r.openGates()
-	r.attempts.Preemption.Urge(r.changes.Now, r.explain.waits)
+	r.attempts.Preemption.Urge(r.changes.Now, r.line.Queue.Has)
 	r.parker.endSlices()
 	r.line.ReviewSome()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
@@ -261,7 +261,7 @@ func (r *round) depart(victims []*job.Job) {
 			r.attempts.Parks = append(r.attempts.Parks, r.attempts.Parking.OrderFor(j))
 			continue
 		}
-		r.attempts.Preemption.Hurry(r.changes.Now, a, r.explain.waits)
+		r.attempts.Preemption.Hurry(r.changes.Now, a, r.line.Queue.Has)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestWhatIsBorrowedGivesWay(t *testing.T) {
 		t.Errorf("why: %q", why)
 	}
 	borrowed := map[string]string{}
-	if Borrowed(r.at().explain, borrowed); len(borrowed) != 1 || borrowed["3"] != "borrowed: beyond ann's share of the GPUs" {
+	if r.at().explain.Borrowed(borrowed); len(borrowed) != 1 || borrowed["3"] != "borrowed: beyond ann's share of the GPUs" {
 		t.Errorf("borrowed: %q", borrowed)
 	}
 	r.accept("bob", spec())

@@ -81,7 +81,7 @@ func (l *Line) SetRules(now time.Time, rules sched.Rules) {
 // EstimateAgain makes every request anew.
 func (l *Line) EstimateAgain(now time.Time) {
 	for _, id := range slices.Collect(maps.Keys(l.InLine)) {
-		if _, queued := l.Queue.Get(id); queued {
+		if l.Queue.Has(id) {
 			l.enter(now, l.Roster.Get(id), l.InLine[id].Since)
 		}
 	}

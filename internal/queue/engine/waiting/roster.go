@@ -240,12 +240,6 @@ func (r *Roster) EachLine(of job.Batch, fn func(*job.Job)) {
 // Lines counts the unfinished lines of a jobs file.
 func (r *Roster) Lines(of job.Batch) int { return len(r.lines[of]) }
 
-// Job is Get, and whether there is one.
-func (r *Roster) Job(id string) (*job.Job, bool) {
-	j := r.Get(id)
-	return j, j != nil
-}
-
 // Owned counts a user's unfinished jobs, including staged ones.
 func (r *Roster) Owned(user string) int { return r.owned[user] + r.changes.StagedOf[user] }
 
@@ -268,7 +262,7 @@ func (r *Roster) Find(id string) (*job.Job, bool) {
 }
 
 // Copy is Find into a place of the caller's.
-func Copy(r *Roster, id string, to *job.Job) bool {
+func (r *Roster) Copy(id string, to *job.Job) bool {
 	if r.shelf.Look(id, to) {
 		return true
 	}
