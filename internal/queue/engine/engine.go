@@ -9,7 +9,6 @@ import (
 	"berth/internal/queue/engine/journal"
 	"berth/internal/queue/engine/remote"
 	"berth/internal/queue/engine/running"
-	"berth/internal/queue/engine/settings"
 	"berth/internal/queue/engine/waiting"
 )
 
@@ -21,7 +20,6 @@ func New(cfg Config, s journal.Store, r running.Runner, src gpu.Source, l cards.
 	if cfg.Watch == nil {
 		cfg.Watch = unwatched{}
 	}
-	cfg.Refusals = settings.Refusals{}
 	p := &parts{cfg: &cfg, changes: journal.New(watchedStore{s, cfg.Watch}, cfg.Log), stopping: cfg.Closed, closed: cfg.Closed}
 	p.line = waiting.New(&cfg.Settings, p.changes)
 	p.queue = &waiting.Queue{Line: p.line, Changes: p.changes, Cfg: &cfg.Settings, NextSeq: lastSeq + 1}

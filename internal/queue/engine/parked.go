@@ -144,7 +144,7 @@ func (p *Parker) parkedNow(a *running.Attempt, n keep.ParkNews) {
 		j.Detail = "parked for job " + j.PreemptedFor
 	}
 	p.cfg.Watch.Parked(n.Took, j.Parking.HostMiB())
-	p.cfg.Refusals.Learn(j, a.Kind, false)
+	p.attempts.Parking.Refusals.Learn(j, a.Kind, false)
 	p.attempts.Parking.LearnPace(&p.attempts.Parking.Pace.Out, j.Parking.HostMiB(), n.Took)
 	p.queue.Tell(job.EventParked, j, running.Gib(j.Parking.HostMiB())+" moved to the host's memory"+running.In(n.Took))
 	p.queue.Enqueue(j)
@@ -158,7 +158,7 @@ func (p *Parker) parkRefused(a *running.Attempt, why string) {
 	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB = job.ParkNone, "", nil
 	j.Parking.Refused = "it could not be parked: " + why
 	j.PreemptedFor, j.Held, j.NotBefore = "", false, time.Time{}
-	if p.cfg.Refusals.Learn(j, a.Kind, true) {
+	if p.attempts.Parking.Refusals.Learn(j, a.Kind, true) {
 		p.line.EstimateAgain(p.changes.Now)
 	}
 	p.cards.Moved = true

@@ -184,7 +184,8 @@ func TestWhatEachEndKeeps(t *testing.T) {
 	}
 }
 
-// TestAGangThatCouldNotBeParkedTellsOfOthers: of its program, until one can be.
+// TestAGangThatCouldNotBeParkedTellsOfOthers: of its program, until one can be. New
+// settings do not change that.
 func TestAGangThatCouldNotBeParkedTellsOfOthers(t *testing.T) {
 	t.Parallel()
 	either := func(s *job.Spec) { s.Preemptible = job.PreemptByEither }
@@ -214,6 +215,9 @@ func TestAGangThatCouldNotBeParkedTellsOfOthers(t *testing.T) {
 		}
 		r.at().requests.Cancel("1", "asked")
 		r.end("1", keep.Record{Stop: string(job.StopCancel)}, false)
+		c := r.e.turn.cfg
+		r.at().set.Rules(c.Rules, c.Limits)
+		r.at().set.Parking(c.Parking)
 		r.submit(spec(either, gpus(test.gpus), command(test.second)))
 		r.pass(time.Hour)
 		r.did = nil

@@ -165,3 +165,8 @@ func (hs *holdings) CapMiB(now time.Time, r sched.Request) int64 {
 
 // ParkCost is what it costs to park a job that uses this much memory.
 func (hs *holdings) ParkCost(mib int64) sched.Preempt { return hs.set.Parking.Pace.Park(mib) }
+
+// ParkRefused reports whether the user's jobs of this kind could not be parked.
+func (hs *holdings) ParkRefused(user, kind string) bool {
+	return hs.set.Parking.Refusals[program{user, kind}]
+}

@@ -12,7 +12,6 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/keep"
 	"berth/internal/queue/engine/fault"
-	"berth/internal/queue/engine/settings"
 	"berth/internal/sched"
 	"berth/internal/text"
 )
@@ -21,6 +20,7 @@ import (
 type Parking struct {
 	set      *Set
 	Pace     sched.Pace
+	Refusals Refusals
 	Attended map[string]int // how many are attached to the jobs of these supervisors
 }
 
@@ -60,7 +60,7 @@ func (p *Parking) CannotPark(a *Attempt, again bool) string {
 		return "it is just coming back"
 	case j.Parking.Refused != "" && !again:
 		return j.Parking.Refused
-	case !again && p.set.cfg.Refusals[settings.Program{User: j.User, Kind: a.Kind}]:
+	case !again && p.Refusals[program{j.User, a.Kind}]:
 		return "a job of this program could not be parked"
 	}
 	return ""

@@ -89,7 +89,7 @@ func New(cfg *settings.Settings, r Runner, k *cards.Cards, c *journal.Journal) *
 		Active: map[string]*Attempt{}, Parked: map[string]*Attempt{}, ByToken: map[string]string{}, Strays: map[string]*StrayEntry{},
 		Runner: r, cards: k, cfg: cfg, changes: c, Limits: memoryLimits{},
 	}
-	s.Parking = Parking{set: s, Pace: sched.FirstPace, Attended: map[string]int{}}
+	s.Parking = Parking{set: s, Pace: sched.FirstPace, Refusals: Refusals{}, Attended: map[string]int{}}
 	s.Uses = Uses{set: s, Grown: map[string]struct{}{}}
 	s.Preemption, s.Hindrances, s.Holdings = preemption{s}, hindrances{s}, holdings{s}
 	return s

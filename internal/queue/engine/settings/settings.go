@@ -38,7 +38,6 @@ type Settings struct {
 	// may delay a preemption; 0: the job decides.
 	MaxGrace time.Duration
 	Parking  Parking
-	Refusals Refusals // learnt; not a setting of the owner's
 
 	// LimitedLast sends a job that reached its time limit behind every priority;
 	// otherwise it stays before lower ones.
@@ -141,41 +140,18 @@ func (c *Settings) Requeued(j *job.Job) sched.Preempt {
 	return p
 }
 
-// ParkCosts says what it costs to park a job that uses this much memory.
-type ParkCosts interface {
+// ParkHistory is what earlier jobs showed about parking.
+type ParkHistory interface {
+	// ParkCost is what it costs to park a job that uses this much memory.
 	ParkCost(mib int64) sched.Preempt
-}
-
-// Program is one of a user's programs, by what its command has in common with others.
-type Program struct{ User, Kind string }
-
-// Refusals are the programs whose jobs with several GPUs could not be parked: they
-// share memory between cards, which does not change from one run to the next. A berth
-// that starts tries each again.
-type Refusals map[Program]bool
-
-// refusalsMost bounds them; then all are tried again.
-const refusalsMost = 1000
-
-// Learn takes in whether a job could be parked, and reports whether that is new.
-func (r Refusals) Learn(j *job.Job, kind string, refused bool) bool {
-	p := Program{j.User, kind}
-	if len(j.Grant.GPUs) < 2 || kind == "" || r[p] == refused {
-		return false
-	}
-	if delete(r, p); refused {
-		if len(r) >= refusalsMost {
-			clear(r)
-		}
-		r[p] = true
-	}
-	return true
+	// ParkRefused reports whether the user's jobs of this kind could not be parked.
+	ParkRefused(user, kind string) bool
 }
 
 // GivesWay is how a job that waits can make room for others once it runs.
-func (c *Settings) GivesWay(j *job.Job, kind string, p ParkCosts) sched.Preempt {
+func (c *Settings) GivesWay(j *job.Job, kind string, p ParkHistory) sched.Preempt {
 	switch {
-	case c.Parks(&j.Spec) && !c.Refusals[Program{j.User, kind}]:
+	case c.Parks(&j.Spec) && !p.ParkRefused(j.User, kind):
 		return p.ParkCost(max(j.VRAMMiB, j.Parking.HostMiB()))
 	case c.Requeues(&j.Spec):
 		return c.Requeued(j)

@@ -40,7 +40,7 @@ type Room interface {
 	// CapMiB is the most memory that a request may declare and still be placed; 0:
 	// not known.
 	CapMiB(now time.Time, r sched.Request) int64
-	settings.ParkCosts
+	settings.ParkHistory
 }
 
 // Cluster runs the jobs that are not for this machine.
