@@ -70,11 +70,11 @@ for their GPUs: then it says why.
 }
 
 func newSaved() *cobra.Command {
-	cmd := (&action{name: api.ActSaved}).command("Tell that a job has saved its work", `Tell berth that a job with --checkpoint has just saved its work, from inside
+	cmd := (&action{name: api.ActSaved}).command("Report that a job has saved its work", `Tell berth that a job with --checkpoint has just saved its work, from inside
 the job after each save. Then berth knows what ending it would lose, and show
 says it. Without this, berth believes what --checkpoint says, but each attempt
 runs at least as long as all earlier ones together. With --checkpoint term,
-ending with status 0 (or 143) after TERM tells the same.
+ending with status 0 (or 143) after TERM reports a save too.
 `+actionHelp, `  berth saved
   berth saved 17`+actionStatuses)
 	cmd.Use = api.ActSaved + " [JOB...]"

@@ -349,7 +349,7 @@ func plain(words map[string]string, key string) string {
 	return cmp.Or(words[key], strings.ReplaceAll(key, "_", " "))
 }
 
-// earlierRuns is what the attempts of a job came to that saves its own work.
+// earlierRuns sums up the earlier attempts of a job that saves its own work.
 func earlierRuns(k *job.CheckpointsView, now time.Time) string {
 	words := text.Span(text.OfSeconds(k.RanS))
 	if lost := text.OfSeconds(k.LostS); lost >= time.Second {

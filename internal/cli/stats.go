@@ -100,7 +100,7 @@ func drawStats(s render.Screen, stats api.Stats) error {
 		f.Add("parked", fmt.Sprintf("%s, for %s in all", text.CountGrouped(n, "time"), text.Span(text.OfSeconds(stats.All.ParkedS))))
 	}
 	if lost := stats.All.LostS; lost > 0 {
-		f.Add("not saved", text.Span(text.OfSeconds(lost))+", which jobs had to do again")
+		f.Add("repeated", text.Span(text.OfSeconds(lost))+" of work that was not saved")
 	}
 	if err := f.Draw(s); err != nil {
 		return err

@@ -2,11 +2,11 @@ package job
 
 import "time"
 
-// Checkpoints is what the earlier attempts of a job came to that saves its own work.
+// Checkpoints sums up the earlier attempts of a job that saves its own work.
 type Checkpoints struct {
 	Ran   time.Duration // for which they ran, saved or lost
-	Lost  time.Duration // the part of it that has to be done again
-	Saved time.Time     // when it last told that it saved, in this attempt too; zero: it never did
+	Lost  time.Duration // of it, what was not saved and is repeated
+	Saved time.Time     // when it last reported a save, in this attempt too; zero: never
 }
 
 // Saves reports whether the job goes on in its next attempt from what it saved.
@@ -26,8 +26,8 @@ func (j *Job) GoesOn(at time.Time, restart time.Duration) {
 	j.Checkpoints.Lost += j.unsaved(at, ran)
 }
 
-// unsaved is how much of an attempt is lost that ends at that time. Where nothing
-// ever told of a save, that is as the job said.
+// unsaved is how much is lost of an attempt that ends at that time. If a save was
+// never reported, it follows from how often the job said that it saves.
 func (j *Job) unsaved(at time.Time, ran time.Duration) time.Duration {
 	every := j.Spec.Checkpoint.Every()
 	switch {
@@ -39,9 +39,9 @@ func (j *Job) unsaved(at time.Time, ran time.Duration) time.Duration {
 	return ran
 }
 
-// Interval is how long an attempt runs at least to keep something. Where nothing ever
-// told of a save, it is as long as all earlier ones together, so that a program
-// whose saves take long, or fail, ends all the same.
+// Interval is how long an attempt has to run to save something. If a save was never
+// reported, it is as long as all earlier attempts together, so that a program whose
+// saves take long, or fail, ends all the same.
 func (j *Job) Interval() time.Duration {
 	every := j.Spec.Checkpoint.Every()
 	if j.Checkpoints.Saved.IsZero() {
@@ -54,12 +54,12 @@ func (j *Job) Interval() time.Duration {
 // and in earlier attempts.
 func (j *Job) RanBefore() time.Duration { return j.Checkpoints.Ran + j.Parking.Served }
 
-// CheckpointsView is a Checkpoints as --json shows it.
+// CheckpointsView is Checkpoints as --json shows it.
 type CheckpointsView struct {
 	EveryS  *float64   `json:"every_s"` // null: it saves when it is told to stop
 	RanS    float64    `json:"ran_s"`
 	LostS   float64    `json:"lost_s"`
-	SavedAt *time.Time `json:"saved_at"` // null: it never told that it saved
+	SavedAt *time.Time `json:"saved_at"` // null: it never reported a save
 }
 
 func (j *Job) checkpointsView() *CheckpointsView {

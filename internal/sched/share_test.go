@@ -49,10 +49,10 @@ func TestSharesAreLent(t *testing.T) {
 				}
 			}),
 			held: []Allocation{running("8", hour, nil, 0), running("9", hour, nil, 1)}, want: "1@2 2?0+1h0m0s"},
-		{says: "who waits for a GPU that is paused holds up nobody", cards: 3, jobs: []queuedJob{one, anns(two)},
+		{says: "a job that waits for a paused GPU delays no other job", cards: 3, jobs: []queuedJob{one, anns(two)},
 			state: and(share(2), func(s *State) { s.Cards[0].Paused, s.Cards[1].Paused = true, true }),
 			held:  []Allocation{running("8", hour, nil, 0), running("9", hour, nil, 1)}, want: "1@2"},
-		{says: "who is held up by their group holds up nobody", cards: 3, jobs: []queuedJob{one, anns(two)},
+		{says: "a job that waits for its group delays no other job", cards: 3, jobs: []queuedJob{one, anns(two)},
 			state: and(share(2), func(s *State) {
 				s.Groups = map[GroupName]Group{{"ann", ""}: {PausedBy: "ann"}}
 			}),
@@ -91,7 +91,7 @@ func TestSharesAreLent(t *testing.T) {
 			held: []Allocation{running("9", hour, both(parkable, ann), 0)}, want: "9>1 1?0,1+20s 2?0+1m20s"},
 		{says: "one that could waits for its own user", cards: 2, jobs: []queuedJob{{user: "bob", gpus: 1, since: DefaultMaxBypass}, anns(one)}, state: share(1),
 			held: []Allocation{running("9", hour, parkable, 0)}, want: "2@1 1?1+1m0s"},
-		{says: "under fifo one beyond the share holds up nobody", cards: 2, rules: func(r *Rules) { noTurns(r); r.Policy = FIFO }, jobs: []queuedJob{two, anns(one)}, state: share(1), want: "2@0"},
+		{says: "under fifo a job beyond the share delays no other job", cards: 2, rules: func(r *Rules) { noTurns(r); r.Policy = FIFO }, jobs: []queuedJob{two, anns(one)}, state: share(1), want: "2@0"},
 	}
 	for i := range rows {
 		if rows[i].rules == nil {

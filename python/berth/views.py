@@ -16,7 +16,7 @@ class SlurmView(TypedDict):
 
 
 class CheckpointsView(TypedDict):
-    """What the earlier attempts of a job came to that saves its own work."""
+    """Sums up the earlier attempts of a job that saves its own work."""
 
     every_s: Optional[float]
     ran_s: float

@@ -87,7 +87,7 @@ func (r *Requests) Requeue(id, by string, grace time.Duration) bool {
 	return true
 }
 
-// Saved records that a running job saved its work. It returns why that tells nothing.
+// Saved records that a running job saved its work. It returns why that means nothing.
 func (r *Requests) Saved(id string) (why string) {
 	a := r.attempts.Active[id]
 	switch {

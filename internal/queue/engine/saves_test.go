@@ -88,9 +88,9 @@ func TestWhatIsNotSavedIsLost(t *testing.T) {
 		{"told to stop, it saves", job.CheckpointTold, false, aside(), 0, 0},
 		{"told to stop, it ends as TERM ends it", job.CheckpointTold, false, keep.Record{Stop: string(job.StopPreempt), ExitCode: 143}, 0, 0},
 		{"told to stop, it dies", job.CheckpointTold, false, killed, 70 * time.Minute, 70 * time.Minute},
-		{"told to stop, it dies, and had told of a save", job.CheckpointTold, true, killed, 10 * time.Minute, 0},
+		{"told to stop, it dies, and had reported a save", job.CheckpointTold, true, killed, 10 * time.Minute, 0},
 		{"by the clock, it tells nothing", job.Checkpoint(30 * time.Minute), false, killed, 10 * time.Minute, 70 * time.Minute},
-		{"by the clock, it tells of a save", job.Checkpoint(15 * time.Minute), true, killed, 10 * time.Minute, 15 * time.Minute},
+		{"by the clock, it reports a save", job.Checkpoint(15 * time.Minute), true, killed, 10 * time.Minute, 15 * time.Minute},
 	} {
 		r := newRig(t, 1)
 		r.submit(spec(saves(test.when)))

@@ -18,7 +18,7 @@ type Parking struct {
 	Pace           *sched.Pace // if not nil, what a daemon plans with
 	MemoryMiB      int64       // of the host, for parked jobs in all; 0: no limit
 	GangsSave      Saves       // how often jobs with several GPUs save their work that do not say so themselves
-	Restart        Millis      // what it costs to run a job again that saved its work
+	Restart        Millis      // what it costs to start again a job that saved its work
 }
 
 // Parkable says which jobs can be parked that do not say so themselves.
