@@ -361,7 +361,7 @@ func TestJobsThatEndWhileTheyAreListedAreInOrder(t *testing.T) {
 }
 
 // TestAListKeepsOnlyWhatItSends: bytes that are allocated for each job of a long list,
-// of which its JSON is about 700.
+// of which its JSON is about 630.
 func TestAListKeepsOnlyWhatItSends(t *testing.T) {
 	l := newLab(t)
 	const jobs = 5000

@@ -538,7 +538,7 @@ func TestLimitsOfTheQueue(t *testing.T) {
 }
 
 // TestALargeRequestAllocatesLittle: bytes for each of its jobs, from its specs to the
-// answer, with today's number. A job is 1.6 kB while it is worked on.
+// answer, with today's number. A job is 1.7 kB while it is worked on.
 func TestALargeRequestAllocatesLittle(t *testing.T) {
 	l := newLab(t)
 	const jobs = 2000
