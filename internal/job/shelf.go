@@ -20,7 +20,8 @@ type shelved struct {
 	env                          []EnvVar
 	after                        []Dependency
 	trial                        *Trial // nil: none
-	seq, rank, vramMiB           int64
+	seq, rank                    int64
+	vramMiB, declaredMiB         int64 // as the job has it now, and its spec
 	submittedAt                  time.Time
 }
 
@@ -83,7 +84,7 @@ func sameKind(a, b *Job) bool {
 
 // sameTerms compares everything but what is in shelved.
 func (s *Spec) sameTerms(o *Spec) bool {
-	return s.GPUs == o.GPUs && s.Share == o.Share && s.Type == o.Type && s.VRAMMiB == o.VRAMMiB && s.VRAMAuto == o.VRAMAuto && s.VRAMModel == o.VRAMModel &&
+	return s.GPUs == o.GPUs && s.Share == o.Share && s.Type == o.Type && s.VRAMAuto == o.VRAMAuto && s.VRAMModel == o.VRAMModel &&
 		slices.Equal(s.IDs, o.IDs) && slices.Equal(s.Allow, o.Allow) && s.Exclusive == o.Exclusive && s.CPUs == o.CPUs &&
 		s.MemMiB == o.MemMiB && s.Pin == o.Pin && s.Inject == o.Inject && s.Priority == o.Priority && s.Interactive == o.Interactive &&
 		s.TimeLimit == o.TimeLimit && s.WarnSignal == o.WarnSignal && s.WarnBefore == o.WarnBefore && s.OnTimeout == o.OnTimeout &&
@@ -96,11 +97,11 @@ func (s *Spec) sameTerms(o *Spec) bool {
 }
 
 // Alike reports whether two jobs that never had an attempt differ in no more than their
-// numbers, ids, keys, ranks, memory, times of submission and shell lines.
+// numbers, ids, keys, ranks, memory as it is now, times of submission and shell lines.
 func Alike(a, b *Job) bool {
 	var s *Shelf
 	x, y := &a.Spec, &b.Spec
-	return s.Takes(a) && s.Takes(b) && sameKind(a, b) && x.Name == y.Name && x.Output == y.Output && slices.Equal(x.Argv, y.Argv) &&
+	return s.Takes(a) && s.Takes(b) && sameKind(a, b) && x.VRAMMiB == y.VRAMMiB && x.Name == y.Name && x.Output == y.Output && slices.Equal(x.Argv, y.Argv) &&
 		slices.Equal(x.Env, y.Env) && slices.Equal(x.After, y.After) && x.Trial.isNone() && y.Trial.isNone()
 }
 
@@ -109,7 +110,7 @@ func (s *Shelf) Put(j *Job) {
 	s.Drop(j.ID)
 	p := &shelved{
 		id: j.ID, key: j.Key, name: j.Spec.Name, shell: j.Spec.Shell, argv: j.Spec.Argv, env: j.Spec.Env, after: j.Spec.After, output: j.Spec.Output,
-		seq: j.Seq, rank: j.Rank, vramMiB: j.VRAMMiB, submittedAt: j.SubmittedAt,
+		seq: j.Seq, rank: j.Rank, vramMiB: j.VRAMMiB, declaredMiB: j.Spec.VRAMMiB, submittedAt: j.SubmittedAt,
 	}
 	if !j.Spec.Trial.isNone() {
 		trial := j.Spec.Trial
@@ -144,7 +145,8 @@ func (s *Shelf) Look(id string, j *Job) bool {
 
 func (p *shelved) into(j *Job) {
 	j.ID, j.Key, j.Spec.Name, j.Spec.Shell, j.Spec.Argv, j.Spec.Env, j.Spec.After = p.id, p.key, p.name, p.shell, p.argv, p.env, p.after
-	j.Spec.Output, j.Seq, j.Rank, j.VRAMMiB, j.SubmittedAt = p.output, p.seq, p.rank, p.vramMiB, p.submittedAt
+	j.Spec.Output, j.Seq, j.Rank, j.SubmittedAt = p.output, p.seq, p.rank, p.submittedAt
+	j.VRAMMiB, j.Spec.VRAMMiB = p.vramMiB, p.declaredMiB
 	if j.Spec.Trial = (Trial{}); p.trial != nil {
 		j.Spec.Trial = *p.trial
 	}

@@ -112,7 +112,7 @@ func TestAShelvedJobIsSmall(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for i := range n {
 		j := Job{ID: strconv.Itoa(i), Seq: int64(i), Rank: int64(i), State: Queued, User: "ann", SubmittedAt: at, Spec: Defaults()}
-		j.Spec.Shell = "true"
+		j.Spec.Shell, j.Spec.VRAMMiB = "true", int64(i%100)
 		s.Put(&j)
 	}
 	runtime.GC()
