@@ -142,6 +142,7 @@ func (b *bench) queueOf(n int, add func(what, note string, value, goal float64))
 	for range n / at {
 		s.submit(waiting(at)...)
 	}
+	time.Sleep(time.Second) // let it give back what the requests took
 	rss, _ := memoryOf(s.cmd.Process.Pid)
 	add(fmt.Sprintf("%d queued: memory of a job in kB", n), fmt.Sprintf("(%.0f MB)", rss), 1000*(rss-empty)/float64(n), 1)
 	ctx, middle := context.Background(), 0

@@ -45,8 +45,6 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		if refusal = cmp.Or(admissible(t), s.awaitNamesakes(t)); refusal != nil {
 			return
 		}
-		queued, running := t.Explain().Live()
-		s.h.heap.queue(queued + running + len(s.jobs))
 		s.number(t)
 		s.noteAuto(t)
 		t.Requests().Accept(batch)

@@ -1,49 +1,71 @@
 package daemon
 
 import (
-	"math"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
+	"time"
 )
 
-// heap limits the garbage kept besides the queue itself, and the requests that are
-// being carried out: the daemon shares its machine with the jobs.
-type heap struct {
-	mu          sync.Mutex
-	jobs, asked int
-}
+// The daemon shares its machine with the jobs. In a small heap collections are rare,
+// which is cheaper; beyond that, garbage is at most half of what is in use. A fixed
+// limit would have a heap that comes close to it collected all the time.
+const (
+	smallHeap   = 32 << 20
+	mostPercent = 300
+	bigPercent  = 50
+)
 
-// lift lifts the limit until it is known how many jobs there are.
-func (m *heap) lift() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.jobs = 0
-	debug.SetMemoryLimit(math.MaxInt64)
-	debug.SetGCPercent(100)
-}
+// keepHeap adapts the collector to the heap after each collection, for good.
+var keepHeap = sync.OnceFunc(func() {
+	debug.SetGCPercent(mostPercent)
+	afterEach(func() { debug.SetGCPercent(garbageFor(liveHeap())) })
+})
 
-// queue sets how many jobs there are.
-func (m *heap) queue(jobs int) {
-	const step = 1000
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if jobs = (jobs/step + 1) * step; jobs != m.jobs {
-		m.jobs = jobs
-		m.limit()
+// garbageFor is the garbage that may gather, in percent of what is in use.
+func garbageFor(live uint64) int {
+	if live >= smallHeap {
+		return bigPercent
 	}
+	return int(min(mostPercent, max(bigPercent, 100*(smallHeap-live)/max(1, live))))
 }
 
-// request adds or removes the jobs of a large request: each is there as decoded, as
-// parsed and as queued, and a collection on the way frees none of them.
-func (m *heap) request(jobs int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asked += jobs
-	m.limit()
+// liveHeap is what the last collection found in use.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
-func (m *heap) limit() {
-	const beside, perJob, perAsked = 40 << 20, 1000, 7000
-	debug.SetMemoryLimit(beside + int64(m.jobs)*perJob + int64(m.asked)*perAsked)
-	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
+// afterEach calls f after each collection.
+func afterEach(f func()) {
+	type sentinel struct{ self *sentinel } // with a pointer, so that it has a block of its own
+	runtime.SetFinalizer(new(sentinel), func(*sentinel) {
+		f()
+		afterEach(f)
+	})
+}
+
+// A request with largeRequest jobs leaves much that Go gives back to the system only
+// slowly.
+const (
+	largeRequest = 1000
+	releaseAfter = 500 * time.Millisecond
+)
+
+var release struct {
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// releaseSoon gives back what large requests left once none was made for a moment.
+func releaseSoon() {
+	release.mu.Lock()
+	defer release.mu.Unlock()
+	if release.timer == nil {
+		release.timer = time.AfterFunc(releaseAfter, debug.FreeOSMemory)
+		return
+	}
+	release.timer.Reset(releaseAfter)
 }

@@ -271,7 +271,6 @@ func (d *Daemon) scan(ctx context.Context) error {
 
 // restore takes over the jobs of an earlier daemon.
 func (d *Daemon) restore(ctx context.Context) error {
-	d.submits.heap.lift()
 	if err := d.svc.queue.TakeOver(d.found); err != nil {
 		return err
 	}
@@ -285,7 +284,6 @@ func (d *Daemon) restore(ctx context.Context) error {
 		wanted := slices.Collect(maps.Keys(uids))
 		d.wait.Go(func() { defer cancel(); d.people.LookUp(bounded, wanted) })
 	}
-	d.submits.heap.queue(jobs)
 	if d.svc.own != nil {
 		var err error
 		d.svc.queue.Engine.Outside(time.Now(), func(t *engine.Turn) { err = d.svc.own.Restored(t) })

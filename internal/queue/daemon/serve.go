@@ -34,7 +34,7 @@ func serve(ctx context.Context, opt Options, serving func(*Daemon)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer d.close()
-	d.submits.heap.queue(0)
+	keepHeap()
 	if err := d.open(ctx); err != nil {
 		return err
 	}

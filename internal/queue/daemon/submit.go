@@ -29,7 +29,6 @@ type submissions struct {
 	find    *finder
 	cards   *cards
 	twins   twins
-	heap    heap
 	batches sync.Map // from a uid to the mutex under which the lines of its files are compared
 	deleted deleted  // what is remembered of lines that were deleted
 }
@@ -54,9 +53,8 @@ func (h *submissions) Submit(ctx context.Context, c api.Caller, r api.SubmitRequ
 
 func (h *submissions) submit(ctx context.Context, c api.Caller, r *api.SubmitRequest) (api.SubmitReply, error) {
 	s := submission{h: h, caller: c, request: r, cfg: h.svc.Config(), now: time.Now()}
-	if many := len(r.Jobs); r.Batch != nil || many > 100 {
-		h.heap.request(many)
-		defer h.heap.request(-many)
+	if len(r.Jobs) >= largeRequest {
+		defer releaseSoon()
 	}
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err
