@@ -75,7 +75,14 @@ func toggle(at func(*Asked) *bool) codec {
 			return false, nil
 		}
 		return false, text.Mismatch(value, "yes, no, or the key alone")
-	}, func(on bool) string { return map[bool]string{true: "yes", false: "no"}[on] })
+	}, yesOrNo)
+}
+
+func yesOrNo(on bool) string {
+	if on {
+		return "yes"
+	}
+	return "no"
 }
 
 func whole(at func(*Asked) *int, low, high int) codec {

@@ -123,16 +123,28 @@ func oneOf(words []string) string {
 // unset is a job with only the defaults.
 var unset = Asked{Spec: job.Defaults()}
 
+// unsetValues are its values, by field.
+var unsetValues = sync.OnceValue(func() []string {
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		if f.write != nil {
+			values[i] = f.write(&unset)
+		}
+	}
+	return values
+})
+
 // Pairs are the keys and values of a spec that differ from the defaults,
 // without its command. Ask turns them into the same spec again.
 func Pairs(spec *job.Spec) []Pair {
 	asked := Asked{Spec: *spec}
 	var pairs []Pair
-	for _, f := range fields {
+	usual := unsetValues()
+	for i, f := range fields {
 		if f.write == nil {
 			continue
 		}
-		if value := f.write(&asked); value != f.write(&unset) {
+		if value := f.write(&asked); value != usual[i] {
 			pairs = append(pairs, Pair{Key: f.Key, Value: value})
 		}
 	}
@@ -147,11 +159,12 @@ func Pairs(spec *job.Spec) []Pair {
 func Settings(spec *job.Spec) map[string]string {
 	asked := Asked{Spec: *spec}
 	settings := map[string]string{}
-	for _, f := range fields {
+	usual := unsetValues()
+	for i, f := range fields {
 		if f.write == nil || f.shown != nil && !f.shown(spec) {
 			continue
 		}
-		if value := f.write(&asked); f.shown != nil || value != f.write(&unset) {
+		if value := f.write(&asked); f.shown != nil || value != usual[i] {
 			settings[f.Key] = value
 		}
 	}

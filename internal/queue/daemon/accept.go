@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
@@ -87,11 +88,11 @@ func (s *submission) noteAuto(t *engine.Turn) {
 	asked := 0
 	for i := range s.items {
 		it := &s.items[i]
-		if !it.asked.Spec.VRAMAuto || asked == maxAutoNotes {
+		if !it.spec.VRAMAuto || asked == maxAutoNotes {
 			continue
 		}
 		asked++
-		if mib, from := t.Explain().Auto(s.caller.Name, &it.asked.Spec); from.Source == predict.FromProgram {
+		if mib, from := t.Explain().Auto(s.caller.Name, it.spec); from.Source == predict.FromProgram {
 			it.notes = append(it.notes, autoGuess(mib, from.Samples))
 		}
 	}
@@ -183,10 +184,10 @@ func neverFits(why reason.Reason) error {
 // listKinds picks one spec of each kind of request: if it fits, all of its kind
 // do. It runs outside the engine's goroutine.
 func (s *submission) listKinds() {
-	seen := map[string]bool{}
+	seen := map[requestKey]bool{}
 	for i := range s.items {
-		spec := &s.items[i].asked.Spec
-		if key := requestKey(spec); !seen[key] && (s.lines == nil || !s.request.Batch.Lines[s.lines.fresh[i]].Cancel) {
+		spec := s.items[i].spec
+		if key := requestKeyOf(spec); !seen[key] && (s.lines == nil || !s.request.Batch.Lines[s.lines.fresh[i]].Cancel) {
 			seen[key] = true
 			s.kinds, s.kindOf = append(s.kinds, *spec), append(s.kindOf, i)
 		}
@@ -194,6 +195,21 @@ func (s *submission) listKinds() {
 }
 
 // requestKey is equal for specs that fit on the same cards.
-func requestKey(s *job.Spec) string {
-	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive, s.Preemptible, s.NoPark, s.TimeLimit)
+type requestKey struct {
+	gpus, cpus        int
+	share             float64
+	vramMiB, memMiB   int64
+	gpuType           string
+	cards             string // the ids and those that are allowed
+	exclusive, noPark bool
+	preemptible       job.Preemptible
+	timeLimit         time.Duration
+}
+
+func requestKeyOf(s *job.Spec) requestKey {
+	cards := ""
+	if s.IDs != nil || s.Allow != nil {
+		cards = fmt.Sprint(s.IDs, s.Allow)
+	}
+	return requestKey{s.GPUs, s.CPUs, s.Share, s.VRAMMiB, s.MemMiB, s.Type, cards, s.Exclusive, s.NoPark, s.Preemptible, s.TimeLimit}
 }

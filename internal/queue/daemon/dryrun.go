@@ -27,11 +27,11 @@ const maxTrials = 1000
 // the decisions are made outside its goroutine.
 func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var reply api.SubmitReply
-	kinds := map[string]int{}
+	kinds := map[tryKey]int{}
 	var specs []job.Spec
 	for i := range s.items {
-		spec := &s.items[i].asked.Spec
-		key := tryKey(spec)
+		spec := s.items[i].spec
+		key := tryKeyOf(spec)
 		if _, known := kinds[key]; known {
 			continue
 		}
@@ -75,32 +75,39 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	}
 	for i := range s.items {
 		it := &s.items[i]
-		reply.Jobs = append(reply.Jobs, s.foretell(it, trials[kinds[tryKey(&it.asked.Spec)]]))
+		reply.Jobs = append(reply.Jobs, s.foretell(it, trials[kinds[tryKeyOf(it.spec)]]))
 	}
 	return reply, nil
 }
 
 // tryKey is equal for jobs that would be treated alike.
-func tryKey(spec *job.Spec) string {
-	command := ""
+type tryKey struct {
+	request  requestKey
+	priority int
+	group    string
+	command  string // only where it decides what the job declares
+}
+
+func tryKeyOf(spec *job.Spec) tryKey {
+	key := tryKey{request: requestKeyOf(spec), priority: spec.Priority, group: spec.Group}
 	if spec.VRAMAuto {
-		command = spec.Command() // it decides what the job declares
+		key.command = spec.Command()
 	}
-	return fmt.Sprint(requestKey(spec), spec.Priority, spec.Group, command)
+	return key
 }
 
 // foretell adds the outcome of a trial to the reply.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
-	spec := &it.asked.Spec
+	spec := it.spec
 	what, reason, after := "waits", trial.Waits, s.jobs[it.from].Spec.After
 	var cards []int
 	switch {
 	case trial.Infeasible != "" && spec.To == job.ToLocal:
 		what, reason = "infeasible", trial.Infeasible
-	case it.asked.Hold:
+	case it.hold:
 		reason = "held until released"
-	case it.asked.NotBefore.After(s.now):
-		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
+	case it.notBefore.After(s.now):
+		reason = "not before " + it.notBefore.Local().Format(time.DateTime)
 	case len(after) > 0:
 		reason = fmt.Sprintf("waits for job %s to %s", after[0].Job, after[0].Words())
 	case spec.To == job.ToSlurm:
@@ -109,7 +116,7 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 		what, reason, cards = "starts", "", trial.GPUs
 	}
 	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Request: requestWords(spec), Notes: it.notes}
-	if it.asked.Array != nil {
+	if it.tasks != nil {
 		answer.Tasks = it.to - it.from
 	}
 	if spec.Trial.Sweep != "" {

@@ -144,7 +144,7 @@ func (l *lines) resolve() error {
 	for i := range l.asked { // the trials of a sweep share a line
 		number := strconv.Itoa(l.batch.Lines[i].Number)
 		numbered[number] = append(numbered[number], i)
-		if name := l.asked[i].asked.Spec.Name; name != "" {
+		if name := l.asked[i].spec.Name; name != "" {
 			named[name] = append(named[name], i)
 		}
 	}
@@ -162,7 +162,6 @@ func (l *lines) resolve() error {
 		if l.rows[i] == nil {
 			place[i] = len(l.items)
 			it.from, it.to = len(l.jobs), len(l.jobs)+1
-			it.asked.Spec = l.all[i].Spec
 			l.items, l.jobs, l.fresh = append(l.items, it), append(l.jobs, l.all[i]), append(l.fresh, i)
 			// A line that is marked is held until it is cancelled, so that it never starts.
 			l.all[i].Held = l.all[i].Held || l.batch.Lines[i].Cancel
@@ -170,7 +169,7 @@ func (l *lines) resolve() error {
 	}
 	l.lines = l
 	for i := range l.asked {
-		after := l.asked[i].asked.Spec.After
+		after := l.asked[i].spec.After
 		l.all[i].Spec.After = nil
 		for _, dep := range after {
 			word := dep.Job + dep.Name // it has one of the two

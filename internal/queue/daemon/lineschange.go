@@ -20,7 +20,7 @@ func (l *lines) checkKnown(ctx context.Context) error {
 	}
 	var specs []job.Spec
 	var at []int
-	seen := map[string]bool{}
+	seen := map[requestKey]bool{}
 	for i, row := range l.rows {
 		switch {
 		case row == nil || l.batch.Lines[i].Cancel:
@@ -32,7 +32,7 @@ func (l *lines) checkKnown(ctx context.Context) error {
 		default:
 			continue
 		}
-		if key := requestKey(&l.all[i].Spec); !seen[key] {
+		if key := requestKeyOf(&l.all[i].Spec); !seen[key] {
 			seen[key], specs, at = true, append(specs, l.all[i].Spec), append(at, i)
 		}
 	}

@@ -62,7 +62,7 @@ func (h *submissions) submit(ctx context.Context, c api.Caller, r *api.SubmitReq
 	if r.Batch != nil {
 		return s.acceptLines(ctx)
 	}
-	if slices.ContainsFunc(s.items, func(it item) bool { return it.asked.Dedup }) {
+	if slices.ContainsFunc(s.items, func(it item) bool { return it.dedup }) {
 		h.twins.turn.Lock()
 		defer h.twins.turn.Unlock()
 		if err := h.twins.check(ctx, &s); err != nil {
@@ -97,10 +97,14 @@ type submission struct {
 
 // item is one spec of the request and its jobs.
 type item struct {
-	asked jobfile.Asked
-	from  int // its jobs are jobs[from:to]
-	to    int
-	notes []string
+	spec      *job.Spec // of its first job
+	hold      bool
+	dedup     bool
+	notBefore time.Time
+	tasks     *jobfile.Array // nil: a single job
+	from      int            // its jobs are jobs[from:to]
+	to        int
+	notes     []string
 	// siblings are earlier items that it waits for, which have no ids yet.
 	siblings  []sibling
 	namesakes *job.Dependency // on the user's unfinished jobs of its name; nil: none
@@ -320,7 +324,10 @@ func (s *submission) addJobs(asked jobfile.Asked, notes []string, sweep *trials)
 			Held: asked.Hold, NotBefore: asked.NotBefore,
 		})
 	}
-	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: notes, executed: s.executed})
+	s.items = append(s.items, item{
+		spec: &s.jobs[from].Spec, hold: asked.Hold, dedup: asked.Dedup, notBefore: asked.NotBefore, tasks: asked.Array,
+		from: from, to: len(s.jobs), notes: notes, executed: s.executed,
+	})
 	return nil
 }
 
@@ -331,14 +338,14 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 	named := map[string]int{}      // from a name to its item, among those so far
 	names := map[string]bool{}     // of all items
 	for i := range s.items {
-		names[s.items[i].asked.Spec.Name] = true
+		names[s.items[i].spec.Name] = true
 	}
 	for i := range s.items {
 		it := &s.items[i]
-		if i > 0 && s.items[i-1].asked.Spec.Name != "" {
-			named[s.items[i-1].asked.Spec.Name] = i - 1
+		if i > 0 && s.items[i-1].spec.Name != "" {
+			named[s.items[i-1].spec.Name] = i - 1
 		}
-		if len(it.asked.Spec.After) == 0 {
+		if len(it.spec.After) == 0 {
 			continue
 		}
 		var wanted []job.Dependency
@@ -347,13 +354,13 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			it.siblings = append(it.siblings, sibling{at, dep})
 			more += s.items[at].to - s.items[at].from
 		}
-		for _, dep := range it.asked.Spec.After {
+		for _, dep := range it.spec.After {
 			if dep.Job == jobfile.Namesakes {
-				if it.asked.Spec.Name == "" {
+				if it.spec.Name == "" {
 					return s.located(i, problem.Newf(problem.Invalid, "add a name", "after: a job without a name has no others of its name"))
 				}
 				for at := range i {
-					if s.items[at].asked.Spec.Name == it.asked.Spec.Name {
+					if s.items[at].spec.Name == it.spec.Name {
 						wait(at, dep)
 					}
 				}
@@ -377,7 +384,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			wanted = append(wanted, dep)
 		}
 		waits += more * (it.to - it.from)
-		it.perTask = it.asked.Array != nil && slices.ContainsFunc(wanted, func(dep job.Dependency) bool { return strings.HasSuffix(dep.Job, jobfile.SameTask) })
+		it.perTask = it.tasks != nil && slices.ContainsFunc(wanted, func(dep job.Dependency) bool { return strings.HasSuffix(dep.Job, jobfile.SameTask) })
 		for k, j := range s.jobs[it.from:it.to] {
 			if k > 0 && !it.perTask {
 				j.Spec.After = s.jobs[it.from].Spec.After
@@ -389,9 +396,6 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			}
 		}
 	}
-	for i := range s.items {
-		s.items[i].asked.Spec.After = s.jobs[s.items[i].from].Spec.After
-	}
 	return nil
 }
 
@@ -400,8 +404,8 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 func (it *item) expand(k int, wanted []job.Dependency, known map[string][]string) (after []job.Dependency) {
 	for _, dep := range wanted {
 		ids := known[dep.Job+dep.Name]
-		if array, each := strings.CutSuffix(dep.Job, jobfile.SameTask); each && it.asked.Array != nil {
-			own, i := array+"_"+strconv.Itoa(it.asked.Array.Indices[k]), k
+		if array, each := strings.CutSuffix(dep.Job, jobfile.SameTask); each && it.tasks != nil {
+			own, i := array+"_"+strconv.Itoa(it.tasks.Indices[k]), k
 			if i >= len(ids) || ids[i] != own { // the arrays are not alike
 				i = slices.Index(ids, own)
 			}
@@ -458,8 +462,8 @@ func (s *submission) number(t *engine.Turn) {
 	}
 	for _, it := range s.items {
 		for k, j := range s.jobs[it.from:it.to] {
-			if it.asked.Array != nil {
-				j.ID = cmp.Or(it.array, strconv.FormatInt(s.jobs[it.from].Seq, 10)) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
+			if it.tasks != nil {
+				j.ID = cmp.Or(it.array, strconv.FormatInt(s.jobs[it.from].Seq, 10)) + "_" + strconv.Itoa(it.tasks.Indices[k])
 			}
 		}
 	}
@@ -506,9 +510,9 @@ func (s *submission) awaitNamesakes(t *engine.Turn) error {
 		if it.namesakes == nil {
 			continue
 		}
-		ids := t.Jobs().Namesakes(s.caller.Name, it.asked.Spec.Name)
+		ids := t.Jobs().Namesakes(s.caller.Name, it.spec.Name)
 		if len(ids) > maxNamesakes {
-			return s.located(i, problem.Newf(problem.TooMuch, "submit it when some have ended", "after: more than %d jobs are named %.60s", maxNamesakes, it.asked.Spec.Name))
+			return s.located(i, problem.Newf(problem.TooMuch, "submit it when some have ended", "after: more than %d jobs are named %.60s", maxNamesakes, it.spec.Name))
 		}
 		more := make([]job.Dependency, len(ids))
 		for k, id := range ids {
@@ -525,7 +529,7 @@ func (s *submission) reply() api.SubmitReply {
 	for _, it := range s.items {
 		first := s.jobs[it.from]
 		answer := api.Submitted{ID: first.ID, Name: first.Name(), Notes: it.notes}
-		if it.asked.Array != nil {
+		if it.tasks != nil {
 			answer.ID, answer.Tasks = first.Array(), it.to-it.from
 			if answer.Name = cmp.Or(first.Spec.Trial.Sweep, first.Spec.Name); answer.Name == "" {
 				answer.Name = "job" + answer.ID

@@ -187,8 +187,7 @@ func (h *sweeps) AddTrials(ctx context.Context, c api.Caller, r api.MoreTrials) 
 		asked.Array.Indices = append(asked.Array.Indices, next+i)
 		s.jobs = append(s.jobs, &job.Job{User: last.User, UID: last.UID, Spec: spec, Environ: last.Environ, Umask: last.Umask})
 	}
-	asked.Spec = s.jobs[0].Spec
-	s.items = []item{{asked: asked, to: len(s.jobs), array: last.Array()}}
+	s.items = []item{{spec: &s.jobs[0].Spec, tasks: asked.Array, to: len(s.jobs), array: last.Array()}}
 	if r.DryRun {
 		_, err := s.try(ctx)
 		reply.Trials = slices.Concat(reply.Trials, trialWords(s.jobs))

@@ -51,14 +51,14 @@ func identity(work []byte) uint64 {
 func (t *twins) check(ctx context.Context, s *submission) error {
 	within := map[uint64]bool{}
 	for i, it := range s.items {
-		if !it.asked.Dedup {
+		if !it.dedup {
 			continue
 		}
 		if err := t.fill(s.h.svc.queue.Store); err != nil {
 			return err
 		}
 		different := s.jobs[it.from : it.from+1] // the tasks of an array are not
-		if len(it.asked.Spec.Trial.Params) > 0 {
+		if len(it.spec.Trial.Params) > 0 {
 			different = s.jobs[it.from:it.to]
 		}
 		for _, j := range different {
