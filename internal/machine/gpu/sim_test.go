@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"berth/internal/tests/testkit"
 )
@@ -132,6 +133,22 @@ func TestSimIsOpenToJobsOfOtherUsers(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(s.dirPath(), name)); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
+	}
+}
+
+// TestSimLeavesAProcessItsRecord: one that root has parked can take it away.
+func TestSimLeavesAProcessItsRecord(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root parks the processes of others")
+	}
+	path := filepath.Join(t.TempDir(), "record")
+	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Chown(path, 12345, 12346), replaceFile(path, []byte("new"))); err != nil {
+		t.Fatal(err)
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil || stat.Uid != 12345 || stat.Gid != 12346 || stat.Size != 3 {
+		t.Errorf("it belongs to %d:%d, %d bytes: %v", stat.Uid, stat.Gid, stat.Size, err)
 	}
 }
 

@@ -209,11 +209,16 @@ func parseSimName(name string) (pid int, startTicks uint64, valid bool) {
 }
 
 // replaceFile writes a file so that readers see the old content or the new
-// one. It does not sync: nothing here has to survive a crash of the machine.
+// one. Its owner stays: root parks the processes of others. It does not sync: nothing
+// here has to survive a crash of the machine.
 func replaceFile(path string, data []byte) error {
 	partial := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 	if err := os.WriteFile(partial, data, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	var old unix.Stat_t
+	if unix.Lstat(path, &old) == nil && int(old.Uid) != os.Geteuid() {
+		_ = os.Lchown(partial, int(old.Uid), int(old.Gid)) // only root can
 	}
 	if err := os.Rename(partial, path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
