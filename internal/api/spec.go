@@ -108,6 +108,7 @@ type Spec struct {
 	Grace       Text `json:"grace,omitempty"`
 	Preemptible Text `json:"preemptible,omitempty"`
 	Checkpoint  Text `json:"checkpoint,omitempty"`
+	SavesTo     Text `json:"checkpoint_file,omitempty"`
 	NoPark      Text `json:"no_park,omitempty"`
 	ParkTimeout Text `json:"park_timeout,omitempty"`
 	SlurmEnv    Text `json:"slurm_env,omitempty"`
@@ -135,12 +136,12 @@ var textKeys = func() (keys []string) {
 
 // texts are their values, which a test holds: a large request took long to ask each
 // of its jobs for them by reflection.
-func (s *Spec) texts() [44]*Text {
+func (s *Spec) texts() [45]*Text {
 	return [...]*Text{
 		&s.Name, &s.GPUs, &s.Type, &s.VRAM, &s.IDs, &s.Allow, &s.Exclusive, &s.CPUs, &s.Mem, &s.Pin, &s.InjectGPUs,
 		&s.Priority, &s.Timeout, &s.Signal, &s.OnTimeout, &s.MaxRequeues, &s.Retries, &s.RetryOn, &s.After, &s.Array, &s.Max,
 		&s.Begin, &s.Hold, &s.Dir, &s.Export, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Pty, &s.Dedup, &s.Requeue, &s.Grace,
-		&s.Preemptible, &s.Checkpoint, &s.NoPark, &s.ParkTimeout, &s.SlurmEnv, &s.To, &s.Slurm, &s.Cap, &s.Group, &s.Notify,
+		&s.Preemptible, &s.Checkpoint, &s.SavesTo, &s.NoPark, &s.ParkTimeout, &s.SlurmEnv, &s.To, &s.Slurm, &s.Cap, &s.Group, &s.Notify,
 		&s.Snapshot,
 	}
 }

@@ -74,7 +74,8 @@ func newSaved() *cobra.Command {
 the job after each save. Then berth knows what ending it would lose, and show
 says it. Without this, berth believes what --checkpoint says, but each attempt
 runs at least as long as all earlier ones together. With --checkpoint term,
-ending with status 0 (or 143) after TERM reports a save too.
+ending with status 0 (or 143) after TERM reports a save too; with
+--checkpoint-file, a file that is newer than the attempt's start does.
 `+actionHelp, `  berth saved
   berth saved 17`+actionStatuses)
 	cmd.Use = api.ActSaved + " [JOB...]"

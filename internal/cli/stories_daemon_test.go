@@ -77,6 +77,7 @@ var daemonPromises = []promise{
 		daemon-a-reboot-flag-and-preemption-are-kept-with-the-job
 		daemon-a-preemptible-job-makes-room-and-runs-again
 		daemon-a-job-that-saves-its-work-makes-room-after-its-interval
+		daemon-a-checkpoint-file-reports-a-save
 		daemon-why-says-what-making-room-would-gain
 		daemon-a-job-that-makes-room-is-warned-and-its-exit-code-is-not-its-end
 		daemon-sighup-changes-who-gives-way

@@ -27,13 +27,14 @@ func (j *Job) GoesOn(at time.Time, restart time.Duration) {
 }
 
 // unsaved is how much is lost of an attempt that ends at that time. If a save was
-// never reported, it follows from how often the job said that it saves.
+// never reported, and no file would do so, it follows from how often the job said that
+// it saves.
 func (j *Job) unsaved(at time.Time, ran time.Duration) time.Duration {
 	every := j.Spec.Checkpoint.Every()
 	switch {
 	case j.Checkpoints.Saved.After(j.StartedAt):
 		return min(ran, max(0, at.Sub(j.Checkpoints.Saved)))
-	case j.Checkpoints.Saved.IsZero() && every > 0:
+	case j.Checkpoints.Saved.IsZero() && every > 0 && j.Spec.SavesTo == "":
 		return ran % every
 	}
 	return ran

@@ -92,7 +92,7 @@ func (s *Spec) sameTerms(o *Spec) bool {
 		s.Requeue == o.Requeue && s.Preemptible == o.Preemptible && s.Cap == o.Cap && s.Dir == o.Dir && s.Venv == o.Venv &&
 		s.Conda == o.Conda && s.Setup == o.Setup && s.Pty == o.Pty && s.Export == o.Export &&
 		s.ArrayLimit == o.ArrayLimit && s.Group == o.Group && s.Snapshot == o.Snapshot && slices.Equal(s.Notify, o.Notify) &&
-		s.NoPark == o.NoPark && s.Checkpoint == o.Checkpoint && s.ParkTimeout == o.ParkTimeout && s.SlurmEnv == o.SlurmEnv && s.ArrayShape == o.ArrayShape &&
+		s.NoPark == o.NoPark && s.Checkpoint == o.Checkpoint && s.SavesTo == o.SavesTo && s.ParkTimeout == o.ParkTimeout && s.SlurmEnv == o.SlurmEnv && s.ArrayShape == o.ArrayShape &&
 		s.To == o.To && s.Slurm == o.Slurm && s.Batch == o.Batch && s.CancelMarked == o.CancelMarked
 }
 

@@ -71,22 +71,23 @@ type Spec struct {
 	Snapshot     Snapshot      `json:"snapshot,omitzero"`     // of the code it runs
 	Notify       []string      `json:"notify,omitempty"`      // who is told about it, as EVENTS:TARGET or none; targets may be secret
 	NoPark       bool          `json:"no_park,omitempty"`
-	Checkpoint   Checkpoint    `json:"checkpoint,omitempty"`   // whether it saves its own work
-	ParkTimeout  time.Duration `json:"park_timeout,omitempty"` // how long a running kernel is waited for; 0: as long as the berth says
-	SlurmEnv     bool          `json:"slurm_env,omitempty"`    // it gets the variables of a Slurm job
-	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`   // only with SlurmEnv, or in Slurm
-	To           Place         `json:"to,omitempty"`           // where it runs; empty: here
-	Slurm        string        `json:"slurm,omitempty"`        // further options for sbatch; only with ToSlurm
-	Batch        string        `json:"batch,omitempty"`        // the jobs file that it is a line of
-	Trial        Trial         `json:"trial,omitzero"`         // of a sweep
-	CancelMarked bool          `json:"-"`                      // a jobs-file line that carries `cancel`
+	Checkpoint   Checkpoint    `json:"checkpoint,omitempty"`      // whether it saves its own work
+	SavesTo      string        `json:"checkpoint_file,omitempty"` // the file or directory that each save makes newer; empty: it does not say
+	ParkTimeout  time.Duration `json:"park_timeout,omitempty"`    // how long a running kernel is waited for; 0: as long as the berth says
+	SlurmEnv     bool          `json:"slurm_env,omitempty"`       // it gets the variables of a Slurm job
+	ArrayShape   ArrayShape    `json:"array_shape,omitzero"`      // only with SlurmEnv, or in Slurm
+	To           Place         `json:"to,omitempty"`              // where it runs; empty: here
+	Slurm        string        `json:"slurm,omitempty"`           // further options for sbatch; only with ToSlurm
+	Batch        string        `json:"batch,omitempty"`           // the jobs file that it is a line of
+	Trial        Trial         `json:"trial,omitzero"`            // of a sweep
+	CancelMarked bool          `json:"-"`                         // a jobs-file line that carries `cancel`
 }
 
 // Texts visits every string of a spec.
 func (s *Spec) Texts(visit func(*string)) {
 	for _, text := range []*string{
 		&s.Shell, &s.Name, &s.Type, &s.VRAMModel, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
-		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group,
+		(*string)(&s.Preemptible), &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export, &s.Group, &s.SavesTo,
 		(*string)(&s.To), &s.Slurm, &s.Batch,
 		&s.Snapshot.Tree, &s.Snapshot.ID, &s.Snapshot.Path, &s.Snapshot.Commit, &s.Snapshot.Script,
 	} {

@@ -112,6 +112,7 @@ var golden = []row{
 	{field: "Notify", set: func(s *job.Spec) { s.Notify = []string{"none"} }, elsewhere: atHome},
 	{field: "NoPark", set: func(s *job.Spec) { s.NoPark = true }, elsewhere: never},
 	{field: "Checkpoint", set: func(s *job.Spec) { s.Checkpoint = job.CheckpointTold }, elsewhere: atHome},
+	{field: "SavesTo", set: func(s *job.Spec) { s.Checkpoint, s.SavesTo = job.CheckpointTold, "ckpt.pt" }, elsewhere: atHome},
 	{field: "ParkTimeout", set: func(s *job.Spec) { s.ParkTimeout = time.Minute }, elsewhere: never},
 	{field: "SlurmEnv", set: func(s *job.Spec) { s.SlurmEnv = true }, elsewhere: onNode},
 	{field: "ArrayShape", set: func(s *job.Spec) { s.ArrayShape.Tasks = 4 }, elsewhere: onNode},

@@ -58,6 +58,7 @@ class Fields(TypedDict, total=False):
     grace: Optional[Duration]
     preemptible: Union[bool, str, None]
     checkpoint: Union[Duration, Literal["term"], None]
+    checkpoint_file: Optional[str]
     no_park: Optional[bool]
     park_timeout: Optional[Duration]
     slurm_env: Optional[bool]

@@ -109,6 +109,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		{"saves too seldom", pairs("preemptible=requeue", "checkpoint=8d"), `checkpoint: expected how often it saves its work, 1s to 7d, or term, found "8d"`},
 		{"saves, and is not preempted", pairs("checkpoint=30m"), `expected preemptible=requeue with checkpoint, found a job that cannot be preempted`},
 		{"saves, and is only parked", pairs("checkpoint=term", "preemptible=park"), `expected preemptible=requeue with checkpoint, found preemptible=park`},
+		{"a file of what it does not save", pairs("preemptible=requeue", "checkpoint_file=a"), "expected checkpoint with checkpoint_file: how often it saves its work, or term; found none"},
 		{"no patience", pairs("park_timeout=2h"), `park_timeout: expected 1s to 1h, found "2h"`},
 		{"an unknown cap", pairs("cap=iron"), `cap: expected none, soft or mps, found "iron"`},
 		{"a hard cap without an amount", pairs("cap=mps"), `expected vram=SIZE or a share of a GPU with cap=mps, found neither`},

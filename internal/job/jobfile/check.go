@@ -32,6 +32,9 @@ func checkSpec(spec *job.Spec, gpusGiven bool) error {
 		}
 		return fmt.Errorf("expected preemptible=requeue with checkpoint, found %s", found)
 	}
+	if spec.SavesTo != "" && spec.Checkpoint == 0 {
+		return fmt.Errorf("expected checkpoint with checkpoint_file: how often it saves its work, or term; found none")
+	}
 	if spec.GPUs > 0 && len(spec.Allow) > 0 && spec.GPUs > len(spec.Allow) {
 		return fmt.Errorf("gpus: expected at most %d, as many as allow lists; found %d", len(spec.Allow), spec.GPUs)
 	}

@@ -145,6 +145,8 @@ var fields = []*Field{
 		codec: parsed(func(a *Asked) *job.Preemptible { return &a.Spec.Preemptible }, parsePreemptible, func(p job.Preemptible) string { return string(p) })},
 	{Key: "checkpoint", Word: "when", Admin: true, Help: "it saves its own work: at least this often (30m), or when it is told to stop (term); with preemptible=requeue it then takes turns with others",
 		codec: parsed(func(a *Asked) *job.Checkpoint { return &a.Spec.Checkpoint }, parseCheckpoint, formatCheckpoint)},
+	{Key: "checkpoint_file", Word: "path", Help: "the file or directory to which it saves its own work; only with checkpoint",
+		codec: anyText(func(a *Asked) *string { return &a.Spec.SavesTo })},
 	{Key: "no_park", Alone: "true", Admin: true, Help: "never park it, by policy or by hand",
 		codec: toggle(func(a *Asked) *bool { return &a.Spec.NoPark })},
 	{Key: "park_timeout", Word: "time", Admin: true, Help: "how long to wait for its running GPU kernels when it is parked (default 1m)",

@@ -20,7 +20,7 @@ var someValues = map[string][]string{
 	"on_timeout": {"kill", "requeue"}, "max_requeues": {"10", "0"}, "retries": {"0", "3"}, "retry_on": {"oom", "fail"},
 	"after": {"@", "12,13:any,17_3:fail,prep"}, "array": {"0-9%2"}, "max": {"3"}, "begin": {"now+2h"}, "hold": {"yes"}, "dir": {"/tmp"}, "env": {"A=1"},
 	"export": {"all", "none", "HOME, PATH"}, "venv": {"v"}, "conda": {"base"}, "setup": {"source x"}, "output": {"%j.log"}, "pty": {"yes"},
-	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue", "park,requeue"}, "checkpoint": {"no", "term", "90", "30m"}, "no_park": {"yes"}, "park_timeout": {"1s", "5m", "1h"}, "slurm_env": {"yes"}, "to": {"local", "slurm"}, "slurm": {"--account=lab -q long"}, "cap": {"none", "mps", "soft"}, "group": {"io", "Big-2.x_y"}, "notify": {"fail,end:exec:a b", "end:mailto:ann@example.org\nslack:https://h.example.org/x"}, "snapshot": {"no", "auto", "/src"}, "cancel": {"yes"},
+	"dedup": {"yes"}, "grace": {"1s", "10s", "5m"}, "requeue": {"yes"}, "preemptible": {"no", "park", "requeue", "park,requeue"}, "checkpoint": {"no", "term", "90", "30m"}, "checkpoint_file": {"ckpt.pt", "$BERTH_CHECKPOINT_DIR/last.ckpt"}, "no_park": {"yes"}, "park_timeout": {"1s", "5m", "1h"}, "slurm_env": {"yes"}, "to": {"local", "slurm"}, "slurm": {"--account=lab -q long"}, "cap": {"none", "mps", "soft"}, "group": {"io", "Big-2.x_y"}, "notify": {"fail,end:exec:a b", "end:mailto:ann@example.org\nslack:https://h.example.org/x"}, "snapshot": {"no", "auto", "/src"}, "cancel": {"yes"},
 }
 
 // TestWhatIsWrittenReadsAsTheSame: a spec, told in keys and values, is the same

@@ -64,6 +64,7 @@ func (r *Record) visit(c *codec) {
 	c.bool("memory_killed", &r.MemoryKilled)
 	c.int64("peak_mem_kib", &r.PeakMemKiB)
 	c.int64("log_dropped", &r.LogDropped)
+	c.time("saved_at", &r.Saved)
 	c.int64("max_rss_kib", &r.MaxRSSKiB)
 	c.span("user_ms", &r.User, time.Millisecond)
 	c.span("sys_ms", &r.Sys, time.Millisecond)

@@ -24,6 +24,13 @@ const (
 	FrameOpened FrameKind = 'D'
 )
 
+// A supervisor asks a door when a file was last written to: path, and a credential.
+// The answer is modified_ns.
+const (
+	frameLook   FrameKind = 'M'
+	frameLooked FrameKind = 'm'
+)
+
 // fdProgram is where a door finds berth's own program. A path would lead to
 // another one after an upgrade.
 const fdProgram = 4
@@ -47,7 +54,7 @@ func door() int {
 	if err != nil {
 		return 1 // its caller is gone
 	}
-	if frame.Kind == FrameOpen {
+	if frame.Kind == FrameOpen || frame.Kind == frameLook {
 		return openFor(frame)
 	}
 	o, err := orderOf(frame)
@@ -61,7 +68,7 @@ func door() int {
 	return attendHelper(o)
 }
 
-// openFor opens the file. No code of the user runs in this process, which nobody
+// openFor opens the file, or looks at it. No code of the user runs in this process, which nobody
 // can trace, so limits that would break it do not apply.
 func openFor(f Frame) int {
 	// Only this thread becomes the user. Should the runtime need another thread, one
@@ -79,6 +86,10 @@ func openFor(f Frame) int {
 		b.say(Message(FrameOpened, "why", err), -1)
 		return 1
 	}
+	if f.Kind == frameLook {
+		b.say(Message(frameLooked, "modified_ns", modified(f.Get("path"))), -1)
+		return 0
+	}
 	fd, err := openRegular(f.Get("path"))
 	if err != nil {
 		number := syscall.EIO
@@ -88,6 +99,19 @@ func openFor(f Frame) int {
 	}
 	b.say(Frame{Kind: FrameOpened}, fd)
 	return 0
+}
+
+// modified is when a file or directory was last written to, in nanoseconds; 0: there is
+// none, or it cannot be seen.
+func modified(path string) int64 {
+	for failing("look") != nil {
+		time.Sleep(time.Second)
+	}
+	var stat syscall.Stat_t
+	if syscall.Stat(path, &stat) != nil {
+		return 0
+	}
+	return stat.Mtim.Nano()
 }
 
 func openRegular(path string) (int, error) {

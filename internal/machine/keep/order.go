@@ -88,6 +88,10 @@ type Order struct {
 	// be parked. An older supervisor does not know it.
 	Driver []string
 
+	// SavesTo is what the job saves its own work to, if it says so: an absolute
+	// path. A supervisor of an earlier berth does not look at it.
+	SavesTo string
+
 	// Devices are the GPUs that the job may open; nil: all. They are not sent:
 	// berth puts the filter on CgroupParent before it sends the order, and the
 	// supervisor only has to keep the job below it.
@@ -196,6 +200,7 @@ func (o *Order) visit(c *codec) {
 	c.bool("log_alone", &o.LogAlone)
 	c.bool("log_kept", &o.LogKept)
 	c.bool("leave_rest", &o.LeaveRest)
+	c.text("checkpoint_file", &o.SavesTo)
 	c.bool("setup", &o.Setup)
 	c.text("cgroup_parent", &o.CgroupParent)
 	c.text("note", &o.Note)

@@ -65,6 +65,8 @@ type Record struct {
 	PeakMemKiB   int64 // of all processes, if a cgroup counted it; 0: unknown
 	LogDropped   int64 // bytes dropped from the middle of the log
 
+	Saved time.Time // when its checkpoint file was last written to; zero: never, or not known
+
 	MaxRSSKiB int64
 	User, Sys time.Duration // CPU time of all processes, to the millisecond
 	Parkings  int           // how often it was parked

@@ -21,7 +21,7 @@ func fullRecord() Record {
 		StartedAt: time.Unix(5, 6), EndedAt: time.Unix(7, 8), Elapsed: 2 * time.Second,
 		ExitCode: -1, Signal: 15, Core: true, Stop: "timeout", Launch: "a\nb=\x00c\xff", SetupFailed: true,
 		Protocol: 2, Pty: true, OOM: true, MemoryKilled: true, PeakMemKiB: 77, LogDropped: 88,
-		Stragglers: 3, MaxRSSKiB: 4096, User: time.Second, Sys: 3 * time.Millisecond, Note: "no cgroup",
+		Stragglers: 3, Saved: time.Unix(1_700_000_000, 7), MaxRSSKiB: 4096, User: time.Second, Sys: 3 * time.Millisecond, Note: "no cgroup",
 	}
 }
 

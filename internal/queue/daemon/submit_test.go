@@ -77,7 +77,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"notify", "fail,end:exec:x y\nntfy:t", func(s *job.Spec) { s.Notify = []string{"end,fail:exec:x y", "end:ntfy:https://ntfy.sh/t"} }},
 		{"env.A", "b c", func(s *job.Spec) { s.Env = []job.EnvVar{{Key: "A", Value: "b c"}} }},
 	}
-	seen := map[string]bool{"snapshot": true, "array": true, "max": true, "begin": true, "hold": true, "dedup": true, "slurm": true, "checkpoint": true} // tested below
+	seen := map[string]bool{"snapshot": true, "array": true, "max": true, "begin": true, "hold": true, "dedup": true, "slurm": true, "checkpoint": true, "checkpoint_file": true} // tested below
 	for _, row := range rows {
 		seen[row.key] = true
 		id := l.one(sh("train "+row.key, row.key, row.value, "hold", "yes"))

@@ -48,8 +48,8 @@ func (e *ends) ended(a *running.Attempt, ev run.Event) {
 		r.Detail = a.Blame(r.Detail)
 	}
 	at := endOf(j, ev.Record, e.changes.Now)
-	if savedAtEnd(j, ev.Record) {
-		j.Checkpoints.Saved = at
+	if saved := lastSave(j, ev.Record, at); saved.After(j.Checkpoints.Saved) {
+		j.Checkpoints.Saved = saved
 	}
 	e.freeGPUsAt(a, at)
 	if r.Outcome != "" {
@@ -59,11 +59,23 @@ func (e *ends) ended(a *running.Attempt, ev run.Event) {
 	e.again(j, r, at)
 }
 
-// savedAtEnd reports whether a job did what it promised: it was told to stop, and
-// ended within its grace period as programs do that have saved.
-func savedAtEnd(j *job.Job, r keep.Record) bool {
+// lastSave is when an attempt that ended at that time last saved, as far as its end
+// tells: its file is newer than its start, or it did what it promised. It was told to
+// stop, and ended within its grace period as programs do that have saved.
+func lastSave(j *job.Job, r keep.Record, at time.Time) (saved time.Time) {
 	const byTERM = 128 + int(syscall.SIGTERM)
-	return j.Spec.Checkpoint == job.CheckpointTold && r.Stop != "" && r.Signal == 0 && (r.ExitCode == 0 || r.ExitCode == byTERM)
+	switch {
+	case j.Spec.SavesTo != "":
+		if r.Saved.After(at) {
+			return at // the clock of a file server is ahead
+		}
+		if r.Saved.After(j.StartedAt) {
+			return r.Saved
+		}
+	case j.Spec.Checkpoint == job.CheckpointTold && r.Stop != "" && r.Signal == 0 && (r.ExitCode == 0 || r.ExitCode == byTERM):
+		return at
+	}
+	return time.Time{}
 }
 
 // again runs a job again whose attempt ended at that time.

@@ -76,6 +76,7 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 // when it saved.
 func TestWhatIsNotSavedIsLost(t *testing.T) {
 	t.Parallel()
+	const never = -24 * time.Hour
 	killed := keep.Record{Stop: string(job.StopPreempt), Signal: 15}
 	for _, test := range []struct {
 		name     string
@@ -84,16 +85,28 @@ func TestWhatIsNotSavedIsLost(t *testing.T) {
 		end      keep.Record
 		lost     time.Duration
 		interval time.Duration // of the next attempt
+		wrote    time.Duration // its file, after its start; 0: it has none
 	}{
-		{"told to stop, it saves", job.CheckpointTold, false, aside(), 0, 0},
-		{"told to stop, it ends as TERM ends it", job.CheckpointTold, false, keep.Record{Stop: string(job.StopPreempt), ExitCode: 143}, 0, 0},
-		{"told to stop, it dies", job.CheckpointTold, false, killed, 70 * time.Minute, 70 * time.Minute},
-		{"told to stop, it dies, and had reported a save", job.CheckpointTold, true, killed, 10 * time.Minute, 0},
-		{"by the clock, it tells nothing", job.Checkpoint(30 * time.Minute), false, killed, 10 * time.Minute, 70 * time.Minute},
-		{"by the clock, it reports a save", job.Checkpoint(15 * time.Minute), true, killed, 10 * time.Minute, 15 * time.Minute},
+		{"told to stop, it saves", job.CheckpointTold, false, aside(), 0, 0, 0},
+		{"told to stop, it ends as TERM ends it", job.CheckpointTold, false, keep.Record{Stop: string(job.StopPreempt), ExitCode: 143}, 0, 0, 0},
+		{"told to stop, it dies", job.CheckpointTold, false, killed, 70 * time.Minute, 70 * time.Minute, 0},
+		{"told to stop, it dies, and had reported a save", job.CheckpointTold, true, killed, 10 * time.Minute, 0, 0},
+		{"by the clock, it tells nothing", job.Checkpoint(30 * time.Minute), false, killed, 10 * time.Minute, 70 * time.Minute, 0},
+		{"by the clock, it reports a save", job.Checkpoint(15 * time.Minute), true, killed, 10 * time.Minute, 15 * time.Minute, 0},
+		{"told to stop, it saves to no file", job.CheckpointTold, false, aside(), 70 * time.Minute, 70 * time.Minute, never},
+		{"told to stop, it dies after it wrote its file", job.CheckpointTold, false, killed, time.Minute, 0, 69 * time.Minute},
+		{"told to stop, its file is from before it started", job.CheckpointTold, false, aside(), 70 * time.Minute, 70 * time.Minute, -time.Minute},
+		{"told to stop, its file is from a clock that is ahead", job.CheckpointTold, false, aside(), 0, 0, 2 * time.Hour},
+		{"by the clock, it wrote its file after it reported a save", job.Checkpoint(15 * time.Minute), true, killed, 5 * time.Minute, 15 * time.Minute, 65 * time.Minute},
+		{"by the clock, it reported a save after it wrote its file", job.Checkpoint(15 * time.Minute), true, killed, 10 * time.Minute, 15 * time.Minute, 50 * time.Minute},
+		{"by the clock, it does not write its file", job.Checkpoint(30 * time.Minute), false, killed, 70 * time.Minute, 70 * time.Minute, never},
 	} {
 		r := newRig(t, 1)
-		r.submit(spec(saves(test.when)))
+		r.submit(spec(saves(test.when), func(s *job.Spec) {
+			if test.wrote != 0 {
+				s.SavesTo = "ckpt"
+			}
+		}))
 		r.pass(time.Hour)
 		if why := r.at().requests.Saved("2"); why == "" {
 			t.Error("a job that is not there saved")
@@ -106,6 +119,9 @@ func TestWhatIsNotSavedIsLost(t *testing.T) {
 		}
 		r.now = r.now.Add(10 * time.Minute)
 		r.at().requests.Requeue("1", "ann", 0)
+		if test.wrote != 0 && test.wrote != never {
+			test.end.Saved = r.row("1").StartedAt.Add(test.wrote)
+		}
 		r.hear(run.Ended, "1", test.end, false)
 		r.step()
 		row := r.row("1")

@@ -15,7 +15,7 @@ func only(order *handover.Order, cards []gpu.Device) *job.Job {
 	spec.To, spec.Slurm, spec.SlurmEnv = job.ToLocal, "", false
 	spec.After, spec.Notify, spec.Adopt, spec.Allow = nil, nil, nil, nil
 	spec.Retries, spec.Requeue, spec.MaxRequeues, spec.ArrayLimit = 0, false, 0, 0
-	spec.OnTimeout, spec.Preemptible, spec.Checkpoint, spec.NoPark = job.TimeoutKill, job.NotPreemptible, 0, true
+	spec.OnTimeout, spec.Preemptible, spec.Checkpoint, spec.SavesTo, spec.NoPark = job.TimeoutKill, job.NotPreemptible, 0, "", true
 	spec.Type, spec.Group, spec.Exclusive, spec.VRAMAuto = "", "", false, false
 	spec.CPUs, spec.MemMiB, spec.Pin = 0, 0, false
 

@@ -113,6 +113,23 @@ func (l *Launcher) checkpoints(j *job.Job) string {
 	return filepath.Join(l.dir(j), "checkpoints", j.ID+"-"+strconv.FormatInt(j.SubmittedAt.Unix(), 10))
 }
 
+// savesTo is the path of what a job saves its work to: from its working directory, or
+// from the directory for that.
+func savesTo(spec *job.Spec, o *keep.Order) string {
+	path := spec.SavesTo
+	if inside, found := strings.CutPrefix(path, "$"+checkpointDir+"/"); found {
+		for _, entry := range o.Env {
+			if dir, found := strings.CutPrefix(entry, checkpointDir+"="); found {
+				path = filepath.Join(dir, inside)
+			}
+		}
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(o.Dir, path)
+	}
+	return path
+}
+
 func arrayIndex(id string) string {
 	_, index, _ := strings.Cut(id, "_")
 	return index
@@ -185,6 +202,9 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: spec.Snapshot.Inside(l.dir(j)), Code: spec.Snapshot.Path, Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup, LeaveRest: l.LeaveRest,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
+	}
+	if spec.SavesTo != "" {
+		o.SavesTo = savesTo(&spec, &o)
 	}
 	if len(j.Grant.GPUs) > 0 && cards.mps == nil && spec.Adopt == nil {
 		o.Driver = l.Driver

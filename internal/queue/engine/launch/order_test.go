@@ -233,6 +233,28 @@ func TestOrderCarriesWhatTheSupervisorNeeds(t *testing.T) {
 	}
 }
 
+func TestACheckpointFileIsLookedForWhereTheJobRuns(t *testing.T) {
+	t.Parallel()
+	for says, want := range map[string]string{
+		"":                                 "",
+		"ckpt.pt":                          "/home/ann/run/ckpt.pt",
+		"/scratch/ckpt":                    "/scratch/ckpt",
+		"$BERTH_CHECKPOINT_DIR/last.ckpt":  "/home/ann/run/checkpoints/7--62135596800/last.ckpt",
+		"$BERTH_CHECKPOINT_DIRS/last.ckpt": "/home/ann/run/$BERTH_CHECKPOINT_DIRS/last.ckpt",
+	} {
+		s := spec(func(s *job.Spec) { s.Checkpoint, s.SavesTo, s.Dir = job.CheckpointTold, says, "~/run" })
+		if o := mustOrder(launcher(), onCards(&job.Job{ID: "7", Spec: s}, 0)); o.SavesTo != want {
+			t.Errorf("%s: %q, want %q", says, o.SavesTo, want)
+		}
+	}
+	s := spec(func(s *job.Spec) {
+		s.Checkpoint, s.SavesTo, s.Env = job.CheckpointTold, "$BERTH_CHECKPOINT_DIR/a", []job.EnvVar{{Key: checkpointDir, Value: "/scratch/run1"}}
+	})
+	if o := mustOrder(launcher(), onCards(&job.Job{ID: "7", Spec: s}, 0)); o.SavesTo != "/scratch/run1/a" {
+		t.Errorf("its own directory: %q", o.SavesTo)
+	}
+}
+
 func mustOrder(l *Launcher, j *job.Job) keep.Order {
 	o, err := l.Order(j, l.card)
 	if err != nil {

@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's spec says where it saves its own work
+-- (checkpoint_file).
