@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"strconv"
 	"sync"
 	"time"
@@ -80,10 +79,6 @@ type eventWriter struct {
 
 // send is called by the handler.
 func (e *eventWriter) send(event Event) error {
-	data, err := json.Marshal(event)
-	if err != nil {
-		return err
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
@@ -95,7 +90,7 @@ func (e *eventWriter) send(event Event) error {
 		e.buffer.WriteByte('\n')
 	}
 	e.buffer.WriteString("data: ")
-	e.buffer.Write(data)
+	e.buffer.Write(appendEvent(e.buffer.AvailableBuffer(), &event))
 	e.buffer.WriteString("\n\n")
 	if e.buffer.Len() > replyPiece {
 		return e.flush() // slow the sender down to the reader's pace

@@ -55,6 +55,35 @@ func appendView(b []byte, v *job.View) []byte {
 	return append(b, '}')
 }
 
+// appendEvent writes an event likewise: each goes to everybody who follows.
+func appendEvent(b []byte, e *Event) []byte {
+	b = append(b, '{')
+	if e.Seq != 0 {
+		b = append(appendInt(append(b, `"seq":`...), e.Seq), ',')
+	}
+	b = appendTime(append(b, `"time":`...), e.Time)
+	b = appendText(append(b, `,"event":`...), e.Kind)
+	if e.Job != nil {
+		b = appendView(append(b, `,"job":`...), e.Job)
+	}
+	if e.Text != "" {
+		b = appendText(append(b, `,"text":`...), e.Text)
+	}
+	if e.GPU != nil {
+		b = appendInt(append(b, `,"gpu":`...), *e.GPU)
+	}
+	if e.By != "" {
+		b = appendText(append(b, `,"by":`...), e.By)
+	}
+	if e.Bad {
+		b = append(b, `,"bad":true`...)
+	}
+	if len(e.GPUs) > 0 {
+		b = appendAny(append(b, `,"gpus":`...), e.GPUs)
+	}
+	return append(b, '}')
+}
+
 func appendCheckpoints(b []byte, k job.CheckpointsView) []byte {
 	b = orNull(append(b, `{"every_s":`...), k.EveryS, appendFloat)
 	b = appendFloat(append(b, `,"ran_s":`...), k.RanS)

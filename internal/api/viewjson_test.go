@@ -50,6 +50,16 @@ func TestAJobIsWrittenAsJSONDoes(t *testing.T) {
 		if got := appendView(nil, &v); string(got) != string(want) {
 			t.Fatalf("%s\nand encoding/json writes\n%s", got, want)
 		}
+		e := Event{Time: time.Unix(rapid.Int64Range(0, 1<<31).Draw(t, "second"), 5).UTC(), Kind: job.EventKind(texts.Draw(t, "kind")), Job: &v}
+		if rapid.Bool().Draw(t, "other") {
+			e = Event{Seq: rapid.Int64().Draw(t, "seq"), Time: e.Time, Text: texts.Draw(t, "text"), GPU: rapid.Ptr(rapid.Int(), true).Draw(t, "gpu"), By: texts.Draw(t, "by"), Bad: true, GPUs: make([]GPU, rapid.IntRange(0, 2).Draw(t, "gpus"))}
+		}
+		if want, err = json.Marshal(&e); err != nil {
+			t.Fatal(err)
+		}
+		if got := appendEvent(nil, &e); string(got) != string(want) {
+			t.Fatalf("%s\nand encoding/json writes\n%s", got, want)
+		}
 	})
 }
 
