@@ -224,7 +224,7 @@ func (b *bench) bareGo() time.Duration {
 func (b *bench) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.berth, args...)
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "BERTH_LEDGER_DIR="+absolute("ledger"))
+	cmd.Env = os.Environ()
 	return cmd
 }
 

@@ -101,7 +101,10 @@ func (s *session) isWorse(r result) bool {
 func (s *session) try(ctx context.Context, name string) ([]result, error) {
 	dir, err := os.MkdirTemp(s.dir, name)
 	check(err)
+	ledger := ledgerIn(dir)
+	defer remove(ledger)
 	cmd := s.child(ctx, name)
+	cmd.Env = append(cmd.Environ(), "BERTH_LEDGER_DIR="+ledger)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
 	// What it leaves running becomes a child of this process.
 	check(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
@@ -113,6 +116,17 @@ func (s *session) try(ctx context.Context, name string) ([]result, error) {
 	results, unread := readResults(filepath.Join(dir, told))
 	remove(dir)
 	return results, errors.Join(err, unread)
+}
+
+// ledgerIn is a directory where the berths of a measurement share their bookings: in
+// memory, where they do by default, and otherwise in this one. A file that replaces
+// another one at each start is written to a disk at once.
+func ledgerIn(dir string) string {
+	ledger, err := os.MkdirTemp("/dev/shm", "berth-bench-")
+	if err != nil {
+		ledger = filepath.Join(dir, "ledger")
+	}
+	return ledger
 }
 
 // endChildren kills what a measurement left running, in rounds: the children of a
