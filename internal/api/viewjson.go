@@ -88,6 +88,8 @@ func appendCheckpoints(b []byte, k job.CheckpointsView) []byte {
 	b = orNull(append(b, `{"every_s":`...), k.EveryS, appendFloat)
 	b = appendFloat(append(b, `,"ran_s":`...), k.RanS)
 	b = appendFloat(append(b, `,"lost_s":`...), k.LostS)
+	b = appendFloat(append(b, `,"grace_s":`...), k.GraceS)
+	b = appendFloat(append(b, `,"stopping_s":`...), k.StoppingS)
 	return append(orNull(append(b, `,"saved_at":`...), k.SavedAt, appendTime), '}')
 }
 

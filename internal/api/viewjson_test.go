@@ -38,7 +38,7 @@ func TestAJobIsWrittenAsJSONDoes(t *testing.T) {
 		}
 		if f := float(t); f != nil {
 			v.ParkedS, v.AskedIDs = *f, ints(t)
-			v.Checkpoints = &job.CheckpointsView{EveryS: float(t), RanS: *f, LostS: 1e-9, SavedAt: at(t)}
+			v.Checkpoints = &job.CheckpointsView{EveryS: float(t), RanS: *f, LostS: 1e-9, GraceS: 10, StoppingS: 0.25, SavedAt: at(t)}
 			v.Slurm = &job.SlurmView{ID: text(t), Node: text(t), GPUIDs: ints(t)}
 		} else {
 			v.PeakVRAMMiB = nil

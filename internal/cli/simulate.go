@@ -130,7 +130,7 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 	}
 	if o.history {
 		return session.Verb(func(ctx context.Context, s *session.Session, _ []string) error {
-			w, err := o.fetchHistory(ctx, s, set.machine, set.changed, time.Now())
+			w, err := o.fetchHistory(ctx, s, &set, time.Now())
 			if err == nil {
 				err = o.asTheDaemonParks(ctx, s, &set)
 			}

@@ -28,7 +28,7 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.parkCost, "park-cost", "", "let every job with one GPU be parked, at this `cost` each way: seconds (20), a copy speed (5GB/s), or measured")
 	flags.BoolVar(&o.parkGangs, "park-gangs", false, "let jobs with several GPUs be parked too, as if none of them used NCCL")
 	flags.StringVar(&o.gangSaves, "gang-checkpoint", "", "jobs with several GPUs save their own work this `often` (30m), or when they are told to (term): then they are ended for others, and go on from there")
-	flags.StringVar(&o.restart, "restart-cost", "2m", "`time` that a job which saved its own work loses when it runs again")
+	flags.StringVar(&o.restart, "restart-cost", "", "`time` that a job which saved its own work loses when it runs again (default 2m, or twice --min-run if that is less)")
 	flags.StringVar(&o.parkMem, "park-memory", "", "host `memory` for parked jobs (1280G); 0: no limit (default: half of the host's, taken to be twice the memory of the GPUs)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
 	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))
@@ -73,7 +73,13 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	if s.policies, err = o.parsePolicies(); err != nil {
 		return s, err
 	}
-	return s, o.adjust(cmd, s.policies)
+	if err := o.adjust(cmd, s.policies); err != nil {
+		return s, err
+	}
+	if !s.changed("restart-cost") {
+		s.choices.Park.Restart = sim.MillisOf(s.policies[0].Rules.Restart().Seconds())
+	}
+	return s, nil
 }
 
 // readParking reads which jobs can be parked, and at what cost.
@@ -94,11 +100,13 @@ func (o *simulateOptions) readParking(cmd *cobra.Command) (p *sim.Parking, err e
 			return nil, badFlag(cmd, "gang-checkpoint", err)
 		}
 	}
-	cost, err := orZero(o.restart)
-	if err != nil || cost > maxParkCost {
-		return nil, badFlag(cmd, "restart-cost", text.Mismatch(o.restart, "a duration of up to a day"))
+	if changed("restart-cost") {
+		cost, err := orZero(o.restart)
+		if err != nil || cost > maxParkCost {
+			return nil, badFlag(cmd, "restart-cost", text.Mismatch(o.restart, "a duration of up to a day"))
+		}
+		p.Restart = sim.MillisOf(cost.Seconds())
 	}
-	p.Restart = sim.MillisOf(cost.Seconds())
 	p.MemoryMiB = sim.HostMemory
 	if changed("park-memory") {
 		if p.MemoryMiB, err = parseParkMemory(o.parkMem); err != nil {

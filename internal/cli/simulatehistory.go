@@ -15,7 +15,8 @@ import (
 
 // fetchHistory gets the jobs that ran under this daemon. They are replayed on its
 // GPUs unless flags say otherwise.
-func (o *simulateOptions) fetchHistory(ctx context.Context, s *session.Session, machine sim.Machine, changed func(flag string) bool, now time.Time) (*sim.Workload, error) {
+func (o *simulateOptions) fetchHistory(ctx context.Context, s *session.Session, set *settings, now time.Time) (*sim.Workload, error) {
+	machine, changed := set.machine, set.changed
 	since, err := optionalWhen("since", o.since, now)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session.Session, 
 	if err != nil {
 		return nil, err
 	}
-	return sim.FromHistory(jobs, machine), nil
+	return sim.FromHistory(jobs, machine, set.choices.Park.Restart), nil
 }
 
 // asTheDaemonParks sets what no flag says of parking: which jobs, how fast, and in

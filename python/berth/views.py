@@ -21,6 +21,8 @@ class CheckpointsView(TypedDict):
     every_s: Optional[float]
     ran_s: float
     lost_s: float
+    grace_s: float
+    stopping_s: float
     saved_at: Optional[str]
 
 

@@ -64,14 +64,17 @@ func (h *history) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, l
 		return api.Replay{}, err
 	}
 	reply := api.Replay{Since: since, GPUs: machine.GPUs, VRAMMiB: machine.VRAMMiB, Known: policyWords(sim.Policies()), Policies: policyWords(policies), Notes: notes}
-	w := sim.FromHistory(jobs, machine)
+	park, err := h.parking(ctx)
+	if err != nil {
+		return api.Replay{}, err
+	}
+	w := sim.FromHistory(jobs, machine, park.Restart)
 	reply.Notes = append(reply.Notes, report.Before(w)...)
 	if len(w.Jobs) == 0 {
 		return reply, nil
 	}
-	park, err := h.parking(ctx)
-	if err != nil {
-		return api.Replay{}, err
+	for i := range policies {
+		policies[i].Rules.MinRun = h.svc.Config().Rules.MinRun
 	}
 	begun, waited := time.Now(), time.Duration(0)
 	replays, done := sim.Compare(w, policies, sim.Choices{Park: park}, 0, sim.Watch{
@@ -106,6 +109,8 @@ func (h *history) replay(ctx context.Context, c api.Caller, q api.ReplayQuery, l
 func (h *history) parking(ctx context.Context) (*sim.Parking, error) {
 	park := &sim.Parking{Who: sim.ThatAskFor, Pace: &sched.FirstPace, MemoryMiB: sim.HostMemory}
 	err := h.svc.Do(ctx, func(t *engine.Turn) {
+		rules := h.svc.Config().Rules
+		park.Restart = sim.MillisOf(rules.Restart().Seconds())
 		p := t.Parking().State()
 		if p.Cannot != "" {
 			return

@@ -23,12 +23,11 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		name          string
 		spec          job.Spec
 		first, second time.Duration // until it makes room, in its first attempt and in its second; 0: it does not
-		lost, twice   time.Duration // after the first, and after both
 	}{
-		{"one that says nothing of it", spec(gives), 0, 0, 0, 0},
-		{"every half hour", spec(saves(job.Checkpoint(30 * time.Minute))), 30 * time.Minute, 32*time.Minute + 10*time.Second, 10 * time.Second, 30 * time.Second},
-		{"when it is told to", spec(saves(job.CheckpointTold)), 260 * time.Second, 260 * time.Second, 0, 0},
-		{"when it is told to, with a minute to do it", spec(saves(job.CheckpointTold), func(s *job.Spec) { s.Grace = time.Minute }), 6 * time.Minute, 6 * time.Minute, 0, 0},
+		{"one that says nothing of it", spec(gives), 0, 0},
+		{"every half hour", spec(saves(job.Checkpoint(30 * time.Minute))), 30 * time.Minute, 32 * time.Minute},
+		{"when it is told to", spec(saves(job.CheckpointTold)), 260 * time.Second, 260 * time.Second},
+		{"when it is told to, with a minute to do it", spec(saves(job.CheckpointTold), func(s *job.Spec) { s.Grace = time.Minute }), 6 * time.Minute, 6 * time.Minute},
 	} {
 		r := newRig(t, 1)
 		r.submit(test.spec)
@@ -55,7 +54,7 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		}
 		r.wantRow("1", job.Queued, "")
 		r.wantRow("2", job.Running, "")
-		if kept := r.row("1").Checkpoints; kept.Ran != test.first+10*time.Second || kept.Lost != test.lost {
+		if kept := r.row("1").Checkpoints; kept.Ran != test.first || kept.Lost != 0 || kept.Stopping != 10*time.Second {
 			t.Errorf("%s: its first attempt came to %+v", test.name, kept)
 		}
 		r.end("2", keep.Record{}, false)
@@ -66,7 +65,7 @@ func TestJobsThatSaveTheirWorkTakeTurns(t *testing.T) {
 		if took := leaves(); took != test.second {
 			t.Errorf("%s: again it made room after %s, want %s", test.name, took, test.second)
 		}
-		if kept := r.row("1").Checkpoints; kept.Ran != test.first+test.second+20*time.Second-2*time.Minute || kept.Lost != test.twice {
+		if kept := r.row("1").Checkpoints; kept.Ran != test.first+test.second-2*time.Minute || kept.Lost != 0 || kept.Stopping != 20*time.Second {
 			t.Errorf("%s: two attempts came to %+v", test.name, kept)
 		}
 	}

@@ -35,7 +35,7 @@ type rest struct {
 	Umask        int           `json:"umask,omitempty"`
 	Held         bool          `json:"held,omitempty"`
 	Parking      parking       `json:"parking,omitzero"`
-	Checkpoints  checkpoints   `json:"kept,omitzero"`
+	Checkpoints  *checkpoints  `json:"kept,omitempty"`
 	Handover     handover      `json:"handover,omitzero"`
 	// Bytes means that some text of this job is not UTF-8, so every text has one
 	// character per byte. See bytes.go.
@@ -68,9 +68,24 @@ func (p *parking) value() job.Parking {
 
 // checkpoints is a job.Checkpoints.
 type checkpoints struct {
-	Ran   time.Duration `json:"ran,omitempty"`
-	Lost  time.Duration `json:"lost,omitempty"`
-	Saved int64         `json:"saved,omitempty"`
+	Ran      time.Duration `json:"ran,omitempty"`
+	Lost     time.Duration `json:"lost,omitempty"`
+	Stopping time.Duration `json:"stopping,omitempty"`
+	Saved    int64         `json:"saved,omitempty"`
+}
+
+func checkpointsOf(c *job.Checkpoints) *checkpoints {
+	if *c == (job.Checkpoints{}) {
+		return nil
+	}
+	return &checkpoints{c.Ran, c.Lost, c.Stopping, nanos(c.Saved)}
+}
+
+func (c *checkpoints) value() job.Checkpoints {
+	if c == nil {
+		return job.Checkpoints{}
+	}
+	return job.Checkpoints{Ran: c.Ran, Lost: c.Lost, Stopping: c.Stopping, Saved: moment(c.Saved)}
 }
 
 // handover is a job.Handover.
@@ -118,7 +133,7 @@ func restOf(j *job.Job, wide bool) rest {
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, OverGPUs: j.OverGPUs, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held, Parking: parkingOf(&j.Parking),
 		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
-		Handover: handoverOf(&j.Handover), Checkpoints: checkpoints{j.Checkpoints.Ran, j.Checkpoints.Lost, nanos(j.Checkpoints.Saved)},
+		Handover: handoverOf(&j.Handover), Checkpoints: checkpointsOf(&j.Checkpoints),
 	}
 }
 
@@ -128,7 +143,7 @@ func (r *rest) into(j *job.Job) {
 	j.PeakMiB, j.AvgUtil, j.OverGPUs, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.OverGPUs, r.Log, r.LogDropped
 	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
 	j.UID, j.Environ, j.Umask, j.Held, j.Parking = r.UID, r.Environ, r.Umask, r.Held, r.Parking.value()
-	j.Handover, j.Checkpoints = r.Handover.value(), job.Checkpoints{Ran: r.Checkpoints.Ran, Lost: r.Checkpoints.Lost, Saved: moment(r.Checkpoints.Saved)}
+	j.Handover, j.Checkpoints = r.Handover.value(), r.Checkpoints.value()
 }
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }

@@ -88,7 +88,7 @@ func change(t *rapid.T, j *job.Job) {
 	j.Attempt.Number, j.RetriesUsed, j.Requeues = rapid.Int().Draw(t, "attempt"), rapid.Int().Draw(t, "used"), rapid.Int().Draw(t, "requeued")
 	j.Preemptions, j.WaitsSince = rapid.Int().Draw(t, "preempted"), anyTime(t, "waits since")
 	j.PreemptedFor, j.PreemptAt = text("aside for"), anyTime(t, "aside at")
-	j.Checkpoints = job.Checkpoints{Ran: time.Duration(rapid.Int64().Draw(t, "ran")), Lost: time.Duration(rapid.Int64().Draw(t, "lost")), Saved: anyTime(t, "saved")}
+	j.Checkpoints = job.Checkpoints{Ran: time.Duration(rapid.Int64().Draw(t, "ran")), Lost: time.Duration(rapid.Int64().Draw(t, "lost")), Stopping: time.Duration(rapid.Int64().Draw(t, "stopping")), Saved: anyTime(t, "saved")}
 	j.Grant = job.Grant{}
 	if rapid.Bool().Draw(t, "granted") {
 		j.Grant = job.Grant{

@@ -51,7 +51,7 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		Started: r.now.at(), RanBefore: c.service().duration(), Waited: (r.now - c.since).duration(),
 		Run: r.expected(j, c), Limit: r.estimator.limit(j, c.done),
 	}
-	a.held.Preempt = r.preemption(j)
+	a.held.Preempt = r.preemption(j, c.service())
 	return a
 }
 

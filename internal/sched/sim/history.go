@@ -7,9 +7,11 @@ import (
 )
 
 // FromHistory makes a workload of ended jobs. It leaves out jobs that never
-// started: they have no duration.
-func FromHistory(jobs []job.View, machine Machine) *Workload {
+// started: they have no duration. restart is what it took a job to go on from what it
+// had saved.
+func FromHistory(jobs []job.View, machine Machine, restart Millis) *Workload {
 	w := &Workload{Source: "history", Origin: OfHistory, Machine: machine}
+	stops := stopTimesOf(jobs)
 	var first time.Time
 	for i := range jobs {
 		if v := &jobs[i]; replayable(v) && (first.IsZero() || v.SubmittedAt.Before(first)) {
@@ -40,9 +42,12 @@ func FromHistory(jobs []job.View, machine Machine) *Workload {
 			j.Command = *v.Command
 		}
 		if k := v.Checkpoints; k != nil {
-			j.Duration, j.Saves = j.Duration+MillisOf(max(0, k.RanS-k.LostS)), WhenTold
+			if k.RanS > 0 {
+				j.Duration = max(0, j.Duration-restart) + MillisOf(max(0, k.RanS-k.LostS))
+			}
+			j.Saves, j.Ends = WhenTold, stops.ends(v)
 			if k.EveryS != nil {
-				j.Saves = Saves(MillisOf(*k.EveryS))
+				j.Saves, j.Silent = Saves(MillisOf(*k.EveryS)), k.SavedAt == nil
 			}
 		}
 		switch {
@@ -54,6 +59,41 @@ func FromHistory(jobs []job.View, machine Machine) *Workload {
 		w.add(j, "job "+v.ID)
 	}
 	return w
+}
+
+// stopTimes is how long jobs took to end for others: in seconds, and how often. Those
+// that save by the clock often end at once, and the others save first.
+type stopTimes struct{ told, byClock [2]float64 }
+
+func (s *stopTimes) kind(k *job.CheckpointsView) *[2]float64 {
+	if k.EveryS == nil {
+		return &s.told
+	}
+	return &s.byClock
+}
+
+func stopTimesOf(jobs []job.View) (s stopTimes) {
+	for i := range jobs {
+		if v := &jobs[i]; v.Checkpoints != nil {
+			kind := s.kind(v.Checkpoints)
+			kind[0] += v.Checkpoints.StoppingS
+			kind[1] += float64(v.Preemptions)
+		}
+	}
+	return s
+}
+
+// ends is how a job ends for others: as it did, or else as its kind did.
+func (s *stopTimes) ends(v *job.View) Ends {
+	k := v.Checkpoints
+	e := Ends{Within: MillisOf(k.GraceS), After: MillisOf(k.GraceS)}
+	if kind := s.kind(k); v.Preemptions > 0 {
+		e.After = MillisOf(k.StoppingS / float64(v.Preemptions))
+	} else if kind[1] > 0 {
+		e.After = MillisOf(kind[0] / kind[1])
+	}
+	e.After = max(1, e.After)
+	return e
 }
 
 func replayable(v *job.View) bool {

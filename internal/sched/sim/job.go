@@ -60,6 +60,8 @@ type Job struct {
 	AtOnce   int    // how many tasks of its array run at a time; 0: all
 	Group    string // of its user's groups, if that has a limit
 	Saves    Saves  // whether it saves its own work
+	Silent   bool   // it never reports a save
+	Ends     Ends   // how it ends for others; zero: as any job
 	Parks    Parks  // whether it can be parked, if it says so
 	Command  string // estimates depend on it and on the user; may be empty
 }
@@ -148,8 +150,19 @@ func compareJobs(a, b *Job) int {
 		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB), cmp.Compare(a.UsedMiB, b.UsedMiB),
 		strings.Compare(a.Command, b.Command), slices.Compare(a.IDs, b.IDs), slices.Compare(a.Allow, b.Allow),
 		strings.Compare(a.Array, b.Array), cmp.Compare(a.AtOnce, b.AtOnce), strings.Compare(a.Group, b.Group),
-		cmp.Compare(a.Parks, b.Parks), cmp.Compare(a.Saves, b.Saves),
+		cmp.Compare(a.Parks, b.Parks), cmp.Compare(a.Saves, b.Saves), cmp.Compare(a.Ends.Within, b.Ends.Within), cmp.Compare(a.Ends.After, b.Ends.After),
+		compareBools(a.Silent, b.Silent),
 	)
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // Part is how much of each of its cards a job takes, as a share of 1.

@@ -109,11 +109,14 @@ func (r *replay) preempt(v sched.Victim) {
 	}
 	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
-	a.lost = a.unsaved(r.now)
+	a.lost = r.unsaved(a)
 	a.useful -= a.lost
 	a.held.BeingPreempted, a.held.PreemptedFor = true, v.For
-	a.end = r.now + millisFor(a.held.Preempt.StopTime)
-	a.held.FreeBy = a.end.at()
+	a.held.FreeBy = r.now.at().Add(a.held.Preempt.StopTime)
+	a.end = millisUp(a.held.FreeBy)
+	if v.Mode == sched.Requeue && a.job.Ends != (Ends{}) {
+		a.end = r.now + a.job.Ends.After
+	}
 	heap.Fix(&r.ends, a.spot)
 	c.done += a.useful
 	c.lost += a.lost
@@ -131,19 +134,34 @@ func millisFor(d time.Duration) Millis {
 	return Millis((d + time.Millisecond - time.Nanosecond) / time.Millisecond)
 }
 
-// preemption is whether and how a job can be preempted.
-func (r *replay) preemption(j *Job) sched.Preempt {
+// preemption is whether and how a job can be preempted that has run for so long in
+// earlier attempts.
+func (r *replay) preemption(j *Job, served Millis) sched.Preempt {
 	if r.parks(j) {
 		return r.in.Park.cost(r.in.Machine, j)
 	}
-	if saves := r.saves(j); saves != 0 {
-		return sched.Preempt{Mode: sched.Requeue, Saves: true, SavesEvery: saves.every().duration(), StopTime: grace, ResumeTime: r.in.Park.Restart.duration()}
+	saves := r.saves(j)
+	if saves == 0 {
+		return sched.Preempt{}
 	}
-	return sched.Preempt{}
+	p := sched.Preempt{Mode: sched.Requeue, Saves: true, SavesEvery: saves.every().duration(), StopTime: grace, ResumeTime: r.in.Park.Restart.duration()}
+	if j.Ends != (Ends{}) {
+		p.StopTime = j.Ends.Within.duration()
+	}
+	if j.Silent { // an attempt runs as long as all earlier ones together
+		p.SavesEvery = max(p.SavesEvery, served.duration())
+	}
+	return p
 }
 
 // grace is how long a job takes to end: a job's default grace period.
 const grace = 10 * time.Second
+
+// Ends is how a job ends for others that saves its own work.
+type Ends struct {
+	Within Millis // how long it may take
+	After  Millis // how long it takes
+}
 
 // saves is how often a job saves its own work.
 func (r *replay) saves(j *Job) Saves {
@@ -157,9 +175,9 @@ func (r *replay) saves(j *Job) Saves {
 }
 
 // unsaved is what a job loses if it is preempted now.
-func (a *active) unsaved(now Millis) Millis {
-	if every := a.held.Preempt.SavesEvery; every > 0 {
-		return a.did(now) % Millis(every/time.Millisecond)
+func (r *replay) unsaved(a *active) Millis {
+	if every := r.saves(a.job).every(); every > 0 && a.held.Preempt.Mode == sched.Requeue {
+		return a.did(r.now) % every
 	}
 	return 0
 }

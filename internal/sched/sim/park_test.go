@@ -365,13 +365,18 @@ func TestAJobThatSavesItsWorkGoesOnFromThere(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		saves Saves
+		ends  Ends
 		want  Fate
 	}{
-		{"every 20 s", 20_000, Fate{
+		{"every 20 s", 20_000, Ends{}, Fate{
 			Start: 0, End: 145_000, Cards: []int{0}, Preemptions: 1, Wasted: 10_000, Overhead: 25_000,
 			Segments: []Segment{{0, 60_000, []int{0}}, {70_000, 145_000, []int{0}}},
 		}},
-		{"when it is told", WhenTold, Fate{
+		{"when it is told, and it takes 2 s", WhenTold, Ends{Within: 30_000, After: 2000}, Fate{
+			Start: 0, End: 127_000, Cards: []int{0}, Preemptions: 1, Overhead: 17_000,
+			Segments: []Segment{{0, 52_000, []int{0}}, {62_000, 127_000, []int{0}}},
+		}},
+		{"when it is told", WhenTold, Ends{}, Fate{
 			Start: 0, End: 135_000, Cards: []int{0}, Preemptions: 1, Overhead: 25_000,
 			Segments: []Segment{{0, 60_000, []int{0}}, {70_000, 135_000, []int{0}}},
 		}},
@@ -381,7 +386,7 @@ func TestAJobThatSavesItsWorkGoesOnFromThere(t *testing.T) {
 				Jobs:    []Job{seconds("long", "ann", 0, 100, 1), seconds("short", "bob", 50, 10, 1)},
 				Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, Default), Park: &Parking{Who: ThatAskFor, Restart: 15_000},
 				Estimates: Perfect, Decide: scripted(map[Millis]sched.Plan{50_000: {Victims: []sched.Victim{{Job: "0", For: "1", Mode: sched.Requeue}}}}, func(now Millis, s sched.State) {
-					if p, queued := s.Queue.Get("0"); queued && now == 60_000 {
+					if p, queued := s.Queue.Get("0"); queued && now == row.want.Segments[0].End {
 						again := row.want.Wasted.duration()
 						if p.Parked || p.Request.IDs != "" || p.RanBefore != 50*time.Second || p.Run.Mid != 100*time.Second+again || !p.Preempt.Saves {
 							t.Errorf("it waits as %+v", p)
@@ -389,7 +394,7 @@ func TestAJobThatSavesItsWorkGoesOnFromThere(t *testing.T) {
 					}
 				}),
 			}
-			in.Jobs[0].Saves = row.saves
+			in.Jobs[0].Saves, in.Jobs[0].Ends = row.saves, row.ends
 			res := run(in)
 			if got := res.Fates[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", row.want) {
 				t.Errorf("\n%+v, want\n%+v", got, row.want)
@@ -398,6 +403,22 @@ func TestAJobThatSavesItsWorkGoesOnFromThere(t *testing.T) {
 				t.Errorf("%+v", m)
 			}
 		})
+	}
+}
+
+// One that never reports a save runs at least as long as before, and loses no more.
+func TestAJobThatReportsNoSaveRunsLonger(t *testing.T) {
+	in := input{Jobs: []Job{{GPUs: 1, Saves: 20_000, Silent: true, Ends: Ends{30_000, 1000}}}, Machine: Machine{GPUs: 1, VRAMMiB: 1000}, Policy: policy(t, Default), Park: &Parking{}}
+	in.Park.Who = ThatAskFor
+	r := newReplay(&in)
+	for served, want := range map[Millis]time.Duration{0: 20 * time.Second, 15_000: 20 * time.Second, 50_000: 50 * time.Second} {
+		if p := r.preemption(&in.Jobs[0], served); p.SavesEvery != want || p.StopTime != 30*time.Second {
+			t.Errorf("after %d: %+v", served, p)
+		}
+	}
+	a := &active{job: &in.Jobs[0], held: sched.Allocation{Preempt: r.preemption(&in.Jobs[0], 50_000)}}
+	if r.now = 45_000; r.unsaved(a) != 5000 {
+		t.Errorf("it loses %d", r.unsaved(a))
 	}
 }
 

@@ -80,7 +80,7 @@ func newReplay(in *input) *replay {
 	if in.Park != nil {
 		r.host.mostMiB = in.Park.MemoryMiB
 	}
-	r.turns = slices.ContainsFunc(in.Jobs, func(j Job) bool { return r.preemption(&j).Mode != "" })
+	r.turns = slices.ContainsFunc(in.Jobs, func(j Job) bool { return r.preemption(&j, 0).Mode != "" })
 	r.queue.SetRules(in.Policy.Rules)
 	r.result.Fates = make([]Fate, len(in.Jobs))
 	for i := range in.Jobs {
@@ -183,7 +183,7 @@ func (r *replay) enqueue(place int) {
 func (r *replay) pending(place int) sched.Pending {
 	j, c := r.jobAt(place)
 	limit := r.estimator.limit(j, c.done)
-	preempt, parked := r.preemption(j), c.parkedOn != nil
+	preempt, parked := r.preemption(j, c.service()), c.parkedOn != nil
 	if parked {
 		back := *j
 		back.IDs, back.Allow = c.parkedOn, nil

@@ -38,6 +38,8 @@ func anUpheaval(t *rapid.T) input {
 	}
 	for i := range in.Jobs {
 		in.Jobs[i].Saves = rapid.SampledFrom([]Saves{0, 0, WhenTold, 1, 2000, 60_000}).Draw(t, "saves")
+		in.Jobs[i].Silent = rapid.Bool().Draw(t, "silent")
+		in.Jobs[i].Ends = rapid.SampledFrom([]Ends{{}, {}, {0, 1}, {5000, 700}, {30_000, 30_000}}).Draw(t, "ends")
 		in.Jobs[i].Parks = rapid.SampledFrom([]Parks{Unsaid, Unsaid, CanPark, CannotPark}).Draw(t, "says")
 		if j := &in.Jobs[i]; j.VRAMMiB > 0 && rapid.IntRange(0, 2).Draw(t, "misjudged") == 0 {
 			j.UsedMiB = j.VRAMMiB * rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "times") / 2

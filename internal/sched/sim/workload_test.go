@@ -16,19 +16,21 @@ func TestHistoryBecomesAWorkload(t *testing.T) {
 		{ID: "2", User: "bob", GPUs: 1, Share: new(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour), ParkedS: 600},
 		{ID: "5", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1},
 		{ID: "6", User: "cid", GPUs: 1, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Parkings: 1, ParkRefused: new("it uses managed memory")},
-		{ID: "7", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{EveryS: new(1800.0), RanS: 4000, LostS: 400}},
-		{ID: "8", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{}},
+		{ID: "7", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{EveryS: new(1800.0), RanS: 4000, LostS: 400, GraceS: 30, StoppingS: 5}, Preemptions: 2},
+		{ID: "8", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{GraceS: 20}},
+		{ID: "9", User: "cid", GPUs: 2, SubmittedAt: ago(time.Hour), StartedAt: ago(time.Hour), EndedAt: ago(0), Checkpoints: &job.CheckpointsView{EveryS: new(60.0), GraceS: 20, SavedAt: ago(0)}},
 		{ID: "3", User: "bob", GPUs: 1, SubmittedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour)},
 		{ID: "4", User: "bob", GPUs: 0, SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
 	}
-	w := FromHistory(views, Machine{GPUs: 1})
+	w := FromHistory(views, Machine{GPUs: 1}, 120_000)
 	want := []Job{
 		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: 2048, Submit: 3_600_000, Duration: 1_800_000},
 		{ID: "2", User: "bob", GPUs: 1, Share: 0.5, Duration: 3_000_000},
 		{ID: "5", User: "cid", GPUs: 1, Submit: 3_600_000, Duration: 3_600_000, Parks: CanPark},
 		{ID: "6", User: "cid", GPUs: 1, Submit: 3_600_000, Duration: 3_600_000, Parks: CannotPark},
-		{ID: "7", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 7_200_000, Saves: 1_800_000},
-		{ID: "8", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 3_600_000, Saves: WhenTold},
+		{ID: "7", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 7_080_000, Saves: 1_800_000, Silent: true, Ends: Ends{30_000, 2500}},
+		{ID: "8", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 3_600_000, Saves: WhenTold, Ends: Ends{20_000, 20_000}},
+		{ID: "9", User: "cid", GPUs: 2, Submit: 3_600_000, Duration: 3_600_000, Saves: 60_000, Ends: Ends{20_000, 2500}},
 	}
 	if !reflect.DeepEqual(w.Jobs, want) || w.LeftOut != 2 || w.Places[1] != "job 2" {
 		t.Errorf("%+v", w)

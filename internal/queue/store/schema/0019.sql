@@ -1,2 +1,3 @@
 -- The tables stay as they are. A job's spec says where it saves its own work
--- (checkpoint_file).
+-- (checkpoint_file),
+-- and the job how long its attempts took to end for others (kept.stopping).
