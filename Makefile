@@ -12,7 +12,7 @@ LINT_VERSION := v2.14.0
 LINT    := $(shell $(GO) env GOCACHE)/golangci-lint-$(LINT_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-check bench-decide fuzz sim soak siege seeds web web-check pictures screens gpu-test dist clean
+.PHONY: help build man install install-service install-links uninstall-links install-slurm-links uninstall-slurm-links test quick check fmt vet lint lint-install race bench bench-check bench-decide live-day fuzz sim soak siege seeds web web-check pictures screens gpu-test dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,10 @@ bench-decide: ## measure a decision (budget: p99 1 ms with 10,000 queued jobs, 5
 FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	sh scripts/fuzz.sh $(FUZZTIME)
+
+DAY ?= 1
+live-day: build ## run a day of jobs on simulated GPUs and replay it (needs root, twelve minutes; DAY=2 is another day)
+	$(GO) run ./scripts/liveday -berth $(BIN)/berth -seed $(DAY)
 
 SEEDS ?= 100000
 sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
