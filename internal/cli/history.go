@@ -29,9 +29,10 @@ func newHistory() *cobra.Command {
 		Use:   "history [JOB...]",
 		Short: "Show jobs that have ended, newest first",
 		Long: `Show jobs that have ended, newest first: how they ended, how long they ran, and
-their peak and declared memory per GPU. An array is one row that counts its
-tasks by state, and so are the lines of a jobs file (see berth list); --tasks
-shows each of them.`,
+their peak and declared memory per GPU. Of a job that saves its own work, REASON
+also has how much of its earlier attempts was not saved. An array is one row
+that counts its tasks by state, and so are the lines of a jobs file (see berth
+list); --tasks shows each of them.`,
 		Example: `  berth history
   berth history --since 7d --state failed
   berth history --user ann --limit 0
@@ -116,7 +117,23 @@ func historyTable(rows []render.Row, now time.Time) *text.Table {
 			ended = render.Moment(*v.EndedAt, now)
 		}
 		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, render.StateCell(&rows[i], now), text.Cell{Text: render.RowGPUs(&rows[i])},
-			text.Cell{Text: render.VRAMText(v)}, text.Cell{Text: render.TimeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: render.ReasonText(v)}, text.Cell{Text: render.CommandText(v)})
+			text.Cell{Text: render.VRAMText(v)}, text.Cell{Text: render.TimeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: endedText(&v)}, text.Cell{Text: render.CommandText(v)})
 	}
 	return t
+}
+
+// endedText is why a job ended like this, and what of its earlier attempts was in vain.
+func endedText(v *job.View) string {
+	why := render.ReasonText(*v)
+	if v.Checkpoints == nil {
+		return why
+	}
+	lost := text.OfSeconds(v.Checkpoints.LostS)
+	if lost < time.Second {
+		return why
+	}
+	if why != "" {
+		why += "; "
+	}
+	return why + text.Span(lost) + " was not saved"
 }

@@ -253,3 +253,22 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	testkit.Golden(t, filepath.Join("testdata", name+".golden"), got)
 }
+
+func TestHistorySaysWhatWasNotSaved(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason *string
+		saved  *job.CheckpointsView
+		want   string
+	}{
+		{nil, nil, ""},
+		{nil, &job.CheckpointsView{RanS: 4000, LostS: 0.4}, ""},
+		{nil, &job.CheckpointsView{RanS: 4000, LostS: 720}, "12m00s was not saved"},
+		{to("exit:3"), &job.CheckpointsView{RanS: 4000, LostS: 720}, "exit:3; 12m00s was not saved"},
+	} {
+		v := job.View{ID: "1", State: job.Failed, Reason: test.reason, Checkpoints: test.saved}
+		if got := endedText(&v); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.saved, got, test.want)
+		}
+	}
+}
