@@ -65,8 +65,18 @@ func specsOf(file jobfile.File, defaults api.Spec) (specs []api.Spec, lines []ap
 		spec := &specs[i]
 		now = line.Spec
 		now.Shell, now.Argv, now.Trial = "", nil, job.Trial{}
-		if i > 0 && reflect.DeepEqual(&last, &now) { // most lines of a long file are alike
+		inNumbers := !now.VRAMAuto && now.VRAMModel == ""
+		if inNumbers {
+			now.VRAMMiB = 0
+		}
+		if i > 0 && reflect.DeepEqual(&last, &now) { // most lines of a long file are alike but for their memory
 			*spec = specs[i-1]
+			if inNumbers {
+				spec.VRAM = defaults.VRAM
+			}
+			if mib := line.Spec.VRAMMiB; inNumbers && mib > 0 {
+				spec.VRAM = api.Text(text.FormatSize(mib))
+			}
 		} else if *spec, err = blockOf(&line.Spec, defaults); err != nil {
 			return nil, nil, err
 		}
