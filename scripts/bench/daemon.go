@@ -186,7 +186,7 @@ func (b *bench) queueOf(n int, add func(what, note string, value, goal float64))
 // bounded. Neither their rate nor the memory nor the store may depend on how many
 // there were.
 func (b *bench) sustained() {
-	const span, each, past = 90 * time.Second, 500, 1000
+	const span, each, past, tidies = 90 * time.Second, 500, 1000, 4
 	check(os.WriteFile("config.toml", fmt.Appendf(nil, "[retention]\nhistory_jobs = %d\nevents = %d\n", past, past), 0o644))
 	s := b.serve("sustained", "--config", absolute("config.toml"))
 	defer s.stop()
@@ -197,6 +197,9 @@ func (b *bench) sustained() {
 	var times []time.Duration
 	var memory, sizes []float64
 	for begun := time.Now(); time.Since(begun) < span; {
+		if len(times)%tidies == 0 { // a daemon does so once an hour, and after it has read its config again
+			check(s.cmd.Process.Signal(syscall.SIGHUP))
+		}
 		times = append(times, s.drain(specs, 0))
 		rss, _ := memoryOf(s.cmd.Process.Pid)
 		file, err := os.Stat(filepath.Join(filepath.Dir(s.socket), "store", "berth.db"))
