@@ -45,11 +45,13 @@ func serve(ctx context.Context, berth, dir string, gpus int) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{berth: berth, gpus: gpus, dir: dir, socket: filepath.Join(dir, "s"), self: filepath.Join(dir, "liveday")}
-	// The users' jobs have to get at it, and go run keeps it elsewhere.
-	program, err := os.ReadFile(self)
-	if err == nil {
-		err = os.WriteFile(d.self, program, 0o755)
+	bin := filepath.Join(dir, "bin")
+	d := &daemon{berth: filepath.Join(bin, "berth"), gpus: gpus, dir: dir, socket: filepath.Join(dir, "s"), self: filepath.Join(bin, "liveday")}
+	// Two users run them, who may not be able to get at the originals.
+	err = os.Mkdir(bin, 0o755)
+	for to, from := range map[string]string{d.self: self, d.berth: berth, d.berth + "-main": berth + "-main", d.berth + "-keep": berth + "-keep"} {
+		program, errRead := os.ReadFile(from)
+		err = errors.Join(err, errRead, os.WriteFile(to, program, 0o755))
 	}
 	for _, name := range users { // checkpoints are in the directory of the job
 		work := filepath.Join(dir, name)
@@ -68,7 +70,7 @@ func serve(ctx context.Context, berth, dir string, gpus int) (*daemon, error) {
 		return nil, err
 	}
 	defer out.Close()
-	d.cmd = exec.Command(berth, "serve", "--sim", strconv.Itoa(gpus), "--sim-vram", fmt.Sprintf("%dG", cardGiB), "--poll", "0.1",
+	d.cmd = exec.Command(d.berth, "serve", "--sim", strconv.Itoa(gpus), "--sim-vram", fmt.Sprintf("%dG", cardGiB), "--poll", "0.1",
 		"--config", config, "--state-dir", filepath.Join(dir, "state"), "--socket", d.socket)
 	d.cmd.Stdout, d.cmd.Stderr = out, out
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this program alone
