@@ -35,6 +35,8 @@ const (
 	maxNewDrivers = 3
 	startBudget   = time.Minute // for a program that is just being replaced
 	startPause    = 100 * time.Millisecond
+	endBudget     = 2 * time.Second // for a process to end that is just ending
+	endPause      = 10 * time.Millisecond
 )
 
 // manoeuvre parks or resumes one job. It runs beside the supervisor's loop and
@@ -236,13 +238,14 @@ func (m *manoeuvre) releaseOnce() error {
 }
 
 // look asks for the state of every process of the job; unless all of them have to
-// be known, without those that cannot be locked and do not tell it.
+// be known, without those that do not tell it because they cannot be locked or are
+// just ending.
 func (m *manoeuvre) look(all bool) (map[string][]Process, error) {
 	found := map[string][]Process{}
 	for _, p := range m.processes() {
 		state, err := m.ask(stateBudget, "state", strconv.Itoa(p.PID))
 		switch lost := errors.Is(err, errDriverGone) || errors.Is(err, errNoProgram) || errors.Is(err, errCancelled); {
-		case err != nil && !lost && !all && m.locked != nil && !m.locked[p.id()]:
+		case err != nil && !lost && !all && (m.locked != nil && !m.locked[p.id()] || p.endsSoon()):
 			continue
 		case err != nil:
 			return nil, err
@@ -252,6 +255,20 @@ func (m *manoeuvre) look(all bool) (map[string][]Process, error) {
 		}
 	}
 	return found, nil
+}
+
+// endsSoon reports whether the process is just ending, and waits for that for some
+// time: no call about it is answered any more, and it must not be taken for one that
+// can never go on.
+func (p Process) endsSoon() bool {
+	for until := time.Now().Add(endBudget); ; time.Sleep(endPause) {
+		if now, err := ReadProcess(p.PID); err != nil || now.Start != p.Start || now.Dead() {
+			return true
+		}
+		if time.Now().After(until) {
+			return false
+		}
+	}
 }
 
 // processes are those of the job.
@@ -278,7 +295,7 @@ func (m *manoeuvre) each(processes []Process, most time.Duration, verb string, w
 				// must not stay locked.
 				_, err = d.ask(nil, unlockBudget, "unlock", pid)
 			}
-			if err != nil && err.Error() != cudaGone {
+			if err != nil && err.Error() != cudaGone && !(verb == "unlock" && p.endsSoon()) {
 				failed[i] = fmt.Errorf("%s: %w", verb, err)
 			}
 		})

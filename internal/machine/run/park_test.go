@@ -41,10 +41,16 @@ func fakeCall(dir, verb string, words []string) string {
 			select {}
 		case "die":
 			os.Exit(1)
+		case "end": // the process, which answers no call meanwhile
+			os.WriteFile(filepath.Join(dir, "ending"), nil, 0o600)
+			return "no operating system call failed (304)"
 		}
 	}
 	if verb == "hold" || verb == "free" {
 		return "ok"
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ending")); err == nil {
+		return "no operating system call failed (304)"
 	}
 	file := filepath.Join(dir, words[0])
 	text, err := os.ReadFile(file)
@@ -300,6 +306,30 @@ func TestRoomThatIsMissingLeavesAJobParked(t *testing.T) {
 		t.Errorf("got %+v", n)
 	}
 	if r := b.next(Ended).Record; r.Stop != keep.StopBroken || r.Signal != 9 || !strings.Contains(r.Note, "could not be resumed") {
+		t.Errorf("ended %+v", r)
+	}
+}
+
+// TestAJobThatEndsWhileItIsParked ended by itself: the driver answers no call about a
+// process that is just ending.
+func TestAJobThatEndsWhileItIsParked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	o := b.order("1", `echo running > driver/$$; echo $$ > main; until [ -e driver/ending ] && [ -e go ]; do sleep 0.01; done; exit 3`)
+	dir := filepath.Join(b.work, "driver")
+	testkit.Must(t, os.Mkdir(dir, 0o700))
+	o.Driver = []string{os.Args[0], "__driver", dir}
+	token := b.start(o)
+	b.next(Started)
+	b.pidFrom("main")
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "checkpoint"), []byte("end"), 0o600))
+	b.Park(token, time.Second, 0)
+	testkit.Eventually(t, "the driver's refusal", func() bool { _, err := os.Stat(filepath.Join(dir, "ending")); return err == nil })
+	testkit.Must(t, os.WriteFile(filepath.Join(b.work, "go"), nil, 0o600))
+	if n := b.parking(); n.Parked || !strings.Contains(n.Why, "(304)") || strings.Contains(n.Why, "released") {
+		t.Errorf("got %+v", n)
+	}
+	if r := b.next(Ended).Record; r.Stop != "" || r.ExitCode != 3 || r.Note != "" {
 		t.Errorf("ended %+v", r)
 	}
 }
