@@ -3,7 +3,6 @@ package daemon
 import (
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"sync"
 	"time"
 )
@@ -19,8 +18,12 @@ const (
 
 // keepHeap adapts the collector to the heap after each collection, for good.
 var keepHeap = sync.OnceFunc(func() {
-	debug.SetGCPercent(mostPercent)
-	afterEach(func() { debug.SetGCPercent(garbageFor(liveHeap())) })
+	percent := mostPercent
+	debug.SetGCPercent(percent)
+	afterEach(func() {
+		percent = garbageFor(liveHeap(percent))
+		debug.SetGCPercent(percent)
+	})
 })
 
 // garbageFor is the garbage that may gather, in percent of what is in use.
@@ -31,11 +34,13 @@ func garbageFor(live uint64) int {
 	return int(min(mostPercent, max(bigPercent, 100*(smallHeap-live)/max(1, live))))
 }
 
-// liveHeap is what the last collection found in use.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// liveHeap is what the last collection found in use, under that percentage: the next
+// one comes when the garbage is percent of it. The package runtime/metrics would say
+// it, but costs the start of every command a table.
+func liveHeap(percent int) uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.NextGC / uint64(100+percent) * 100
 }
 
 // afterEach calls f after each collection.
