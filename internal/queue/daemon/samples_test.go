@@ -135,8 +135,9 @@ func TestParkedStretchesLastUntilTheJobIsMeasuredAgain(t *testing.T) {
 func TestForgottenJobsTakeTheirSamplesAlong(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	gone, kept := l.one(sh("true", "gpus", "0")), l.one(sh("true", "gpus", "0"))
-	user := l.end(gone).User
+	gone := l.one(sh("true", "gpus", "0"))
+	user := l.end(gone).User // it ends first
+	kept := l.one(sh("true", "gpus", "0"))
 	l.end(kept)
 	for _, id := range []string{gone, kept} {
 		l.measured(series.Job, user, id, 1, time.Now(), 4000)
