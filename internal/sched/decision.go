@@ -86,7 +86,7 @@ func (d *decision) reservationDepth() int {
 
 // parks reports whether jobs take turns by being parked.
 func (d *decision) parks() bool {
-	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
+	if r := &d.state.Rules; !r.TakesTurns() && r.Policy != LAS {
 		return false
 	}
 	return slices.ContainsFunc(d.running, func(h *Allocation) bool { return h.Preempt.keepsWork() })

@@ -28,15 +28,15 @@ func (d *decision) wouldOutrank(h *head, held *Allocation, u urgency) bool {
 		return true
 	case h.priority != held.Priority:
 		return h.priority > held.Priority
-	case !held.Preempt.keepsWork() || !rules.slices() && rules.Policy != LAS:
+	case !held.Preempt.keepsWork() || !rules.TakesTurns() && rules.Policy != LAS:
 		return false
 	}
 	class, _ := held.class(rules, now)
 	own := h.entry.service
-	if h.class.fixed && rules.slices() {
+	if h.class.fixed && rules.TakesTurns() {
 		own = classLong
 	}
-	if own == class && class == classLong && rules.slices() {
+	if own == class && class == classLong && rules.TakesTurns() {
 		return h.rank < held.Rank || h.rank == held.Rank && h.seq < held.Seq
 	}
 	return own < class

@@ -21,8 +21,8 @@ const (
 // lasEnd is a hundred years in seconds: no job reaches a LAS bound beyond it.
 const lasEnd = 100 * 365 * 24 * 3600.0
 
-// slices reports whether jobs are ordered by the service they have received.
-func (r *Rules) slices() bool {
+// TakesTurns reports whether jobs are ordered by the service they have received.
+func (r *Rules) TakesTurns() bool {
 	return r.Slice && r.Policy != LAS && r.Policy != FIFO && r.Policy != Shortest
 }
 
@@ -33,7 +33,7 @@ func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 		return classFresh, p.need()
 	case r.Policy == LAS:
 		return lasClass(p.RanBefore, p.Request.weight()), 0
-	case r.slices():
+	case r.TakesTurns():
 		return sliceClass(p.RanBefore), 0
 	}
 	return classFresh, 0
@@ -74,7 +74,7 @@ func lasClass(served time.Duration, gpus float64) serviceClass {
 
 // boostOf is when a waiting job becomes boosted, if that changes its place.
 func (r *Rules) boostOf(m *member) (boost, bool) {
-	if !r.slices() || m.entry.service <= classBoosted {
+	if !r.TakesTurns() || m.entry.service <= classBoosted {
 		return boost{}, false
 	}
 	return boost{m.due(m.since), m.entry.job}, true
@@ -125,7 +125,7 @@ func (r *Rules) neverBorrows(p *Pending) bool {
 
 // inTurn reports whether fair share applies within the class. Jobs beyond the first
 // class go by time alone.
-func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.slices() }
+func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.TakesTurns() }
 
 // lasted is how long this attempt has run, without the time to resume it; 0 if its
 // start is not known.
@@ -164,7 +164,7 @@ func (h *Allocation) class(r *Rules, now time.Time) (c serviceClass, until time.
 			return c, time.Time{}
 		}
 		return c, in(time.Duration(border*float64(time.Second)) - had + time.Millisecond)
-	case !r.slices():
+	case !r.TakesTurns():
 		return classFresh, time.Time{}
 	}
 	if c = sliceClass(had); c == classFresh {

@@ -242,7 +242,7 @@ func (h *Allocation) requeued(rules *Rules) Pending {
 		p.Request.IDs = "" // it may come back elsewhere unless it is parked
 		return p
 	}
-	p.Since, p.Parked = h.FreeBy, rules.slices() || rules.Policy == LAS
+	p.Since, p.Parked = h.FreeBy, rules.TakesTurns() || rules.Policy == LAS
 	return p
 }
 

@@ -54,7 +54,7 @@ func (v *Preview) Stories() []reason.Story {
 // A job with one GPU keeps the rank of a fresh one, so it gains nothing.
 func (v *Preview) Gain(p Preempt) time.Duration {
 	a := &v.asked[0]
-	if a.position == 0 || a.position > len(v.first) || !v.state.Rules.slices() {
+	if a.position == 0 || a.position > len(v.first) || !v.state.Rules.TakesTurns() {
 		return 0
 	}
 	own := a.position - 1
@@ -210,7 +210,7 @@ func (v *Preview) goesFirst(first, then *ahead) reason.First {
 		return reason.FirstOvertaken
 	case a.priority != b.priority:
 		return reason.FirstPriority
-	case a.service == classBoosted && a.service != b.service && rules.slices():
+	case a.service == classBoosted && a.service != b.service && rules.TakesTurns():
 		return reason.FirstWaited
 	case a.service != b.service:
 		return reason.FirstService

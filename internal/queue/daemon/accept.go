@@ -48,6 +48,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		}
 		s.number(t)
 		s.noteAuto(t)
+		noteTurns(t, s.items, s.jobs)
 		t.Requests().Accept(batch)
 	})
 	switch {
@@ -94,6 +95,16 @@ func (s *submission) noteAuto(t *engine.Turn) {
 		asked++
 		if mib, from := t.Explain().Auto(s.caller.Name, it.spec); from.Source == predict.FromProgram {
 			it.notes = append(it.notes, autoGuess(mib, from.Samples))
+		}
+	}
+}
+
+// noteTurns says once what a job with several GPUs misses that makes no room.
+func noteTurns(t *engine.Turn, items []item, jobs []*job.Job) {
+	j := t.Parking().LeftOut(jobs)
+	for i := range items {
+		if it := &items[i]; j == jobs[it.from] {
+			it.notes = append(it.notes, fmt.Sprintf("gpus: running jobs take turns, and a job with %d GPUs that makes no room waits longer; if it saves its work, let it take turns too: --preemptible=requeue --checkpoint term (berth help resume)", j.Spec.GPUs))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"berth/internal/job"
@@ -22,6 +23,25 @@ type Parker struct {
 
 // List is the parked jobs, oldest first.
 func (p *Parker) List() []*job.Job { return p.attempts.Parking.List() }
+
+// LeftOut is the first of these jobs that takes no turns with the running ones: it has
+// several GPUs, and would lose its work if it made room. It is nil if none does, or if
+// no running job takes turns.
+func (p *Parker) LeftOut(jobs []*job.Job) *job.Job {
+	if !p.cfg.Rules.TakesTurns() {
+		return nil
+	}
+	for _, a := range p.attempts.Active {
+		if !p.cfg.KeepsWork(a.Job) {
+			continue
+		}
+		if i := slices.IndexFunc(jobs, func(j *job.Job) bool { return j.Spec.GPUs > 1 && !p.cfg.KeepsWork(j) }); i >= 0 {
+			return jobs[i]
+		}
+		return nil
+	}
+	return nil
+}
 
 // Park has a job parked for a user, until it is unparked or that time comes, or it
 // has been parked for as long as a person may have it parked. It returns why it is

@@ -140,6 +140,11 @@ func (c *Settings) Requeued(j *job.Job) sched.Preempt {
 	return p
 }
 
+// KeepsWork reports whether such a job makes room without losing what it did.
+func (c *Settings) KeepsWork(j *job.Job) bool {
+	return c.Parks(&j.Spec) || c.Requeues(&j.Spec) && j.Saves()
+}
+
 // ParkHistory is what earlier jobs showed about parking.
 type ParkHistory interface {
 	// ParkCost is what it costs to park a job that uses this much memory.
