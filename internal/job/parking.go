@@ -70,7 +70,7 @@ func (j *Job) Worked(until time.Time) time.Duration {
 	if !j.EndedAt.IsZero() && j.EndedAt.Before(until) {
 		until = j.EndedAt
 	}
-	if since := j.Parking.Since; j.Parking.Times > 0 && !since.Before(j.RunsSince()) {
+	if j.State == Parked || j.Parking.Times > 0 && j.Parking.Since.After(j.RunsSince()) {
 		return j.Parking.Served // it is parked, or ended so
 	}
 	return j.Parking.Served + max(0, until.Sub(j.RunsSince()))

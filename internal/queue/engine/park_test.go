@@ -93,6 +93,29 @@ func TestAParkedJobGivesItsCardAwayAndGoesOnThere(t *testing.T) {
 	}
 }
 
+// TestAJobThatComesBackAtOnceWorksOn: it got its card again in the round in which it was
+// parked.
+func TestAJobThatComesBackAtOnceWorksOn(t *testing.T) {
+	r := parkedRig(t)
+	if why := r.at().parker.Park("1", "ann", time.Time{}); why != "" {
+		t.Fatalf("not parked: %s", why)
+	}
+	r.step()
+	if !r.at().parker.Unpark("1", "ann") {
+		t.Fatal("not unparked")
+	}
+	r.clear(0)
+	row := r.row("1")
+	r.at().observer.absorb(run.Event{Kind: run.Parking, Token: row.Keep, Job: "1", Attempt: row.Attempt.Number, Park: wasParked})
+	r.pass(0)
+	r.wantRow("1", job.Running, "")
+	worked := r.row("1").Worked(r.now)
+	r.says("1", wasResumed)
+	if r.pass(time.Minute); r.row("1").Worked(r.now) < worked+time.Minute {
+		t.Errorf("it worked %v before and %v a minute later", worked, r.row("1").Worked(r.now))
+	}
+}
+
 // A long queue must not push a parked job off the first page of a list.
 func TestAParkedJobIsListedBeforeTheQueue(t *testing.T) {
 	r := parkedRig(t)

@@ -224,7 +224,7 @@ func (p *Parker) unparkedBehindOurBack(a *running.Attempt) {
 	p.line.Unqueue(j.ID)
 	j.MustTo(job.Running)
 	j.Parking.Resumed = p.changes.Now
-	p.attempts.Parking.Occupy(a, j)
+	p.attempts.Parking.Occupy(a, j, p.line.Span(j))
 	p.attempts.Holdings.SetOwners()
 	p.changes.Fact(j)
 }

@@ -271,7 +271,7 @@ func (r *round) launch(starts []*job.Job) {
 		r.line.Unqueue(j.ID)
 		r.line.Roster.Put(j)
 		if a := r.attempts.Parked[j.ID]; a != nil {
-			r.attempts.Parking.Occupy(a, j)
+			r.attempts.Parking.Occupy(a, j, r.line.Span(j))
 			continue
 		}
 		a := r.attempts.Begin(r.changes.Now, j, r.line.Span(j), waiting.KindOf(j))

@@ -204,8 +204,8 @@ func (p *Parking) Vacate(now time.Time, a *Attempt) {
 }
 
 // Occupy puts a job that comes back on its cards.
-func (p *Parking) Occupy(a *Attempt, j *job.Job) {
-	a.Job, a.IdleSince, a.IdleTold = j, time.Time{}, false
+func (p *Parking) Occupy(a *Attempt, j *job.Job, run sched.Estimate) {
+	a.Job, a.Run, a.IdleSince, a.IdleTold = j, run, time.Time{}, false
 	delete(p.set.Parked, j.ID)
 	p.set.Active[j.ID] = a
 	p.set.cards.Meter.Seed(j.ID, j.PeakMiB)
