@@ -26,6 +26,8 @@ type active struct {
 	before Millis // progress in this segment before the replay began
 	end    Millis // when it ends or, if it is being preempted, has left its cards
 
+	leaves sched.Preempt // how it leaves them, once it is being preempted
+
 	declaredMiB []int64 // on each card, before anything was measured
 	usedMiB     []int64 // on each card, in fact
 }
@@ -49,7 +51,7 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards[card].TotalMiB }),
 		User:     j.User, Priority: j.Priority, Seq: int64(place), Array: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), RanBefore: c.service().duration(), Waited: (r.now - c.since).duration(),
-		Run: r.expected(j, c), Limit: r.estimator.limit(j, c.done),
+		Run: r.expected(j, c), Limit: r.estimator.limit(j, c.done+c.moved),
 	}
 	a.held.Preempt = r.preemption(j, c.service())
 	return a
@@ -112,7 +114,7 @@ func (r *replay) restart(place int, lost Millis) {
 	c := &r.courses[r.order[place]]
 	r.fateAt(place).Wasted += lost
 	r.result.WastedGPUSeconds += c.gpuSeconds
-	c.done, c.lost, c.gpuSeconds = 0, 0, 0
+	c.done, c.lost, c.moved, c.gpuSeconds = 0, 0, 0, 0
 }
 
 // Running is a job that already runs when the replay begins.

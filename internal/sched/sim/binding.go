@@ -23,9 +23,10 @@ func (r *replay) observeBinding(seconds float64) {
 	parkable, fits := false, false
 	for _, a := range r.running {
 		switch p := &a.held.Preempt; {
+		case a.held.BeingPreempted || a.works > r.now: // it is on its way
 		case p.Mode == "":
 			b.FixedGPUSeconds += seconds * a.gpus
-		case p.Mode == sched.Park && !a.held.BeingPreempted:
+		case p.Mode == sched.Park:
 			parkable = true
 			fits = fits || r.host.fits(p.MemMiB)
 		}

@@ -86,12 +86,13 @@ func (g *estimator) limit(j *Job, done Millis) time.Duration {
 	return max(1, j.Limit-done).duration()
 }
 
-// learn adds an ended job to the history. Under Limits it adds nothing, so that
+// learn adds an ended job to the history, as a daemon remembers it: with what it took
+// to park it or to start it again. Under Limits it adds nothing, so that
 // estimates depend on limits alone.
-func (g *estimator) learn(j *Job) {
+func (g *estimator) learn(j *Job, ran Millis) {
 	if g.from == History && j.GPUs > 0 {
 		g.book.Add(predict.Past{
-			User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Ran: j.runs().duration(),
+			User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Ran: ran.duration(),
 			PeakMiB: j.UsedMiB, OK: !j.timesOut(),
 		})
 	}

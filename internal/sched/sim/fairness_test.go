@@ -24,8 +24,9 @@ func gpuSecondsUntil(in *input, res Result, moment Millis) map[string]float64 {
 // cards or of time, and another as large jobs. Both always wait. Without parking the
 // one has no more of the cards than the other but for what is out at a time. With
 // parking classes of service come before shares, and pieces of less than three
-// minutes go before what had more: there it holds of pieces that are longer than
-// all of the classes.
+// minutes go before what had more: there pieces that are longer than all of the
+// classes have up to three fifths, because one of them finds room where a large job
+// does not.
 func TestSplittingAJobGainsNoShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const gpus, hours = 4, 48
@@ -42,7 +43,8 @@ func TestSplittingAJobGainsNoShare(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := input{Machine: Machine{GPUs: gpus, VRAMMiB: 1000}, Policy: p, Estimates: Perfect}
-		if rapid.Bool().Draw(t, "parking") {
+		parking := rapid.Bool().Draw(t, "parking")
+		if parking {
 			if in.Policy, err = ParsePolicy(Default); err != nil {
 				t.Fatal(err)
 			}
@@ -58,8 +60,11 @@ func TestSplittingAJobGainsNoShare(t *testing.T) {
 		}
 		had := gpuSecondsUntil(&in, run(in), Millis(hours*time.Hour/time.Millisecond))
 		// A job of each at a time, and the hours that a card counts for at once.
-		const slack = 2 * gpus * 4 * 3600
-		if had["bob"] > had["ann"]+slack {
+		most := had["ann"] + 2*gpus*4*3600
+		if parking {
+			most = max(most, 0.61*(had["ann"]+had["bob"]))
+		}
+		if had["bob"] > most {
 			t.Fatalf("in %d pieces (of cards: %v) bob had %.0f GPU-seconds, ann %.0f", pieces, wide, had["bob"], had["ann"])
 		}
 		if had["ann"]+had["bob"] < 0.9*gpus*hours*3600 {

@@ -18,9 +18,10 @@ func (g *estimator) kind(j *Job) string {
 
 // learn adds an ended job to the history and renews the estimates of similar
 // jobs, as the engine does: those of running jobs at once, those of waiting jobs
-// after the first, the second, the fourth such job and so on.
-func (r *replay) learn(ended *Job) {
-	r.estimator.learn(ended)
+// after the first, the second, the fourth such job and so on. The job had its cards
+// for so long.
+func (r *replay) learn(ended *Job, ran Millis) {
+	r.estimator.learn(ended, ran)
 	kind := r.estimator.kind(ended)
 	if kind == "" {
 		return
@@ -62,5 +63,6 @@ func (r *replay) removeAlike(place int) {
 	kind := r.estimator.kind(j)
 	if delete(r.alike[kind], place); len(r.alike[kind]) == 0 {
 		delete(r.alike, kind)
+		delete(r.learnt, kind)
 	}
 }

@@ -113,6 +113,7 @@ func (r *replay) preempt(v sched.Victim) {
 	a.useful -= a.lost
 	a.held.BeingPreempted, a.held.PreemptedFor = true, v.For
 	a.held.FreeBy = r.now.at().Add(a.held.Preempt.StopTime)
+	a.leaves, a.held.Preempt = a.held.Preempt, sched.Preempt{} // once is enough
 	a.end = millisUp(a.held.FreeBy)
 	if v.Mode == sched.Requeue && a.job.Ends != (Ends{}) {
 		a.end = r.now + a.job.Ends.After
@@ -120,10 +121,9 @@ func (r *replay) preempt(v sched.Victim) {
 	heap.Fix(&r.ends, a.spot)
 	c.done += a.useful
 	c.lost += a.lost
-	c.since = r.now
 	r.declareMeasured(a)
 	if v.Mode == sched.Park {
-		r.host.leave(a.held.Preempt.MemMiB)
+		r.host.leave(a.leaves.MemMiB)
 	}
 	r.fateAt(place).Preemptions++
 	r.result.Preemptions++
@@ -184,7 +184,8 @@ func (r *replay) unsaved(a *active) Millis {
 
 // requeue puts a job that has ended after saving its work among the waiting ones.
 func (r *replay) requeue(a *active) {
-	if a.held.Preempt.Mode == sched.Park {
+	r.courses[r.order[a.place]].since = r.now
+	if a.leaves.Mode == sched.Park {
 		r.park(a)
 		return
 	}
@@ -195,7 +196,8 @@ func (r *replay) requeue(a *active) {
 // on the host, and it can come back to its own cards only.
 func (r *replay) park(a *active) {
 	c := &r.courses[r.order[a.place]]
-	c.parkedOn, c.hostMiB = a.held.Cards, a.held.Preempt.MemMiB
+	c.moved += r.now - a.start - a.did(r.now)
+	c.parkedOn, c.hostMiB = a.held.Cards, a.leaves.MemMiB
 	r.parked[a.place] = true
 	r.awaitReturn(c, 1)
 	r.enqueue(a.place)

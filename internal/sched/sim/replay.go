@@ -37,6 +37,7 @@ type replay struct {
 	occupancy occupancy
 	turns     bool // some job can be parked
 	parked    map[int]bool
+	back      []*active // parked jobs that got their cards, and do not run yet
 	host      hostMemory
 	loads     []load   // of each card
 	changes   []change // of cards, in their order
@@ -52,6 +53,7 @@ type course struct {
 	since       Millis  // waiting since
 	done        Millis  // progress that is kept
 	lost        Millis  // and that was lost, since it last began from the beginning
+	moved       Millis  // what it took meanwhile to park and resume it
 	gpuSeconds  float64 // spent on done since the replay began
 	parkedOn    []int   // the cards that it has to come back to; nil: it is not parked
 	hostMiB     int64   // its memory on the host meanwhile
@@ -59,12 +61,18 @@ type course struct {
 	ended       bool
 }
 
-// service is how long the job has run, whatever became of its work.
-func (c *course) service() Millis { return c.done + c.lost }
+// service is how long the job has had its cards, whatever became of its work, as a
+// daemon counts it.
+func (c *course) service() Millis { return c.done + c.lost + c.moved }
 
 // expected is how long a job is expected to run in all, with what it has to do again.
+// A daemon leaves out what it took to move the job: earlier runs tell it of that.
 func (r *replay) expected(j *Job, c *course) sched.Estimate {
-	return r.estimator.duration(j).Plus(c.lost.duration())
+	again := c.lost
+	if r.estimator.from == Perfect {
+		again += c.moved
+	}
+	return r.estimator.duration(j).Plus(again.duration())
 }
 
 func newReplay(in *input) *replay {
@@ -130,6 +138,9 @@ func (r *replay) nextMoment() (Millis, bool) {
 	if r.changed < len(r.changes) {
 		moment = min(moment, r.changes[r.changed].at)
 	}
+	for _, a := range r.back {
+		moment = min(moment, a.works)
+	}
 	if moment == never {
 		if r.idle++; r.idle > maxIdle {
 			return 0, false
@@ -160,6 +171,13 @@ func (r *replay) passTo(moment Millis) {
 	}
 	r.observeBinding(seconds)
 	r.now = moment
+	r.back = slices.DeleteFunc(r.back, func(a *active) bool {
+		if a.works > moment {
+			return false
+		}
+		a.held.Preempt = r.preemption(a.job, 0)
+		return true
+	})
 }
 
 // submitJobs queues the jobs that arrive now.
@@ -182,20 +200,16 @@ func (r *replay) enqueue(place int) {
 // pending is a waiting job as sched sees it.
 func (r *replay) pending(place int) sched.Pending {
 	j, c := r.jobAt(place)
-	limit := r.estimator.limit(j, c.done)
 	preempt, parked := r.preemption(j, c.service()), c.parkedOn != nil
 	if parked {
 		back := *j
 		back.IDs, back.Allow = c.parkedOn, nil
 		j = &back
-		if limit > 0 {
-			limit += preempt.ResumeTime // its limit counts from when it has been resumed
-		}
 	}
 	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules), Parked: parked,
 		Array: j.Array, ArrayLimit: j.AtOnce, Group: j.Group,
-		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.service().duration(), Run: r.expected(j, c), Limit: limit, Preempt: preempt,
+		Submitted: j.Submit.at(), Since: c.since.at(), RanBefore: c.service().duration(), Run: r.expected(j, c), Limit: r.estimator.limit(j, c.done+c.moved), Preempt: preempt,
 	}
 }
 
@@ -249,6 +263,8 @@ func (r *replay) start(s sched.Start) bool {
 	}
 	if c.parkedOn != nil {
 		r.comeBack(place)
+		a.held.Preempt = sched.Preempt{} // it cannot be parked meanwhile
+		r.back = append(r.back, a)
 	}
 	a.end = a.works + j.runs() - c.done
 	a.held.Started, a.held.RanBefore = r.now.at(), c.service().duration()
@@ -276,7 +292,7 @@ func (r *replay) finish(a *active) {
 	c, fate := &r.courses[r.order[a.place]], r.fateAt(a.place)
 	fate.TimedOut = a.job.timesOut()
 	r.result.UsefulGPUSeconds += c.gpuSeconds
-	r.learn(a.job)
+	r.learn(a.job, c.done+c.moved+r.now-a.start)
 	c.ended = true
 	r.ended++
 }

@@ -79,8 +79,8 @@ func (r *replay) loseJobsOn(card int) {
 		done := c.done
 		if !a.held.BeingPreempted {
 			done += a.did(r.now)
-		} else if a.held.Preempt.Mode == sched.Park {
-			r.host.comeBack(a.held.Preempt.MemMiB)
+		} else if a.leaves.Mode == sched.Park {
+			r.host.comeBack(a.leaves.MemMiB)
 		}
 		r.vacate(a)
 		r.restart(a.place, done)
