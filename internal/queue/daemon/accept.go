@@ -41,6 +41,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	}
 	defer done()
 	ran := false
+	var gang *item
 	err = s.h.svc.queue.Engine.Change(ctx, func(t *engine.Turn) {
 		ran = true
 		if refusal = cmp.Or(admissible(t), s.awaitNamesakes(t)); refusal != nil {
@@ -48,7 +49,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		}
 		s.number(t)
 		s.noteAuto(t)
-		noteTurns(t, s.items, s.jobs)
+		gang = leftOut(t, s.items, s.jobs)
 		t.Requests().Accept(batch)
 	})
 	switch {
@@ -61,6 +62,9 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	}
 	s.h.twins.add(s.jobs)
 	fault.Point("before reply")
+	if gang != nil {
+		gang.notes = append(gang.notes, s.h.svc.gainOf(ctx, s.jobs[gang.from])...)
+	}
 	return s.reply(), nil
 }
 
@@ -99,14 +103,15 @@ func (s *submission) noteAuto(t *engine.Turn) {
 	}
 }
 
-// noteTurns says once what a job with several GPUs misses that makes no room.
-func noteTurns(t *engine.Turn, items []item, jobs []*job.Job) {
+// leftOut is the first of the items whose job takes no turns with the running ones; nil:
+// none.
+func leftOut(t *engine.Turn, items []item, jobs []*job.Job) *item {
 	j := t.Parking().LeftOut(jobs)
-	for i := range items {
-		if it := &items[i]; j == jobs[it.from] {
-			it.notes = append(it.notes, fmt.Sprintf("gpus: running jobs take turns, and a job with %d GPUs that makes no room waits longer; if it saves its work, let it take turns too: --preemptible=requeue --checkpoint term (berth help resume)", j.Spec.GPUs))
-		}
+	i := slices.IndexFunc(items, func(it item) bool { return jobs[it.from] == j })
+	if i < 0 {
+		return nil
 	}
+	return &items[i]
 }
 
 // autoGuess says that a declaration is a guess, and from what.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	"berth/internal/job/jobfile"
 	"berth/internal/queue"
 	"berth/internal/queue/config"
+	"berth/internal/queue/engine"
+	"berth/internal/queue/fair"
+	"berth/internal/sched"
 	"berth/internal/text"
 )
 
@@ -106,4 +110,34 @@ func unknownMarks(pattern string) []string {
 			unknown = append(unknown, "%"+mark)
 		}
 	}
+}
+
+// optInGain is the least gain that is worth a note.
+const optInGain = 10 * time.Minute
+
+// optIn says how much earlier a job would start that cannot make room for others yet;
+// nothing: no earlier.
+func (s *service) optIn(preview *sched.Preview, j *job.Job) []string {
+	if s.Config().Preempt == queue.PreemptNever {
+		return nil
+	}
+	gain := preview.Gain(sched.Preempt{Mode: sched.Requeue, Saves: true, StopTime: j.Spec.Grace})
+	if gain < optInGain {
+		return nil
+	}
+	return []string{fmt.Sprintf("with --preemptible=requeue --checkpoint term, if it saves its work when it gets TERM, this job would start about %s earlier (berth help resume)", text.Span(gain))}
+}
+
+// gainOf is optIn for a job that was just submitted.
+func (s *service) gainOf(ctx context.Context, j *job.Job) []string {
+	ctx, leave := s.gate.Begin(ctx)
+	defer leave()
+	if fair.Spend(ctx, fair.Long) != nil {
+		return nil
+	}
+	var preview *sched.Preview
+	if s.Do(ctx, func(t *engine.Turn) { preview = sched.NewPreview(t.Explain().State(), []string{j.ID}) }) != nil {
+		return nil
+	}
+	return s.optIn(preview, j)
 }

@@ -9,7 +9,6 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/job/reason"
-	"berth/internal/queue"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/engine/waiting"
 	"berth/internal/queue/fair"
@@ -74,8 +73,8 @@ func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, erro
 	})
 	if preview != nil {
 		queued := why.Queued // jobs behind a gate too
-		if note := h.optIn(preview, j); note != "" && h.svc.maySee(c, j) {
-			why.Notes = append(why.Notes, note)
+		if h.svc.maySee(c, j) {
+			why.Notes = append(why.Notes, h.svc.optIn(preview, j)...)
 		}
 		if story := preview.Stories()[0]; story.ID != "" {
 			story.WasPreempted(j.PreemptedFor)
@@ -116,22 +115,6 @@ func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, erro
 		why.Text = "about to start"
 	}
 	return why, nil
-}
-
-// optInGain is the least gain that is worth a note.
-const optInGain = 10 * time.Minute
-
-// optIn says how much earlier a job would start that cannot make room for others yet;
-// empty: no earlier.
-func (h *jobs) optIn(preview *sched.Preview, j *job.Job) string {
-	if h.svc.Config().Preempt == queue.PreemptNever {
-		return ""
-	}
-	gain := preview.Gain(sched.Preempt{Mode: sched.Requeue, Saves: true, StopTime: j.Spec.Grace})
-	if gain < optInGain {
-		return ""
-	}
-	return fmt.Sprintf("with --preemptible=requeue --checkpoint term, if it saves its work when it gets TERM, this job would start about %s earlier (berth help resume)", text.Span(gain))
 }
 
 // parkedText says that a job is parked, and what it waits for.
