@@ -29,6 +29,7 @@ type simulateOptions struct {
 	parkCost  string
 	parkGangs bool
 	parkMem   string
+	share     string
 	gangSaves string
 	restart   string
 	estimates string
@@ -228,6 +229,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session.Session, w *sim.Wo
 	if len(w.Jobs) == 0 {
 		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no jobs to replay", w.Source)
 	}
+	set.lend(w)
 	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.ErrOut, time.Now))
 	if err != nil {
 		return err
@@ -288,7 +290,7 @@ func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err erro
 func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
 	var asked []string
 	for _, flag := range []struct{ name, value string }{
-		{"park-cost", o.parkCost}, {"park-memory", o.parkMem}, {"gang-checkpoint", o.gangSaves}, {"restart-cost", o.restart}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
+		{"park-cost", o.parkCost}, {"park-memory", o.parkMem}, {"user-share", o.share}, {"gang-checkpoint", o.gangSaves}, {"restart-cost", o.restart}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"min-run", o.minRun}, {"half-life", o.halfLife}, {"placement", o.placement},
 	} {
 		if changed(flag.name) {
 			asked = append(asked, "--"+flag.name+" "+strings.TrimSpace(flag.value))

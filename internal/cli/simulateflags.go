@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/queue/config"
 	"berth/internal/sched"
 	"berth/internal/sched/sim"
 	"berth/internal/text"
@@ -19,6 +21,7 @@ type settings struct {
 	policies []sim.Policy
 	machine  sim.Machine
 	choices  sim.Choices
+	share    config.Portion // of each user
 	changed  func(flag string) bool
 }
 
@@ -30,6 +33,7 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.gangSaves, "gang-checkpoint", "", "jobs with several GPUs save their own work this `often` (30m), or when they are told to (term): then they are ended for others, and go on from there")
 	flags.StringVar(&o.restart, "restart-cost", "", "`time` that a job which saved its own work loses when it runs again (default 2m, or twice --min-run if that is less)")
 	flags.StringVar(&o.parkMem, "park-memory", "", "host `memory` for parked jobs (1280G); 0: no limit (default: half of the host's, taken to be twice the memory of the GPUs)")
+	flags.StringVar(&o.share, "user-share", "", "each user's `share` of the GPUs (4 or 50%): what they take beyond it is borrowed, and gives way (default: none; that of a snapshot)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
 	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))
 	flags.StringVar(&o.minRun, "min-run", "", "minimum time a job runs before it is parked for another (default 1m)")
@@ -63,6 +67,11 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	s.machine = sim.Machine{GPUs: o.gpus, VRAMMiB: vramMiB}
 	if s.choices.Park, err = o.readParking(cmd); err != nil {
 		return s, err
+	}
+	if s.changed("user-share") {
+		if s.share, err = parseShare(o.share); err != nil {
+			return s, badFlag(cmd, "user-share", err)
+		}
 	}
 	if s.changed("estimates") {
 		if s.choices.Estimates, err = parseEstimates(o.estimates); err != nil {
@@ -135,6 +144,37 @@ func parseParkMemory(written string) (int64, error) {
 		return 0, nil
 	}
 	return text.ParseSize(written)
+}
+
+// parseShare parses a number of GPUs, or a percentage.
+func parseShare(written string) (config.Portion, error) {
+	number, percent := strings.CutSuffix(strings.TrimSpace(written), "%")
+	value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	most := float64(sim.MaxGPUs)
+	if percent {
+		most = 100
+	}
+	if err != nil || !(value > 0 && value <= most) {
+		return config.Portion{}, text.Mismatch(written, fmt.Sprintf("a number of GPUs up to %d, or a percentage above 0%% and up to 100%%", sim.MaxGPUs))
+	}
+	if percent {
+		return config.Portion{Percent: value}, nil
+	}
+	return config.Portion{Amount: value}, nil
+}
+
+// lend gives each user of the workload their share.
+func (s *settings) lend(w *sim.Workload) {
+	if !s.changed("user-share") {
+		return
+	}
+	w.DefaultLimit.Share = s.share.Of(float64(w.Machine.GPUs))
+	if w.Rules != nil {
+		w.Rules.BorrowTime = cmp.Or(w.Rules.BorrowTime, sched.DefaultBorrowTime)
+	}
+	for i := range s.policies {
+		s.policies[i].Rules.BorrowTime = sched.DefaultBorrowTime
+	}
 }
 
 // adjust applies flags to all policies.

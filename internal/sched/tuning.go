@@ -78,6 +78,9 @@ const (
 	// job idles most of them until the longest job on them ends, so a shorter limit
 	// costs the other jobs more than it gives this one.
 	DefaultMaxBypass = 48 * time.Hour
+	// DefaultBorrowTime is how long a user may have to wait at most for GPUs of their
+	// share that a job holds which cannot give way.
+	DefaultBorrowTime = 4 * time.Hour
 )
 
 // borrowGrace is the part of Rules.BorrowTime by which a job may exceed it: a limit

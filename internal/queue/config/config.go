@@ -142,7 +142,7 @@ func Default(shared bool) Config {
 		LogLevel:     "info",
 		MaxPriority:  math.MaxInt32,
 	}
-	c.Rules.MinRun, c.Rules.BorrowTime = time.Minute, 4*time.Hour
+	c.Rules.MinRun, c.Rules.BorrowTime = time.Minute, sched.DefaultBorrowTime
 	if shared {
 		c.Rules.Fair = true
 		c.QueuedJobs, c.MaxPriority = 10_000, 0
