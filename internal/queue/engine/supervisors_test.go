@@ -138,7 +138,7 @@ func (w *world) checkMayRun(row *job.Job, x *execution) {
 	}
 	if len(row.Spec.After) > 0 && !slices.ContainsFunc(row.Spec.After, func(d job.Dependency) bool { // each is an alternative
 		dep := w.rows[d.Job]
-		return dep.State.Terminal() && cameTrue(d.On, dep.Outcome) || d.On == job.AfterStart && dep.Attempt.Number > 0
+		return dep.State.Terminal() && cameTrue(d.On, dep.Outcome) || d.On == job.AfterStart && w.placed[d.Job]
 	}) {
 		w.wrong("job %s ran too early: it needed one of %+v", row.ID, row.Spec.After)
 	}

@@ -54,6 +54,7 @@ type world struct {
 	people    people
 	givenUp   map[string]bool // jobs whose cancellation is on disk
 	outOfLuck map[string]bool // placed when the power went, before a word was written
+	placed    map[string]bool // jobs that count as started, even if their supervisor died before it could start them
 }
 
 type delayed struct {
@@ -111,7 +112,7 @@ func newWorld(seed uint64, cards int) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), storm: true, bootID: keep.BootID(),
 		pace: 1, rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
-		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(), hardware: newHardware(seed),
+		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, placed: map[string]bool{}, people: newPeople(), hardware: newHardware(seed),
 	}
 }
 
@@ -140,6 +141,7 @@ func (w *world) Commit(tx store.Tx) error {
 	for _, j := range tx.Put {
 		w.checkRow(j)
 		w.rows[j.ID] = j.Clone()
+		w.placed[j.ID] = w.placed[j.ID] || j.Attempt.Number > 0
 		if j.State == job.Queued {
 			w.outOfLuck[j.ID] = false // it has another chance
 		}
