@@ -34,10 +34,15 @@ func (d *decision) run(until *member) {
 	}
 	// 2. Overdue jobs go before all others.
 	for _, late := range d.state.Queue.overdue(d.state) {
+		if !d.goesBefore(&late) {
+			continue
+		}
 		if until != nil && until.entry.job == late.entry.job {
 			return
 		}
-		d.considerOverdue(&late)
+		h := late.class.head(late.entry)
+		d.seen[h.job] = true
+		d.consider(&h, d.account(&late.member), late.urgency(d.state))
 	}
 	// 3. All other jobs, one of each class at a time.
 	if !limitsAmounts(d.state) {
@@ -96,15 +101,11 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 	return false
 }
 
-// considerOverdue considers an overdue job, unless it has its cards already.
-func (d *decision) considerOverdue(l *lateJob) {
+// goesBefore reports whether an overdue job is considered before all others: unless it
+// has its cards already, or is refused or borrowed when its turn comes.
+func (d *decision) goesBefore(l *lateJob) bool {
 	h, a := l.class.head(l.entry), d.account(&l.member)
-	u := l.urgency(d.state)
-	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(h.class, &h.amounts) || d.notYet(&h, a, u) {
-		return // it is refused, or borrowed, when its turn comes
-	}
-	d.seen[h.job] = true
-	d.consider(&h, a, u)
+	return !d.seen[h.job] && d.now.possible(&d.outlook(&h).candidates, &h.amounts) && a.allows(h.class, &h.amounts) && !d.notYet(&h, a, l.urgency(d.state))
 }
 
 // start starts the job if it fits and no limit holds it back. Limits come second

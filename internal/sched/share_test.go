@@ -100,3 +100,22 @@ func TestSharesAreLent(t *testing.T) {
 	}
 	checkOrder(t, rows)
 }
+
+// TestAnOverdueJobThatWouldBeBorrowedIsExplainedInItsTurn: one whose user is beyond
+// their share is considered after the jobs of others, overdue or not.
+func TestAnOverdueJobThatWouldBeBorrowedIsExplainedInItsTurn(t *testing.T) {
+	s := State{
+		Now: sundayNoon, Rules: DefaultRules(), Cards: cardsOf(1000), Queue: NewQueue(),
+		DefaultLimit: Limit{Share: 1}, InUse: map[string]Use{"cay": {Unmeasured: 1}},
+	}
+	s.Queue.Add(Pending{Job: "late", User: "cay", Request: Request{GPUs: 1}, Since: sundayNoon.Add(-2 * DefaultMaxBypass)})
+	s.Queue.Add(Pending{Job: "new", User: "ann", Seq: 1, Request: Request{GPUs: 1}, Since: sundayNoon})
+	s.Queue.SetRules(s.Rules)
+	s.Queue.Tick(sundayNoon)
+	if plan := Decide(s); brief(plan) != "new@0" {
+		t.Fatalf("%s starts", brief(plan))
+	}
+	if alone, all := Explain(s, "late"), Reasons(s, []string{"late"})[0]; alone.String() != all.String() {
+		t.Errorf("alone it is said that it %s, and with others that it %s", alone, all)
+	}
+}
