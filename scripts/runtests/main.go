@@ -2,16 +2,19 @@
 // its own flags and environment. When all have ended, and nothing else runs, a test that failed is
 // run again alone, up to twice. One that passes then is reported as flaky, on a line
 // of its own. A test that keeps failing, a panic, a data race, a package that does
-// not build, or more than mayFlake flaky tests fail the run.
+// not build, or more than mayFlake flaky tests fail the run. The tests that took
+// longest are listed at the end.
 //
 //	go run ./scripts/runtests CGO_ENABLED=1 -race ./internal/sched -- -run TestStories ./internal/cli
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -28,7 +31,8 @@ const mayFlake = 2
 // event is one line of go test -json.
 type event struct {
 	Action, Package, Test, Output string
-	ImportPath                    string // of output of a build
+	Elapsed                       float64 // seconds
+	ImportPath                    string  // of output of a build
 }
 
 // result is the outcome of a run of tests.
@@ -39,6 +43,7 @@ type result struct {
 	grave  []string            // lines that fail the run, whatever a second run says
 	begun  map[string]bool     // tests that have not ended yet
 	passed map[string]bool
+	took   map[string]float64 // whole tests, in seconds
 }
 
 func main() {
@@ -58,6 +63,7 @@ func passes(args []string, out io.Writer, isBusy func() bool) bool {
 	}
 	running.Wait()
 	busy = isBusy() || busy
+	tellSlowest(results, out)
 
 	ok := true
 	for _, r := range results {
@@ -106,6 +112,19 @@ func (r *result) tell(out io.Writer) bool {
 		fmt.Fprintf(out, "\n== not repeated: %s", line)
 	}
 	return len(r.broken)+len(r.grave) == 0
+}
+
+// tellSlowest prints the tests that took longest, of all groups together.
+func tellSlowest(results []*result, out io.Writer) {
+	took := map[string]float64{}
+	for _, r := range results {
+		maps.Copy(took, r.took)
+	}
+	slowest := slices.SortedFunc(maps.Keys(took), func(a, b string) int { return cmp.Compare(took[b], took[a]) })
+	fmt.Fprintln(out, "\nthe slowest tests, in seconds:")
+	for _, test := range slowest[:min(15, len(slowest))] {
+		fmt.Fprintf(out, "%7.1f  %s\n", took[test], test)
+	}
 }
 
 // passesAlone runs a test again, and prints the outcome: first the subtest that
@@ -224,7 +243,7 @@ func run(args []string, out io.Writer) (*result, error) {
 	return r, err
 }
 func newResult() *result {
-	return &result{output: map[string][]string{}, begun: map[string]bool{}, passed: map[string]bool{}}
+	return &result{output: map[string][]string{}, begun: map[string]bool{}, passed: map[string]bool{}, took: map[string]float64{}}
 }
 
 // grave are lines that mean more than a failed test, mostly the end of the
@@ -237,6 +256,9 @@ func (r *result) take(e event, out io.Writer) {
 		pkg, _, _ = strings.Cut(e.ImportPath, " ")
 	}
 	key := pkg + " " + e.Test
+	if e.Elapsed > 0 && e.Test != "" && !strings.Contains(e.Test, "/") {
+		r.took[key] = e.Elapsed
+	}
 	switch e.Action {
 	case "output", "build-output":
 		r.output[key] = append(r.output[key], e.Output)

@@ -95,3 +95,16 @@ func TestWhatFailsARun(t *testing.T) {
 		})
 	}
 }
+
+func TestTheSlowestTestsAreListed(t *testing.T) {
+	r := newResult()
+	for _, e := range []event{{Test: "TestA", Elapsed: 2}, {Test: "TestA/part", Elapsed: 9}, {Test: "TestB", Elapsed: 30}, {Elapsed: 40}} {
+		e.Action, e.Package = "pass", "p"
+		r.take(e, io.Discard)
+	}
+	var out bytes.Buffer
+	tellSlowest([]*result{r}, &out)
+	if want := "   30.0  p TestB\n    2.0  p TestA\n"; !strings.HasSuffix(out.String(), "seconds:\n"+want) {
+		t.Errorf("%s", out.String())
+	}
+}
