@@ -74,10 +74,8 @@ type halt struct {
 const (
 	// haltLag is how long before berth a job may get the signal.
 	haltLag = time.Second
-	// haltWait is how long the end of a failed job waits for it, and haltWaitWell
-	// that of one that ended well.
-	haltWait     = 200 * time.Millisecond
-	haltWaitWell = 5 * time.Millisecond
+	// haltWait is how long the end of a failed job waits for it.
+	haltWait = 200 * time.Millisecond
 )
 
 func (h *halt) note(sig os.Signal) {
@@ -97,16 +95,22 @@ func (h *halt) channel() chan struct{} {
 	return h.came
 }
 
-// stopped reports whether a job that ended then was stopped with berth. One that
-// saves its work and ends well has usually taken longer than the signal needs to
-// reach berth, so it waits only until a signal that has arrived is surely noted.
-func (h *halt) stopped(ended time.Time, well bool) bool {
+// haltWaitWell is how long the end of a job waits that ended well after so long. It
+// may have saved its work because of the signal: a long job waits as a failed one does,
+// as its work is worth that, and short ones lose a hundredth of their time.
+func haltWaitWell(ran time.Duration) time.Duration {
+	return min(max(ran/100, 5*time.Millisecond), haltWait)
+}
+
+// stopped reports whether a job that ended then, after running so long, was stopped
+// with berth.
+func (h *halt) stopped(ended time.Time, ran time.Duration, well bool) bool {
 	h.mu.Lock()
 	came := h.channel()
 	h.mu.Unlock()
 	wait := haltWait
 	if well {
-		wait = haltWaitWell
+		wait = haltWaitWell(ran)
 	}
 	select {
 	case <-came:

@@ -38,24 +38,29 @@ func TestWhatSlurmAllocated(t *testing.T) {
 func TestWhoWasStoppedWithBerth(t *testing.T) {
 	t.Parallel()
 	var h halt
-	if h.stopped(time.Now(), true) {
+	if h.stopped(time.Now(), time.Second, true) {
 		t.Error("no signal came")
 	}
 	h.note(syscall.SIGINT)
-	if h.stopped(time.Now(), false) {
+	if h.stopped(time.Now(), time.Second, false) {
 		t.Error("only berth got that signal")
 	}
 	waits := make(chan bool)
-	go func() { waits <- h.stopped(time.Now(), false) }()
+	go func() { waits <- h.stopped(time.Now(), time.Second, false) }()
 	h.note(syscall.SIGTERM)
 	if !<-waits {
 		t.Error("a job failed just before the signal")
 	}
-	if !h.stopped(time.Now(), true) {
+	if !h.stopped(time.Now(), time.Second, true) {
 		t.Error("a job saved its work")
 	}
-	if h.stopped(time.Now().Add(-time.Minute), false) || h.stopped(time.Now().Add(-time.Minute), true) {
+	if h.stopped(time.Now().Add(-time.Minute), time.Second, false) || h.stopped(time.Now().Add(-time.Minute), time.Second, true) {
 		t.Error("it ended long before")
+	}
+	for ran, want := range map[time.Duration]time.Duration{0: 5 * time.Millisecond, 10 * time.Second: 100 * time.Millisecond, time.Hour: haltWait} {
+		if got := haltWaitWell(ran); got != want {
+			t.Errorf("the end of a job that ran for %s waits %s", ran, got)
+		}
 	}
 }
 

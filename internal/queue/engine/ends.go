@@ -94,7 +94,7 @@ func (e *ends) halted(j *job.Job, r keep.Record) bool {
 	if at.Before(e.cfg.LostBefore) {
 		return j.Spec.Requeue && (r.Signal == int(syscall.SIGKILL) || r.Signal == int(syscall.SIGTERM))
 	}
-	return e.cfg.Halted(at, r.Signal == 0 && r.ExitCode == 0)
+	return e.cfg.Halted(at, r.Elapsed, r.Signal == 0 && r.ExitCode == 0)
 }
 
 // endOf is when an attempt ended, by the supervisor's monotonic clock, even if

@@ -28,7 +28,7 @@ func TestAJobStoppedTogetherWithBerth(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, 1, func(c *Config) {
-				c.Halted = func(_ time.Time, well bool) bool {
+				c.Halted = func(_ time.Time, _ time.Duration, well bool) bool {
 					if well != (test.record.Signal == 0 && test.record.ExitCode == 0) {
 						t.Errorf("well is %v", well)
 					}
@@ -66,7 +66,7 @@ func TestAJobKilledWithAnEarlierAllocation(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, 1, func(c *Config) {
 				c.LostBefore = start0.Add(test.after)
-				c.Halted = func(time.Time, bool) bool { return false }
+				c.Halted = func(time.Time, time.Duration, bool) bool { return false }
 			})
 			r.submit(job.Spec{Shell: "true", GPUs: 1, Requeue: test.requeue})
 			r.hear(test.kind, "1", test.record, false)

@@ -67,9 +67,10 @@ type Config struct {
 	// the past is not kept.
 	Measured func(all []series.Reading)
 
-	// Halted reports whether a job that ended at that time, well or not, was
-	// stopped together with berth by somebody else; nil: no. Then it runs again.
-	Halted func(at time.Time, well bool) bool
+	// Halted reports whether a job that ended at that time after running so long,
+	// well or not, was stopped together with berth by somebody else; nil: no. Then it
+	// runs again.
+	Halted func(at time.Time, ran time.Duration, well bool) bool
 
 	// LostBefore means that a job which was killed or lost earlier ended with the
 	// allocation of an earlier berth: it runs again if it would after a failure of
