@@ -31,8 +31,8 @@ func (a *asking) readBlock(line string) (command string, err error) {
 		if rest[0] == ']' {
 			return strings.TrimLeft(rest[1:], " \t\r"), checkSpec(&a.Spec, a.gpusGiven)
 		}
-		if after, found := strings.CutPrefix(rest, sweepWord); found && after != "" && strings.IndexByte(" \t]", after[0]) >= 0 {
-			if rest, err = a.readAxes(after); err != nil {
+		if end := strings.IndexAny(rest, " \t]"); end > 0 && strings.EqualFold(rest[:end], sweepWord) {
+			if rest, err = a.readAxes(rest[end:]); err != nil {
 				return "", err
 			}
 			continue

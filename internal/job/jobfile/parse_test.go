@@ -42,6 +42,7 @@ func TestALineBecomesASpec(t *testing.T) {
 		{"a block may stand right before its command", "[gpus=2]run", shell("run", func(s *job.Spec) { s.GPUs = 2 })},
 		{"white space before and in the block is allowed", "  [gpus=2\tvram=1G  ] run", shell("run", func(s *job.Spec) { s.GPUs, s.VRAMMiB = 2, 1024 })},
 		{"keys are read in any case", "[GPUs=2 VRAM=1g] run", shell("run", func(s *job.Spec) { s.GPUs, s.VRAMMiB = 2, 1024 })},
+		{"so is the word that makes a line a sweep", "[vram=1G SWEEP lr=1] run {lr}", shell("run 1", func(s *job.Spec) { s.VRAMMiB, s.Trial.Params = 1024, []job.Param{{Name: "lr", Value: "1"}} })},
 		{"keys may be written as flags are", "[on-timeout=Requeue] run", shell("run", func(s *job.Spec) { s.OnTimeout = job.TimeoutRequeue })},
 		{"the last of a repeated key counts", "[vram=1G vram=2G] run", shell("run", func(s *job.Spec) { s.VRAMMiB = 2048 })},
 		{"the last of two words for one key counts", "[time=1m timeout=2m] run", shell("run", func(s *job.Spec) { s.TimeLimit = 2 * time.Minute })},

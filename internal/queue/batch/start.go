@@ -153,6 +153,9 @@ func allAway(lines []*jobfile.Line) bool {
 func needsGPU(lines []*jobfile.Line) string {
 	var numbers []int
 	for _, l := range lines {
+		if again := len(numbers) > 0 && numbers[len(numbers)-1] == l.Number; again {
+			continue // another trial of a sweep
+		}
 		if !l.Spec.CancelMarked && l.Spec.To != job.ToSlurm && (l.Spec.GPUs > 0 || l.Spec.Share > 0) {
 			numbers = append(numbers, l.Number)
 		}
