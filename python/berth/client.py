@@ -53,7 +53,7 @@ class Client:
         return f"<berth client of {self.address}>"
 
     def _repr_html_(self) -> str:
-        return notebook.client_html(self.status(), self.gpus(), self.list())
+        return notebook.client_html(self.address, self.status(), self.gpus(), self.list())
 
     @property
     def address(self) -> str:
@@ -154,7 +154,14 @@ class Client:
 
     def jobs(self, *ids: Words) -> Batch:
         """Handles of jobs that were submitted before."""
-        return Batch(self, (Handle(self, job["id"], job["name"]) for job in self.list(*ids, over=True, reasons=False)))
+        return Batch(self, (Handle(self, job["id"], job["name"]) for job in self._named(ids)))
+
+    def _named(self, ids: Sequence[Words]) -> List[JobView]:
+        """The jobs with these ids, of which there is at least one."""
+        jobs = self.list(*ids, over=True, reasons=False)
+        if ids and not jobs:
+            raise no_job(str(id) for id in ids)
+        return jobs
 
     # Looking
 

@@ -222,7 +222,7 @@ class BerthExecutor(concurrent.futures.Executor):
         client = client or Client()
         futures = []
         shown: Dict[str, str] = {}
-        for job in client.list(*jobs, over=True, reasons=False):
+        for job in client._named(jobs):
             array, _, index = job["id"].partition("_")
             if array not in shown:
                 shown[array] = str((client.show(job["id"]).get("env") or {}).get(_CALLS, ""))

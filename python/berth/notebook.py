@@ -43,9 +43,9 @@ def bar_html(counts: Mapping[str, int]) -> str:
             f"<p>{html.escape(_words(counts))}</p>")
 
 
-def client_html(status: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]]) -> str:
+def client_html(address: str, status: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]]) -> str:
     """A daemon, its GPUs and its jobs."""
-    about = f"berth {status.get('version', '')}, {status.get('socket', '')}" + (f": {status['blocked']}" if status.get("blocked") else "")
+    about = f"berth {status.get('version', '')}, {address}" + (f": {status['blocked']}" if status.get("blocked") else "")
     cards = [{"gpu": gpu["index"], "name": gpu["name"], "used MiB": gpu["used_mib"], "total MiB": gpu["total_mib"], "util %": gpu["util"],
               "health": "paused" if gpu["paused"] else gpu["health"], "jobs": [job["id"] for job in gpu["jobs"]]} for gpu in gpus]
     queue = [{"id": job["id"], "name": job["name"], "user": job["user"], "state": job["state"], "gpus": job["gpu_ids"] or job["gpus"],

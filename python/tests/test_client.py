@@ -186,6 +186,8 @@ class Asked(Served):
         with self.assertRaises(BerthError) as caught:
             self.client.cancel(99, "100")
         self.assertEqual(("there is no job 99, 100", "not_found"), (caught.exception.problem, caught.exception.kind))
+        with self.assertRaisesRegex(NotFound, "there is no job 99"):
+            self.client.jobs(99)
         job = self.client.submit("true", hold=True)
         self.assertEqual([True, False], [one["done"] for one in self.client.cancel(job, 99)])
 

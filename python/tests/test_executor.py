@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, List
 from unittest import mock
 
-from berth import BerthError, BerthExecutor, Client, Invalid, JobFailed
+from berth import BerthError, BerthExecutor, Client, Invalid, JobFailed, NotFound
 
 from . import calls
 from .support import PATIENCE, PYTHON, Served, until
@@ -63,6 +63,8 @@ class Calls(Executor):
         self.assertIsInstance(late.exception(PATIENCE), ValueError)
         with self.assertRaisesRegex(Invalid, "no call of a function"):
             BerthExecutor.collect(self.client.submit("true", gpus=0))
+        with self.assertRaises(NotFound):
+            BerthExecutor.collect(99)
 
     def test_a_checkpoint_is_taken_before_the_time_limit(self) -> None:
         with self.executor(timeout=12, checkpoint_before=4) as executor:  # eight seconds for Python to start

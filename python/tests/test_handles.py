@@ -144,6 +144,7 @@ class Handles(Served):
             self.assertIn("<table>", page)
             self.assertNotIn("<b>", page)
         self.assertIn("&lt;b&gt;&amp;", job._repr_html_())
+        self.assertIn(self.client.address, self.client._repr_html_())
         with self.assertRaises(TimeoutError), redirect_stderr(said):
             self.client.submit_all(self.specs(self.gate())).progress(timeout=0.05)
 
