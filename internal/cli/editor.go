@@ -191,6 +191,9 @@ func readEdited(name string, content []byte) (editedSpec, error) {
 	if len(items) != 1 {
 		return editedSpec{}, fmt.Errorf("expected one job, found %d", len(items))
 	}
+	if items[0].Axes != nil {
+		return editedSpec{}, errors.New("sweep cannot be edited")
+	}
 	v := editedSpec{command: api.Command{Shell: items[0].Shell, Argv: items[0].Argv}, pairs: map[string]string{}}
 	for _, pair := range items[0].Pairs {
 		plain, err := jobfile.Plain(pair)

@@ -54,6 +54,9 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 		specs[i] = defaults
 		specs[i].Env = maps.Clone(defaults.Env)
 		specs[i].Command = api.Command{Shell: item.Shell, Argv: item.Argv}
+		if item.Axes != nil {
+			specs[i].Sweep = &api.Sweep{Axes: item.Axes, Metrics: item.Metrics}
+		}
 		for _, pair := range item.Pairs {
 			if err := setPair(&specs[i], pair); err != nil {
 				bad.Add(name, item.Line, err.Error())

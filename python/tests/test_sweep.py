@@ -26,6 +26,15 @@ class Sweeps(Served):
         self.assertIsInstance(self.client.array(sweep.id), Sweep)
         self.assertIn("<td>it&#x27;s</td>", sweep.table()._repr_html_())
 
+    def test_a_sweep_of_a_snapshot_runs_the_code_of_the_submission(self) -> None:
+        (self.dir / "tree").mkdir()
+        (self.dir / "tree" / "code").write_text("echo acc=$1")
+        sweep = self.client.sweep(["sh", "code", "{i}"], {"i": ["a b", 2]}, metrics=["acc=(.*)"], gpus=0, dir=self.dir / "tree", snapshot=True, hold=True)
+        (self.dir / "tree" / "code").write_text("exit 1")
+        sweep.release()
+        sweep.wait()
+        self.assertEqual([row["acc"] for row in sweep.table()], ["a b", 2])
+
     def test_no_result_is_lost_and_no_trial_runs_twice_if_the_daemon_is_killed(self) -> None:
         sweep = self.client.sweep(f"echo {{i}} >> {self.dir}/calls; echo loss={{i}}; test {{i}} -lt 100 || {self.gate()}", {"i": range(200)},
                                   metrics=["loss"], vram="200M", max=40)

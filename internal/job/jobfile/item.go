@@ -1,11 +1,14 @@
 package jobfile
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/job/sweep"
 	"berth/internal/text"
 )
 
@@ -55,6 +58,9 @@ func (r *itemReader) entry(e *entry) error {
 		}
 		r.command = true
 		return r.setCommand(&e.value)
+	}
+	if strings.EqualFold(e.key, sweepWord) {
+		return r.setSweep(&e.value)
 	}
 	f, err := lookup(e.key, FileOnly, specKeys)
 	if err != nil {
@@ -164,5 +170,27 @@ func checkWord(word string) error {
 	return nil
 }
 
+// setSweep reads the parameters of a sweep, in the form of the API.
+func (r *itemReader) setSweep(v *value) error {
+	if r.item.Axes != nil {
+		return fmt.Errorf("expected each key once, found %s twice", sweepWord)
+	}
+	var asked struct {
+		Axes    []sweep.Axis `json:"axes"`
+		Metrics []string     `json:"metrics"`
+	}
+	written, err := json.Marshal(v.plain())
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(written))
+		d.DisallowUnknownFields()
+		err = d.Decode(&asked)
+	}
+	if err != nil || len(asked.Axes) == 0 {
+		return fmt.Errorf("%s: expected a mapping with axes, as in [{names: [lr], rows: [[1e-3], [1e-4]]}], and with metrics if you like", sweepWord)
+	}
+	r.item.Axes, r.item.Metrics = asked.Axes, asked.Metrics
+	return nil
+}
+
 // specKeys are the keys of a spec file.
-func specKeys() []string { return append([]string{commandKey}, askKeys()...) }
+func specKeys() []string { return append([]string{commandKey, sweepWord}, askKeys()...) }

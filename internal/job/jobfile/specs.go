@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"berth/internal/job/sweep"
 )
 
 const commandKey = "command"
@@ -16,10 +18,12 @@ const maxArgvBytes = 1 << 20
 // Item is one job of a spec file: the command as one shell line (Shell) or as
 // words (Argv), and its other keys under their canonical names.
 type Item struct {
-	Line  int
-	Shell string
-	Argv  []string
-	Pairs []Pair
+	Line    int
+	Shell   string
+	Argv    []string
+	Pairs   []Pair
+	Axes    []sweep.Axis // nil: not a sweep
+	Metrics []string
 }
 
 // ParseSpecs reads YAML or JSON: one mapping, a list of mappings, several

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"berth/internal/job"
+	"berth/internal/job/sweep"
 )
 
 func TestSpecFiles(t *testing.T) {
@@ -37,6 +38,8 @@ func TestSpecFiles(t *testing.T) {
 		{"variables may be a list, or keys", "command: x\nenv: [A=1=2, B=]\nenv.C: 3\n", []Item{x(1, "env.A=1=2", "env.B=", "env.C=3")}},
 		{"aliases and merged mappings stand for what they name", "- &base\n  command: x\n  vram: 1G\n  env: {A: 1}\n- <<: *base\n  vram: 2G\n- command: x\n  <<: [{name: n}, *base]\n  env: {B: 2}\n",
 			[]Item{x(2, "vram=1G", "env.A=1"), x(5, "vram=2G", "env.A=1"), x(7, "env.B=2", "name=n", "vram=1G")}},
+		{"a sweep has the form of the API", "command: x\nsweep: {axes: [{names: [a], rows: [[1e-3], ['']]}], metrics: ['max:b']}\n",
+			[]Item{{Line: 1, Shell: "x", Axes: []sweep.Axis{{Names: []string{"a"}, Rows: [][]string{{"1e-3"}, {""}}}}, Metrics: []string{"max:b"}}}},
 		{"a value may have a name and a tag of the plain kind", "command: &c x\nname: *c\nvram: !!str 5\n", []Item{x(1, "name=x", "vram=5")}},
 		{"an explicit key is a key", "? command\n: x\n", []Item{x(1)}},
 		{"Windows line ends and a byte order mark are tolerated", "\xef\xbb\xbf- command: x\r\n  gpus: 2\r\n- command: x\r\n", []Item{x(1, "gpus=2"), x(3)}},
@@ -84,6 +87,9 @@ var brokenSpecs = []struct{ sentence, name, text string }{
 	{"an empty list", "j.yaml", "command: x\nids: []\n"},
 	{"a mapping where a value belongs", "j.yaml", "command: x\ngpus: {a: 1}\n"},
 	{"a value that is wrong, under the name that was used", "j.yaml", "command: x\ntime: soon\n"},
+	{"a sweep without values", "j.yaml", "command: x\nsweep: {a: [1, 2]}\n"},
+	{"a sweep with null for a value", "j.yaml", "command: x\nsweep: {axes: [{names: [a], rows: [[1], [~]]}]}\n"},
+	{"a sweep twice", "j.yaml", "command: x\nsweep: &s {axes: [{names: [a], rows: [[1]]}]}\nSweep: *s\n"},
 	{"an array that is wrong", "j.yaml", "command: x\narray: 3-1\n"},
 	{"a beginning that is wrong", "j.yaml", "command: x\nbegin: soon\n"},
 	{"a switch that is empty", "j.yaml", "command: x\nhold: ''\n"},

@@ -88,6 +88,28 @@ func (v value) wordsOf(key string) ([]string, error) {
 	return words, nil
 }
 
+// plain is the value as package json has it, with numbers and booleans as text, and
+// null as what cannot be text.
+func (v value) plain() any {
+	switch v.kind {
+	case null:
+		return false
+	case list:
+		items := make([]any, len(v.items))
+		for i, item := range v.items {
+			items[i] = item.plain()
+		}
+		return items
+	case mapping:
+		entries := make(map[string]any, len(v.entries))
+		for _, e := range v.entries {
+			entries[e.key] = e.value.plain()
+		}
+		return entries
+	}
+	return v.text
+}
+
 // budget counts values while a file is read.
 type budget struct{ nodes int }
 
