@@ -11,7 +11,7 @@
 //	see jobs: list listqueues listrows listformat strays parked attachterminal attach
 //	  logs logsarray history showsamples show whystory why stats
 //	the daemon: status stop sim start restart serve restore
-//	queue jobs: estimate snapshot follow filekind submit submitforms submitlines submitreply
+//	queue jobs: estimate snapshot follow filekind trials submit submitforms submitlines submitreply
 //	  edit editor mcp sweeptable sweep
 //	the machine: version doctor doctorslurm config gpus gpu gpudrain gpuhistory gpurelease
 //	  backup debug token notify web

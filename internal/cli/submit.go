@@ -237,6 +237,11 @@ func (o *submitOptions) checkPlaces(specs []api.Spec) error {
 	}
 	from := queue.Origin{Dir: dir, Home: os.Getenv("HOME"), Env: os.Environ()}
 	var bad jobfile.Errors
+	add := func(line int, spec *job.Spec) {
+		for _, err := range queue.Unusable(spec, from) {
+			bad.Add(o.source, line, err.Error())
+		}
+	}
 	for i := range specs {
 		if p := &specs[i]; p.Dir == "" && p.Venv == "" && p.Conda == "" && p.Output == "" {
 			continue
@@ -245,13 +250,18 @@ func (o *submitOptions) checkPlaces(specs []api.Spec) error {
 		if err != nil {
 			continue // the daemon says it better
 		}
-		for _, err := range queue.Unusable(&asked.Spec, from) {
-			line := 0
-			if i < len(o.lines) {
-				line = o.lines[i]
-			}
-			bad.Add(o.source, line, err.Error())
+		line := 0
+		if i < len(o.lines) {
+			line = o.lines[i]
 		}
+		if specs[i].Sweep == nil {
+			add(line, &asked.Spec)
+			continue
+		}
+		eachPlace(&specs[i], func(dir, output string) {
+			asked.Spec.Dir, asked.Spec.Output = dir, output
+			add(line, &asked.Spec)
+		})
 	}
 	if len(bad.Problems) == 0 {
 		return nil

@@ -104,8 +104,11 @@ the page show the metrics that are given here, unless you ask for others.`,
 Exit status: 0 submitted; 1 refused; 2 bad usage or unreadable input; 130
 interrupted. With --wait, the largest status of the trials.`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() < 0 && len(args) > 0 {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case dash < 0 && len(args) > 0:
 				return unknownCommand(cmd, args[0])
+			case dash > 0:
+				return problem.Newf(problem.Invalid, "values follow --param: berth sweep --param lr=1e-3,1e-4 -- python train.py --lr {lr}", "expected only flags in front of --, found %q", args[0])
 			}
 			return nil
 		},
@@ -173,11 +176,7 @@ func (o *sweepOptions) check(spec *api.Spec, axes []sweep.Axis) error {
 	if err != nil {
 		return problem.Wrap(problem.Invalid, hint, err)
 	}
-	template := &job.Template{Shell: spec.Command.Shell, Argv: spec.Command.Argv, Name: string(spec.Name), Dir: string(spec.Dir), Output: string(spec.Output)}
-	for name, value := range spec.Env {
-		template.Env = append(template.Env, job.EnvVar{Key: name, Value: value})
-	}
-	maker, err := sweep.NewMaker(template, sweep.Names(axes))
+	maker, err := makerOf(spec, axes)
 	if err == nil {
 		_, err = maker.Make(trials[0])
 	}
@@ -186,9 +185,6 @@ func (o *sweepOptions) check(spec *api.Spec, axes []sweep.Axis) error {
 	}
 	return nil
 }
-
-// sweepMost bounds a sweep before the daemon does, whose limit is lower.
-const sweepMost = 1_000_000
 
 // foretellTrials is --dry-run: every command, and what would happen to the sweep.
 func (o *sweepOptions) foretellTrials(s *session.Session, sweep *api.Submitted) error {
@@ -266,6 +262,13 @@ func sweepAction(name, use, short, long, example string, states func() []string)
 			return err
 		}
 		a.states = states()
+		if len(a.states) > 0 && !slices.ContainsFunc(table.Trials, func(row api.TrialRow) bool { return slices.Contains(a.states, string(row.State)) }) {
+			if a.json {
+				return printJSON(s.Out, []api.Acted{})
+			}
+			s.Say("no trials of sweep %s to %s", table.ID, cmd.Name())
+			return nil
+		}
 		return a.run(ctx, s, []string{table.ID}, nil)
 	})
 	session.ActFlags(cmd)

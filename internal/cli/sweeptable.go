@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,14 +126,14 @@ func sortTrials(table *api.TrialTable, by string) error {
 			return cmp.Compare(len(y), len(x)) // one of them is 0
 		}
 		order := cmp.Compare(x, y)
-		m, errM := strconv.ParseFloat(x, 64)
-		n, errN := strconv.ParseFloat(y, 64)
+		m, isM := numberOf(x)
+		n, isN := numberOf(y)
 		switch {
-		case errM == nil && errN == nil:
+		case isM && isN:
 			order = cmp.Compare(m, n)
-		case errM == nil:
+		case isM:
 			return -1 // numbers come before text
-		case errN == nil:
+		case isN:
 			return 1
 		}
 		if down {
@@ -143,14 +144,25 @@ func sortTrials(table *api.TrialTable, by string) error {
 	return nil
 }
 
+// numberOf reads a number. NaN does not count, because nothing is better or worse.
+func numberOf(cell string) (n float64, is bool) {
+	n, err := strconv.ParseFloat(cell, 64)
+	return n, err == nil && !math.IsNaN(n)
+}
+
 // cellOf is a value of a row as text; empty: none.
 func cellOf(table *api.TrialTable, row *api.TrialRow, column string) string {
-	if slices.Contains(table.Params, column) {
-		return row.Params[column]
-	}
 	if _, metric := row.Metrics[column]; metric {
 		return metricOf(row, column)
 	}
+	if slices.Contains(table.Params, column) {
+		return row.Params[column]
+	}
+	return plainOf(row, column)
+}
+
+// plainOf is a value that every table has.
+func plainOf(row *api.TrialRow, column string) string {
 	switch column {
 	case columnID:
 		_, index, _ := strings.Cut(row.ID, "_")
@@ -249,7 +261,7 @@ func trialCSV(s *session.Session, table *api.TrialTable) error {
 		if row.Outcome != nil {
 			outcome = string(*row.Outcome)
 		}
-		cells = append(cells, string(row.State), outcome, strconv.Itoa(row.Attempt), cellOf(table, row, columnTime), cellOf(table, row, columnVRAM))
+		cells = append(cells, string(row.State), outcome, strconv.Itoa(row.Attempt), plainOf(row, columnTime), plainOf(row, columnVRAM))
 		for _, m := range table.Metrics {
 			cells = append(cells, metricOf(row, m.Name))
 		}
@@ -363,7 +375,7 @@ func newSweepList() *cobra.Command {
 		Use:   "list",
 		Short: "List sweeps",
 		Long: `List your sweeps that have not ended, the newest first; with --all those that
-have ended too, as far as the history goes.`,
+have ended too, among the last 10,000 jobs that have.`,
 		Example: `  berth sweep list
   berth sweep list --all
 
