@@ -69,6 +69,26 @@ func first(t *testing.T, argv []string, bin string) {
 	}
 }
 
+// killed is a sweep from Python whose daemon is killed half-way. It prints whether
+// the client is the installed one, every result is in the table, and no trial ran
+// twice.
+const killed = `
+import os, signal, sys, berth
+client = berth.Client()
+sweep = client.sweep("echo {i} >>calls; echo loss={i}; while [ {i} -ge 100 ] && [ ! -e go ] && [ -e calls ]; do sleep 0.1; done", {"i": range(200)},
+                     metrics=["loss"], vram="200M", max=40)
+ended = sweep.as_completed(timeout="10m")
+for _ in range(100):
+    next(ended)
+os.kill(client.status()["pid"], signal.SIGKILL)
+open("go", "w").close()
+rest = len(list(ended))
+table = [(row["outcome"], row["loss"]) for row in sweep.table()] == [("ok", i) for i in range(200)]
+once = rest == 100 and sorted(map(int, open("calls"))) == list(range(200))
+os.kill(client.status()["pid"], signal.SIGTERM)
+print(berth.__file__.startswith(sys.prefix), table, once)
+`
+
 func TestAWheelGivesAWorkingQueueWithoutGo(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil || exec.Command(python, "-m", "venv", "--help").Run() != nil {
@@ -85,8 +105,12 @@ func TestAWheelGivesAWorkingQueueWithoutGo(t *testing.T) {
 		t.Skipf("no virtual environment can be made: %v: %s", err, said)
 	}
 	bin := filepath.Join(venv, "bin")
-	said, err := exec.Command(filepath.Join(bin, "pip"), "install", "--no-index", "--find-links", out, "berth").CombinedOutput()
-	if err != nil {
+	// As the README says it. Without --no-index, pip prefers another project of this name.
+	_, line, _ := strings.Cut(testkit.Read(t, "README.md"), "\npip install ")
+	line, _, _ = strings.Cut(line, "#")
+	install := exec.Command(filepath.Join(bin, "pip"), append([]string{"install"}, strings.Fields(line)...)...)
+	install.Dir = out
+	if said, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
 	berth := filepath.Join(bin, "berth")
@@ -96,9 +120,9 @@ func TestAWheelGivesAWorkingQueueWithoutGo(t *testing.T) {
 	first(t, []string{berth}, bin)
 
 	home := t.TempDir()
-	client := exec.Command(filepath.Join(bin, "python"), "-c", "import berth; print(berth.__file__)")
-	client.Dir, client.Env = home, []string{"HOME=" + home, "PATH=/usr/bin:/bin"}
-	if said, err := client.CombinedOutput(); err != nil || !strings.HasPrefix(string(said), venv) {
+	client := exec.Command(filepath.Join(bin, "python"), "-c", killed)
+	client.Dir, client.Env = home, []string{"HOME=" + home, "PATH=/usr/bin:/bin", "BERTH_SIM=2"}
+	if said, err := client.CombinedOutput(); err != nil || string(said) != "True True True\n" {
 		t.Errorf("%v: %s", err, said)
 	}
 }
