@@ -29,3 +29,9 @@ func TestAnyJobCanBeWrittenForTheEditorAndReadBack(t *testing.T) {
 		}
 	}
 }
+
+func TestAJobIsNotEditedIntoASweep(t *testing.T) {
+	if _, err := readEdited("job 17", []byte("command: x {a}\nsweep: {axes: [{names: [a], rows: [[1]]}]}\n")); err == nil || err.Error() != "sweep cannot be edited" {
+		t.Error(err)
+	}
+}

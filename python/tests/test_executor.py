@@ -75,7 +75,7 @@ class Calls(Executor):
             self.assertEqual(future.job.show()["attempt"], 2)
 
     def test_a_checkpoint_is_taken_before_a_preemption(self) -> None:
-        executor = self.executor(gpus=2, vram=None, checkpoint_before=1, grace=5)
+        executor = self.executor(gpus=2, vram=None, checkpoint_before=4, grace=5)  # on a busy machine too
         future = executor.submit(calls.Train(), str(self.dir))
         until((self.dir / "began").exists)
         urgent = self.client.submit(f"cat {self.dir}/calls", gpus=2, priority=10)
