@@ -552,6 +552,21 @@ func TestFairIsNotUnfair(t *testing.T) {
 	}
 }
 
+// TestEachKeyOfAUserIsTheirs, also where it stands alone in their table.
+func TestEachKeyOfAUserIsTheirs(t *testing.T) {
+	t.Parallel()
+	for _, k := range userKeys {
+		text := "[limits.users.ann]\n" + k.key + " = 3"
+		if k.key == "memory_total" {
+			text = strings.Replace(text, "3", `"3G"`, 1)
+		}
+		c, err := Parse("f", []byte(text), Default(true))
+		if unlimited := Default(true); err != nil || sameUsers(&c, &unlimited) {
+			t.Errorf("%s: %v", k.key, err)
+		}
+	}
+}
+
 func TestLimitsByDefault(t *testing.T) {
 	t.Parallel()
 	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {

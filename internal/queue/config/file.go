@@ -184,11 +184,10 @@ func (f *parser) user(c *Config, user string, value toml.Primitive) {
 	for key, value := range keys {
 		f.set(&own, section, userKeys, key, value)
 	}
-	if _, said := keys["queued_jobs"]; said {
-		putIn(&c.QueuedJobsOf, user, own.QueuedJobs)
-	}
-	for _, key := range []string{"running_jobs", "gpus", "cpus", "memory_total"} {
-		if _, said := keys[key]; said {
+	for key := range keys {
+		if key == "queued_jobs" {
+			putIn(&c.QueuedJobsOf, user, own.QueuedJobs)
+		} else {
 			putIn(&c.Limits.Users, user, own.Limits.Default)
 		}
 	}
