@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -280,11 +281,17 @@ func hasVariable(env []string, name string) bool {
 }
 
 // makeCheckpoints makes the directory in which the job finds what it saved, if it has
-// one and that is possible: it may keep it elsewhere.
+// one and that is possible: it may keep it elsewhere. A new one looks older than the job,
+// because only what the job writes there is a save.
 func (o *Order) makeCheckpoints() {
 	for _, entry := range o.Env {
-		if dir, found := strings.CutPrefix(entry, "BERTH_CHECKPOINT_DIR="); found && filepath.IsAbs(dir) {
-			_ = os.MkdirAll(dir, 0o755)
+		dir, found := strings.CutPrefix(entry, "BERTH_CHECKPOINT_DIR=")
+		if !found || !filepath.IsAbs(dir) || syscall.Access(dir, 0) == nil {
+			continue
+		}
+		if os.MkdirAll(dir, 0o755) == nil {
+			before := time.Now().Add(-time.Hour)
+			_ = os.Chtimes(dir, before, before)
 		}
 	}
 }

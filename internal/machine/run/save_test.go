@@ -3,6 +3,7 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -47,6 +48,20 @@ func TestACheckpointFileSaysWhenItWasSaved(t *testing.T) {
 	testkit.Must(t, b.Stop(token, "preempt", time.Minute))
 	if r := b.next(Ended).Record; r.ExitCode != 0 || r.Saved.IsZero() {
 		t.Errorf("told to stop: %+v", r)
+	}
+}
+
+// TestOnlyTheJobSavesToItsDirectory: that berth has made it is no save.
+func TestOnlyTheJobSavesToItsDirectory(t *testing.T) {
+	t.Parallel()
+	b := newLab(t)
+	for i, line := range []string{"exit 1", "touch kept/in/n; exit 1"} {
+		o := b.ordered(strconv.Itoa(i), line)
+		o.SavesTo = filepath.Join(o.Dir, "kept", "in")
+		o.Env = append(o.Env, "BERTH_CHECKPOINT_DIR="+o.SavesTo)
+		if r := b.finish(o); r.Saved.IsZero() || r.Saved.After(r.StartedAt) != (i == 1) {
+			t.Errorf("%s: started at %v, saved at %v", line, r.StartedAt, r.Saved)
+		}
 	}
 }
 

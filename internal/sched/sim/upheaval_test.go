@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"berth/internal/sched"
 
@@ -29,6 +30,10 @@ func anUpheaval(t *rapid.T) input {
 		in.Policy = rapid.SampledFrom([]Policy{Policies()[0], Policies()[6]}).Draw(t, "parking policy")
 	}
 	in.Estimates = rapid.SampledFrom([]Estimates{"", History, Perfect, Limits, None, "24h0m0s", "1s"}).Draw(t, "estimates")
+	if rapid.IntRange(0, 2).Draw(t, "lent") == 0 {
+		in.DefaultLimit.Share = rapid.SampledFrom([]float64{0.5, 1, 2, 3}).Draw(t, "share of each user")
+		in.Policy.Rules.BorrowTime = time.Duration(rapid.IntRange(-1, 3).Draw(t, "borrow time")) * time.Second
+	}
 	if rapid.IntRange(0, 2).Draw(t, "long") < 2 {
 		// Long enough for classes of service to come and go.
 		for i := range in.Jobs {
@@ -124,8 +129,9 @@ func checkTimes(t *rapid.T, in *input, i int, f *Fate) {
 	j := &in.Jobs[i]
 	var onCards, last Millis
 	for k, s := range f.Segments {
-		// It comes back to the cards that it left, unless its work was lost.
-		if k > 0 && f.Wasted == 0 && f.Preemptions > 0 && j.Saves == 0 && !slices.Equal(s.Cards, f.Segments[k-1].Cards) {
+		// It comes back to the cards that it left, unless its work was lost, or it lost
+		// them before it had done any.
+		if k > 0 && f.Wasted == 0 && f.Segments[k-1].Start < f.Segments[k-1].End && f.Preemptions > 0 && j.Saves == 0 && !slices.Equal(s.Cards, f.Segments[k-1].Cards) {
 			t.Fatalf("job %d comes back to other cards: %+v", i, f)
 		}
 		if s.End < s.Start || k > 0 && s.Start < last || len(s.Cards) != j.GPUs || k == 0 && s.Start != f.Start {

@@ -113,17 +113,10 @@ func (l *Launcher) checkpoints(j *job.Job) string {
 	return filepath.Join(l.dir(j), "checkpoints", j.ID+"-"+strconv.FormatInt(j.SubmittedAt.Unix(), 10))
 }
 
-// savesTo is the path of what a job saves its work to: from its working directory, or
-// from the directory for that.
-func savesTo(spec *job.Spec, o *keep.Order) string {
-	path := spec.SavesTo
-	if inside, found := strings.CutPrefix(path, "$"+checkpointDir+"/"); found {
-		for _, entry := range o.Env {
-			if dir, found := strings.CutPrefix(entry, checkpointDir+"="); found {
-				path = filepath.Join(dir, inside)
-			}
-		}
-	}
+// savesTo is the path of what a job saves its work to, as a shell would find it in the
+// job's working directory and environment.
+func (l *Launcher) savesTo(path string, o *keep.Order) string {
+	path = l.expandHome(os.Expand(path, newEnviron(o.Env).get))
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(o.Dir, path)
 	}
@@ -204,7 +197,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}
 	if spec.SavesTo != "" {
-		o.SavesTo = savesTo(&spec, &o)
+		o.SavesTo = l.savesTo(spec.SavesTo, &o)
 	}
 	if len(j.Grant.GPUs) > 0 && cards.mps == nil && spec.Adopt == nil {
 		o.Driver = l.Driver

@@ -236,11 +236,14 @@ func TestOrderCarriesWhatTheSupervisorNeeds(t *testing.T) {
 func TestACheckpointFileIsLookedForWhereTheJobRuns(t *testing.T) {
 	t.Parallel()
 	for says, want := range map[string]string{
-		"":                                 "",
-		"ckpt.pt":                          "/home/ann/run/ckpt.pt",
-		"/scratch/ckpt":                    "/scratch/ckpt",
-		"$BERTH_CHECKPOINT_DIR/last.ckpt":  "/home/ann/run/checkpoints/7--62135596800/last.ckpt",
-		"$BERTH_CHECKPOINT_DIRS/last.ckpt": "/home/ann/run/$BERTH_CHECKPOINT_DIRS/last.ckpt",
+		"":                                "",
+		"ckpt.pt":                         "/home/ann/run/ckpt.pt",
+		"/scratch/ckpt":                   "/scratch/ckpt",
+		"~/ckpt":                          "/home/ann/ckpt",
+		"ckpt-$BERTH_JOB_ID.pt":           "/home/ann/run/ckpt-7.pt",
+		"$BERTH_CHECKPOINT_DIR":           "/home/ann/run/checkpoints/7--62135596800",
+		"$BERTH_CHECKPOINT_DIR/last.ckpt": "/home/ann/run/checkpoints/7--62135596800/last.ckpt",
+		"${BERTH_CHECKPOINT_DIR}/last":    "/home/ann/run/checkpoints/7--62135596800/last",
 	} {
 		s := spec(func(s *job.Spec) { s.Checkpoint, s.SavesTo, s.Dir = job.CheckpointTold, says, "~/run" })
 		if o := mustOrder(launcher(), onCards(&job.Job{ID: "7", Spec: s}, 0)); o.SavesTo != want {
