@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 import time
 import uuid
@@ -22,6 +21,7 @@ from .errors import BerthError
 from .fields import KEYS, wire
 from .places import find_daemon
 from .views import OVER, JobView
+from .worker import wait_for_the_end
 
 _ID_FILE = "SUBMITIT_BERTH_ID_FILE"
 _STATES = {"queued": "PENDING", "running": "RUNNING", "parked": "PREEMPTED", "finished": "COMPLETED", "cancelled": "CANCELLED"}
@@ -88,9 +88,7 @@ class BerthJobEnvironment(job_environment.JobEnvironment):  # type: ignore[misc,
         """The checkpoint is saved. berth ends this attempt, with SIGTERM, and
         queues the job again."""
         logger.get_logger().info(f"Waiting to be queued again ({countdown} remaining timeouts)")
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        while True:
-            signal.pause()
+        wait_for_the_end()
 
 
 class BerthExecutor(core.PicklingExecutor):  # type: ignore[misc, unused-ignore]

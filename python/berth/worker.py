@@ -105,10 +105,17 @@ def _prepare_checkpoint(call: str, path: Sequence[str], function: Callable[..., 
             raise RuntimeError("checkpoint returned None, so the call is not made again")
         write(call, pickle.dumps(list(path), PROTOCOL), _pickle(_triple(following)))
         print("berth: the checkpoint is saved; waiting to be queued again", file=sys.stderr, flush=True)
-        while True:  # berth ends this attempt at the time limit or for the other job, with SIGTERM
-            signal.pause()
+        wait_for_the_end()
 
     signal.signal(getattr(signal, "SIG" + name), save)
+
+
+def wait_for_the_end() -> None:
+    """Wait for SIGTERM, with which berth ends this attempt at the time limit or for
+    the other job, and end with the status that says that all is saved."""
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    while True:
+        signal.pause()
 
 
 def _triple(following: Any) -> Tuple[Any, Tuple[Any, ...], Dict[str, Any]]:

@@ -85,6 +85,7 @@ if __name__ == "__main__":
         self.assertIn("ValueError: from the job", said)
         self.assertRegex(said, "stderr: .*")
         self.assertGreaterEqual(self.client.show("1")["attempt"], 2)
+        self.assertIsNotNone(self.client.show("1")["checkpoints"]["saved_at"])
         self.assertEqual(self.client.job("3").wait(check=False), 1)
 
     @needs("submitit", "hydra_plugins.hydra_submitit_launcher")  # type: ignore[misc, operator, unused-ignore]

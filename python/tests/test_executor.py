@@ -84,6 +84,7 @@ class Calls(Executor):
         self.assertEqual((list(urgent.logs()), future.result(PATIENCE)), ([saved], int(saved)))
         again = future.job.show()
         self.assertEqual((again["attempt"], again["preemptions"]), (2, 1))
+        self.assertEqual(again["checkpoints"]["lost_s"], 0)
 
     def test_what_a_job_cannot_import_is_refused_here(self) -> None:
         script = self.dir / "script.py"
