@@ -288,8 +288,11 @@ func showTimes(f *render.Facts, d api.Detail, now time.Time) {
 	if d.Parkings > 0 && (d.ParkedSince == nil || d.Parkings > 1) {
 		f.Add("was parked", fmt.Sprintf("%s, for %s", text.Count(d.Parkings, "time"), text.Span(text.OfSeconds(d.ParkedS))))
 	}
-	if k := d.Checkpoints; k != nil && (k.RanS > 0 || k.SavedAt != nil) {
+	switch k := d.Checkpoints; {
+	case k != nil && k.RanS > 0:
 		f.Add("earlier runs", earlierRuns(k, now))
+	case k != nil && k.SavedAt != nil:
+		f.Add("last saved", render.Moment(*k.SavedAt, now))
 	}
 }
 
