@@ -25,6 +25,10 @@ type Client struct {
 	// OnRetry is called each time a stream lost its daemon and reconnects. It
 	// may be nil, and is set before the first stream.
 	OnRetry func(error)
+	// OnStream is called each time a stream of events is connected; again: not for the
+	// first time. Events that the daemon no longer stored by then are missing. It may be
+	// nil, and is set before the first stream.
+	OnStream func(again bool)
 	// OnSilence is called when the daemon, whose process is pid (0: not known),
 	// does not answer. It may be nil, and is set before the first request.
 	OnSilence func(s Silence, pid int)

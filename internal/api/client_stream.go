@@ -76,6 +76,9 @@ func (s *eventStream) follow(ctx context.Context) error {
 		return err
 	}
 	defer reply.Body.Close()
+	if s.c.OnStream != nil {
+		s.c.OnStream(s.connected)
+	}
 	s.connected = true
 	watch := time.AfterFunc(silence, cancel)
 	defer watch.Stop()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 // fakeQueue is a queue in memory that starts nothing.
 type fakeQueue struct {
 	jobs []*job.Job
+	ends atomic.Int32 // how many streams of events end at once
 }
 
 func (q *fakeQueue) Identify(context.Context, api.Peer) (api.Caller, error) {
@@ -41,7 +43,9 @@ func (q *fakeQueue) Jobs(context.Context, api.Caller, api.Query) (page api.JobPa
 }
 
 func (q *fakeQueue) Events(ctx context.Context, _ api.Caller, _ api.EventQuery, _ func(api.Event) error) error {
-	<-ctx.Done()
+	if q.ends.Add(-1) < 0 {
+		<-ctx.Done()
+	}
 	return nil
 }
 
@@ -141,7 +145,7 @@ func TestWhatIsHeardIsToldAndCounted(t *testing.T) {
 }
 
 // TestWhoseJobsAreFollowed: all of the queue that the run has started, and in another
-// only those of the file.
+// only those of the file, one of an older berth's that names no file included.
 func TestWhoseJobsAreFollowed(t *testing.T) {
 	t.Parallel()
 	for batch, mine := range map[string]bool{"": false, "/w/other.txt": false, "/w/jobs.txt": true} {
@@ -149,10 +153,13 @@ func TestWhoseJobsAreFollowed(t *testing.T) {
 			f, _ := following(t, "a\n")
 			testkit.Must(t, f.enter(t.Context()))
 			f.batch, f.link.Own = "/w/jobs.txt", own
-			j := started("101", "a", 0)
+			j := started("900", "a", 0)
 			j.Spec.Batch = batch
 			if f.hear(event(job.EventStarted, j)); f.jobs.counts.running == 1 != (all || mine) {
 				t.Errorf("of %q in %+v: %+v", batch, own, f.jobs.counts)
+			}
+			if f.hear(event(job.EventStarted, started("101", "a", 0))); f.jobs.counts.queued != 0 {
+				t.Errorf("the job of a line, in %+v: %+v", own, f.jobs.counts)
 			}
 		}
 	}
@@ -234,6 +241,62 @@ func TestANoteOnALineIsSaidOnce(t *testing.T) {
 		}
 		if got := strings.Join(f.voice.remarks(file, reply), "\n"); got != step.want {
 			t.Errorf("%q: %q, want %q", step.file, got, step.want)
+		}
+	}
+}
+
+// TestWhatNoEventToldIsFoundOut: a run that was stopped or connects late misses
+// events. What two polls find is told once, whatever events come late.
+func TestWhatNoEventToldIsFoundOut(t *testing.T) {
+	t.Parallel()
+	f, out := following(t, "a\nb\nc\nd\n", "", "", "", "")
+	q := &fakeQueue{}
+	f.link = q.link(t, &f.opt)
+	f.account = newAccount(at0, 1)
+	f.jobs.take([]string{"1", "2", "3", "4"})
+	f.hear(event(job.EventStarted, started("1", "a", 0)))
+	q.jobs = []*job.Job{ended(started("1", "a", 0), job.OK, time.Second), started("2", "b", 0), ended(started("3", "c"), "exit:3", time.Second)}
+	late := event(job.EventEnded, ended(started("1", "a", 0), job.OK, time.Second))
+	late.Time = time.Now()
+	said(f, out)
+	out.Reset()
+	f.catchUp(t.Context())
+	if f.jobs.counts != (tally{running: 1, queued: 3}) || !f.missed.Load() {
+		t.Errorf("after one poll: %+v, asks again: %v", f.jobs.counts, f.missed.Load())
+	}
+	for range 2 {
+		f.catchUp(t.Context())
+		f.hear(late)
+	}
+	if want := (tally{ok: 1, failed: 1, running: 1}); f.jobs.counts != want || f.missed.Load() || f.account.ended != 2 || f.jobs.begun != 3 {
+		t.Errorf("%+v, want %+v; %d ended, %d begun, asks again: %v", f.jobs.counts, want, f.account.ended, f.jobs.begun, f.missed.Load())
+	}
+	if got := strings.Join(said(f, out), "\n"); strings.Count(got, "job 1 finished [OK]") != 1 || strings.Count(got, "job 2 started") != 1 || strings.Count(got, "job 3 failed [exit:3]") != 1 {
+		t.Errorf("it says %s", got)
+	}
+	f.hear(event(job.EventEnded, started("2", "b", 0))) // from before: it runs
+	after := event(job.EventEnded, ended(started("2", "b", 0), job.OK, time.Second))
+	after.Time = time.Now()
+	if f.hear(after); f.jobs.counts != (tally{ok: 2, failed: 1}) || !f.over() {
+		t.Errorf("at the end: %+v", f.jobs.counts)
+	}
+}
+
+// TestAStreamThatBeginsAgainMayHaveMissedSomething, and so may one that begins now.
+func TestAStreamThatBeginsAgainMayHaveMissedSomething(t *testing.T) {
+	t.Parallel()
+	for since, atOnce := range map[int64]bool{7: false, -1: true} {
+		f, _ := following(t, "a\n")
+		q := &fakeQueue{}
+		if !atOnce {
+			q.ends.Store(1)
+		}
+		link := q.link(t, &f.opt)
+		link.Own, link.Since = nil, since
+		go f.listen(t.Context(), link, f.events, f.streamed)
+		testkit.Eventually(t, "something may be missed", f.missed.Load)
+		if q.ends.Load() >= 0 {
+			t.Errorf("since %d: the first stream was taken for another", since)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package batch
 
 import (
 	"fmt"
+	"time"
 
+	"berth/internal/api"
 	"berth/internal/job"
 )
 
@@ -12,11 +14,12 @@ type entry struct {
 	id      string
 	state   job.State
 	outcome job.Outcome
-	status  int  // what it adds to the exit status
-	earlier bool // it ended before this berth run began
-	begun   bool // it started at least once
-	away    bool // Slurm has it
-	seen    int  // the generation of the file that last had its line
+	status  int       // what it adds to the exit status
+	earlier bool      // it ended before this berth run began
+	begun   bool      // it started at least once
+	away    bool      // Slurm has it
+	seen    int       // the generation of the file that last had its line
+	asOf    time.Time // it was asked for then; older events tell nothing new
 }
 
 // jobList is how far the jobs of a file are.
@@ -90,7 +93,7 @@ func (q *jobList) follow(ev job.Event) {
 		delete(q.byID, e.id)
 		return
 	}
-	if ev.Kind == job.EventStarted && !e.begun {
+	if (ev.Kind == job.EventStarted || ev.Kind == job.EventEnded && !ev.Job.StartedAt.IsZero()) && !e.begun {
 		e.begun = true
 		if q.inFile(e) {
 			q.begun++
@@ -100,6 +103,47 @@ func (q *jobList) follow(ev job.Event) {
 	e.away = away(ev.Job)
 	e.earlier = e.earlier && e.state.Terminal()
 	q.count(e, 1)
+}
+
+// knows reports whether an event is from before its job was asked for.
+func (q *jobList) knows(event *api.Event) bool {
+	e := q.byID[event.Job.ID]
+	return e != nil && !event.Time.After(e.asOf)
+}
+
+// untold is the event that tells how the state of a job has changed; empty: it has
+// not.
+func (q *jobList) untold(v *job.View) job.EventKind {
+	e := q.byID[v.ID]
+	switch {
+	case e == nil && !v.State.Terminal() || e != nil && e.state == v.State && e.outcome == some(v.Outcome):
+		return "" // a new job is told of when it starts
+	case v.State.Terminal():
+		return job.EventEnded
+	case v.State == job.Parked:
+		return job.EventParked
+	case v.State == job.Queued:
+		return job.EventRequeued
+	case e.state == job.Parked:
+		return job.EventResumed
+	}
+	return job.EventStarted
+}
+
+// gone lists the unfinished jobs that the queue has no longer.
+func (q *jobList) gone(there map[string]bool) (ids []string) {
+	for id, e := range q.byID {
+		if !e.state.Terminal() && !there[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// forget removes a job that the queue has no longer.
+func (q *jobList) forget(id string) {
+	q.count(q.byID[id], -1)
+	delete(q.byID, id)
 }
 
 // count adds a job to the counts, if it is one that counts.

@@ -197,6 +197,7 @@ func (f *follower) enter(ctx context.Context) error {
 			return bad
 		}
 	}
+	f.missed.Store(false) // what has happened so far is read now
 	earlier, err := f.earlier(ctx)
 	if err != nil {
 		return err
@@ -223,17 +224,27 @@ func (f *follower) earlier(ctx context.Context) (had []*job.Job, err error) {
 	if own := f.link.Own; own != nil && own.Empty {
 		return nil, nil
 	}
-	which := api.Select{Batch: f.batch}
-	if f.all() {
-		which = api.Select{} // jobs of older berths name no file
-	}
-	_, err = f.link.Client.JobsAll(ctx, api.Query{Select: which, Over: true}, func(v job.View) error {
-		j := jobOf(&v, nil)
+	err = f.theJobs(ctx, func(v *job.View) {
+		j := jobOf(v, nil)
 		f.jobs.remember(j)
 		had = append(had, j)
-		return nil
 	})
 	return had, err
+}
+
+// theJobs asks the queue for the jobs of this run.
+func (f *follower) theJobs(ctx context.Context, take func(*job.View)) error {
+	which := api.Select{} // jobs of older berths name no file
+	if f.link.Own == nil {
+		which.Batch = f.batch
+	}
+	_, err := f.link.Client.JobsAll(ctx, api.Query{Select: which, Over: true}, func(v job.View) error {
+		if f.mine(&v) {
+			take(&v)
+		}
+		return nil
+	})
+	return err
 }
 
 // tellEarlier says what became of the jobs of earlier runs.
