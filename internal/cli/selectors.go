@@ -2,13 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job/jobfile"
 	"berth/internal/text"
 	"berth/internal/text/problem"
@@ -61,19 +61,11 @@ func (f *selectors) sel(words []string) (api.Select, error) {
 			return api.Select{}, problem.Newf(problem.Invalid, text.DidYouMean(state, stateWords), "--state: expected %s, found %q", text.Or(stateWords), state)
 		}
 	}
-	s := api.Select{All: parsed.All, Name: f.name, User: f.user, Group: f.group, Batch: wholePath(f.batch), States: f.states}
+	s := api.Select{All: parsed.All, Name: f.name, User: f.user, Group: f.group, Batch: session.FileName(f.batch), States: f.states}
 	if !parsed.All {
 		s.Words = words
 	}
 	return s, nil
-}
-
-// wholePath is the path by which the daemon knows a jobs file.
-func wholePath(file string) string {
-	if whole, err := filepath.Abs(file); err == nil && file != "" {
-		return whole
-	}
-	return file
 }
 
 // own is sel for verbs that change jobs: without ids it selects the caller's own

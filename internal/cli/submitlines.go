@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 
 	"berth/internal/api"
+	"berth/internal/cli/session"
 	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/machine/modelfiles"
@@ -48,11 +48,7 @@ func (o *submitOptions) fromLines(path string) ([]api.Spec, error) {
 	for i := range lines {
 		o.lines[i] = lines[i].Number
 	}
-	whole, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("working directory: %w", err)
-	}
-	o.batch = &api.Batch{File: whole, Lines: lines}
+	o.batch = &api.Batch{File: session.FileName(path), Lines: lines}
 	return specs, nil
 }
 

@@ -68,7 +68,7 @@ interrupted.`,
 		ValidArgsFunction: completeEndedToo,
 	}
 	cmd.RunE = session.Verb(func(ctx context.Context, s *session.Session, args []string) error {
-		q := api.TrialQuery{Batch: wholePath(o.batch), Metrics: o.metrics}
+		q := api.TrialQuery{Batch: session.FileName(o.batch), Metrics: o.metrics}
 		if len(args) > 0 {
 			q.ID = args[0]
 		}

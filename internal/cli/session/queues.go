@@ -88,23 +88,30 @@ func (s *Session) choose(ctx context.Context, cmd *cobra.Command, args []string)
 	if err != nil {
 		return nil //nolint:nilerr // the verb says what is wrong, and does nothing
 	}
-	if len(words) == 0 {
+	file := ""
+	if f := cmd.Flag("batch"); f != nil {
+		file = FileName(f.Value.String())
+	}
+	if len(words) == 0 && file == "" {
 		s.Queues = slices.DeleteFunc(s.Queues, Target.over)
 		if every || len(s.Queues) == 1 {
 			return s.at(s.Queues[0])
 		}
 		return s.Pick(acts)
 	}
-	having, err := s.having(ctx, words, every)
+	having, err := s.having(ctx, api.Select{Words: words, Batch: file}, every)
 	switch {
 	case err != nil:
 		return err
 	case len(having) == 0:
 		having = s.Queues[:1] // which will say so
 	case len(having) > 1 && !every:
-		exist := "job " + words[0] + " exists"
-		if len(words) > 1 {
-			exist = "jobs " + strings.Join(words, " ") + " exist"
+		exist := "jobs " + strings.Join(words, " ") + " exist"
+		switch len(words) {
+		case 0:
+			exist = cmd.Flag("batch").Value.String() + " is"
+		case 1:
+			exist = "job " + words[0] + " exists"
 		}
 		return ask(having, exist+" in")
 	case acts:
@@ -129,12 +136,21 @@ func jobWords(cmd *cobra.Command, args []string) ([]string, error) {
 	return args, err
 }
 
+// FileName is a jobs file as queues know it; empty: none.
+func FileName(file string) string {
+	dir, err := os.Getwd()
+	if file == "" || err != nil {
+		return file
+	}
+	return batch.FileName(dir, file)
+}
+
 // having is the queues that have one of these jobs. The run of this directory is
 // asked first, and unless every queue is wanted, the others only if it has none.
-func (s *Session) having(ctx context.Context, words []string, every bool) (having []Target, err error) {
+func (s *Session) having(ctx context.Context, jobs api.Select, every bool) (having []Target, err error) {
 	for _, t := range s.Queues {
 		err := s.In(t, func(one *Session) error {
-			page, err := api.Call(ctx, one.Client, api.ListJobs, api.Query{Select: api.Select{Words: words}, Over: true, Limit: 1})
+			page, err := api.Call(ctx, one.Client, api.ListJobs, api.Query{Select: jobs, Over: true, Limit: 1})
 			if len(page.Jobs) > 0 {
 				having = append(having, t)
 			}

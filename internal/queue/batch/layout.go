@@ -94,8 +94,9 @@ func (l layout) place() Place {
 // fromPipe is the batch of lines that came through a pipe.
 const fromPipe = "-"
 
-// realPath is an absolute path without links in its directory.
-func realPath(dir, path string) string {
+// FileName is a jobs file as queues know it: its absolute path, without links in its
+// directory. The file that keeps the lines of a pipe is that pipe.
+func FileName(dir, path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
@@ -104,6 +105,9 @@ func realPath(dir, path string) string {
 	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
+	}
+	if filepath.Base(path) == pipedName {
+		path = filepath.Join(filepath.Dir(path), fromPipe)
 	}
 	return path
 }

@@ -216,3 +216,26 @@ func TestTheQueueOfALogDirectoryIsFound(t *testing.T) {
 		}
 	}
 }
+
+// TestAJobsFileHasOneName, whichever way leads to it, so that its lines do not run
+// twice and every verb selects them.
+func TestAJobsFileHasOneName(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	testkit.Must(t, err)
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "real", "logs"), 0o755))
+	testkit.Must(t, os.Symlink("real", filepath.Join(dir, "link")))
+	for _, test := range []struct{ dir, path, want string }{
+		{"real", "jobs.txt", "real/jobs.txt"},
+		{"link", "jobs.txt", "real/jobs.txt"},
+		{"link", "logs/../jobs.txt", "real/jobs.txt"},
+		{".", "link/logs/jobs.txt", "real/logs/jobs.txt"},
+		{"none", "jobs.txt", "none/jobs.txt"},
+		{"link/logs", fromPipe, "real/logs/-"},
+		{"link", "./logs/" + pipedName, "real/logs/-"},
+	} {
+		if got := FileName(filepath.Join(dir, test.dir), test.path); got != filepath.Join(dir, test.want) {
+			t.Errorf("%s in %s is %s, want %s", test.path, test.dir, got, test.want)
+		}
+	}
+}

@@ -86,8 +86,8 @@ func (o *Options) Batch(own bool) string {
 	if own {
 		dir = o.LogDir
 	}
-	if info, err := os.Stat(o.File); err == nil && !info.Mode().IsRegular() || o.File == pipedIn(dir) {
-		return realPath(dir, fromPipe)
+	if info, err := os.Stat(o.File); err == nil && !info.Mode().IsRegular() {
+		return FileName(dir, fromPipe)
 	}
-	return realPath(o.Dir, o.File)
+	return FileName(o.Dir, o.File)
 }

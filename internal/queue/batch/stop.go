@@ -178,6 +178,9 @@ func (s *stop) parted(f *follower) (int, error) {
 	where := "in the background"
 	if f.link.Own == nil {
 		where = "in the " + f.link.Name
+		if f.source.watcher.stream {
+			file = fromPipe
+		}
 	}
 	c := f.jobs.counts
 	line := fmt.Sprintf("detached: %s %s; %s comes back, berth cancel --batch %s cancels them", c.goOn(), where, back, job.QuoteArgv([]string{file}))

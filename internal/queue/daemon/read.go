@@ -34,6 +34,7 @@ func Read(o Options, name string) (server *api.Server, done func(), err error) {
 	}
 	d.takeIn(m)
 	over := problem.Newf(problem.Unable, "the same berth run command continues it", "no berth run is working on %s", name)
+	d.svc.over = over.Error()
 	return newEndedServer(d, over), m.Close, nil
 }
 
@@ -85,7 +86,7 @@ func newEndedServer(d *Daemon, over error) *api.Server {
 	api.Handle(s, api.GetWhy, func(ctx context.Context, c api.Caller, q api.JobID) (api.Why, error) {
 		why, err := d.jobs.Why(ctx, c, q.ID)
 		if err == nil && why.State == string(job.Queued) {
-			why.Text = over.Error()
+			why.Text = d.svc.over
 		}
 		return why, err
 	})

@@ -26,9 +26,15 @@ func TestAnEndedQueueIsRead(t *testing.T) {
 	})
 	defer c.Close()
 	l.Client = c
-	page, err := api.Call(l.ctx, c, api.ListJobs, api.Query{Over: true})
+	const nobody = "no berth run is working on berth_logs"
+	page, err := api.Call(l.ctx, c, api.ListJobs, api.Query{Over: true, Reasons: true})
 	if err != nil || len(page.Jobs) != 2 || page.Counts["queued"] != 1 {
 		t.Errorf("its jobs are %+v, %v", page, err)
+	}
+	for _, j := range page.Jobs {
+		if j.ID == waits && (j.Reason == nil || *j.Reason != nobody) {
+			t.Errorf("the job that waits is %+v", j)
+		}
 	}
 	if j := l.job(ended); j.State != job.Finished || l.log(ended) != "hello\n" {
 		t.Errorf("the ended job is %+v with %q", j, l.log(ended))
@@ -36,7 +42,7 @@ func TestAnEndedQueueIsRead(t *testing.T) {
 	if text, err := l.read(api.LogQuery{ID: ended, Follow: true}); text != "hello\n" || err != nil {
 		t.Errorf("its log, followed: %q, %v", text, err)
 	}
-	if why, err := api.Call(l.ctx, c, api.GetWhy, api.JobID{ID: waits}); err != nil || why.Text != "no berth run is working on berth_logs" {
+	if why, err := api.Call(l.ctx, c, api.GetWhy, api.JobID{ID: waits}); err != nil || why.Text != nobody {
 		t.Errorf("why: %+v, %v", why, err)
 	}
 	if reply, err := api.Call(l.ctx, c, api.WaitForJobs, api.WaitRequest{Select: api.Select{Words: []string{ended}}}); err != nil || !reply.Done {
@@ -82,7 +88,7 @@ func TestAnEndedQueueIsRead(t *testing.T) {
 		"notify": func() error { _, err := api.Call(l.ctx, c, api.SendNotify, api.NotifyTest{}); return err },
 	} {
 		t.Run(what, func(t *testing.T) {
-			wantProblem(t, ask(), problem.Unable, "no berth run is working on berth_logs", "the same berth run command continues it")
+			wantProblem(t, ask(), problem.Unable, nobody, "the same berth run command continues it")
 		})
 	}
 	for what, ask := range map[string]func() error{

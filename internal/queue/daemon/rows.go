@@ -110,6 +110,9 @@ func (h *jobs) sumRows(ctx context.Context, list *listing, rows []row, reasons b
 	}
 	live := false
 	for i, r := range rows {
+		if sums[i].Reason != "" && h.svc.over != "" {
+			sums[i].Reason = h.svc.over
+		}
 		live = live || len(sums[i].Counts) > 0
 		if !list.ch.wantsOver() {
 			continue

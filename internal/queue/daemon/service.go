@@ -40,6 +40,7 @@ type service struct {
 	audit   *access.Audit // nil: an own queue
 	hub     *hub
 	cluster atomic.Pointer[cluster.Cluster]
+	over    string        // why its jobs wait: no process works on it; empty: one does
 	still   *sync.Mutex   // held to use an engine without a loop; nil: the loop runs
 	ended   chan struct{} // closed when the engine's loop ends
 	gate    *fair.Gate    // where long work for requests takes turns

@@ -22,6 +22,9 @@ func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.
 		v.Batch = &whole
 	}
 	if reason, ok := reasons[j.ID]; ok && (isWaiting(j) || j.State == job.Running && j.Detail == "") {
+		if s.over != "" && isWaiting(j) {
+			reason = s.over
+		}
 		v.Reason = &reason
 	}
 	return v
