@@ -85,11 +85,13 @@ func (s *Session) Missing(ctx context.Context, lost *api.Unreachable) error {
 	switch {
 	case !s.Target.Private || !s.StartsAnew && !s.Target.hasState():
 		return lost
-	case s.NeverStarts || os.Getenv("BERTH_NO_AUTOSTART") == "1":
+	case s.NeverStarts || autostartOff():
 		return problem.Wrap(problem.Unable, "autostart is off; start a daemon with berth start", lost)
 	}
 	return Autostart(ctx, s)
 }
+
+func autostartOff() bool { return os.Getenv("BERTH_NO_AUTOSTART") == "1" }
 
 // NoJobsYet reports an error that only means that there are no jobs: no daemon
 // runs, and none ever did.

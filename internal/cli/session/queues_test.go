@@ -1,11 +1,15 @@
 package session
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"berth/internal/queue"
 	"berth/internal/queue/batch"
+	"berth/internal/queue/store"
+	"berth/internal/tests/testkit"
 )
 
 // TestACommandIsRepeatedAsItIsTyped: the flag that says which queue is meant goes
@@ -45,5 +49,20 @@ func TestARunIsNamedFromHere(t *testing.T) {
 	run := at(filepath.Join(home, "my exp", "berth_logs"))
 	if got := [2]string{run.Title(), run.flag()}; got != [2]string{"berth run in ~/my exp", "--log-dir ~/'my exp/berth_logs'"} {
 		t.Errorf("from elsewhere: %q", got)
+	}
+}
+
+// TestADaemonThatMayNotBeStartedIsNotMeant: it does not stand between a user and the
+// runs that go on.
+func TestADaemonThatMayNotBeStartedIsNotMeant(t *testing.T) {
+	dir := t.TempDir()
+	file := store.Path(queue.StoreDir(dir))
+	testkit.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
+	for off, want := range map[string]bool{"": true, "1": false} {
+		t.Setenv("BERTH_NO_AUTOSTART", off)
+		if got := (Target{Private: true, StateDir: dir, Socket: filepath.Join(dir, "berth.sock")}).used(); got != want {
+			t.Errorf("BERTH_NO_AUTOSTART=%s: %v", off, got)
+		}
 	}
 }

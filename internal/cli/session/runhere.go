@@ -70,8 +70,10 @@ func namedRun(ctx context.Context, cmd *cobra.Command) (*RunTarget, error) {
 // daemonInstead is the log directory that means the daemon.
 const daemonInstead = "-"
 
-// used reports whether there is a daemon here, or was one.
-func (t Target) used() bool { return !t.Private || Exists(t.Socket) || t.hasState() }
+// used reports whether there is a daemon here, or was one that may be started.
+func (t Target) used() bool {
+	return !t.Private || Exists(t.Socket) || t.hasState() && !autostartOff()
+}
 
 func openRunTarget(ctx context.Context, p batch.Place) *RunTarget {
 	return &RunTarget{Place: p, Live: api.Listening(ctx, daemon.RunSocket(p.StateDir))}

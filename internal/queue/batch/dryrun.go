@@ -80,8 +80,5 @@ func prospect(line *jobfile.Line, j *api.Submitted) (would, why string) {
 	case j.State == "starts":
 		return "start", ""
 	}
-	if j.Again {
-		return "wait", "" // its reason is how it ended
-	}
 	return "wait", j.Reason
 }

@@ -73,9 +73,25 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 		}
 		trials[i] = rehearsal.Try(i)
 	}
+	var which, at []int // the lines of a file that only wait for room are tried together
+	var names []string
+	outcomes := make([]engine.Trial, len(s.items))
 	for i := range s.items {
-		it := &s.items[i]
-		reply.Jobs = append(reply.Jobs, s.foretell(it, trials[kinds[tryKeyOf(it.spec)]]))
+		kind := kinds[tryKeyOf(s.items[i].spec)]
+		if outcomes[i] = trials[kind]; s.lines != nil && outcomes[i].Infeasible == "" && s.gate(&s.items[i]) == "" {
+			which, at, names = append(which, kind), append(at, i), append(names, s.lines.called(i))
+		}
+	}
+	if len(which) > 0 {
+		if err := fair.Spend(ctx, 1); err != nil {
+			return reply, err
+		}
+		for k, trial := range rehearsal.Together(which, names) {
+			outcomes[at[k]] = trial
+		}
+	}
+	for i := range s.items {
+		reply.Jobs = append(reply.Jobs, s.foretell(&s.items[i], outcomes[i]))
 	}
 	return reply, nil
 }
@@ -99,19 +115,13 @@ func tryKeyOf(spec *job.Spec) tryKey {
 // foretell adds the outcome of a trial to the reply.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	spec := it.spec
-	what, reason, after := "waits", trial.Waits, s.jobs[it.from].Spec.After
+	what, reason, gate := "waits", trial.Waits, s.gate(it)
 	var cards []int
 	switch {
 	case trial.Infeasible != "" && spec.To == job.ToLocal:
 		what, reason = "infeasible", trial.Infeasible
-	case it.hold:
-		reason = "held until released"
-	case it.notBefore.After(s.now):
-		reason = "not before " + it.notBefore.Local().Format(time.DateTime)
-	case len(after) > 0:
-		reason = fmt.Sprintf("waits for job %s to %s", after[0].Job, after[0].Words())
-	case spec.To == job.ToSlurm:
-		reason = handedOver(spec, s.cfg)
+	case gate != "":
+		reason = gate
 	case trial.Starts:
 		what, reason, cards = "starts", "", trial.GPUs
 	}
@@ -130,6 +140,29 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 		}
 	}
 	return answer
+}
+
+// gate is what a job waits for before it is looked at; empty: nothing.
+func (s *submission) gate(it *item) string {
+	after := s.jobs[it.from].Spec.After
+	switch {
+	case it.hold:
+		return "held until released"
+	case it.notBefore.After(s.now):
+		return "not before " + it.notBefore.Local().Format(time.DateTime)
+	case len(after) > 0:
+		return fmt.Sprintf("waits for job %s to %s", after[0].Job, after[0].Words())
+	case len(it.siblings) > 0:
+		other := &s.items[it.siblings[0].item]
+		name := "another job of this file"
+		if other.spec.Name != "" {
+			name = "job " + other.spec.Name
+		}
+		return fmt.Sprintf("waits for %s to %s", name, it.siblings[0].Words())
+	case it.spec.To == job.ToSlurm:
+		return handedOver(it.spec, s.cfg)
+	}
+	return ""
 }
 
 // inRequest are the settings that reason.Request has words for.

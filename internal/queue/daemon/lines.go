@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -31,7 +32,8 @@ type lines struct {
 	other []bool             // those that are queued and not as their lines say
 	ranks []int64            // the places they are to have; 0: as it is
 	after [][]job.Dependency // of jobs that existed, on new ones: Job is the line
-	fresh []int              // the new lines
+	fresh []int              // the new lines, and those that a dry run tries again
+	tried map[int]string     // the ids of the latter
 	gone  []goneLine
 	reply api.SubmitReply
 }
@@ -59,7 +61,7 @@ func (s *submission) checkBatch() error {
 
 // acceptLines submits the lines of a jobs file.
 func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
-	l := &lines{submission: s, batch: s.request.Batch, all: s.jobs, asked: s.items, other: make([]bool, len(s.jobs)), ranks: make([]int64, len(s.jobs))}
+	l := &lines{submission: s, batch: s.request.Batch, all: s.jobs, asked: s.items, other: make([]bool, len(s.jobs)), tried: map[int]string{}, ranks: make([]int64, len(s.jobs))}
 	s.captureEnviron() // waiting jobs get it too
 	turn, _ := s.h.batches.LoadOrStore(s.caller.UID, &sync.Mutex{})
 	turn.(*sync.Mutex).Lock() // two requests for one file must not both find a line new
@@ -79,7 +81,7 @@ func (s *submission) acceptLines(ctx context.Context) (api.SubmitReply, error) {
 	case s.h.svc.still != nil: // nothing of it lasts
 		steps = []func(context.Context) error{l.withdraw, l.runAgain, l.queue, l.change, l.foresee}
 	case s.request.DryRun:
-		steps = []func(context.Context) error{l.submit}
+		steps = []func(context.Context) error{l.submit, l.waiting}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -123,6 +125,9 @@ func (l *lines) match(ctx context.Context) error {
 		j.Spec.Trial.Params = l.batch.Lines[i].Params
 		l.rows[i] = known[j.Key]
 		delete(known, j.Key)
+		if row := l.rows[i]; row != nil && l.request.DryRun && l.h.svc.still == nil && row.State.Terminal() && l.runsAgain(i) {
+			l.rows[i], l.tried[i] = nil, row.ID
+		}
 	}
 	for i := range found {
 		if j := &found[i]; known[keys[i]] != j || j.State.Terminal() {
@@ -162,6 +167,7 @@ func (l *lines) resolve() error {
 		if l.rows[i] == nil {
 			place[i] = len(l.items)
 			it.from, it.to = len(l.jobs), len(l.jobs)+1
+			it.hold = it.hold || l.batch.Lines[i].Cancel // a dry run starts it as little
 			l.items, l.jobs, l.fresh = append(l.items, it), append(l.jobs, l.all[i]), append(l.fresh, i)
 			// A line that is marked is held until it is cancelled, so that it never starts.
 			l.all[i].Held = l.all[i].Held || l.batch.Lines[i].Cancel
@@ -183,6 +189,8 @@ func (l *lines) resolve() error {
 			dep.Name = ""
 			for _, at := range targets {
 				switch {
+				case l.rows[at] != nil && l.request.DryRun && l.rows[at].State.Terminal() && dep.On.Holds(l.rows[at].Outcome):
+					// It waits no longer.
 				case l.rows[at] != nil:
 					dep.Job = l.rows[at].ID
 					l.all[i].Spec.After = append(l.all[i].Spec.After, dep)
@@ -258,8 +266,28 @@ func (l *lines) submit(ctx context.Context) error {
 		if !l.request.DryRun || !l.batch.Lines[i].Cancel {
 			l.reply.Jobs[i] = reply.Jobs[k]
 		}
+		if id := l.tried[i]; id != "" {
+			l.reply.Jobs[i].ID, l.reply.Jobs[i].Again = id, true
+		}
 	}
 	return nil
+}
+
+// waiting says why the jobs wait that are in the queue already.
+func (l *lines) waiting(ctx context.Context) error {
+	return l.h.svc.Do(ctx, func(t *engine.Turn) {
+		var ids []string
+		for i, row := range l.rows {
+			if row != nil && row.State == job.Queued {
+				ids = append(ids, l.reply.Jobs[i].ID)
+			}
+		}
+		why := t.Explain().Reasons(ids)
+		for i := range l.reply.Jobs {
+			j := &l.reply.Jobs[i]
+			j.Reason = cmp.Or(why[j.ID], j.Reason)
+		}
+	})
 }
 
 // took tells an own queue of the lines, and lets it start jobs.
@@ -317,6 +345,20 @@ func (l *lines) foresee(ctx context.Context) error {
 // runsAgain reports whether the job of a line, which has ended, runs again.
 func (l *lines) runsAgain(i int) bool {
 	return !l.batch.Lines[i].Cancel && l.batch.Retry != "" && (l.batch.Retry == api.RetryAll || l.rows[i].State != job.Finished)
+}
+
+// called is a new job in the reasons of a dry run: by its line, which the trials of a
+// sweep share.
+func (l *lines) called(item int) string {
+	at := l.fresh[item]
+	number, same := l.batch.Lines[at].Number, 0
+	for at-same > 0 && l.batch.Lines[at-same-1].Number == number {
+		same++
+	}
+	if same > 0 {
+		return fmt.Sprintf("(line %d, %d)", number, same+1)
+	}
+	return fmt.Sprintf("(line %d)", number)
 }
 
 // atLine names the line of a problem.

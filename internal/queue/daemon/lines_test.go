@@ -329,6 +329,43 @@ func TestALineMarkedCancel(t *testing.T) {
 	}
 }
 
+// TestADryRunOfLinesTriesThemTogether, those that would run again too, and says why
+// the others wait.
+func TestADryRunOfLinesTriesThemTogether(t *testing.T) {
+	t.Parallel()
+	l := newLab(t) // with two GPUs
+	failed, done := sh("false", "gpus", "1", "name", "failed"), sh("true", "gpus", "0", "name", "done")
+	held := sh("true # held", "gpus", "0", "begin", "now+1h")
+	if got := l.became(l.sent("", failed, done, held)); got != "1 2 3" {
+		t.Fatalf("sent: %s", got)
+	}
+	l.end("1")
+	l.finished("2")
+	r := l.sent(api.RetryFailed, failed, done, held, sh("true # a"), sh("true # never"), sh("true # b"), sh("true # huge", "gpus", "9"),
+		sh("true # after", "gpus", "0", "after", "failed"), sh("true # then", "gpus", "0", "after", "done"))
+	r.Batch.Lenient, r.DryRun, r.Batch.Lines[4].Cancel = true, true, true
+	reply, err := api.Call(l.ctx, l.Client, api.Submit, r)
+	testkit.Must(t, err)
+	for i, want := range []api.Submitted{
+		{ID: "1", Again: true, State: "starts", GPUIDs: []int{0}},
+		{ID: "2", State: "finished", Reason: "ok"},
+		{ID: "3", State: "queued", Reason: "not before "},
+		{State: "starts", GPUIDs: []int{1}},
+		{State: "cancelled"},
+		{State: "waits", Reason: "gpu1 runs job (line 4)"},
+		{State: "infeasible", Reason: "asks for 9 GPUs"},
+		{State: "waits", Reason: "waits for job failed to succeed"},
+		{State: "starts"},
+	} {
+		if got := reply.Jobs[i]; got.ID != want.ID || got.Again != want.Again || got.State != want.State || !slices.Equal(got.GPUIDs, want.GPUIDs) || !strings.Contains(got.Reason, want.Reason) {
+			t.Errorf("line %d: %+v, want %+v", i+1, got, want)
+		}
+	}
+	if got := l.became(l.sent("", failed, done, held)); got != "1:failed 2:finished 3:queued" {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
 // TestRunAgainTogether: lines that run again wait for one another and for new ones,
 // whatever their order and number.
 func TestRunAgainTogether(t *testing.T) {

@@ -60,6 +60,35 @@ func (r *Rehearsal) Try(which int) Trial {
 	return Trial{Waits: sched.Explain(r.state, p.Job).String()}
 }
 
+// Together plans several of the jobs at once, in this order: which[i] is called
+// names[i], and may be there more than once. All are feasible.
+func (r *Rehearsal) Together(which []int, names []string) []Trial {
+	if r.state.Queue == nil {
+		r.state = r.snapshot.Restore()
+	}
+	s, at := r.state, map[string]int{}
+	s.MaxStarts = 0
+	for i, k := range which {
+		p := r.jobs[k]
+		p.Job, p.Rank, p.Seq = names[i], p.Rank+int64(i), p.Seq+int64(i)
+		s.Queue.Add(p)
+		at[p.Job] = i
+	}
+	trials := make([]Trial, len(which))
+	for i, why := range sched.Sentences(s, names) {
+		trials[i].Waits = why
+	}
+	for _, start := range sched.Decide(s).Starts {
+		if i, tried := at[start.Job]; tried {
+			trials[i] = Trial{Starts: true, GPUs: start.Grant.GPUs}
+		}
+	}
+	for _, name := range names {
+		s.Queue.Remove(name)
+	}
+	return trials
+}
+
 // Foresee is what the next decision would do with each of these queued jobs.
 func (x *Explain) Foresee(ids []string) map[string]Trial {
 	trials := make(map[string]Trial, len(ids))

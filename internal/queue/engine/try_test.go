@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +24,10 @@ func TestAJobIsTriedOnACopy(t *testing.T) {
 	}
 	if again := tried.Try(0); !again.Starts {
 		t.Errorf("a try changed the copy: %+v", again)
+	}
+	together := tried.Together([]int{0, 2, 0}, []string{"a", "b", "c"})
+	if !together[0].Starts || !strings.Contains(together[1].Waits, "gpu1 runs job a") || together[2].Waits == "" || !tried.Try(0).Starts {
+		t.Errorf("three at once: %+v", together)
 	}
 	if after := r.at().explain.Next(10); !slices.Equal(before, after) {
 		t.Errorf("the line was %v, and is %v", before, after)
