@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"berth/internal/api"
@@ -30,10 +29,9 @@ type follower struct {
 	account  *account
 	view     view
 	events   chan api.Event
-	streamed chan error           // why the stream of events has ended
-	hush     func()               // ends it
-	missed   atomic.Bool          // something may have happened that it did not tell
-	untold   map[string]job.State // of jobs of which it has not told, at the last poll; empty: it is gone
+	streamed chan error // why the stream of events has ended
+	hush     func()     // ends it
+	missed   missed
 
 	stop    stop
 	drained bool // the wait for new lines was announced
@@ -145,7 +143,7 @@ func (f *follower) listen(ctx context.Context, link *Link, events chan<- api.Eve
 	}
 	link.Client.OnStream = func(again bool) {
 		if again || link.Since < 0 {
-			f.missed.Store(true)
+			f.missed.maybe.Store(true)
 		}
 	}
 	query := api.EventQuery{Since: link.Since}
@@ -202,51 +200,14 @@ func (f *follower) hear(event api.Event) {
 	f.voice.narrate(&event, ev, f.jobs.begun, f.jobs.total)
 }
 
-// all reports whether all jobs of the queue are this run's: it has started it.
-func (f *follower) all() bool { return f.link.Own != nil && !f.link.Own.Joined }
-
 // mine reports whether a job is one of this run's.
 func (f *follower) mine(v *job.View) bool {
-	return f.all() || v.Batch != nil && *v.Batch == f.batch || f.jobs.byID[v.ID] != nil
-}
-
-// catchUp asks for the jobs, and takes in what no event told: what two polls find,
-// since an event may be on its way.
-func (f *follower) catchUp(ctx context.Context) {
-	f.missed.Store(false)
-	began, before, there := time.Now(), f.untold, map[string]bool{}
-	f.untold = map[string]job.State{}
-	err := f.theJobs(ctx, func(v *job.View) {
-		there[v.ID] = true
-		if kind := f.jobs.untold(v); kind == "" {
-			return
-		} else if before[v.ID] == v.State {
-			f.hear(api.Event{Time: time.Now(), Kind: kind, Text: some(v.Reason), Job: v})
-			f.jobs.byID[v.ID].asOf = began
-			return
-		}
-		f.untold[v.ID] = v.State
-	})
-	if err == nil {
-		for _, id := range f.jobs.gone(there) {
-			if _, found := before[id]; found {
-				f.jobs.forget(id)
-				delete(f.view.jobs, id)
-				continue
-			}
-			f.untold[id] = ""
-		}
-	}
-	if err != nil || len(f.untold) > 0 {
-		f.missed.Store(true)
-	}
+	return f.link.all() || v.Batch != nil && *v.Batch == f.batch || f.jobs.byID[v.ID] != nil
 }
 
 // look looks at the jobs file, and at the jobs if an event may have been missed.
 func (f *follower) look(ctx context.Context) {
-	if f.missed.Load() {
-		f.catchUp(ctx)
-	}
+	f.missed.look(ctx, f)
 	file, changed, complaint := f.source.Look()
 	if changed {
 		if err := f.send(ctx, file, false); err != nil {
@@ -275,7 +236,7 @@ func (f *follower) send(ctx context.Context, file jobfile.File, first bool) erro
 	ids := make([]string, len(reply.Jobs))
 	for i, j := range reply.Jobs {
 		ids[i] = j.ID
-		if f.jobs.byID[j.ID] == nil && first && !f.all() && j.State != "" { // an older berth's job, which names no file
+		if f.jobs.byID[j.ID] == nil && first && !f.link.all() && j.State != "" { // an older berth's job, which names no file
 			f.jobs.remember(&job.Job{ID: j.ID, State: job.State(j.State), Outcome: job.Outcome(j.Reason)})
 		}
 		if f.specs != nil {

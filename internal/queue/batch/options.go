@@ -57,6 +57,9 @@ type Link struct {
 	Send func(ctx context.Context, lines []*jobfile.Line, first, dryRun bool) (api.SubmitReply, error)
 }
 
+// all reports whether all jobs of the queue are this run's: it has started it.
+func (l *Link) all() bool { return l.Own != nil && !l.Own.Joined }
+
 // OwnQueue is what an own queue has besides.
 type OwnQueue struct {
 	Place

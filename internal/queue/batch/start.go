@@ -197,7 +197,7 @@ func (f *follower) enter(ctx context.Context) error {
 			return bad
 		}
 	}
-	f.missed.Store(false) // what has happened so far is read now
+	f.missed.maybe.Store(false) // what has happened so far is read now
 	earlier, err := f.earlier(ctx)
 	if err != nil {
 		return err

@@ -184,7 +184,7 @@ func (l *lines) resolve() error {
 				targets = numbered[word]
 			}
 			if len(targets) == 0 || slices.Contains(targets, i) {
-				return l.atLine(i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", word))
+				return atLine(l.batch, i, problem.Newf(problem.Invalid, "use the name of a job in the file, or the number of its line", "after: expected another job of the file, found %.60q", word))
 			}
 			dep.Name = ""
 			for _, at := range targets {
@@ -362,7 +362,6 @@ func (l *lines) called(item int) string {
 }
 
 // atLine names the line of a problem.
-func (s *submission) atLine(i int, err error) error {
-	b := s.request.Batch
+func atLine(b *api.Batch, i int, err error) error {
 	return at(fmt.Sprintf("%s:%d", text.Line(filepath.Base(b.File)), b.Lines[i].Number), err)
 }

@@ -51,7 +51,7 @@ func (l *lines) checkKnown(ctx context.Context) error {
 		}
 		var bad mistakes
 		for which, why := range t.Explain().Infeasible(l.caller.Name, specs...) {
-			if !l.endsHere(why) && !bad.add(l.atLine(at[which], neverFits(why))) {
+			if !l.endsHere(why) && !bad.add(atLine(l.batch, at[which], neverFits(why))) {
 				break
 			}
 		}

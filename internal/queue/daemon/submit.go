@@ -204,9 +204,9 @@ func (m mistakes) all() error {
 func (s *submission) located(i int, err error) error {
 	switch {
 	case s.lines != nil:
-		return s.atLine(s.lines.fresh[i], err)
+		return atLine(s.request.Batch, s.lines.fresh[i], err)
 	case s.request.Batch != nil:
-		return s.atLine(i, err)
+		return atLine(s.request.Batch, i, err)
 	case len(s.request.Jobs) == 1:
 		return err
 	}

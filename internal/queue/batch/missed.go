@@ -1,0 +1,53 @@
+package batch
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// missed is what the stream of events may not have told: what happened before it was
+// connected, or while it was not and is no longer stored.
+type missed struct {
+	maybe atomic.Bool
+	found map[string]job.State // the jobs that were found to differ at the last poll; empty: gone
+}
+
+// look asks for the jobs if something may be missed, and takes in what two polls
+// find: at the first, its event may be on its way.
+func (m *missed) look(ctx context.Context, f *follower) {
+	if !m.maybe.Swap(false) {
+		return
+	}
+	began, before, there := time.Now(), m.found, map[string]bool{}
+	m.found = map[string]job.State{}
+	err := f.theJobs(ctx, func(v *job.View) {
+		there[v.ID] = true
+		if kind := f.jobs.untold(v); kind == "" {
+			return
+		} else if before[v.ID] == v.State {
+			f.hear(api.Event{Time: time.Now(), Kind: kind, Text: some(v.Reason), Job: v})
+			f.jobs.byID[v.ID].asOf = began
+			return
+		}
+		m.found[v.ID] = v.State
+	})
+	if err != nil {
+		m.maybe.Store(true) // the next time
+		return
+	}
+	for _, id := range f.jobs.gone(there) {
+		if _, found := before[id]; found {
+			f.jobs.forget(id)
+			delete(f.view.jobs, id)
+			continue
+		}
+		m.found[id] = ""
+	}
+	if len(m.found) > 0 {
+		m.maybe.Store(true)
+	}
+}
