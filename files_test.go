@@ -55,7 +55,6 @@ var large = map[string]string{
 	"internal/compat/gpuscheduler.scheduler": "to be taken apart",
 	"internal/machine/keep.keeper":           "to be taken apart",
 	"internal/sched/sim.replay":              "to be taken apart",
-	"internal/sched.machine":                 "to be taken apart",
 	"internal/slurm/node.node":               "to be taken apart",
 }
 

@@ -135,5 +135,5 @@ func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Allocation
 
 // lacksRoom reports that the job is known not to fit.
 func (d *decision) lacksRoom(h *head) bool {
-	return !d.now.hostFits(&h.amounts) || h.gpus > 0 && (d.now.unreadable != "" || d.outlook(h).noRoom.has(&h.amounts))
+	return !d.now.host.fits(&h.amounts) || h.gpus > 0 && (d.now.unreadable != "" || d.outlook(h).noRoom.has(&h.amounts))
 }

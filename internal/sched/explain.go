@@ -74,15 +74,15 @@ func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 	switch {
 	case r.GPUs > 0 && m.unreadable != "":
 		return reason.Reason{Kind: reason.WaitsForReadings, Needs: r.GPUs, Detail: m.unreadable}
-	case !m.hostFits(&a):
-		return m.hostShortage(&a, "")
+	case !m.host.fits(&a):
+		return m.host.shortage(&a, "")
 	}
 	kept := d.reservedNow(h).but(h.job)
 	if _, ok := m.grant(k, r, kept.keeps()); !ok {
 		return m.shortage(k, r, kept)
 	}
 	if f := kept.host(&a); f != nil {
-		return f.machine.hostShortage(&a, f.held.Job)
+		return f.machine.host.shortage(&a, f.held.Job)
 	}
 	if d.full() {
 		return reason.Reason{Kind: reason.WaitsForTurn, Total: int64(d.state.MaxStarts)}
@@ -90,12 +90,12 @@ func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 	return reason.Reason{Kind: reason.StartsNow}
 }
 
-// hostShortage is what the host lacks; some of it may be reserved.
-func (m *machine) hostShortage(a *amounts, keptFor string) reason.Reason {
-	if !m.cpusFit(a) {
-		return reason.Reason{Kind: reason.WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, m.freeCPUs())), Total: int64(m.host.CPUs), Job: keptFor}
+// shortage is what the host lacks; some of it may be reserved.
+func (u *hostUse) shortage(a *amounts, keptFor string) reason.Reason {
+	if !u.cpusFit(a) {
+		return reason.Reason{Kind: reason.WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, u.freeCPUs())), Total: int64(u.size.CPUs), Job: keptFor}
 	}
-	return reason.Reason{Kind: reason.WaitsForMemory, Amount: a.memMiB, Free: max(0, m.freeMemMiB()), Total: m.host.MemMiB, Job: keptFor}
+	return reason.Reason{Kind: reason.WaitsForMemory, Amount: a.memMiB, Free: max(0, u.freeMemMiB()), Total: u.size.MemMiB, Job: keptFor}
 }
 
 // shortage says card by card why there are too few for the request.

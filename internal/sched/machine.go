@@ -14,9 +14,7 @@ type machine struct {
 	rules      *Rules
 	unreadable string
 	slots      []slot // ascending by card index
-	host       Host
-	usedCPUs   int
-	usedMemMiB int64
+	host       hostUse
 }
 
 // slot is one card of a machine.
@@ -41,7 +39,7 @@ type holding struct {
 // newMachine is the machine with all running jobs on it. unreadable is empty where
 // the cards can be read.
 func newMachine(rules *Rules, host Host, cards []Card, unreadable string, running []*Allocation) *machine {
-	m := &machine{rules: rules, unreadable: unreadable, host: host, slots: make([]slot, len(cards))}
+	m := &machine{rules: rules, unreadable: unreadable, host: hostUse{size: host}, slots: make([]slot, len(cards))}
 	for i := range cards {
 		m.slots[i].Card = &cards[i]
 		m.slots[i].recount()
@@ -74,8 +72,7 @@ func (m *machine) copyOf(other *machine, gone map[*Allocation]bool) {
 	*m = *other
 	m.slots = slots
 	for held := range gone {
-		m.usedCPUs -= held.CPUs
-		m.usedMemMiB -= held.MemMiB
+		m.host.add(held, -1)
 	}
 }
 
@@ -149,8 +146,7 @@ func (m *machine) book(h *Allocation) { m.bookLater(h, 0) }
 
 // bookLater is book for a job that has yet to start: its margin has to stay free.
 func (m *machine) bookLater(h *Allocation, marginMiB int64) {
-	m.usedCPUs += h.CPUs
-	m.usedMemMiB += h.MemMiB
+	m.host.add(h, 1)
 	for i, index := range h.Cards {
 		if c := m.slot(index); c != nil {
 			c.holds = append(c.holds, holding{h, i, marginMiB})
@@ -161,8 +157,7 @@ func (m *machine) bookLater(h *Allocation, marginMiB int64) {
 
 // unbook takes a job off its cards.
 func (m *machine) unbook(h *Allocation) {
-	m.usedCPUs -= h.CPUs
-	m.usedMemMiB -= h.MemMiB
+	m.host.add(h, -1)
 	for _, index := range h.Cards {
 		if c := m.slot(index); c != nil {
 			c.drop(h)
@@ -252,17 +247,30 @@ func (c *slot) usedShare() float64 {
 	return float64(c.UsedMiB) / float64(c.TotalMiB)
 }
 
-// freeCPUs and freeMemMiB are meaningless where the host's size is not known.
-func (m *machine) freeCPUs() int     { return m.host.CPUs - m.usedCPUs }
-func (m *machine) freeMemMiB() int64 { return m.host.MemMiB - m.usedMemMiB }
-
-// hostFits reports whether the host has enough free CPUs and memory.
-func (m *machine) hostFits(a *amounts) bool { return m.cpusFit(a) && m.memFits(a) }
-
-func (m *machine) cpusFit(a *amounts) bool {
-	return m.host.CPUs == 0 || a.cpus == 0 || a.cpus <= m.freeCPUs()
+// hostUse is what jobs hold of the host's CPUs and memory.
+type hostUse struct {
+	size   Host
+	cpus   int
+	memMiB int64
 }
 
-func (m *machine) memFits(a *amounts) bool {
-	return m.host.MemMiB == 0 || a.memMiB == 0 || a.memMiB <= m.freeMemMiB()
+// add adds a job, or removes one: sign is 1 or -1.
+func (u *hostUse) add(h *Allocation, sign int) {
+	u.cpus += sign * h.CPUs
+	u.memMiB += int64(sign) * h.MemMiB
+}
+
+// freeCPUs and freeMemMiB are meaningless where the host's size is not known.
+func (u *hostUse) freeCPUs() int     { return u.size.CPUs - u.cpus }
+func (u *hostUse) freeMemMiB() int64 { return u.size.MemMiB - u.memMiB }
+
+// fits reports whether the host has enough free CPUs and memory.
+func (u *hostUse) fits(a *amounts) bool { return u.cpusFit(a) && u.memFits(a) }
+
+func (u *hostUse) cpusFit(a *amounts) bool {
+	return u.size.CPUs == 0 || a.cpus == 0 || a.cpus <= u.freeCPUs()
+}
+
+func (u *hostUse) memFits(a *amounts) bool {
+	return u.size.MemMiB == 0 || a.memMiB == 0 || a.memMiB <= u.freeMemMiB()
 }

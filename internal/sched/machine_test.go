@@ -14,7 +14,7 @@ import (
 // TestAMachineThatJobsLeaveIsOneThatNeverHadThem puts jobs on a machine, copies it,
 // and lets some leave.
 func TestAMachineThatJobsLeaveIsOneThatNeverHadThem(t *testing.T) {
-	exact := gocmp.Options{gocmp.AllowUnexported(machine{}, slot{}, holding{}), cmpopts.EquateEmpty()}
+	exact := gocmp.Options{gocmp.AllowUnexported(machine{}, hostUse{}, slot{}, holding{}), cmpopts.EquateEmpty()}
 	same := gocmp.Options{exact, cmpopts.IgnoreFields(slot{}, "closed")}
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawState(t)

@@ -17,7 +17,7 @@ func (k *candidates) roomMiB(n int) int64 {
 // possible is Feasible without the reason. Every decision asks it of every request
 // class, so it costs only a few comparisons.
 func (m *machine) possible(k *candidates, a *amounts) bool {
-	host := &m.host
+	host := &m.host.size
 	switch {
 	case host.CPUs > 0 && a.cpus > host.CPUs, host.MemMiB > 0 && a.memMiB > host.MemMiB:
 		return false
@@ -49,7 +49,7 @@ func (m *machine) shareFits(k *candidates, a *amounts) (n int) {
 
 // impossible is the reason for possible being false.
 func (m *machine) impossible(k *candidates, r *Request) reason.Reason {
-	host := m.host
+	host := m.host.size
 	why := reason.Reason{Needs: r.GPUs, Share: r.Share, Type: r.Type, Allow: splitIDs(r.Allow)}
 	switch {
 	case host.CPUs > 0 && r.CPUs > host.CPUs:

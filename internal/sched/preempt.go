@@ -48,7 +48,7 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 func (m *machine) tooMuch(h *head) amounts {
 	a := h.amounts
 	a.term = anyTerm
-	if m.hostFits(&a) {
+	if m.host.fits(&a) {
 		a.cpus, a.memMiB = 0, 0
 	}
 	return a
@@ -206,7 +206,7 @@ func (d *decision) newTrial(h *head) *trial {
 // fits is decision.fitsOn for this machine.
 func (t *trial) fits() bool {
 	a := &t.job.amounts
-	return t.hostFits(a) && t.reserved.host(a) == nil && (a.gpus == 0 || t.unreadable == "" && t.cards >= a.gpus)
+	return t.host.fits(a) && t.reserved.host(a) == nil && (a.gpus == 0 || t.unreadable == "" && t.cards >= a.gpus)
 }
 
 // leave takes a running job off the machine.
@@ -222,8 +222,7 @@ func (t *trial) comeBack(held *Allocation) {
 }
 
 func (t *trial) move(held *Allocation, sign int) {
-	t.usedCPUs += sign * held.CPUs
-	t.usedMemMiB += int64(sign) * held.MemMiB
+	t.host.add(held, sign)
 	for _, index := range held.Cards {
 		if place := t.place(index); place >= 0 {
 			t.slots[place].copyOf(&t.all.slots[place], t.gone)
@@ -256,7 +255,7 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation, 
 		}
 		d.plan.Victims = append(d.plan.Victims, Victim{Job: held.Job, For: h.job, Mode: held.Preempt.Mode})
 	}
-	hostFits := d.now.hostFits(&h.amounts)
+	hostFits := d.now.host.fits(&h.amounts)
 	for _, held := range d.running {
 		if d.beingPreempted[held] && (!hostFits || overlaps(held.Cards, r.held.Cards)) {
 			r.at = latest(r.at, d.freeAt(held, h, u))

@@ -98,7 +98,7 @@ func (k *reserved) keeps() keeps {
 // nil.
 func (k *reserved) host(a *amounts) *reservation {
 	for _, kept := range k.list {
-		if !kept.machine.hostFits(a) && kept.binds(k.from, k.term) {
+		if !kept.machine.host.fits(a) && kept.binds(k.from, k.term) {
 			return kept
 		}
 	}

@@ -24,7 +24,7 @@ func (d *decision) reservedAt(h *head, at time.Time) reserved {
 // fitsOn reports whether the job has room on a machine beside the reservations.
 func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
 	switch {
-	case !m.hostFits(&h.amounts) || reserved.host(&h.amounts) != nil:
+	case !m.host.fits(&h.amounts) || reserved.host(&h.amounts) != nil:
 		return false
 	case h.gpus == 0:
 		return true
