@@ -15,50 +15,28 @@ import (
 
 // adopt: berth accounts for a program that was started by hand, and does
 // nothing else to it.
-func adopt(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func adopt(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	size := t.slice(0.1, 3000)
-	pid, err := d.byHand(ctx, size)
-	if err != nil {
-		return err
-	}
+	pid := must(d.byHand(ctx, size))
 	foreign := int64(0)
-	err = pollFor(ctx, 10*time.Second, "the external process to be seen", func() (bool, error) {
+	need(pollFor(ctx, 10*time.Second, "the external process to be seen", func() (bool, error) {
 		c, err := d.card(ctx)
 		foreign = c.ForeignMiB
 		return foreign >= size, err
-	})
-	if err != nil {
-		return err
-	}
-	text, err := d.berth(ctx, "adopt", strconv.Itoa(pid), "--json")
-	if err != nil {
-		return unknown(err)
-	}
+	}))
+	text := known(d.berth(ctx, "adopt", strconv.Itoa(pid), "--json"))
 	var reply struct{ ID string }
 	if err := json.Unmarshal([]byte(text), &reply); err != nil || reply.ID == "" {
-		return fmt.Errorf("berth adopt printed %.200q", text)
+		need(fmt.Errorf("berth adopt printed %.200q", text))
 	}
-	if err := d.accounted(ctx, reply.ID, pid, size, foreign); err != nil {
-		return err
-	}
-	if _, err := d.berth(ctx, "cancel", reply.ID); err != nil {
-		return err
-	}
-	ends, err := d.ended(ctx, reply.ID)
-	if err != nil {
-		return err
-	}
+	d.accounted(ctx, reply.ID, pid, size, foreign)
+	must(d.berth(ctx, "cancel", reply.ID))
+	ends := must(d.ended(ctx, reply.ID))
 	t.expect(ends[0].State == job.Cancelled, "after cancel: %s", d.explain(ctx, ends[0]))
-	if err := pause(ctx, time.Second); err != nil {
-		return err
-	}
+	need(pause(ctx, time.Second))
 	t.expect(alive(pid), "cancel killed a process that was only adopted")
 	t.seen("cancelled: the process keeps running")
-	return nil
 }
 
 // byHand starts a GPU program that is not a job, and waits until it has its
@@ -71,10 +49,7 @@ func (d *daemon) byHand(ctx context.Context, mib int64) (int, error) {
 		ready = p.ready
 		d.t.later(func() { _ = os.Remove(ready) })
 	}
-	words, err := p.words(d.t.host)
-	if err != nil {
-		return 0, err
-	}
+	words := must(p.words(d.t.host))
 	if d.t.Sim {
 		words = append(words, "--gpu", "0")
 	}
@@ -104,7 +79,7 @@ func (d *daemon) byHand(ctx context.Context, mib int64) (int, error) {
 }
 
 // accounted expects that external memory has become the job's.
-func (d *daemon) accounted(ctx context.Context, id string, pid int, size, foreign int64) error {
+func (d *daemon) accounted(ctx context.Context, id string, pid int, size, foreign int64) {
 	t := d.t
 	var now, peak, left, want int64
 	err := pollFor(ctx, 10*time.Second, "the adopted process to be accounted for", func() (bool, error) {
@@ -127,5 +102,5 @@ func (d *daemon) accounted(ctx context.Context, id string, pid int, size, foreig
 		return now > 0 && near(now, want, 1) && left < foreign/2, nil
 	})
 	t.seen("adopted: %d MiB, peak %d, %s %d; external %d, was %d", now, peak, t.witness(), want, left, foreign)
-	return err
+	need(err)
 }

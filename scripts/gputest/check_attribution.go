@@ -18,15 +18,9 @@ type measured struct {
 
 // attribution runs one job of each kind side by side and compares berth's
 // figures for each with the sum of its processes in nvidia-smi's list.
-func attribution(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
-	before, err := d.card(ctx)
-	if err != nil {
-		return err
-	}
+func attribution(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
+	before := must(d.card(ctx))
 	const hold = 40 * time.Second // they are cancelled once they have been compared
 	size := t.slice(0.08, 4000)
 	kinds := []*measured{
@@ -46,29 +40,23 @@ func attribution(ctx context.Context, t *trial) error {
 		k.hold = hold
 		var why skip
 		// JAX grows in large steps; its limit is not the point here.
-		k.id, err = d.run(ctx, k.program, vram(size+2048), "-e", "XLA_PYTHON_CLIENT_PREALLOCATE=false", "--name", "measured")
-		switch {
-		case errors.As(err, &why):
+		id, err := d.run(ctx, k.program, vram(size+2048), "-e", "XLA_PYTHON_CLIENT_PREALLOCATE=false", "--name", "measured")
+		if errors.As(err, &why) {
 			t.seen("%s: skipped: %s", k.what, why)
 			continue
-		case err != nil:
-			return err
 		}
-		running, ids = append(running, k), append(ids, k.id)
+		need(err)
+		k.id = id
+		running, ids = append(running, k), append(ids, id)
 	}
-	if err := d.ready(ctx, ids...); err != nil {
-		return err
-	}
-	if err := d.compareJobs(ctx, running, before.ForeignMiB); err != nil {
-		return err
-	}
-	_, err = d.berth(ctx, append([]string{"cancel"}, ids...)...)
-	return err
+	need(d.ready(ctx, ids...))
+	d.compareJobs(ctx, running, before.ForeignMiB)
+	must(d.berth(ctx, append([]string{"cancel"}, ids...)...))
 }
 
 // compareJobs waits until berth and nvidia-smi agree about every job: they
 // sample at different moments, and a framework may still be growing.
-func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefore int64) error {
+func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefore int64) {
 	var differ []string
 	var rows []string
 	err := pollFor(ctx, 10*time.Second, "agreement", func() (bool, error) {
@@ -102,9 +90,8 @@ func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefor
 		d.t.expect(false, "they differ: %s", row)
 	}
 	if ctx.Err() != nil {
-		return err
+		need(err)
 	}
-	return nil
 }
 
 // witness is the source that berth is compared with.

@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
 // discovery compares the GPUs with nvidia-smi, read in both ways.
-func discovery(ctx context.Context, t *trial) error {
+func discovery(ctx context.Context, t *trial) {
 	if t.Sim {
-		return discoverySim(ctx, t)
+		discoverySim(ctx, t)
+		return
 	}
 	ways := []struct {
 		name string
@@ -26,34 +26,26 @@ func discovery(ctx context.Context, t *trial) error {
 			continue
 		}
 		d, err := t.serve(ctx, way.env)
-		if err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
-		}
+		needTo(way.name, err)
 		helpers := childrenOf(d.pid(), "berth-gpu")
 		t.expect(way.nvml == (len(helpers) > 0), "%s: the daemon has %d helpers", way.name, len(helpers))
-		if err := compareCards(ctx, t, d, way.name); err != nil {
-			return err
-		}
+		compareCards(ctx, t, d, way.name)
 		d.stop()
 	}
-	return nil
 }
 
-func compareCards(ctx context.Context, t *trial, d *daemon, way string) error {
-	text, err := d.berth(ctx, "gpus", "--json")
-	if err != nil {
-		return err
-	}
-	var cards []card
-	if err := json.Unmarshal([]byte(text), &cards); err != nil {
-		return fmt.Errorf("parse berth gpus --json: %w", err)
-	}
-	truth, err := smiCards(ctx)
-	if err != nil {
-		return err
-	}
+// printed is what berth gpus prints.
+func (d *daemon) printed(ctx context.Context) (cards []card) {
+	text := must(d.berth(ctx, "gpus", "--json"))
+	needTo("parse berth gpus --json", json.Unmarshal([]byte(text), &cards))
+	return cards
+}
+
+func compareCards(ctx context.Context, t *trial, d *daemon, way string) {
+	cards := d.printed(ctx)
+	truth := must(smiCards(ctx))
 	if !t.expect(len(cards) == len(truth), "%s: berth shows %d GPUs, nvidia-smi %d", way, len(cards), len(truth)) {
-		return nil
+		return
 	}
 	for i, want := range truth {
 		got := cards[i]
@@ -66,24 +58,12 @@ func compareCards(ctx context.Context, t *trial, d *daemon, way string) error {
 			t.seen("%s: gpu%d %s, %d MiB, reserved %d, used %d", way, got.Index, got.Name, got.TotalMiB, got.ReservedMiB, got.UsedMiB)
 		}
 	}
-	return nil
 }
 
-func discoverySim(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func discoverySim(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	began := time.Now()
-	text, err := d.berth(ctx, "gpus", "--json")
-	if err != nil {
-		return err
-	}
-	var cards []card
-	if err := json.Unmarshal([]byte(text), &cards); err != nil {
-		return fmt.Errorf("parse berth gpus --json: %w", err)
-	}
-	t.expect(len(cards) == 1 && cards[0].TotalMiB == simTotalMiB && cards[0].UsedMiB == 0, "berth gpus shows %s", text)
+	cards := d.printed(ctx)
+	t.expect(len(cards) == 1 && cards[0].TotalMiB == simTotalMiB && cards[0].UsedMiB == 0, "berth gpus shows %+v", cards)
 	t.seen("one simulated GPU, shown within %s", milliseconds(time.Since(began)))
-	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,19 +11,11 @@ import (
 
 // health compares the GPU's state with nvidia-smi, value by value. Both change
 // from moment to moment, so they need only be close.
-func health(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := d.card(ctx)
-	if err != nil {
-		return err
-	}
+func health(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
+	c := must(d.card(ctx))
 	t.expect(c.Health == "ok", "the GPU is %s: %s", c.Health, c.HealthReason)
-	if c.TemperatureC == nil && c.PowerW == nil && c.Recovery == nil {
-		return skipf("this berth does not report temperature, power or recovery action")
-	}
+	t.requires(c.TemperatureC != nil || c.PowerW != nil || c.RecoveryAction != "", "this berth does not report temperature, power or recovery action")
 	values := []struct {
 		what, column string
 		got          *float64
@@ -31,15 +24,13 @@ func health(ctx context.Context, t *trial) error {
 		{"temperature", "temperature.gpu", c.TemperatureC, func(float64) float64 { return 5 }},
 		{"power", "power.draw", c.PowerW, func(want float64) float64 { return max(40, want/2) }},
 		{"power limit", "power.limit", c.PowerLimitW, func(float64) float64 { return 1 }},
-		{"SM clock", "clocks.sm", c.SMClockMHz, func(float64) float64 { return 2500 }},
-		{"memory clock", "clocks.mem", c.MemClockMHz, func(float64) float64 { return 8000 }},
-		{"uncorrected ECC errors", "ecc.errors.uncorrected.volatile.total", asFloat(c.Uncorrected), func(float64) float64 { return 0 }},
+		{"SM clock", "clocks.sm", asFloat(c.SMClockMHz), func(float64) float64 { return 2500 }},
+		{"memory clock", "clocks.mem", asFloat(c.MemClockMHz), func(float64) float64 { return 8000 }},
+		{"uncorrected ECC errors", "ecc.errors.uncorrected.volatile.total", asFloat(c.ECCUncorrected), func(float64) float64 { return 0 }},
 	}
 	for _, v := range values {
-		want, known, err := t.smiValue(ctx, v.column)
+		want, known := t.smiValue(ctx, v.column)
 		switch {
-		case err != nil:
-			return err
 		case !known:
 			t.seen("%s: not reported by nvidia-smi", v.what)
 		case v.got == nil:
@@ -50,15 +41,14 @@ func health(ctx context.Context, t *trial) error {
 			t.seen("%s %v, nvidia-smi %v", v.what, *v.got, want)
 		}
 	}
-	if c.Recovery != nil {
-		t.expect(strings.EqualFold(*c.Recovery, "none"), "the recovery action is %s", *c.Recovery)
-		t.seen("recovery action: %s", *c.Recovery)
+	if c.RecoveryAction != "" {
+		t.expect(strings.EqualFold(c.RecoveryAction, "none"), "the recovery action is %s", c.RecoveryAction)
+		t.seen("recovery action: %s", c.RecoveryAction)
 	}
 	t.seen("read %.1f s ago", time.Since(c.ReadAt).Seconds())
-	return nil
 }
 
-func asFloat(n *int64) *float64 {
+func asFloat[T int | int64](n *T) *float64 {
 	if n == nil {
 		return nil
 	}
@@ -67,16 +57,12 @@ func asFloat(n *int64) *float64 {
 }
 
 // smiValue is one value of this run's card; a card may not have it.
-func (t *trial) smiValue(ctx context.Context, column string) (value float64, known bool, err error) {
-	rows, err := smi(ctx, "gpu", "uuid,"+column)
-	if err != nil {
-		return 0, false, err
+func (t *trial) smiValue(ctx context.Context, column string) (value float64, known bool) {
+	rows := must(smi(ctx, "gpu", "uuid,"+column))
+	i := slices.IndexFunc(rows, func(row []string) bool { return len(row) == 2 && row[0] == t.Card.UUID })
+	if i < 0 {
+		need(fmt.Errorf("nvidia-smi no longer shows GPU %d", t.Card.Index))
 	}
-	for _, row := range rows {
-		if len(row) == 2 && row[0] == t.Card.UUID {
-			value, parseErr := strconv.ParseFloat(row[1], 64)
-			return value, parseErr == nil, nil
-		}
-	}
-	return 0, false, fmt.Errorf("nvidia-smi no longer shows GPU %d", t.Card.Index)
+	value, err := strconv.ParseFloat(rows[i][1], 64)
+	return value, err == nil
 }

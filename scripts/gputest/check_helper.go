@@ -14,39 +14,26 @@ import (
 )
 
 // withHelper starts a daemon with a job on the card, and finds its helper.
-func (t *trial) withHelper(ctx context.Context) (d *daemon, id string, helper int, err error) {
-	if !t.hasHelper() {
-		return nil, "", 0, skipf("berth-gpu is not in this bundle")
-	}
-	if d, err = t.onCard(ctx); err != nil {
-		return nil, "", 0, err
-	}
-	id, err = d.run(ctx, program{with: t.bare(), mib: t.slice(0.05, 2000), hold: 80 * time.Second, compute: true}, vram(t.slice(0.1, 4000)), "--name", "bystander")
-	if err != nil {
-		return nil, "", 0, err
-	}
-	if err = d.ready(ctx, id); err != nil {
-		return nil, "", 0, err
-	}
+func (t *trial) withHelper(ctx context.Context) (d *daemon, id string, helper int) {
+	t.requires(t.hasHelper(), "berth-gpu is not in this bundle")
+	d = must(t.onCard(ctx))
+	id = must(d.run(ctx, program{with: t.bare(), mib: t.slice(0.05, 2000), hold: 80 * time.Second, compute: true}, vram(t.slice(0.1, 4000)), "--name", "bystander"))
+	need(d.ready(ctx, id))
 	helpers := childrenOf(d.pid(), "berth-gpu")
 	if len(helpers) != 1 {
-		return nil, "", 0, fmt.Errorf("the daemon has %d helpers", len(helpers))
+		need(fmt.Errorf("the daemon has %d helpers", len(helpers)))
 	}
-	return d, id, helpers[0], nil
+	return d, id, helpers[0]
 }
 
 // stillRuns expects that a job was not touched.
-func (d *daemon) stillRuns(ctx context.Context, id string) error {
-	v, err := d.job(ctx, id)
-	if err != nil {
-		return err
-	}
+func (d *daemon) stillRuns(ctx context.Context, id string) {
+	v := must(d.job(ctx, id))
 	d.t.expect(v.State == job.Running && v.Attempt == 1, "the job that ran in the meantime: %s", d.explain(ctx, v))
-	return nil
 }
 
 // recovers waits for a reading that was made after a moment.
-func (d *daemon) recovers(ctx context.Context, since time.Time) error {
+func (d *daemon) recovers(ctx context.Context, since time.Time) {
 	err := pollFor(ctx, 30*time.Second, "a new reading of the card", func() (bool, error) {
 		c, err := d.card(ctx)
 		if err != nil {
@@ -57,77 +44,51 @@ func (d *daemon) recovers(ctx context.Context, since time.Time) error {
 	if err == nil {
 		d.t.seen("read again %.2f s later", time.Since(since).Seconds())
 	}
-	return err
+	need(err)
 }
 
 // helperKilled: the helper dies, as NVML can make it.
-func helperKilled(ctx context.Context, t *trial) error {
-	d, id, helper, err := t.withHelper(ctx)
-	if err != nil {
-		return err
-	}
+func helperKilled(ctx context.Context, t *trial) {
+	d, id, helper := t.withHelper(ctx)
 	for range 3 {
-		if err := syscall.Kill(helper, syscall.SIGKILL); err != nil {
-			return fmt.Errorf("kill the helper: %w", err)
-		}
-		if err := d.recovers(ctx, time.Now()); err != nil {
-			return err
-		}
+		needTo("kill the helper", syscall.Kill(helper, syscall.SIGKILL))
+		d.recovers(ctx, time.Now())
 		now := childrenOf(d.pid(), "berth-gpu")
 		t.expect(len(now) == 1 && now[0] != helper, "helpers after the kill: %v, killed was %d", now, helper)
 		if len(now) == 1 {
 			helper = now[0]
 		}
 	}
-	return d.stillRuns(ctx, id)
+	d.stillRuns(ctx, id)
 }
 
 // helperHangs: for ten seconds every helper is stopped as soon as it starts,
 // as if the driver never answered.
-func helperHangs(ctx context.Context, t *trial) error {
-	d, id, _, err := t.withHelper(ctx)
-	if err != nil {
-		return err
-	}
+func helperHangs(ctx context.Context, t *trial) {
+	d, id, _ := t.withHelper(ctx)
 	hung, letGo := context.WithCancel(ctx)
 	defer letGo()
 	var group sync.WaitGroup
 	group.Go(func() { stopHelpers(hung, d.pid()) })
 	began := time.Now()
-	err = pollFor(ctx, 10*time.Second, "the card to be marked stale", func() (bool, error) {
+	need(pollFor(ctx, 10*time.Second, "the card to be marked stale", func() (bool, error) {
 		c, err := d.card(ctx)
 		return c.Stale, err
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	t.seen("stale after %.1f s", time.Since(began).Seconds())
-	queued, err := d.run(ctx, program{with: t.bare(), mib: 256}, vram(1024), "--name", "must-wait")
-	if err != nil {
-		return err
-	}
-	if err := d.answersFor(ctx, 10*time.Second); err != nil {
-		return err
-	}
-	v, err := d.job(ctx, queued)
-	if err != nil {
-		return err
-	}
+	queued := must(d.run(ctx, program{with: t.bare(), mib: 256}, vram(1024), "--name", "must-wait"))
+	d.answersFor(ctx, 10*time.Second)
+	v := must(d.job(ctx, queued))
 	t.expect(v.State == job.Queued, "a job started while the driver did not answer: it is %s", v.State)
-	if err := d.stillRuns(ctx, id); err != nil {
-		return err
-	}
+	d.stillRuns(ctx, id)
 	letGo()
 	group.Wait()
-	if err := d.recovers(ctx, time.Now()); err != nil {
-		return err
-	}
-	_, err = d.allWell(ctx, queued)
-	return err
+	d.recovers(ctx, time.Now())
+	must(d.allWell(ctx, queued))
 }
 
 // answersFor keeps asking, and expects quick answers.
-func (d *daemon) answersFor(ctx context.Context, stretch time.Duration) error {
+func (d *daemon) answersFor(ctx context.Context, stretch time.Duration) {
 	began := time.Now()
 	var took []time.Duration
 	most := 0
@@ -135,20 +96,15 @@ func (d *daemon) answersFor(ctx context.Context, stretch time.Duration) error {
 		for _, path := range []string{"/v1/gpus", "/v1/status", "/v1/jobs"} {
 			var answer json.RawMessage
 			asked := time.Now()
-			if err := d.get(ctx, path, &answer); err != nil {
-				return err
-			}
+			need(d.get(ctx, path, &answer))
 			took = append(took, time.Since(asked))
 		}
 		most = max(most, len(childrenOf(d.pid(), "berth-gpu")))
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
+		need(pause(ctx, 20*time.Millisecond))
 	}
 	d.t.expect(quantile(took, 0.99) <= 100*time.Millisecond, "p99 of %d answers is %s", len(took), milliseconds(quantile(took, 0.99)))
 	d.t.expect(most <= 2, "there were %d helpers at once", most)
 	d.t.seen("%d answers in %v: median %s, p99 %s; at most %d helpers", len(took), stretch, milliseconds(median(took)), milliseconds(quantile(took, 0.99)), most)
-	return nil
 }
 
 // stopHelpers stops every helper of a daemon until the context ends, then
@@ -173,15 +129,13 @@ func stopHelpers(ctx context.Context, daemon int) {
 }
 
 // memoryLimits only reports: support depends on the driver's version.
-func memoryLimits(ctx context.Context, t *trial) error {
-	if !t.hasHelper() {
-		return skipf("berth-gpu is not in this bundle")
-	}
+func memoryLimits(ctx context.Context, t *trial) {
+	t.requires(t.hasHelper(), "berth-gpu is not in this bundle")
 	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	text, err := exec.CommandContext(limited, t.program("berth-gpu"), "once").Output()
 	if err != nil {
-		return fmt.Errorf("berth-gpu once: %s", lastLine(string(text), err))
+		need(fmt.Errorf("berth-gpu once: %s", lastLine(string(text), err)))
 	}
 	var once struct {
 		Facts struct {
@@ -192,15 +146,12 @@ func memoryLimits(ctx context.Context, t *trial) error {
 			Persistence  *bool  `json:"persistence"`
 		} `json:"facts"`
 	}
-	if err := json.Unmarshal(text, &once); err != nil {
-		return fmt.Errorf("parse berth-gpu once: %w", err)
-	}
+	needTo("parse berth-gpu once", json.Unmarshal(text, &once))
 	f := once.Facts
 	t.expect(f.Driver == t.Driver, "the driver is %s, nvidia-smi says %s", f.Driver, t.Driver)
 	if !t.expect(f.MemoryLimits != nil, "berth-gpu does not say whether there are memory limits") {
-		return nil
+		return
 	}
 	word := map[bool]string{true: "supported", false: "not supported by this driver"}[*f.MemoryLimits]
 	t.seen("GPU memory limits by cgroup: %s; driver %s, CUDA %s, Xid events %v", word, f.Driver, f.CUDA, f.Events)
-	return nil
 }

@@ -18,37 +18,23 @@ type enforced struct {
 }
 
 // isolation: what a job without cards and one with a card can see.
-func isolation(ctx context.Context, t *trial) error {
-	d, err := t.serve(ctx, nil)
-	if err != nil {
-		return err
-	}
+func isolation(ctx context.Context, t *trial) {
+	d := must(t.serve(ctx, nil))
 	var e enforced
-	if err := d.get(ctx, "/v1/status", &e); err != nil {
-		return err
-	}
+	need(d.get(ctx, "/v1/status", &e))
 	if e.Enforced == nil || e.Enforced.Devices == nil || !*e.Enforced.Devices {
 		why := "no reason given"
 		if e.Enforced != nil && len(e.Enforced.Missing) > 0 {
 			why = strings.Join(e.Enforced.Missing, "; ")
 		}
-		return skipf("the daemon cannot hide GPUs here: %s", why)
+		need(skipf("the daemon cannot hide GPUs here: %s", why))
 	}
 	words := []string{t.python, filepath.Join(t.dir, "..", "programs", "see.py")}
-	none, err := d.submit(ctx, words, "--gpus", "0", "--name", "cpu")
-	if err != nil {
-		return err
-	}
-	one, err := d.submit(ctx, words, "--gpu-ids", "0", vram(2048), "--name", "gpu")
-	if err != nil {
-		return err
-	}
-	if _, err := d.allWell(ctx, none, one); err != nil {
-		return err
-	}
+	none := must(d.submit(ctx, words, "--gpus", "0", "--name", "cpu"))
+	one := must(d.submit(ctx, words, "--gpu-ids", "0", vram(2048), "--name", "gpu"))
+	must(d.allWell(ctx, none, one))
 	d.seesNothing(ctx, none)
 	d.seesOne(ctx, one)
-	return nil
 }
 
 func (d *daemon) seesNothing(ctx context.Context, id string) {

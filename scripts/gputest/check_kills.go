@@ -10,54 +10,37 @@ import (
 
 // killInKernel: a job that hangs in a kernel dies with its supervisor; the GPU
 // has to become free and be allocated again.
-func killInKernel(ctx context.Context, t *trial) error {
+func killInKernel(ctx context.Context, t *trial) {
 	size := t.slice(0.1, 4000)
-	d, id, used, err := t.holding(ctx, program{with: t.bare(), mib: size, hold: time.Minute, endless: !t.Sim}, vram(size+1024))
-	if err != nil {
-		return err
-	}
-	if err := d.killSupervisor(ctx, id); err != nil {
-		return err
-	}
-	if err := t.memoryBack(ctx, used); err != nil {
-		return err
-	}
+	d, id, used := t.holding(ctx, program{with: t.bare(), mib: size, hold: time.Minute, endless: !t.Sim}, vram(size+1024))
+	d.killSupervisor(ctx, id)
+	t.memoryBack(ctx, used)
 	began := time.Now()
-	next, err := d.run(ctx, program{with: t.bare(), mib: 512, hold: 200 * time.Millisecond}, vram(2048), "--name", "next")
-	if err != nil {
-		return err
-	}
-	if _, err := d.allWell(ctx, next); err != nil {
-		return err
-	}
+	next := must(d.run(ctx, program{with: t.bare(), mib: 512, hold: 200 * time.Millisecond}, vram(2048), "--name", "next"))
+	must(d.allWell(ctx, next))
 	t.seen("the next job was done %.1f s later", time.Since(began).Seconds())
-	return pollFor(ctx, 35*time.Second, "the GPU to be ok again", func() (bool, error) {
+	need(pollFor(ctx, 35*time.Second, "the GPU to be ok again", func() (bool, error) {
 		c, err := d.card(ctx)
 		return err == nil && c.Health == "ok" && !c.Stale && c.ForeignMiB < 64+used, nil
-	})
+	}))
 }
 
 // holding is a daemon on this run's GPU with a job that holds its memory there, and
 // the memory that was in use before.
-func (t *trial) holding(ctx context.Context, p program, flags ...string) (d *daemon, id string, before int64, err error) {
-	if d, err = t.onCard(ctx); err != nil {
-		return nil, "", 0, err
-	}
+func (t *trial) holding(ctx context.Context, p program, flags ...string) (d *daemon, id string, before int64) {
+	d = must(t.onCard(ctx))
 	if !t.Sim {
-		if before, err = t.smiUsed(ctx); err != nil {
-			return nil, "", 0, err
-		}
+		before = must(t.smiUsed(ctx))
 	}
-	if id, err = d.run(ctx, p, flags...); err != nil {
-		return nil, "", 0, err
-	}
-	return d, id, before, d.ready(ctx, id)
+	id = must(d.run(ctx, p, flags...))
+	need(d.ready(ctx, id))
+	return d, id, before
 }
 
 // memoryBack waits until the GPU is as empty as before.
-func (t *trial) memoryBack(ctx context.Context, before int64) error {
+func (t *trial) memoryBack(ctx context.Context, before int64) {
 	if t.Sim {
-		return nil
+		return
 	}
 	began := time.Now()
 	now := int64(0)
@@ -67,60 +50,36 @@ func (t *trial) memoryBack(ctx context.Context, before int64) error {
 		return now <= before+64, err
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %d MiB in use, %d before", err, now, before)
+		need(fmt.Errorf("%w: %d MiB in use, %d before", err, now, before))
 	}
 	t.seen("memory back at %d MiB (%d before) after %.1f s", now, before, time.Since(began).Seconds())
-	return nil
 }
 
 // daemonKill: two jobs with memory on the GPU; the daemon is killed and
 // restarted.
-func daemonKill(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func daemonKill(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	size := t.slice(0.1, 4000)
 	const hold = 8 * time.Second
-	well, err := d.run(ctx, program{with: t.usual(), mib: size, hold: hold, compute: true}, vram(size+1500), "--name", "well")
-	if err != nil {
-		return err
-	}
-	seven, err := d.run(ctx, program{with: t.bare(), mib: size / 2, hold: hold, exit: 7}, vram(size), "--name", "seven")
-	if err != nil {
-		return err
-	}
-	if err := d.ready(ctx, well, seven); err != nil {
-		return err
-	}
-	before, err := d.peaks(ctx, map[string]int64{well: size, seven: size / 2}, well, seven)
-	if err != nil {
-		return err
-	}
+	well := must(d.run(ctx, program{with: t.usual(), mib: size, hold: hold, compute: true}, vram(size+1500), "--name", "well"))
+	seven := must(d.run(ctx, program{with: t.bare(), mib: size / 2, hold: hold, exit: 7}, vram(size), "--name", "seven"))
+	need(d.ready(ctx, well, seven))
+	before := must(d.peaks(ctx, map[string]int64{well: size, seven: size / 2}, well, seven))
 	d.kill()
 	began := time.Now()
-	if err := d.start(ctx); err != nil {
-		return fmt.Errorf("start the daemon again: %w", err)
-	}
+	needTo("start the daemon again", d.start(ctx))
 	t.seen("killed and back after %.2f s", time.Since(began).Seconds())
 	for _, id := range []string{well, seven} {
-		v, err := d.job(ctx, id)
-		if err != nil {
-			return err
-		}
+		v := must(d.job(ctx, id))
 		t.expect(v.State == job.Running && v.Attempt == 1, "after the restart job %s is %s, attempt %d", id, v.State, v.Attempt)
 	}
-	ends, err := d.ended(ctx, well, seven)
-	if err != nil {
-		return err
-	}
+	ends := must(d.ended(ctx, well, seven))
 	for i, want := range []string{"ok", "exit:7"} {
 		peak := ends[i].PeakVRAMMiB[fmt.Sprint(d.index())]
 		t.expect(outcome(ends[i]) == want, "it should be %s: %s", want, d.explain(ctx, ends[i]))
 		t.expect(peak >= before[i] && peak > 0, "job %s: peak %d MiB, but %d before the daemon was killed", ends[i].ID, peak, before[i])
 		t.seen("%s: %s, peak %d MiB (%d before)", ends[i].Name, outcome(ends[i]), peak, before[i])
 	}
-	return nil
 }
 
 // index is the number of this run's card.

@@ -14,22 +14,14 @@ import (
 
 // spikes: twenty allocations of 200 ms, each larger than the last, so that each
 // that is seen raises the job's peak.
-func spikes(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func spikes(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	const count = 20
-	id, err := d.run(ctx, program{with: t.usual(), spikes: count}, vram(t.slice(0.9, 16000)))
-	if err != nil {
-		return err
-	}
-	if err := d.ready(ctx, id); err != nil {
-		return err
-	}
+	id := must(d.run(ctx, program{with: t.usual(), spikes: count}, vram(t.slice(0.9, 16000))))
+	need(d.ready(ctx, id))
 	distinct := map[int64]bool{}
 	highest := int64(0)
-	err = poll(ctx, 25*time.Millisecond, "the spikes to end", func() (bool, error) {
+	need(poll(ctx, 25*time.Millisecond, "the spikes to end", func() (bool, error) {
 		c, err := d.card(ctx)
 		if err != nil {
 			return false, err
@@ -47,59 +39,41 @@ func spikes(ctx context.Context, t *trial) error {
 			return true, nil
 		}
 		return false, err
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := d.allWell(ctx, id); err != nil {
-		return err
-	}
+	}))
+	must(d.allWell(ctx, id))
 	t.seen("%d of %d allocations of 2 to 3.2 GiB for 200 ms raised the peak, to %d MiB", min(len(distinct), count), count, highest)
 	if len(childrenOf(d.pid(), "berth-gpu")) == 0 {
 		t.seen("without the helper: not counted as a failure")
-		return nil
+		return
 	}
 	t.expect(len(distinct) >= count-1, "only %d of %d were seen", len(distinct), count)
-	return nil
 }
 
 // cost: CPU time of the daemon and its helper while a job runs, and the time
 // of a reading.
-func cost(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
-	id, err := d.run(ctx, program{with: t.bare(), mib: t.slice(0.05, 2000), hold: time.Minute, compute: true}, vram(t.slice(0.1, 4000)))
-	if err != nil {
-		return err
-	}
-	if err := d.ready(ctx, id); err != nil {
-		return err
-	}
-	if err := d.latencies(ctx); err != nil {
-		return err
-	}
+func cost(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
+	id := must(d.run(ctx, program{with: t.bare(), mib: t.slice(0.05, 2000), hold: time.Minute, compute: true}, vram(t.slice(0.1, 4000))))
+	need(d.ready(ctx, id))
+	d.latencies(ctx)
 	// A starting job is sampled more often; that has ended by now.
 	stretch := 15 * time.Second
 	if t.Sim {
 		stretch = 2 * time.Second
 	} else if err := pause(ctx, 10*time.Second); err != nil {
-		return err
+		need(err)
 	}
 	helpers := childrenOf(d.pid(), "berth-gpu")
 	own, theirs := processorTime(d.pid()), sumTime(helpers)
-	if err := pause(ctx, stretch); err != nil {
-		return err
-	}
+	need(pause(ctx, stretch))
 	own, theirs = processorTime(d.pid())-own, sumTime(helpers)-theirs
 	share := func(used time.Duration) float64 { return 100 * used.Seconds() / stretch.Seconds() }
 	t.seen("while a job runs: daemon %.2f %%, helper %.2f %% of one CPU (%v)", share(own), share(theirs), stretch)
 	t.expect(t.Sim || share(own)+share(theirs) < 5, "reading the GPUs takes %.1f %% of a CPU", share(own)+share(theirs))
 	if t.Sim || !t.hasHelper() {
-		return nil
+		return
 	}
-	return t.costOfSample(ctx)
+	t.costOfSample(ctx)
 }
 
 func sumTime(pids []int) time.Duration {
@@ -111,24 +85,19 @@ func sumTime(pids []int) time.Duration {
 }
 
 // latencies measures berth gpus, and the request in it.
-func (d *daemon) latencies(ctx context.Context) error {
+func (d *daemon) latencies(ctx context.Context) {
 	var command, request []time.Duration
 	for range 50 {
 		began := time.Now()
-		if _, err := d.berth(ctx, "gpus", "--json"); err != nil {
-			return err
-		}
+		must(d.berth(ctx, "gpus", "--json"))
 		command = append(command, time.Since(began))
 		began = time.Now()
-		if _, err := d.cards(ctx); err != nil {
-			return err
-		}
+		must(d.cards(ctx))
 		request = append(request, time.Since(began))
 	}
 	d.t.seen("berth gpus, 50 times: median %s, p99 %s; the request alone %s, %s",
 		milliseconds(median(command)), milliseconds(quantile(command, 0.99)), milliseconds(median(request)), milliseconds(quantile(request, 0.99)))
 	d.t.expect(d.t.Sim || median(command) <= 20*time.Millisecond, "berth gpus takes %s", milliseconds(median(command)))
-	return nil
 }
 
 // The CPU time budget for a sample of that many GPUs.
@@ -156,7 +125,7 @@ type helperCall struct {
 }
 
 // costOfSample makes a helper measure itself.
-func (t *trial) costOfSample(ctx context.Context) error {
+func (t *trial) costOfSample(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(limited, t.program("berth-gpu"), "cost", "-json")
@@ -165,14 +134,13 @@ func (t *trial) costOfSample(ctx context.Context) error {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("berth-gpu cost: %w: %.200s", err, said.Bytes())
+		need(fmt.Errorf("berth-gpu cost: %w: %.200s", err, said.Bytes()))
 	}
 	var costs helperCosts
 	if err := json.Unmarshal(out, &costs); err != nil {
-		return fmt.Errorf("berth-gpu cost printed %.200s: %w", out, err)
+		need(fmt.Errorf("berth-gpu cost printed %.200s: %w", out, err))
 	}
 	t.judgeCosts(costs)
-	return nil
 }
 
 func (t *trial) judgeCosts(costs helperCosts) {

@@ -13,11 +13,8 @@ import (
 )
 
 // packing: two that fit together, and one that fits with neither.
-func packing(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func packing(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	part := t.slice(0.4, 1<<30)
 	uses := part*9/10 - 1024
 	hold := 8 * time.Second
@@ -26,40 +23,23 @@ func packing(ctx context.Context, t *trial) error {
 	}
 	var ids []string
 	for _, name := range []string{"first", "second", "third"} {
-		id, err := d.run(ctx, program{with: t.usual(), mib: uses, hold: hold, compute: true}, vram(part), "--name", name)
-		if err != nil {
-			return err
-		}
+		id := must(d.run(ctx, program{with: t.usual(), mib: uses, hold: hold, compute: true}, vram(part), "--name", name))
 		ids = append(ids, id)
 	}
-	if err := d.ready(ctx, ids[:2]...); err != nil {
-		return err
-	}
-	third, err := d.job(ctx, ids[2])
-	if err != nil {
-		return err
-	}
-	why, err := d.berth(ctx, "why", ids[2])
-	if err != nil {
-		return err
-	}
+	need(d.ready(ctx, ids[:2]...))
+	third := must(d.job(ctx, ids[2]))
+	why := must(d.berth(ctx, "why", ids[2]))
 	t.expect(third.State == job.Queued, "the third job is %s while the GPU is full", third.State)
 	t.expect(strings.Contains(why, strconv.FormatInt(part, 10)), "berth why says %q, without the %d MiB it needs", strings.TrimSpace(why), part)
-	if err := d.bothRead(ctx, part, uses); err != nil {
-		return err
-	}
+	d.bothRead(ctx, part, uses)
 	t.seen("the third: %s", strings.TrimSpace(why))
-	ends, err := d.allWell(ctx, ids...)
-	if err != nil {
-		return err
-	}
+	ends := must(d.allWell(ctx, ids...))
 	first, last := ends[0], ends[2]
 	t.expect(!last.StartedAt.Before(*first.EndedAt) || !last.StartedAt.Before(*ends[1].EndedAt), "the third job started before one of the others ended")
-	return nil
 }
 
 // bothRead waits until berth has read the memory of two jobs.
-func (d *daemon) bothRead(ctx context.Context, part, uses int64) error {
+func (d *daemon) bothRead(ctx context.Context, part, uses int64) {
 	inUse := int64(0)
 	err := pollFor(ctx, 5*time.Second, "both jobs' memory to be read", func() (bool, error) {
 		c, err := d.card(ctx)
@@ -67,20 +47,16 @@ func (d *daemon) bothRead(ctx context.Context, part, uses int64) error {
 		return inUse >= 2*uses, err
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %d MiB in use", err, inUse)
+		need(fmt.Errorf("%w: %d MiB in use", err, inUse))
 	}
 	d.t.seen("two jobs of %d MiB side by side: %d of %d MiB in use", part, inUse, d.t.Card.TotalMiB)
-	return nil
 }
 
 // launchRace: ten jobs at once, a quarter of the GPU each. A program takes
 // seconds to allocate its memory, which must not be allocated to another job
 // in the meantime.
-func launchRace(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func launchRace(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	const jobs = 10
 	part := t.slice(0.235, 1<<30)
 	const hold = 2 * time.Second
@@ -94,18 +70,10 @@ func launchRace(ctx context.Context, t *trial) error {
 	}
 	group.Wait()
 	for _, err := range problems {
-		if err != nil {
-			return err
-		}
+		need(err)
 	}
-	most, err := d.mostAtOnce(ctx, jobs)
-	if err != nil {
-		return err
-	}
-	ends, err := d.allWell(ctx, ids...)
-	if err != nil {
-		return err
-	}
+	most := must(d.mostAtOnce(ctx, jobs))
+	ends := must(d.allWell(ctx, ids...))
 	fit := int(t.Card.FreeMiB / part)
 	t.expect(most <= fit, "%d jobs of %d MiB ran at once on %d MiB", most, part, t.Card.FreeMiB)
 	t.expect(most >= min(fit, 3), "only %d jobs ran at once, %d fit", most, fit)
@@ -114,7 +82,6 @@ func launchRace(ctx context.Context, t *trial) error {
 		took = max(took, v.EndedAt.Sub(*ends[0].SubmittedAt))
 	}
 	t.seen("ten jobs of %d MiB: at most %d at once, all done after %.0f s, none out of memory", part, most, took.Seconds())
-	return nil
 }
 
 // mostAtOnce watches until that many jobs have ended, and counts those that
@@ -134,26 +101,17 @@ func (d *daemon) mostAtOnce(ctx context.Context, jobs int) (int, error) {
 
 // oom: a job that needs more than it declared, on a GPU where a neighbour
 // holds the rest.
-func oom(ctx context.Context, t *trial) error {
-	d, err := t.onCard(ctx)
-	if err != nil {
-		return err
-	}
+func oom(ctx context.Context, t *trial) {
+	d := must(t.onCard(ctx))
 	var words []string
 	declared := t.slice(0.1, 4000)
 	if t.Sim {
 		words = []string{t.program("berth"), "simjob", "--vram", fmt.Sprint(declared - 500), "--hold", "0.3", "--oom-once", t.dir + "/once"}
-	} else if words, err = (program{with: t.usual(), mib: t.Card.TotalMiB + 4096}).words(t.host); err != nil {
-		return err
+	} else {
+		words = must(program{with: t.usual(), mib: t.Card.TotalMiB + 4096}.words(t.host))
 	}
-	id, err := d.submit(ctx, words, vram(declared), "--retries", "1", "--name", "greedy")
-	if err != nil {
-		return err
-	}
-	ends, err := d.ended(ctx, id)
-	if err != nil {
-		return err
-	}
+	id := must(d.submit(ctx, words, vram(declared), "--retries", "1", "--name", "greedy"))
+	ends := must(d.ended(ctx, id))
 	end := ends[0]
 	want := "oom"
 	if t.Sim {
@@ -173,5 +131,4 @@ func oom(ctx context.Context, t *trial) error {
 	}
 	t.expect(told, "the job's events do not include the retry")
 	t.seen("declared %d MiB, out of memory, again with %d, outcome %s", declared, raised, outcome(end))
-	return nil
 }

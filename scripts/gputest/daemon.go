@@ -172,6 +172,12 @@ func unknown(err error) error {
 	return err
 }
 
+// known is must for what not every berth has.
+func known[T any](value T, err error) T {
+	need(unknown(err))
+	return value
+}
+
 // get sends an API request, as any program would.
 func (d *daemon) get(ctx context.Context, path string, value any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://berth"+path, nil)

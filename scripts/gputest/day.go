@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -76,43 +77,27 @@ type piece struct {
 }
 
 // liveDay runs the day both ways, and writes the figures and a picture.
-func liveDay(ctx context.Context, h *host, to string, out io.Writer) error {
+func liveDay(ctx context.Context, h *host, to string, out io.Writer) {
 	t := &trial{host: h, name: "day", dir: filepath.Join(h.dir, "day")}
 	defer t.clean()
-	if err := os.Mkdir(t.dir, 0o755); err != nil {
-		return err
-	}
+	need(os.Mkdir(t.dir, 0o755))
 	jobs := theDay()
-	cost, err := t.measureDay(ctx, jobs)
-	if err != nil {
-		return fmt.Errorf("measure the programs: %w", err)
-	}
+	cost := t.measureDay(ctx, jobs)
 	fmt.Fprintf(out, "parking costs %.2f s each way\n", cost.Seconds())
 	var results []dayResult
 	for _, parks := range []bool{false, true} {
-		r, err := t.runDay(ctx, jobs, parks)
-		if err != nil {
-			return err
-		}
-		if err := t.predictDay(ctx, jobs, &r, parks, cost); err != nil {
-			return err
-		}
+		r := t.runDay(ctx, jobs, parks)
+		t.predictDay(ctx, jobs, &r, parks, cost)
 		fmt.Fprintf(out, "%-16s mean wait %5.1f s live, %5.1f s predicted (%+.0f %%); 95 %% waited less than %.1f s live, %.1f s predicted; short jobs %.1f s, long ones %.1f s; parked %d times\n",
 			r.Name, r.LiveMeanS, r.PredictedMeanS, 100*(r.PredictedMeanS/r.LiveMeanS-1), r.LiveP95S, r.PredictedP95S, r.ShortMeanS, r.LongMeanS, r.Parkings)
 		results = append(results, r)
 	}
 	fmt.Fprintf(out, "%d jobs wait %.1f times as long without parking\n", len(jobs), results[0].LiveMeanS/results[1].LiveMeanS)
 	if to == "" {
-		return nil
+		return
 	}
-	data, err := json.MarshalIndent(results, "", " ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(to+".json", data, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(to+".svg", []byte(drawDay(h.Card.Name, results)), 0o644)
+	need(os.WriteFile(to+".json", must(json.MarshalIndent(results, "", " ")), 0o644))
+	need(os.WriteFile(to+".svg", []byte(drawDay(h.Card.Name, results)), 0o644))
 }
 
 // program is what a job of the day runs.
@@ -124,62 +109,33 @@ func (j dayJob) program(t *trial) program {
 var tookPattern = regexp.MustCompile(`(?:memory|gpu\d+) in ([0-9.]+) s`)
 
 // measureDay finds how long the programs take alone, and what it costs to park one.
-func (t *trial) measureDay(ctx context.Context, jobs []dayJob) (each time.Duration, err error) {
-	d, err := t.onCard(ctx, "--poll", "0.1")
-	if err != nil {
-		return 0, err
-	}
+func (t *trial) measureDay(ctx context.Context, jobs []dayJob) time.Duration {
+	d := must(t.onCard(ctx, "--poll", "0.1"))
 	defer d.stop()
 	// Several of each: the first loads files from the disk.
-	took := func(work time.Duration) (time.Duration, error) {
+	took := func(work time.Duration) time.Duration {
 		var times []time.Duration
 		for range 3 {
-			id, err := d.run(ctx, dayJob{work: work}.program(t))
-			if err != nil {
-				return 0, err
-			}
-			ends, err := d.allWell(ctx, id)
-			if err != nil {
-				return 0, err
-			}
+			id := must(d.run(ctx, dayJob{work: work}.program(t)))
+			ends := must(d.allWell(ctx, id))
 			times = append(times, ends[0].EndedAt.Sub(*ends[0].SubmittedAt))
 		}
-		return slices.Min(times), nil
+		return slices.Min(times)
 	}
-	low, err := took(time.Second)
-	if err != nil {
-		return 0, err
-	}
-	high, err := took(4 * time.Second)
-	if err != nil {
-		return 0, err
-	}
+	low := took(time.Second)
+	high := took(4 * time.Second)
 	for i := range jobs {
 		jobs[i].alone = low + time.Duration(float64(high-low)*(jobs[i].work-time.Second).Seconds()/3)
 	}
 	t.say("a job of 1 s takes %v alone, one of 4 s %v", low, high)
-	id, err := d.run(ctx, dayJob{work: 20 * time.Second}.program(t), "--preemptible")
-	if err != nil {
-		return 0, err
-	}
-	if err := d.ready(ctx, id); err != nil {
-		return 0, err
-	}
+	id := must(d.run(ctx, dayJob{work: 20 * time.Second}.program(t), "--preemptible"))
+	need(d.ready(ctx, id))
 	for range 2 {
-		if _, err := d.berth(ctx, "park", id); err != nil {
-			return 0, err
-		}
-		if _, err := d.berth(ctx, "unpark", id); err != nil {
-			return 0, err
-		}
+		must(d.berth(ctx, "park", id))
+		must(d.berth(ctx, "unpark", id))
 	}
-	if err := d.act(ctx, api.ActCancel, id); err != nil {
-		return 0, err
-	}
-	events, err := d.berth(ctx, "show", id)
-	if err != nil {
-		return 0, err
-	}
+	d.act(ctx, api.ActCancel, id)
+	events := must(d.berth(ctx, "show", id))
 	var sum float64
 	var n int
 	for _, found := range tookPattern.FindAllStringSubmatch(events, -1) {
@@ -188,45 +144,37 @@ func (t *trial) measureDay(ctx context.Context, jobs []dayJob) (each time.Durati
 		}
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("berth show says nothing of how long parking took:\n%s", events)
+		need(fmt.Errorf("berth show says nothing of how long parking took:\n%s", events))
 	}
-	return time.Duration(sum / float64(n) * float64(time.Second)), nil
+	return time.Duration(sum / float64(n) * float64(time.Second))
 }
 
 // runDay runs the day on a daemon of its own.
-func (t *trial) runDay(ctx context.Context, jobs []dayJob, parks bool) (dayResult, error) {
+func (t *trial) runDay(ctx context.Context, jobs []dayJob, parks bool) dayResult {
 	r := dayResult{Name: "without parking"}
 	flags := []string{"--poll", "0.1", "--min-run", dayMinRun.String(), "--parking", "off"}
 	if parks {
 		r.Name, flags[5] = "with parking", "preemptible"
 	}
-	d, err := t.onCard(ctx, flags...)
-	if err != nil {
-		return r, err
-	}
+	d := must(t.onCard(ctx, flags...))
 	defer d.stop()
 	began := time.Now()
 	ids := make([]string, len(jobs))
 	for i, j := range jobs {
 		select {
 		case <-ctx.Done():
-			return r, ctx.Err()
+			need(ctx.Err())
 		case <-time.After(time.Until(began.Add(j.at))):
 		}
 		more := []string{"--preemptible", "--name", "long"}
 		if !j.long {
 			more = []string{"--priority", "1", "--name", "short"}
 		}
-		if ids[i], err = d.run(ctx, j.program(t), more...); err != nil {
-			return r, err
-		}
+		ids[i] = must(d.run(ctx, j.program(t), more...))
 	}
-	ends, err := d.allWell(ctx, ids...)
-	if err != nil {
-		return r, err
-	}
+	ends := must(d.allWell(ctx, ids...))
 	if len(t.wrong) > 0 {
-		return r, fmt.Errorf("%s", strings.Join(t.wrong, "; "))
+		need(errors.New(strings.Join(t.wrong, "; ")))
 	}
 	var waits, short, long []float64
 	for i, e := range ends {
@@ -237,11 +185,7 @@ func (t *trial) runDay(ctx context.Context, jobs []dayJob, parks bool) (dayResul
 		} else {
 			short = append(short, max(0, wait))
 		}
-		pieces, err := d.pieces(ctx, ids[i], began)
-		if err != nil {
-			return r, err
-		}
-		for _, p := range pieces {
+		for _, p := range d.pieces(ctx, ids[i], began) {
 			p.Long = jobs[i].long
 			r.Pieces = append(r.Pieces, p)
 		}
@@ -249,15 +193,12 @@ func (t *trial) runDay(ctx context.Context, jobs []dayJob, parks bool) (dayResul
 	r.LiveMeanS, r.ShortMeanS, r.LongMeanS = mean(waits), mean(short), mean(long)
 	slices.Sort(waits)
 	r.LiveP95S = waits[len(waits)*95/100]
-	return r, nil
+	return r
 }
 
 // pieces are when a job was on the GPU.
-func (d *daemon) pieces(ctx context.Context, id string, began time.Time) ([]piece, error) {
-	v, err := d.job(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+func (d *daemon) pieces(ctx context.Context, id string, began time.Time) []piece {
+	v := must(d.job(ctx, id))
 	var list []piece
 	from := v.StartedAt.Sub(began).Seconds()
 	for _, e := range v.Events {
@@ -268,7 +209,7 @@ func (d *daemon) pieces(ctx context.Context, id string, began time.Time) ([]piec
 			from = at
 		}
 	}
-	return append(list, piece{From: from, To: v.EndedAt.Sub(began).Seconds()}), nil
+	return append(list, piece{From: from, To: v.EndedAt.Sub(began).Seconds()})
 }
 
 func mean(values []float64) (m float64) {
@@ -279,33 +220,28 @@ func mean(values []float64) (m float64) {
 }
 
 // predictDay asks berth simulate about the same day.
-func (t *trial) predictDay(ctx context.Context, jobs []dayJob, r *dayResult, parks bool, cost time.Duration) error {
+func (t *trial) predictDay(ctx context.Context, jobs []dayJob, r *dayResult, parks bool, cost time.Duration) {
 	trace := filepath.Join(t.dir, "day.csv")
 	var b strings.Builder
 	b.WriteString("submit_s,duration_s,priority\n")
 	for _, j := range jobs {
 		fmt.Fprintf(&b, "%.3f,%.3f,%d\n", j.at.Seconds(), j.alone.Seconds(), map[bool]int{false: 1, true: 0}[j.long])
 	}
-	if err := os.WriteFile(trace, []byte(b.String()), 0o644); err != nil {
-		return err
-	}
+	need(os.WriteFile(trace, []byte(b.String()), 0o644))
 	args := []string{"simulate", trace, "--json", "--gpus", "1", "--policy", "default", "--min-run", dayMinRun.String()}
 	if parks {
 		args = append(args, "--park-cost", fmt.Sprintf("%.3f", cost.Seconds()), "--park-memory", "0")
 	}
 	text, err := t.command(ctx, t.program("berth"), args...).Output()
-	if err != nil {
-		return fmt.Errorf("berth simulate: %w", err)
-	}
+	needTo("berth simulate", err)
 	var report []struct {
 		Mean float64 `json:"wait_mean_s"`
 		P95  float64 `json:"wait_p95_s"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil || len(report) != 1 {
-		return fmt.Errorf("berth simulate printed %.200q", text)
+		need(fmt.Errorf("berth simulate printed %.200q", text))
 	}
 	r.PredictedMeanS, r.PredictedP95S = report[0].Mean, report[0].P95
-	return nil
 }
 
 // drawDay draws both days one below the other: what was on the GPU, and how long

@@ -14,31 +14,8 @@ import (
 	"berth/internal/job"
 )
 
-// card is a GPU as berth reports it; unknown values are nil.
-type card struct {
-	Index        int          `json:"index"`
-	UUID         string       `json:"uuid"`
-	Name         string       `json:"name"`
-	BusID        string       `json:"bus_id"`
-	TotalMiB     int64        `json:"total_mib"`
-	UsedMiB      int64        `json:"used_mib"`
-	FreeMiB      int64        `json:"free_mib"`
-	ReservedMiB  int64        `json:"reserved_mib"`
-	ForeignMiB   int64        `json:"foreign_mib"`
-	Health       string       `json:"health"`
-	HealthReason string       `json:"health_reason"`
-	Stale        bool         `json:"stale"`
-	ReadAt       time.Time    `json:"read_at"`
-	Jobs         []api.GPUJob `json:"jobs"`
-
-	TemperatureC *float64 `json:"temperature_c"`
-	PowerW       *float64 `json:"power_w"`
-	PowerLimitW  *float64 `json:"power_limit_w"`
-	SMClockMHz   *float64 `json:"sm_clock_mhz"`
-	MemClockMHz  *float64 `json:"mem_clock_mhz"`
-	Uncorrected  *int64   `json:"ecc_uncorrected"`
-	Recovery     *string  `json:"recovery_action"`
-}
+// card is a GPU as berth reports it.
+type card struct{ api.GPU }
 
 func (d *daemon) cards(ctx context.Context) ([]card, error) {
 	var cards []card

@@ -65,7 +65,7 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	defer h.close()
 	if o.day {
-		if err := liveDay(ctx, h, o.dayTo, out); err != nil {
+		if err := untilNeed(func() { liveDay(ctx, h, o.dayTo, out) }); err != nil {
 			fmt.Fprintf(errs, "gpu-test: %v\n", err)
 			return 1
 		}
@@ -117,7 +117,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 // report runs the checks and prints each row as soon as it is known.
 func report(ctx context.Context, h *host, o options, out, errs io.Writer) int {
 	fmt.Fprintln(out, h.describe())
-	fmt.Fprintln(out, header())
+	fmt.Fprintf(out, "%-18s %-6s %6s  %s\n", "CHECK", "RESULT", "TIME", "SEEN")
 	var results []result
 	for _, c := range checks {
 		if !o.only.MatchString(c.name) {
@@ -133,7 +133,7 @@ func report(ctx context.Context, h *host, o options, out, errs io.Writer) int {
 			break
 		}
 	}
-	left := h.sweep()
+	left := len(h.endMarked())
 	sum := count(results)
 	fmt.Fprintln(out, sum.line(left))
 	if o.json != "" {

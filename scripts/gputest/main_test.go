@@ -122,17 +122,14 @@ func TestAProcessThatIsLeftBehindFailsItsCheckAndIsEnded(t *testing.T) {
 	h := testHost(t)
 	pid := 0
 	exited := make(chan struct{})
-	r := h.try(t.Context(), check{name: "messy", about: "leaves a process", limit: time.Minute, sim: true, run: func(_ context.Context, t *trial) error {
+	r := h.try(t.Context(), check{name: "messy", about: "leaves a process", limit: time.Minute, sim: true, run: func(_ context.Context, t *trial) {
 		cmd := t.command(context.Background(), "sleep", "600")
-		if err := cmd.Start(); err != nil {
-			return err
-		}
+		need(cmd.Start())
 		pid = cmd.Process.Pid
 		go func() {
 			_ = cmd.Wait()
 			close(exited)
 		}()
-		return nil
 	}})
 	if r.Result != failed || !strings.Contains(strings.Join(r.Why, " "), fmt.Sprintf("left behind: sleep (%d)", pid)) {
 		t.Errorf("%+v", r)
@@ -147,9 +144,9 @@ func TestAProcessThatIsLeftBehindFailsItsCheckAndIsEnded(t *testing.T) {
 func TestACheckThatTakesTooLongFailsAndUndoesItsWork(t *testing.T) {
 	h := testHost(t)
 	undone := false
-	r := h.try(t.Context(), check{name: "slow", limit: 50 * time.Millisecond, sim: true, run: func(ctx context.Context, t *trial) error {
+	r := h.try(t.Context(), check{name: "slow", limit: 50 * time.Millisecond, sim: true, run: func(ctx context.Context, t *trial) {
 		t.later(func() { undone = true })
-		return poll(ctx, time.Millisecond, "nothing", func() (bool, error) { return false, nil })
+		need(poll(ctx, time.Millisecond, "nothing", func() (bool, error) { return false, nil }))
 	}})
 	if r.Result != failed || !undone || !strings.Contains(strings.Join(r.Why, " "), "not finished within 50ms: waited for nothing") {
 		t.Errorf("undone %v: %+v", undone, r)

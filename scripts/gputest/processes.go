@@ -166,6 +166,3 @@ func (h *host) endMarked() []string {
 	}
 	return killed
 }
-
-// sweep counts what is left of the whole run, and kills it.
-func (h *host) sweep() int { return len(h.endMarked()) }

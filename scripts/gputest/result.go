@@ -26,8 +26,6 @@ type result struct {
 	Log     string   `json:"log,omitempty"` // the end of berth's log, of a failure
 }
 
-func header() string { return fmt.Sprintf("%-18s %-6s %6s  %s", "CHECK", "RESULT", "TIME", "SEEN") }
-
 // row is the result as lines of the table: the reasons first, then the figures.
 func (r result) row() string {
 	var b strings.Builder

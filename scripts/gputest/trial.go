@@ -16,7 +16,7 @@ type check struct {
 	about string
 	limit time.Duration
 	sim   bool // works with simulated GPUs
-	run   func(context.Context, *trial) error
+	run   func(context.Context, *trial)
 }
 
 // trial is one check in progress: its findings, and what it has to undo.
@@ -95,11 +95,56 @@ func (h *host) try(ctx context.Context, c check) result {
 func (t *trial) inTime(ctx context.Context, c check) error {
 	limited, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	err := c.run(limited, t)
+	err := untilNeed(func() { c.run(limited, t) })
 	if err != nil && errors.Is(limited.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 		return fmt.Errorf("not finished within %v: %w", c.limit, err)
 	}
 	return err
+}
+
+// unmet is what need panics with.
+type unmet struct{ error }
+
+// need ends the check with an error that it cannot go on after.
+func need(err error) {
+	if err != nil {
+		panic(unmet{err})
+	}
+}
+
+// must is need for a call with a result.
+func must[T any](value T, err error) T {
+	need(err)
+	return value
+}
+
+// needTo is need for an error that does not say what was tried.
+func needTo(do string, err error) {
+	if err != nil {
+		need(fmt.Errorf("%s: %w", do, err))
+	}
+}
+
+// requires skips the check unless this host has what it needs.
+func (t *trial) requires(has bool, format string, args ...any) {
+	if !has {
+		need(skipf(format, args...))
+	}
+}
+
+// untilNeed runs something, and returns the error that need ended it with.
+func untilNeed(run func()) (err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case unmet:
+			err = cause.error
+		default:
+			panic(cause)
+		}
+	}()
+	run()
+	return nil
 }
 
 // clean undoes everything, even after an interruption: it has a deadline of
