@@ -3,6 +3,7 @@ package text
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"unicode/utf16"
@@ -50,6 +51,15 @@ func appendEscaped(to []byte, r rune) []byte {
 		to = fmt.Appendf(to, `\u%04x`, unit)
 	}
 	return to
+}
+
+// MustJSON encodes a value of berth's own: one that cannot be encoded is a bug.
+func MustJSON(value any) []byte {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	return encoded
 }
 
 // JSONWriter is JSON for a stream whose writes may split a character.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"berth/internal/text"
 )
 
 // Bounds on what an agent sends.
@@ -302,10 +304,7 @@ func answerTo(id json.RawMessage, result any, refused *refusal) *reply {
 }
 
 func (c *conversation) write(value any) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
+	data := text.MustJSON(value)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _ = c.out.Write(append(data, '\n')) // nobody may be left to read it

@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/machine/site"
+	"berth/internal/text"
 )
 
 // The keys of the state file that this program reads or writes. Other keys are
@@ -102,11 +103,7 @@ func (d document) paused() ([]int, error) {
 }
 
 func (d document) set(key string, value any) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	d[key] = raw
+	d[key] = text.MustJSON(value)
 }
 
 // get reads a key. If it is missing or has another type, value is unchanged.

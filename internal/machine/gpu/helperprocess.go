@@ -264,10 +264,7 @@ func (p *helperProcess) signal(sig unix.Signal) {
 func (p *helperProcess) ask(req HelperRequest, timing helperTiming) (HelperReply, error) {
 	p.nextID++
 	req.ID = p.nextID
-	line, err := json.Marshal(req)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
+	line := text.MustJSON(req)
 	p.log.listen()
 	_ = p.in.SetWriteDeadline(time.Now().Add(timing.sample)) // pipes support deadlines
 	if _, err := p.in.Write(append(line, '\n')); errors.Is(err, os.ErrDeadlineExceeded) {

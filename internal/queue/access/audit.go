@@ -1,13 +1,14 @@
 package access
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"sync"
 	"time"
+
+	"berth/internal/text"
 
 	"golang.org/x/sys/unix"
 )
@@ -143,11 +144,7 @@ func short(s string) string {
 }
 
 func (e *Entry) line() []byte {
-	line, err := json.Marshal(e)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	return append(line, '\n')
+	return append(text.MustJSON(e), '\n')
 }
 
 func (a *Audit) put(line []byte) error {

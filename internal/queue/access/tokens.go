@@ -128,11 +128,7 @@ func (t *Tokens) replace(entries []TokenEntry) {
 // into effect.
 func (t *Tokens) Write(list []TokenEntry, now time.Time) error {
 	kept := slices.DeleteFunc(slices.Clone(list), func(e TokenEntry) bool { return !e.good(now) })
-	value, err := json.Marshal(kept)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	if err := t.save(string(value)); err != nil {
+	if err := t.save(string(text.MustJSON(kept))); err != nil {
 		return fmt.Errorf("save tokens: %w", err)
 	}
 	t.replace(kept)
@@ -174,9 +170,7 @@ func TTL(seconds int64) time.Duration {
 // Create makes a token with a user's permissions. The secret is only in the
 // reply.
 func (t *Tokens) Create(user string, uid int, name string, ttl time.Duration, now time.Time) (api.Token, error) {
-	if ttl == 0 {
-		ttl = tokenTTL
-	}
+	ttl = cmp.Or(ttl, tokenTTL)
 	switch {
 	case ttl < time.Second || ttl > maxTokenTTL:
 		return api.Token{}, problem.Newf(problem.Invalid, "", "ttl: expected one second to %d days", maxTokenTTL/day)

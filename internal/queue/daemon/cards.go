@@ -12,6 +12,7 @@ import (
 	"berth/internal/queue"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
+	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
@@ -186,11 +187,7 @@ func freeNumber(kept []seenCard, missing gpu.Device) (index int, free bool) {
 }
 
 func saveCards(m *queue.Queue, cards []seenCard) {
-	value, err := json.Marshal(cards)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	if err := m.Store.Commit(store.Tx{Meta: map[string]string{cardsKey: string(value)}}); err != nil {
+	if err := m.Store.Commit(store.Tx{Meta: map[string]string{cardsKey: string(text.MustJSON(cards))}}); err != nil {
 		m.Log.Warn("cannot save the list of known GPUs", "err", err)
 	}
 }

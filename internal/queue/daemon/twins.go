@@ -3,7 +3,6 @@ package daemon
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"hash/fnv"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/queue/engine"
 	"berth/internal/queue/store"
+	"berth/internal/text"
 	"berth/internal/text/problem"
 )
 
@@ -33,11 +33,7 @@ const twinsSpare = 10_000
 // work is what makes two jobs the same: user, command, directory, set-up,
 // variables and code.
 func work(uid int, s *job.Spec) []byte {
-	data, err := json.Marshal([]any{uid, s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env, s.Snapshot.ID})
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	return data
+	return text.MustJSON([]any{uid, s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env, s.Snapshot.ID})
 }
 
 func identity(work []byte) uint64 {

@@ -19,6 +19,7 @@ import (
 	"berth/internal/queue/notify"
 	"berth/internal/queue/people"
 	"berth/internal/queue/send"
+	"berth/internal/text"
 )
 
 // lives reports whether an array or a file has jobs that have not ended, and whose
@@ -131,11 +132,7 @@ func readSecret(path string, uid int) (string, error) {
 
 // deliverAs sends a message with a user's rights.
 func (m *Messages) deliverAs(ctx context.Context, u site.User, r send.Request) (result send.Result) {
-	input, err := json.Marshal(r)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	out, err := m.setup.People.Ask(ctx, u, tellLimit, send.Word, input)
+	out, err := m.setup.People.Ask(ctx, u, tellLimit, send.Word, text.MustJSON(r))
 	if err == nil {
 		err = json.Unmarshal(out, &result)
 	}

@@ -13,6 +13,7 @@ import (
 	"berth/internal/queue/notify"
 	"berth/internal/queue/send"
 	"berth/internal/queue/store"
+	"berth/internal/text"
 )
 
 const (
@@ -146,11 +147,7 @@ func (t *teller) change(changes []notify.Change) {
 	for _, c := range changes {
 		l := store.Letter{ID: c.Entry.ID}
 		if !c.Delete {
-			data, err := json.Marshal(c.Entry)
-			if err != nil {
-				panic("bug: " + err.Error())
-			}
-			l.Data = data
+			l.Data = text.MustJSON(c.Entry)
 		}
 		t.unwritten[l.ID] = l
 	}

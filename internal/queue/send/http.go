@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,11 +75,7 @@ func ntfy(ctx context.Context, url string, m notify.Message) error {
 }
 
 func encode(value any) []byte {
-	data, err := json.Marshal(value)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	return data
+	return text.MustJSON(value)
 }
 
 // roots is nil outside of tests: the system's certificates.

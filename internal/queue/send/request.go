@@ -68,10 +68,7 @@ func Main(args []string, in io.Reader, out io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	reply, err := json.Marshal(result(r.Target, deliver(ctx, r)))
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
+	reply := text.MustJSON(result(r.Target, deliver(ctx, r)))
 	if _, err := out.Write(append(reply, '\n')); err != nil {
 		return 1
 	}

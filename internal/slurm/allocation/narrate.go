@@ -54,11 +54,7 @@ func (n *narrator) close() { _ = n.file.Close() }
 
 // tell writes a record to the journal, and it or a sentence to the user.
 func (n *narrator) tell(r record, sentence string, important bool) {
-	raw, err := json.Marshal(&r)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	line := string(text.JSON(raw))
+	line := string(text.JSON(text.MustJSON(&r)))
 	_, _ = fmt.Fprintln(n.file, line) // the ledger and the allocations' journals count
 	switch {
 	case n.json:

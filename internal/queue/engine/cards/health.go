@@ -10,6 +10,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/machine/gpu"
 	"berth/internal/machine/keep"
+	"berth/internal/text"
 )
 
 // healthKey is the store's key for the health of the cards, PausedKey for the
@@ -73,19 +74,15 @@ func (c *Cards) Pause(now time.Time, index int, paused bool, by string) bool {
 	if _, is := c.Book.paused[d.UUID]; is == paused {
 		return true
 	}
-	text := fmt.Sprintf("gpu%d resumed by %s", index, by)
+	told := fmt.Sprintf("gpu%d resumed by %s", index, by)
 	if paused {
-		text = fmt.Sprintf("gpu%d paused by %s", index, by)
+		told = fmt.Sprintf("gpu%d paused by %s", index, by)
 		c.Book.paused[d.UUID] = by
 	} else {
 		delete(c.Book.paused, d.UUID)
 	}
-	value, err := json.Marshal(c.Book.paused)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	c.changes.Meta[PausedKey] = string(value)
-	c.changes.TellCard(now, job.CardChange{GPU: &index, By: by}, nil, text)
+	c.changes.Meta[PausedKey] = string(text.MustJSON(c.Book.paused))
+	c.changes.TellCard(now, job.CardChange{GPU: &index, By: by}, nil, told)
 	c.Moved = true
 	return true
 }

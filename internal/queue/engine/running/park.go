@@ -2,7 +2,6 @@ package running
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -267,11 +266,7 @@ func (p *Parking) LearnPace(rate *float64, mib int64, took time.Duration) {
 	if !Learn(rate, mib, took) {
 		return
 	}
-	data, err := json.Marshal(p.Pace)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	p.set.changes.Meta[PaceKey] = string(data)
+	p.set.changes.Meta[PaceKey] = string(text.MustJSON(p.Pace))
 }
 
 // ParkState is whether jobs can be parked now, at what pace, and what is parked.

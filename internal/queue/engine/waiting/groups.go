@@ -12,6 +12,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/queue/engine/journal"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // MaxGroups bounds the groups of one user that are limited or paused. Groups that
@@ -135,11 +136,7 @@ func (g *Groups) save(user string) {
 			own[name.Name] = of
 		}
 	}
-	data, err := json.Marshal(own)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	g.changes.Meta[groupsKey+user] = string(data)
+	g.changes.Meta[groupsKey+user] = string(text.MustJSON(own))
 }
 
 // Restore takes over the groups from an earlier berth.

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // usage is the GPU seconds of each user, halved after each half-life: the basis
@@ -58,11 +59,7 @@ func (u *usage) Save(now time.Time, atOnce bool) (value string, due bool) {
 		return "", false
 	}
 	u.Since = time.Time{}
-	data, err := json.Marshal(u)
-	if err != nil {
-		panic("bug: " + err.Error())
-	}
-	return string(data), true
+	return string(text.MustJSON(u)), true
 }
 
 // Restore takes over the usage from an earlier berth.
