@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"time"
 
 	"berth/internal/text/problem"
@@ -170,9 +171,7 @@ func (r *HealthRequest) check(*Limits) error {
 }
 
 func (q *CardQuery) check(*Limits) error {
-	if q.Limit == 0 {
-		q.Limit = usualEvents
-	}
+	q.Limit = cmp.Or(q.Limit, usualEvents)
 	return nil
 }
 

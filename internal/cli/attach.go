@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,9 +134,7 @@ func awaitStart(ctx context.Context, s *session.Session, id string) error {
 		if why := render.Because(detail.View); why != said || said == "" {
 			said = why
 			s.Say("job %s has not started%s; waiting", id, why)
-			if said == "" {
-				said = " "
-			}
+			said = cmp.Or(said, " ")
 		}
 		if err := api.Pause(ctx, startedPoll); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -184,9 +185,7 @@ func (o *estimateOptions) draw(s render.Screen, path string, m modelsize.Model, 
 		use = "training (" + string(e.Use.Train) + ")"
 	}
 	name := m.Shape.Architecture
-	if name == "" {
-		name = filepath.Base(path)
-	}
+	name = cmp.Or(name, filepath.Base(path))
 	fmt.Fprintf(s.Out, "%s, %.3g billion parameters: %s, context %d, batch %d\n\n", text.Line(name), float64(m.Weights.Params)/1e9, use, e.Use.Context, e.Use.Batch)
 	t := &text.Table{Columns: []text.Column{{Title: "PART"}, {Title: "MIB", Right: true}, {Title: "HOW"}}}
 	for _, p := range e.Parts {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,9 +40,7 @@ func writeMan(root *cobra.Command, dir string) error {
 
 func addVerbs(files map[string]string, cmd *cobra.Command) {
 	v := manual.Verb{Path: cmd.CommandPath(), Synopsis: cmd.UseLine(), Short: cmd.Short, Long: cmd.Long, Example: cmd.Example, Flags: manFlags(cmd)}
-	if v.Long == "" {
-		v.Long = v.Short + "."
-	}
+	v.Long = cmp.Or(v.Long, v.Short+".")
 	if cmd.HasParent() {
 		v.SeeAlso = append(v.SeeAlso, cmd.Parent().CommandPath())
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -48,12 +49,8 @@ const (
 
 func runTop(ctx context.Context, s *session.Session, once bool) error {
 	frame := top.Screen{Width: s.Width, Height: s.Height, Colour: s.Colour, ASCII: !render.SpeaksUTF8(os.Getenv)}
-	if frame.Width == 0 {
-		frame.Width = frameColumns
-	}
-	if frame.Height == 0 {
-		frame.Height = frameRows
-	}
+	frame.Width = cmp.Or(frame.Width, frameColumns)
+	frame.Height = cmp.Or(frame.Height, frameRows)
 	if once {
 		drawn, err := top.Once(ctx, s.Client, frame, time.Now())
 		if err != nil {

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"cmp"
+
 	"berth/internal/machine/site"
 	"berth/internal/queue/engine/settings"
 )
@@ -41,9 +43,7 @@ const ParkPart = 0.5
 
 // Parking adds what this machine can do to how its owner wants jobs to be parked.
 func (q *Queue) Parking(p settings.Parking) settings.Parking {
-	if p.Cannot == "" {
-		p.Cannot = q.CannotPark
-	}
+	p.Cannot = cmp.Or(p.Cannot, q.CannotPark)
 	if p.MemoryMiB == 0 {
 		p.MemoryMiB = int64(ParkPart * float64(q.ParkHostMiB()))
 	}

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -73,9 +74,7 @@ var signals = map[int]string{1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 6: "ABRT",
 func (a Account) Outcome() (job.Outcome, string) {
 	state, rest, _ := strings.Cut(strings.TrimSuffix(a.State, "+"), " ")
 	node := a.Node
-	if node == "" {
-		node = "its node"
-	}
+	node = cmp.Or(node, "its node")
 	switch state {
 	case "COMPLETED":
 		return job.OK, ""

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"strings"
 
 	"berth/internal/text"
@@ -38,10 +39,7 @@ func ParseKind(s string) (Kind, error) {
 
 // name is how a kind is called in messages.
 func (k Kind) name() string {
-	if k.Type != "" {
-		return k.Type
-	}
-	return k.Feature
+	return cmp.Or(k.Type, k.Feature)
 }
 
 // matches reports whether a job that asks for this type accepts the kind. As on

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -35,10 +36,7 @@ func Brief(d time.Duration) string {
 			d %= unit.length
 		}
 	}
-	if text == "" {
-		return "0s"
-	}
-	return text
+	return cmp.Or(text, "0s")
 }
 
 // Seconds writes a time in seconds: "2.3s", "74s", "1774s".

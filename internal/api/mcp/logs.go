@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,13 +52,9 @@ func (s *server) logs(ctx context.Context, in logsInput) (*result, error) {
 		return nil, err
 	}
 	most := in.Bytes
-	if most == 0 {
-		most = usualBytes
-	}
+	most = cmp.Or(most, usualBytes)
 	query := api.LogQuery{ID: string(in.Job), Attempt: in.Attempt, Lines: in.Lines}
-	if query.Lines == 0 {
-		query.Lines = usualLines
-	}
+	query.Lines = cmp.Or(query.Lines, usualLines)
 	if in.Offset != nil {
 		query.Lines, query.Offset = 0, *in.Offset
 	}

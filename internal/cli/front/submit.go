@@ -2,6 +2,7 @@ package front
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"strconv"
 	"strings"
@@ -119,9 +120,7 @@ func (o *order) place() string {
 	if os.Getenv("BERTH_HOST") != "" || os.Getenv("BERTH_SIM") != "" {
 		return ""
 	}
-	if o.socket == "" {
-		o.socket = os.Getenv("BERTH_SOCKET")
-	}
+	o.socket = cmp.Or(o.socket, os.Getenv("BERTH_SOCKET"))
 	if o.socket != "" {
 		return o.socket
 	}

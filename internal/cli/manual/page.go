@@ -1,6 +1,7 @@
 package manual
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -23,9 +24,7 @@ func Parse(name string, source []byte) *Page {
 		Kind:   strings.TrimSuffix(kind, "/"),
 		blocks: blocksOf(strings.Split(string(source), "\n")),
 	}
-	if p.Kind == "" {
-		p.Kind = p.Topic
-	}
+	p.Kind = cmp.Or(p.Kind, p.Topic)
 	p.Title = p.Topic
 	if len(p.blocks) > 0 && p.blocks[0].kind == heading {
 		p.Title = p.heading(p.blocks[0])

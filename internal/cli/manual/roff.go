@@ -1,6 +1,7 @@
 package manual
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -240,9 +241,7 @@ func (r *roff) table(t *block) {
 			continue
 		}
 		r.line(".TP")
-		if cells[0] == "" {
-			cells[0] = `\ `
-		}
+		cells[0] = cmp.Or(cells[0], `\ `)
 		r.text(cells[0])
 		said := 0
 		for i, cell := range cells[1:] {

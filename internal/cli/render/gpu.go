@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -73,10 +74,7 @@ func gpuName(g api.GPU) string {
 }
 
 func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
+	return cmp.Or(text, "-")
 }
 
 // Measured writes a reading of the driver, or none if there is no reading.

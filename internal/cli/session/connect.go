@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ type Target struct {
 // one, else the user's own. If neither of the last two has a socket, it is the
 // shared one where a system service is installed.
 func FindDaemon(flag string, getenv func(string) string, shared site.Places, installed func() bool) (Target, error) {
-	if flag == "" {
-		flag = getenv("BERTH_SOCKET")
-	}
+	flag = cmp.Or(flag, getenv("BERTH_SOCKET"))
 	if flag != "" {
 		return Target{Socket: flag, Explicit: true}, nil
 	}

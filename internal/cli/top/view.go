@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -188,8 +189,5 @@ func logScreen(m model) []string {
 }
 
 func emptyLog(m model) string {
-	if m.log.note != "" {
-		return m.log.note
-	}
-	return "nothing was printed yet"
+	return cmp.Or(m.log.note, "nothing was printed yet")
 }

@@ -22,9 +22,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 		if end == 0 && (len(l.rest) == 0 || l.Most == 0 || len(l.rest) < l.Most) {
 			return len(p), nil
 		}
-		if end == 0 {
-			end = len(l.rest)
-		}
+		end = cmp.Or(end, len(l.rest))
 		line := l.rest[:end]
 		l.rest = l.rest[end:]
 		if err := l.Each(line); err != nil {

@@ -1,6 +1,7 @@
 package gpuscheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -184,9 +185,7 @@ func (s *scheduler) sayBegun() {
 		}
 	}
 	file := s.opt.jobsFile
-	if file == "" {
-		file = "none"
-	}
+	file = cmp.Or(file, "none")
 	s.log.info("scheduler started: %s, jobs file %s, state file %s", text.Count(len(s.cards), "GPU"), file, s.opt.stateFile)
 	if running+queued+finished+failed > 0 {
 		s.log.info("from before: %d running, %d queued, %d succeeded, %d failed", running, queued, finished, failed)

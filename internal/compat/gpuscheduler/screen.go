@@ -1,6 +1,7 @@
 package gpuscheduler
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,9 +41,7 @@ func modeOf(words []string) string {
 
 // sessionName is gpujob_<gpu_ids>_<mode>_<job_id>, with a comma between ids.
 func sessionName(gpus, mode, id string) string {
-	if gpus == "" {
-		gpus = "none"
-	}
+	gpus = cmp.Or(gpus, "none")
 	for len(gpus) > maxCards { // the first ones are enough
 		gpus = gpus[:strings.LastIndexByte(gpus, ',')]
 	}

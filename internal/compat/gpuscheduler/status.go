@@ -1,6 +1,7 @@
 package gpuscheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -210,9 +211,7 @@ func openCards(stateFile string) (gpu.Source, error) {
 		return nil, err
 	}
 	_, dir := gpu.SimFromEnv(os.Getenv)
-	if dir == "" {
-		dir = filepath.Join(places.StateDir, "sim")
-	}
+	dir = cmp.Or(dir, filepath.Join(places.StateDir, "sim"))
 	return gpu.OpenSim(dir, n, frontend.SimVRAMMiB)
 }
 

@@ -26,9 +26,7 @@ func showCards(cards []api.GPU, limits thresholds) []shownCard {
 		card := shownCard{GPU: g.Index, Memory: percent(float64(g.UsedMiB), float64(g.TotalMiB)), Load: g.Util, Jobs: []string{}}
 		for _, j := range g.Jobs {
 			part := j.Share
-			if part == 0 {
-				part = 1
-			}
+			part = cmp.Or(part, 1)
 			card.Allocation = addPart(card.Allocation, part)
 			name := jobID(job.View{Name: j.Name})
 			if j.Other {

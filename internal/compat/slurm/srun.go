@@ -246,9 +246,7 @@ func (s *step) prepare(c *frontend.Call, env *variables) error {
 func (s *step) count(env *variables) error {
 	most, _ := text.Digits(env.get("SLURM_NTASKS"), 6)
 	cpus, _ := text.Digits(env.get("SLURM_CPUS_ON_NODE"), 6)
-	if s.tasks == 0 {
-		s.tasks = max(1, most)
-	}
+	s.tasks = cmp.Or(s.tasks, max(1, most))
 	if most = max(1, most, cpus); s.tasks > most && !s.crowd {
 		return fmt.Errorf("--ntasks: expected at most the %s of the job, found %d; --overcommit starts more", text.Count(most, "CPU"), s.tasks)
 	}

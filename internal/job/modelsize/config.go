@@ -1,6 +1,7 @@
 package modelsize
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -86,9 +87,7 @@ func ParseConfig(content []byte) (Shape, error) {
 		s.Window = count("sliding_window")
 	}
 	if expert, each := count("moe_intermediate_size"), count("num_experts_per_tok"); each > 0 {
-		if expert == 0 {
-			expert = s.Intermediate
-		}
+		expert = cmp.Or(expert, s.Intermediate)
 		s.Intermediate = max(s.Intermediate, expert*each)
 	}
 	if string(c["multi_query"]) == "true" && s.KVHeads == 0 {
@@ -100,15 +99,11 @@ func ParseConfig(content []byte) (Shape, error) {
 
 // complete works out the counts that a config may leave out.
 func (s *Shape) complete() {
-	if s.KVHeads == 0 {
-		s.KVHeads = s.Heads
-	}
+	s.KVHeads = cmp.Or(s.KVHeads, s.Heads)
 	if s.HeadDim == 0 && s.Heads > 0 {
 		s.HeadDim = math.Ceil(s.Hidden / s.Heads)
 	}
-	if s.Intermediate == 0 {
-		s.Intermediate = 4 * s.Hidden
-	}
+	s.Intermediate = cmp.Or(s.Intermediate, 4*s.Hidden)
 }
 
 // config is one object of config.json.

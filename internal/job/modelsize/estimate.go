@@ -1,6 +1,7 @@
 package modelsize
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -114,12 +115,8 @@ func (m Model) check(use *Use) error {
 			use.Context = int64(most)
 		}
 	}
-	if use.Batch == 0 {
-		use.Batch = 1
-	}
-	if use.Rank == 0 {
-		use.Rank = defaultRank
-	}
+	use.Batch = cmp.Or(use.Batch, 1)
+	use.Rank = cmp.Or(use.Rank, defaultRank)
 	switch {
 	case use.Context < 1 || use.Batch < 1 || use.Context > maxTokens || use.Batch > maxTokens:
 		return fmt.Errorf("expected a context and a batch from 1 to %d, found %d and %d", maxTokens, use.Context, use.Batch)

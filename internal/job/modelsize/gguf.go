@@ -2,6 +2,7 @@ package modelsize
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -133,9 +134,7 @@ func (r *ggufReader) shape() Shape {
 	}
 	if used := count("expert_used_count"); used > 0 {
 		expert := count("expert_feed_forward_length")
-		if expert == 0 {
-			expert = s.Intermediate
-		}
+		expert = cmp.Or(expert, s.Intermediate)
 		s.Intermediate = max(s.Intermediate, expert*used)
 	}
 	s.complete()

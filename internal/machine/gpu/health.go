@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -185,9 +186,7 @@ func (h *Health) Set(now time.Time, d Device, state HealthState, by, reason stri
 		c.pardon(now)
 		return h.settle(now, by)
 	}
-	if reason == "" {
-		reason = "set manually"
-	}
+	reason = cmp.Or(reason, "set manually")
 	c.end(kindPerson) // the new decision replaces the old one, even if it is milder
 	c.raise(now, kindPerson, state, CausePerson, reason)
 	c.trouble[kindPerson].By = by

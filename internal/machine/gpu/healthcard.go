@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -312,10 +313,7 @@ func (c *cardHealth) notAfter(now time.Time) {
 }
 
 func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
+	return cmp.Or(text, other)
 }
 
 // unexplainedMiB is the memory in use that no listed process holds: all of it

@@ -2,6 +2,8 @@ package gpu
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -36,7 +38,7 @@ func (l *helperLog) copy(words io.Reader) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if !rest {
-			l.add(text.Said(string(trimLine(line))))
+			l.add(text.Said(string(bytes.TrimRight(line, "\r\n"))))
 		}
 		rest = errors.Is(err, bufio.ErrBufferFull)
 		if err != nil && !rest {
@@ -45,22 +47,13 @@ func (l *helperLog) copy(words io.Reader) {
 	}
 }
 
-func trimLine(line []byte) []byte {
-	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
-		line = line[:len(line)-1]
-	}
-	return line
-}
-
 func (l *helperLog) add(line string) {
 	if line == "" {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.first == "" {
-		l.first = line
-	}
+	l.first = cmp.Or(l.first, line)
 	if now := time.Now(); now.Sub(l.from) > helperWordsEvery {
 		l.from, l.lines = now, 0
 	}

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -55,9 +56,7 @@ func (m *xidMerge) merge(nvml, kernel []Xid) []Xid {
 		for _, x := range source.xids {
 			x = m.complete(x)
 			told := reportedXid{card: x.BusID, code: x.Code, at: x.At, kernel: source.kernel}
-			if told.card == "" {
-				told.card = x.UUID
-			}
+			told.card = cmp.Or(told.card, x.UUID)
 			if !slices.ContainsFunc(m.recent, told.repeats) {
 				merged = append(merged, x)
 			}
@@ -79,11 +78,7 @@ func (m *xidMerge) complete(x Xid) Xid {
 	if x.BusID != "" {
 		x.BusID = kernelBusID(x.BusID)
 	}
-	if x.UUID == "" {
-		x.UUID = m.uuid[x.BusID]
-	}
-	if x.BusID == "" {
-		x.BusID = m.busID[x.UUID]
-	}
+	x.UUID = cmp.Or(x.UUID, m.uuid[x.BusID])
+	x.BusID = cmp.Or(x.BusID, m.busID[x.UUID])
 	return x
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,7 +109,11 @@ func OpenLedger(dir, instance string) (*Ledger, error) {
 			err = l.openLock()
 		}
 		if err == nil {
-			l.removePartials()
+			// A berth of this name may have been killed in the middle of a write.
+			left, _ := filepath.Glob(filepath.Join(l.dir, l.partialPrefix()+"*"))
+			for _, path := range left {
+				_ = os.Remove(path)
+			}
 			return l, nil
 		}
 		problems = append(problems, err)
@@ -120,9 +125,7 @@ func OpenLedger(dir, instance string) (*Ledger, error) {
 // two berths that do not see each other are worse than one that does not
 // start.
 func ledgerDirs(dir string) []string {
-	if dir == "" {
-		dir = os.Getenv("BERTH_LEDGER_DIR")
-	}
+	dir = cmp.Or(dir, os.Getenv("BERTH_LEDGER_DIR"))
 	if dir != "" {
 		return []string{dir}
 	}
@@ -352,15 +355,6 @@ func (l *Ledger) replaceOwn(data []byte) error {
 		_ = os.Remove(partial.Name())
 	}
 	return err
-}
-
-// removePartials removes what a berth of this name left when it was killed in
-// the middle of a write.
-func (l *Ledger) removePartials() {
-	left, _ := filepath.Glob(filepath.Join(l.dir, l.partialPrefix()+"*"))
-	for _, path := range left {
-		_ = os.Remove(path)
-	}
 }
 
 // Close removes our file unless a booking in it is alive: jobs outlive berth,

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,7 @@ func Open(o OpenOptions) (Source, error) {
 	if o.Env == nil {
 		o.Env = os.Getenv
 	}
-	if o.root == "" {
-		o.root = systemRoot
-	}
+	o.root = cmp.Or(o.root, systemRoot)
 	c := newCards(o.Known, newSysfs(o.root))
 	c.open = func() (Source, []string, error) { return openSource(o, patientHelper) }
 	_, why := findHelper(o)
@@ -101,9 +100,7 @@ func openSource(o OpenOptions, timing helperTiming) (Source, []string, error) {
 // findHelper is the helper's path, or why there is none.
 func findHelper(o OpenOptions) (path, why string) {
 	path = o.Helper
-	if path == "" {
-		path = o.Env(HelperVariable)
-	}
+	path = cmp.Or(path, o.Env(HelperVariable))
 	switch path {
 	case "none":
 		return "", notWanted

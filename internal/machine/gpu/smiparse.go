@@ -73,9 +73,7 @@ func (r *smiRows) add(index int, row smiRow) {
 	r.there = append(r.there, d)
 	total, totalKnown := parseMiB(row["memory.total"])
 	used, usedKnown := parseMiB(row["memory.used"])
-	if r.driver == "" {
-		r.driver = row["driver_version"]
-	}
+	r.driver = cmp.Or(r.driver, row["driver_version"])
 	switch {
 	case strings.EqualFold(row["mig.mode.current"], "Enabled"):
 		r.fault(d, FaultUnreadable, partitioned)

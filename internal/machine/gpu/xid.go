@@ -1,6 +1,9 @@
 package gpu
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // xidClass is what an Xid means for its card.
 type xidClass int
@@ -122,9 +125,7 @@ var xidTable = map[int]xidMeaning{
 // String is the Xid with its meaning.
 func (x Xid) String() string {
 	meaning := xidTable[x.Code].text
-	if meaning == "" {
-		meaning = "code unknown to berth"
-	}
+	meaning = cmp.Or(meaning, "code unknown to berth")
 	if x.Code == 0 {
 		return meaning
 	}

@@ -2,6 +2,7 @@ package site
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,7 @@ func runCommand(ctx context.Context, c call) (answer, error) {
 // kernel is left to the goroutine that waits for it.
 func runPath(ctx context.Context, path string, c call) (answer, error) {
 	deadline := c.deadline
-	if deadline == 0 {
-		deadline = defaultDeadline
-	}
+	deadline = cmp.Or(deadline, defaultDeadline)
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	select {

@@ -2,6 +2,7 @@ package site
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,12 +60,8 @@ func parsePasswd(line string) (User, error) {
 		return User{}, fmt.Errorf("user %s: %w", text.Said(fields[0]), err)
 	}
 	user := User{Name: fields[0], UID: uid, GID: gid, Home: fields[5], Shell: fields[6]}
-	if user.Home == "" {
-		user.Home = "/"
-	}
-	if user.Shell == "" {
-		user.Shell = "/bin/sh"
-	}
+	user.Home = cmp.Or(user.Home, "/")
+	user.Shell = cmp.Or(user.Shell, "/bin/sh")
 	return user, nil
 }
 

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -54,9 +55,7 @@ type lookup struct {
 func NewUsers(ttl time.Duration) *Users { return newUsers(here(), ttl, time.Now) }
 
 func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
-	if ttl == 0 {
-		ttl = defaultUserTTL
-	}
+	ttl = cmp.Or(ttl, defaultUserTTL)
 	return &Users{
 		machine: m, ttl: ttl, now: now,
 		byUID: make(map[int]User), uids: make(map[string]int), groups: make(map[string]groupAnswer), pending: make(map[string]*lookup),

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 			return nil, context.Cause(ctx)
 		}
 		said := strings.TrimSpace(complaint.String())
-		if said == "" {
-			said = err.Error()
-		}
+		said = cmp.Or(said, err.Error())
 		first, _, _ := strings.Cut(said, "\n")
 		return nil, problem.Newf(problem.Unable, "git -C "+dir+" status shows more; --no-snapshot submits without a snapshot", "git cannot read the repository of %s: %s", dir, first)
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -83,9 +84,7 @@ func (r *logReader) begin(q api.LogQuery) error {
 			return err
 		}
 		r.attempt = q.Attempt
-		if r.attempt == 0 {
-			r.attempt = current.Attempt.Number
-		}
+		r.attempt = cmp.Or(r.attempt, current.Attempt.Number)
 		r.over = current.State != job.Running || r.attempt < current.Attempt.Number
 		if r.attempt > 0 {
 			return r.open(&current, q)

@@ -249,9 +249,7 @@ func (q *liveQuery) each(t *engine.Turn, fn func(*job.Job) bool) {
 		t.Jobs().Each(after, fn)
 		return
 	}
-	if after == 0 {
-		after = math.MaxInt64
-	}
+	after = cmp.Or(after, math.MaxInt64)
 	t.Jobs().EachBack(after, fn)
 }
 

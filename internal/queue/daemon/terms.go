@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -23,9 +24,7 @@ type terms struct {
 
 // place decides where a job runs, and refuses what Slurm could not do.
 func (t *terms) place(spec *job.Spec) error {
-	if spec.To == "" {
-		spec.To = t.cfg.Engine
-	}
+	spec.To = cmp.Or(spec.To, t.cfg.Engine)
 	if spec.To != job.ToSlurm {
 		if spec.Slurm != "" && !spec.SlurmEnv {
 			return problem.Newf(problem.Invalid, "add --to slurm, or leave it out", "slurm: these are options for Slurm, and the job runs on this machine")
@@ -100,9 +99,7 @@ func setCommand(spec *job.Spec, command api.Command) error {
 
 // setPlaces makes paths absolute that are relative to the caller's directory.
 func setPlaces(spec *job.Spec, from string) {
-	if from == "" {
-		from = "~"
-	}
+	from = cmp.Or(from, "~")
 	whole := func(path string) string {
 		if path == "" || filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/") {
 			return path

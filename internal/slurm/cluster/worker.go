@@ -232,9 +232,7 @@ func (w *worker) dir(batch string) string {
 // directory is where the nodes see what is this user's own.
 func (w *worker) directory() string {
 	dir := w.c.Config().Directory
-	if dir == "" {
-		dir = DefaultDirectory
-	}
+	dir = cmp.Or(dir, DefaultDirectory)
 	if rest, found := strings.CutPrefix(dir, "~/"); found {
 		return filepath.Join(w.user.Home, rest)
 	}

@@ -1,6 +1,7 @@
 package cards
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -172,9 +173,7 @@ func (b *Book) List() []sched.Card {
 		}
 		if !b.Present[index] && !b.At.IsZero() {
 			card.Stale = true
-			if card.HealthReason == "" {
-				card.HealthReason = "missing from the last reading"
-			}
+			card.HealthReason = cmp.Or(card.HealthReason, "missing from the last reading")
 		}
 		cards = append(cards, card)
 	}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -264,8 +265,5 @@ func Preempted(j *job.Job) Ruling {
 // Said returns the job's detail, or a default. The detail names the user who
 // asked for a stop.
 func Said(j *job.Job, otherwise string) string {
-	if j.Detail != "" {
-		return j.Detail
-	}
-	return otherwise
+	return cmp.Or(j.Detail, otherwise)
 }

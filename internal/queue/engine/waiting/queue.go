@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"cmp"
 	"reflect"
 	"strconv"
 	"time"
@@ -51,9 +52,7 @@ func (q *Queue) TakeRank() int64 {
 func (q *Queue) Submit(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.Submitted(q.Changes.Now)
-		if j.User == "" {
-			j.User = q.Cfg.User
-		}
+		j.User = cmp.Or(j.User, q.Cfg.User)
 		j.VRAMMiB = j.Spec.VRAMMiB
 		q.Changes.Fact(j)
 		if q.Cfg.TellQueued {
