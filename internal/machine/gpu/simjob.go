@@ -66,7 +66,11 @@ func SimJob(ctx context.Context, opts SimJobOptions) int {
 	case errors.As(err, &stopped):
 		return stopped.status
 	case errors.As(err, &full):
-		j.sayOutOfMemory(full)
+		// This is PyTorch's message, which counts cards from 0 in the order the program
+		// sees them.
+		ordinal := max(0, slices.Index(j.Cards, full.Card))
+		fmt.Fprintf(j.Err, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free.\n",
+			sizeText(full.AskedMiB), ordinal, sizeText(full.TotalMiB), sizeText(full.FreeMiB))
 	default:
 		fmt.Fprintf(opts.Err, "simjob: %v\n", err)
 	}
@@ -182,14 +186,6 @@ func (j *simJob) sleep(d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-// sayOutOfMemory prints PyTorch's message, which counts cards from 0 in the
-// order the program sees them.
-func (j *simJob) sayOutOfMemory(full *outOfMemoryError) {
-	ordinal := max(0, slices.Index(j.Cards, full.Card))
-	fmt.Fprintf(j.Err, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free.\n",
-		sizeText(full.AskedMiB), ordinal, sizeText(full.TotalMiB), sizeText(full.FreeMiB))
 }
 
 func sizeText(mib int64) string {

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func (s *smiSource) memory(ctx context.Context) (smiRows, error) {
 		s.fields = base
 	}
 	if len(rows.devices) == 0 {
-		return smiRows{}, fmt.Errorf("nvidia-smi lists no readable GPU: %w", cmpErr(err, rows.reason(out)))
+		return smiRows{}, fmt.Errorf("nvidia-smi lists no readable GPU: %w", cmp.Or(err, rows.reason(out)))
 	}
 	if err != nil {
 		rows.problem("%v", err)
@@ -223,11 +224,4 @@ func (s *smiSource) report(ctx context.Context) (map[string]processList, error) 
 		s.uuidByBusID = uuids
 	}
 	return nil, errors.New("nvidia-smi reports processes on a GPU that it does not list")
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }

@@ -58,17 +58,12 @@ func (l *limits) limitMemory(o Order, token, cgroup string) error {
 		l.own, l.memory = cgroup, cgroup
 		return nil
 	}
-	dir, err := makeV1(o.MemoryParent, token)
-	if err != nil {
-		return err
+	dir, err := l.joinV1(o.MemoryParent, token, "memory.limit_in_bytes", size)
+	if err == nil {
+		_ = setting(dir, "memory.memsw.limit_in_bytes", size) // missing if swap is not counted
+		l.memory, l.v1 = dir, true
 	}
-	if err := setting(dir, "memory.limit_in_bytes", size); err != nil {
-		os.Remove(dir)
-		return err
-	}
-	_ = setting(dir, "memory.memsw.limit_in_bytes", size) // missing if swap is not counted
-	l.join, l.memory, l.v1 = append(l.join, dir), dir, true
-	return nil
+	return err
 }
 
 func (l *limits) limitCPUs(o Order, token, cgroup string) error {
@@ -78,17 +73,11 @@ func (l *limits) limitCPUs(o Order, token, cgroup string) error {
 		l.own = cgroup
 		return nil
 	}
-	dir, err := makeV1(o.CPUParent, token)
-	if err != nil {
-		return err
+	dir, err := l.joinV1(o.CPUParent, token, "cpu.cfs_quota_us", quota)
+	if err == nil {
+		_ = setting(dir, "cpu.cfs_period_us", strconv.Itoa(period)) // it is the default
 	}
-	_ = setting(dir, "cpu.cfs_period_us", strconv.Itoa(period)) // it is the default
-	if err := setting(dir, "cpu.cfs_quota_us", quota); err != nil {
-		os.Remove(dir)
-		return err
-	}
-	l.join = append(l.join, dir)
-	return nil
+	return err
 }
 
 func (l *limits) limitPids(o Order, token, cgroup string) error {
@@ -97,16 +86,21 @@ func (l *limits) limitPids(o Order, token, cgroup string) error {
 		l.own = cgroup
 		return nil
 	}
-	dir, err := makeV1(o.PidsParent, token)
-	if err != nil {
-		return err
+	_, err := l.joinV1(o.PidsParent, token, "pids.max", most)
+	return err
+}
+
+// joinV1 has the job's process join a fresh directory in which a limit is set.
+func (l *limits) joinV1(parent, token, name, value string) (dir string, err error) {
+	if dir, err = makeV1(parent, token); err != nil {
+		return "", err
 	}
-	if err := setting(dir, "pids.max", most); err != nil {
+	if err := setting(dir, name, value); err != nil {
 		os.Remove(dir)
-		return err
+		return "", err
 	}
 	l.join = append(l.join, dir)
-	return nil
+	return dir, nil
 }
 
 // makeV1 creates a fresh directory for the job in a version 1 hierarchy.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"berth/internal/machine/keep"
 )
 
@@ -96,12 +94,6 @@ func (p *limitPlaces) forget(token string) {
 			_ = keep.RemoveCgroup(filepath.Join(dir, token))
 		}
 	})
-}
-
-// drop removes the directories. The kernel keeps those in use, and a later
-// berth removes them.
-func (p *limitPlaces) drop() {
-	p.each(func(dir string) { unix.Rmdir(dir) })
 }
 
 func (p *limitPlaces) each(do func(dir string)) {

@@ -72,7 +72,7 @@ func (r *Runner) Release(token string) {
 
 // spawned are the supervisors that this process started, with any Runner: they
 // are not orphans among its children.
-var spawned = newRegistry()
+var spawned = &registry{known: make(map[int]*os.Process)}
 
 // spawn starts a supervisor in a directory of its own. Everything is prepared
 // before it starts: the lock is held, the record has its space, the socket

@@ -20,8 +20,6 @@ type registry struct {
 	known map[int]*os.Process
 }
 
-func newRegistry() *registry { return &registry{known: make(map[int]*os.Process)} }
-
 // start starts the command and records its process before it can be taken for
 // an orphan.
 func (g *registry) start(cmd *exec.Cmd) (startTicks uint64, err error) {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -141,9 +142,7 @@ func (r *Runner) emit(e Event) {
 // Go gives the supervisor its order. An error means that nothing ran and no
 // event will follow; after nil, exactly one final event does.
 func (r *Runner) Go(token string, o keep.Order) error {
-	if o.CgroupParent == "" {
-		o.CgroupParent = r.cgroup
-	}
+	o.CgroupParent = cmp.Or(o.CgroupParent, r.cgroup)
 	if o.MemMiB > 0 && !r.noCgroup {
 		o.MemoryParent = r.places.find(memoryController)
 	}
@@ -204,28 +203,22 @@ func (r *Runner) leased(token string) (*supervisor, error) {
 // less grace shortens it. Stopping a job that is already ending is not an
 // error.
 func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.all[token]
-	if s == nil {
-		return fmt.Errorf("no supervisor %s", token)
-	}
-	if s.phase != running || s.dead {
-		return nil
-	}
-	s.stop = stopFrame(s.job, s.attempt, string(why), grace)
-	if by := time.Now().Add(max(0, grace) + overruleSlack); s.stopBy.IsZero() || by.Before(s.stopBy) {
-		s.stopBy = by
-	}
-	s.send(s.stop)
-	return nil
+	return r.tellHolder(token, func(s *supervisor) []byte {
+		s.stop = encode(keep.Message(keep.FrameStop, "job", s.job, "attempt", s.attempt, "why", string(why), "grace_ms", grace.Milliseconds()))
+		if by := time.Now().Add(max(0, grace) + overruleSlack); s.stopBy.IsZero() || by.Before(s.stopBy) {
+			s.stopBy = by
+		}
+		return s.stop
+	})
 }
 
 // Warn sends the job its warning signal before it is stopped, once for each
 // stamp. A supervisor of an earlier version cannot do that, and the job is
 // stopped without a warning.
 func (r *Runner) Warn(token, stamp string) error {
-	return r.tellHolder(token, func(s *supervisor) []byte { return warnFrame(s.job, s.attempt, stamp) })
+	return r.tellHolder(token, func(s *supervisor) []byte {
+		return encode(keep.Message(keep.FrameWarn, "job", s.job, "attempt", s.attempt, "stamp", stamp))
+	})
 }
 
 // Park asks the job's supervisor to park it; an event says what came of it.
@@ -241,7 +234,7 @@ func (r *Runner) Park(token string, patience time.Duration, hostMiB int64) error
 			}
 			return nil
 		}
-		return parkFrame(s.job, s.attempt, patience, hostMiB)
+		return encode(keep.Message(keep.FramePark, "job", s.job, "attempt", s.attempt, "patience_ms", patience.Milliseconds(), "host_mib", hostMiB))
 	})
 }
 
@@ -281,7 +274,7 @@ func (r *Runner) Ack(token string) {
 		r.forget(s)
 		return
 	}
-	s.send(ackFrame(s.job, s.attempt)) // one that could not write the end to its file waits for this
+	s.send(encode(keep.Message(keep.FrameAck, "job", s.job, "attempt", s.attempt))) // one that could not write the end to its file waits for this
 	// A supervisor of an earlier berth may be an old version.
 	if s.adopted || s.outdated || len(r.pool) >= r.maxIdle || r.closed {
 		s.phase = over
@@ -343,6 +336,7 @@ func (r *Runner) Close() error {
 		// The kernel refuses while a job is in it; a later berth removes it.
 		_ = unix.Rmdir(r.cgroup)
 	}
-	r.places.drop()
+	// The kernel keeps the directories in use, and a later berth removes them.
+	r.places.each(func(dir string) { unix.Rmdir(dir) })
 	return nil
 }

@@ -127,28 +127,12 @@ func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-func stopFrame(job string, attempt int, why string, grace time.Duration) []byte {
-	return encode(keep.Message(keep.FrameStop, "job", job, "attempt", attempt, "why", why, "grace_ms", grace.Milliseconds()))
-}
-
-func warnFrame(job string, attempt int, stamp string) []byte {
-	return encode(keep.Message(keep.FrameWarn, "job", job, "attempt", attempt, "stamp", stamp))
-}
-
-func parkFrame(job string, attempt int, patience time.Duration, hostMiB int64) []byte {
-	return encode(keep.Message(keep.FramePark, "job", job, "attempt", attempt, "patience_ms", patience.Milliseconds(), "host_mib", hostMiB))
-}
-
 func resumeFrame(job string, attempt int, hold []keep.Room) []byte {
 	f := keep.Message(keep.FrameResume, "job", job, "attempt", attempt)
 	for _, room := range hold {
 		f.Fields = append(f.Fields, keep.Field{Key: "hold", Value: room.String()})
 	}
 	return encode(f)
-}
-
-func ackFrame(job string, attempt int) []byte {
-	return encode(keep.Message(keep.FrameAck, "job", job, "attempt", attempt))
 }
 
 func encode(f keep.Frame) []byte {
