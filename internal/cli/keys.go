@@ -28,13 +28,6 @@ type keyboard struct {
 	over  sync.WaitGroup
 }
 
-func openKeyboard(in *os.File) *keyboard {
-	k := &keyboard{in: in, keys: make(chan byte, 16), stops: make(chan os.Signal, 1), done: make(chan struct{})}
-	signal.Notify(k.stops, syscall.SIGTSTP)
-	k.over.Go(k.serve)
-	return k
-}
-
 // Close gives the terminal back.
 func (k *keyboard) Close() {
 	close(k.done)

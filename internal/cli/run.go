@@ -276,7 +276,9 @@ func (f *runFlags) attend(signals chan<- os.Signal) (done func(), err error) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	if f.opt.Terminal && render.IsTerminal(os.Stdin) && !isStdin(f.opt.File) {
-		k := openKeyboard(os.Stdin)
+		k := &keyboard{in: os.Stdin, keys: make(chan byte, 16), stops: make(chan os.Signal, 1), done: make(chan struct{})}
+		signal.Notify(k.stops, syscall.SIGTSTP)
+		k.over.Go(k.serve)
 		f.opt.Keyboard = k.keys
 		return k.Close, nil
 	}

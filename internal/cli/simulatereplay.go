@@ -16,7 +16,11 @@ import (
 // replayAll replays the workload and shows its progress.
 func replayAll(ctx context.Context, w *sim.Workload, set *settings, seeds int, p *progress) ([]sim.Replayed, error) {
 	defer p.clear()
-	boundMemory(len(w.Jobs))
+	// The garbage collector runs rarely: a replay keeps little and discards much, and
+	// this saves a fifth of the time.
+	const beside, perJob = 256 << 20, 4 << 10
+	debug.SetMemoryLimit(beside + int64(len(w.Jobs))*perJob)
+	debug.SetGCPercent(400)
 	began := time.Now()
 	replays, done := sim.Compare(w, set.policies, set.choices, seeds, sim.Watch{
 		Elapsed: func() time.Duration { return time.Since(began) },
@@ -29,14 +33,6 @@ func replayAll(ctx context.Context, w *sim.Workload, set *settings, seeds int, p
 		return nil, context.Canceled
 	}
 	return replays, nil
-}
-
-// boundMemory makes the garbage collector run rarely: a replay keeps little and
-// discards much, and this saves a fifth of the time.
-func boundMemory(jobs int) {
-	const beside, perJob = 256 << 20, 4 << 10
-	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
-	debug.SetGCPercent(400)
 }
 
 // progress shows on a terminal how far a long replay is.

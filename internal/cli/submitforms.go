@@ -176,7 +176,11 @@ func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, 0, &problem.Problem{Kind: problem.Invalid, What: fmt.Sprintf("expected a script, found the %s %s", kindOf(info.Mode()), path), Hint: directoryHint(path, info.Mode())}
+		found, hint := "special file", "to run a command, put it after --"
+		if info.IsDir() {
+			found, hint = "directory", fmt.Sprintf("to run a command there: berth submit -C %s -- COMMAND", job.Quote(path))
+		}
+		return nil, 0, problem.Newf(problem.Invalid, hint, "expected a script, found the %s %s", found, path)
 	}
 	if err == nil {
 		mode = info.Mode()
@@ -186,14 +190,6 @@ func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 		return nil, 0, problem.Newf(problem.Invalid, "", "read %s: %w", path, err)
 	}
 	return head, mode, nil
-}
-
-// directoryHint is how to run a job in a directory that was given as a script.
-func directoryHint(path string, mode fs.FileMode) string {
-	if mode.IsDir() {
-		return fmt.Sprintf("to run a command there: berth submit -C %s -- COMMAND", job.Quote(path))
-	}
-	return "to run a command, put it after --"
 }
 
 // unopened says why a file could not be opened, and names it once.
@@ -212,13 +208,6 @@ type missing struct{ path string }
 
 func (m *missing) Error() string { return "there is no file " + m.path }
 func (m *missing) Unwrap() error { return fs.ErrNotExist }
-
-func kindOf(mode fs.FileMode) string {
-	if mode.IsDir() {
-		return "directory"
-	}
-	return "special file"
-}
 
 // scriptCommand is how the kernel would run the script if it were executable.
 func scriptCommand(path string, mode fs.FileMode, head []byte, args []string) api.Command {

@@ -71,10 +71,6 @@ func (a *Attempt) isNone() bool {
 		p.Times == 0 && p.Refused == ""
 }
 
-// isOf reports whether a job without its own fields is of this kind. Its attempt
-// and its handover are empty.
-func (k *kind) isOf(j *Job) bool { return sameKind(&k.job, j) }
-
 func sameKind(a, b *Job) bool {
 	return a.User == b.User && a.UID == b.UID && a.Environ == b.Environ && a.Umask == b.Umask && a.Held == b.Held &&
 		a.Outcome == b.Outcome && a.Detail == b.Detail && a.NotBefore.Equal(b.NotBefore) && a.WaitsSince.Equal(b.WaitsSince) &&
@@ -126,7 +122,7 @@ func (s *Shelf) Put(j *Job) {
 func (s *Shelf) kindOf(common *Job) *kind {
 	like := likenessOf(common)
 	k := s.kinds[like]
-	if k == nil || !k.isOf(common) {
+	if k == nil || !sameKind(&k.job, common) {
 		k = &kind{job: *common}
 		s.kinds[like] = k
 	}

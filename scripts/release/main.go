@@ -108,7 +108,7 @@ func epoch() (time.Time, error) {
 
 func (r *release) kind(kind string) (made []string, err error) {
 	if kind == "wheel" {
-		file, err := r.clientWheel()
+		file, err := r.wheel("berth-client", []string{"any"}, nil)
 		if err != nil {
 			return nil, err
 		}

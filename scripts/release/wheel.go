@@ -56,10 +56,6 @@ func (r *release) wheels(arch string) (made []string, err error) {
 	return []string{name, full}, err
 }
 
-func (r *release) clientWheel() (string, error) {
-	return r.wheel("berth-client", []string{"any"}, nil)
-}
-
 // glibc is the newest version 2.x of the C library that a program asks for.
 func glibc(program string) (minor int, err error) {
 	f, err := elf.Open(program)

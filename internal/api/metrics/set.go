@@ -41,7 +41,7 @@ var causes = map[job.EventKind]string{job.EventRetry: "retry", job.EventRequeued
 
 // New makes the metrics of a daemon of that version.
 func New(version string) *Set {
-	s := &Set{since: time.Now(), users: newUsers()}
+	s := &Set{since: time.Now(), users: &users{known: map[string]bool{}}}
 	info := s.add("gauge", "berth_build_info", "Always 1; the labels describe the program.", nil, "go_version", "version")
 	info.set(1, runtime.Version(), version)
 

@@ -18,8 +18,6 @@ type users struct {
 	known map[string]bool
 }
 
-func newUsers() *users { return &users{known: map[string]bool{}} }
-
 // shown sums up the users under the names that they are shown as, and keeps a
 // known user who has no jobs now at zero.
 func (u *users) shown(all map[string]User, most int) map[string]User {

@@ -182,7 +182,10 @@ func (s *session) hold(out, errOut io.Writer) (int, error) {
 		select {
 		case <-screenGone:
 			inSession, screenGone = false, nil
-			s.unblock()
+			// This ends the wait for a process inside that never started.
+			if pipe, err := os.OpenFile(s.path(outputFile), os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+				pipe.Close()
+			}
 			if late = nil; !signalled {
 				late = time.After(leaveTime)
 			}
@@ -221,13 +224,6 @@ func (s *session) pass(out io.Writer) {
 		if err != nil {
 			return
 		}
-	}
-}
-
-// unblock ends the wait for a process inside that never started.
-func (s *session) unblock() {
-	if pipe, err := os.OpenFile(s.path(outputFile), os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
-		pipe.Close()
 	}
 }
 

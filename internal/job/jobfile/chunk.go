@@ -53,7 +53,7 @@ func (c *chunker) next(text []byte) error {
 		c.document++
 		c.begun, c.ended = false, false
 	}
-	switch indent := indentOf(text); {
+	switch indent := len(text) - len(bytes.TrimLeft(text, " ")); {
 	case isMarker(text, "---"):
 		if hasContent(text[3:]) {
 			c.begun, c.filled, c.listIndent = true, true, -1
@@ -97,5 +97,3 @@ func hasContent(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t")
 	return len(text) > 0 && text[0] != '#'
 }
-
-func indentOf(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " ")) }

@@ -50,7 +50,7 @@ func (f Forecast) Start() string {
 	switch {
 	case basis == "" || f.now():
 		return words
-	case f.known():
+	case f.Limit+f.History+f.Guessed > 0:
 		return words + ", " + basis
 	}
 	return words + "; " + basis
@@ -169,8 +169,6 @@ type Basis struct {
 	Guessed int `json:"by_guess" doc:"of both, those guessed from other arguments, or from other jobs of their users"`
 	Unknown int `json:"unknown" doc:"of both, those without an estimate, or that have outlasted it"`
 }
-
-func (b *Basis) known() bool { return b.Limit+b.History+b.Guessed > 0 }
 
 // String says what a forecast is estimated from: "from the time limits of 2
 // running jobs and earlier runs of 3; 1 running job has no time estimate".

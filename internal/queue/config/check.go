@@ -85,7 +85,7 @@ func (c Config) Changed(old Config) (live, needsRestart []string) {
 			live = append(live, k.name())
 		}
 	}
-	if !sameUsers(&c, &old) {
+	if !maps.Equal(c.Limits.Users, old.Limits.Users) || !maps.Equal(c.QueuedJobsOf, old.QueuedJobsOf) {
 		live = append(live, usersTable)
 	}
 	return live, needsRestart

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -175,10 +174,6 @@ var userKeys = []knownKey{
 	keyFor("limits.users.cpus", func(c *Config) *Portion { return &c.Limits.Default.CPUs }, readPortion(readCPUs)),
 	keyFor("limits.users.memory_total", func(c *Config) *Portion { return &c.Limits.Default.Memory }, readPortion(readMiB)),
 	keyFor("limits.users.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
-}
-
-func sameUsers(a, b *Config) bool {
-	return maps.Equal(a.Limits.Users, b.Limits.Users) && maps.Equal(a.QueuedJobsOf, b.QueuedJobsOf)
 }
 
 // sections lists the sections of a file.

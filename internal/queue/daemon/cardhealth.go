@@ -25,22 +25,13 @@ func showHealth(t *engine.Turn, g *api.GPU) {
 	}
 }
 
-// showIdle adds since when a job has not used its cards.
-func showIdle(t *engine.Turn, on *api.GPUJob) {
-	if since, idle := t.Running().Uses.IdleSince(on.ID); idle {
-		on.IdleSince = &since
-	}
-}
-
 // SetHealth quarantines a card or clears it, for an administrator.
 func (h *cards) SetHealth(ctx context.Context, c api.Caller, r api.HealthRequest) (api.GPU, error) {
 	index := r.Index
 	action, state, detail := "gpu clear", gpu.HealthOK, cardName(index)
 	if r.Health == api.HealthQuarantined {
 		action, state = "gpu quarantine", gpu.HealthQuarantined
-		if r.Reason == "" {
-			r.Reason = "requested"
-		}
+		r.Reason = cmp.Or(r.Reason, "requested")
 		detail += ": " + r.Reason
 	}
 	err := h.svc.administers(c, "can quarantine or clear GPUs")

@@ -106,7 +106,9 @@ func onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
 	if now, peak, known := t.Running().NowMiB(j.ID, card.Index); known {
 		on.UsedMiB, on.PeakMiB = &now, &peak
 	}
-	showIdle(t, &on)
+	if since, idle := t.Running().Uses.IdleSince(on.ID); idle {
+		on.IdleSince = &since
+	}
 	return on
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,15 +20,17 @@ const maxGroupLimit = 1_000_000
 // groups shows groups of jobs, and limits and pauses them.
 type groups struct{ svc *service }
 
+// whose is the user that a caller asks about; empty: everyone.
+func whose(c api.Caller, user string) string {
+	if user == everyone {
+		return ""
+	}
+	return cmp.Or(user, c.Name)
+}
+
 // Groups lists groups. Everybody may see their names, as those of jobs.
 func (h *groups) Groups(ctx context.Context, c api.Caller, q api.GroupQuery) ([]api.Group, error) {
-	user := q.User
-	switch user {
-	case "":
-		user = c.Name
-	case everyone:
-		user = ""
-	}
+	user := whose(c, q.User)
 	var groups []api.Group
 	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		for _, g := range t.Groups().List(user) {

@@ -243,13 +243,7 @@ const mostSums = 200
 
 // Batches sums up jobs files and arrays.
 func (h *jobs) Batches(ctx context.Context, c api.Caller, q api.BatchQuery) ([]api.BatchSum, error) {
-	user := q.User
-	switch user {
-	case "":
-		user = c.Name
-	case everyone:
-		user = ""
-	}
+	user := whose(c, q.User)
 	file, err := h.svc.batchFile(q.File)
 	if err != nil {
 		return nil, err

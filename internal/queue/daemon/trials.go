@@ -254,13 +254,7 @@ func (h *sweeps) pick(ctx context.Context, j *job.Job, metrics []sweep.Metric, e
 
 // Sweeps lists sweeps, the newest first.
 func (h *sweeps) Sweeps(ctx context.Context, c api.Caller, q api.SweepQuery) ([]api.SweepSum, error) {
-	user := q.User
-	switch user {
-	case "":
-		user = c.Name
-	case everyone:
-		user = ""
-	}
+	user := whose(c, q.User)
 	list := listing{h: h.jobs, ch: &choice{}, folds: folding{arrays: true}}
 	var rows []row
 	seen := map[row]int{}

@@ -40,7 +40,10 @@ func (o *observer) observe(s gpu.Sample, err error) {
 	}
 	o.cards.Measure(o.attempts.Holdings.List())
 	o.attempts.Uses.Compare(o.changes.Now)
-	o.vouch(append(o.attempts.Uses.Settle(o.changes.Now), o.attempts.Uses.WatchOveruse(o.changes.Now, o.explain.harms())...))
+	// These are the shares that were measured, or found to take more.
+	for _, a := range append(o.attempts.Uses.Settle(o.changes.Now), o.attempts.Uses.WatchOveruse(o.changes.Now, o.explain.harms())...) {
+		o.line.Vouch(o.attempts.Charged(a), a.Kind, o.changes.Now.Sub(a.StartedAt))
+	}
 	o.cards.CheckLeft(o.changes.Now)
 	o.attempts.Uses.WatchIdle(o.changes.Now)
 	o.record()
@@ -84,13 +87,6 @@ func (o *observer) absorb(ev run.Event) {
 		o.ends.stillborn(a)
 	case run.Lost:
 		o.ends.lost(a, ev.Record)
-	}
-}
-
-// vouch takes in the shares that were measured, or found to take more.
-func (o *observer) vouch(measured []*running.Attempt) {
-	for _, a := range measured {
-		o.line.Vouch(o.attempts.Charged(a), a.Kind, o.changes.Now.Sub(a.StartedAt))
 	}
 }
 

@@ -153,7 +153,11 @@ func (p *Parker) parkedNow(a *running.Attempt, n keep.ParkNews) {
 		p.line.Usage.Charge(p.changes.Now, j, p.changes.Now, p.explain.scale(), p.cfg.HalfLife)
 	}
 	j.Parking.Served = j.Worked(p.changes.Now)
-	p.sliced(j)
+	// It gets a fresh limit, if it has used up the last one.
+	if j.Parking.By == job.ParkedByLimit {
+		j.Parking.Sliced = j.Parking.Served
+		p.queue.ToTheEnd(j)
+	}
 	j.MustTo(job.Parked)
 	j.Parking.Phase, j.Parking.Since = job.ParkNone, p.changes.Now
 	j.Parking.Times++
@@ -277,14 +281,6 @@ func (p *Parker) endSlice(a *running.Attempt) {
 	j.Detail = "is being parked at its time limit"
 	p.attempts.Parking.SendOut(a, job.ParkedByLimit)
 	p.queue.Tell(job.EventNotice, j, fmt.Sprintf("job %s %s of %s", j.ID, j.Detail, limit))
-}
-
-// sliced gives a parked job a fresh limit, if it has used up the last one.
-func (p *Parker) sliced(j *job.Job) {
-	if j.Parking.By == job.ParkedByLimit {
-		j.Parking.Sliced = j.Parking.Served
-		p.queue.ToTheEnd(j)
-	}
 }
 
 // Attend records that somebody is attached to a job, which brings it back if it

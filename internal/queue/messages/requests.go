@@ -3,6 +3,7 @@ package messages
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"strconv"
@@ -107,7 +108,9 @@ func (m *Messages) setNotify(ctx context.Context, c api.Caller, r api.NotifyRequ
 				w.Rules = rules
 			}
 			if r.NewKey {
-				w.Key = newKey()
+				key := make([]byte, 32)
+				_, _ = rand.Read(key) // never fails: the program would crash instead
+				w.Key = key
 			}
 		})
 	})

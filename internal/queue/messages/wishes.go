@@ -1,7 +1,6 @@
 package messages
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -95,11 +94,4 @@ func (w *wishes) set(s metas, uid int, user string, change func(*wish)) (wish, e
 func (w *wishes) rules(uid int, user string) []notify.Rule {
 	rules, _ := notify.ParseRules(w.get(uid, user).Rules) // read when they were set
 	return rules
-}
-
-// newKey is a key as the Standard Webhooks specification wants it.
-func newKey() []byte {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails: the program would crash instead
-	return key
 }

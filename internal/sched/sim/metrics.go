@@ -122,7 +122,7 @@ func gather(in *input, res *Result) sums {
 		s.waits = append(s.waits, wait)
 		s.waitSum += wait
 		s.flowSum += wait + ran
-		slowdown := boundedSlowdown(wait, ran)
+		slowdown := max(1, (wait+ran)/max(ran, slowdownFloorS))
 		s.slowdownSum += slowdown
 		if s.users[j.User] == nil {
 			s.users[j.User] = &mean{}
@@ -135,10 +135,6 @@ func gather(in *input, res *Result) sums {
 		}
 	}
 	return s
-}
-
-func boundedSlowdown(waitS, ranS float64) float64 {
-	return max(1, (waitS+ranS)/max(ranS, slowdownFloorS))
 }
 
 // fairness is Jain's index of the users' mean slowdowns, 1 if all fare alike,

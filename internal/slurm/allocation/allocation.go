@@ -1,11 +1,9 @@
 package allocation
 
 import (
-	"fmt"
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/text"
 )
 
 // doubtTime is how long the end of a job by a signal is in doubt: the notice that
@@ -107,12 +105,6 @@ func (a *allocation) release() (n int) {
 		}
 	}
 	return n
-}
-
-// begins takes in that it has begun.
-func (a *allocation) begins(m *startMarker) {
-	a.marker = m
-	a.narrator.allocation("began", a, fmt.Sprintf("allocation %d began on %s with %s", a.number, m.Node, text.Count(m.GPUs, "GPU")))
 }
 
 // follow takes in what its jobs did.

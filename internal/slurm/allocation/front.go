@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/job/jobfile"
+	"berth/internal/queue"
 	"berth/internal/queue/batch"
 	"berth/internal/slurm"
 	"berth/internal/text"
@@ -109,7 +111,7 @@ func (f *front) step(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 	}
-	f.jobs.endBroken(f.opt.origin(), f.narrator.broken)
+	f.jobs.endBroken(queue.Origin{Dir: f.opt.Dir, Home: os.Getenv("HOME"), Env: f.opt.Env}, f.narrator.broken)
 	if err := f.dealOut(now); err != nil {
 		return false, err
 	}
@@ -272,7 +274,8 @@ func (f *front) visit(ctx context.Context, a *allocation, now time.Time) error {
 		if f.opt.Sim > 0 {
 			m.GPUs, m.GPUMiB = f.opt.Sim, f.opt.SimVRAMMiB
 		}
-		a.begins(m)
+		a.marker = m
+		a.narrator.allocation("began", a, fmt.Sprintf("allocation %d began on %s with %s", a.number, m.Node, text.Count(m.GPUs, "GPU")))
 	}
 	if f.stopping > 0 && !a.directory.has(stopName) {
 		if err := a.directory.mark(stopName); err != nil {

@@ -3,7 +3,6 @@ package allocation
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -227,10 +226,6 @@ func (l *jobList) over(lines []*jobfile.Line) func(i int) bool {
 		t := l.byKey[lines[i].Key]
 		return t != nil && t.ended()
 	}
-}
-
-func (o *Options) origin() queue.Origin {
-	return queue.Origin{Dir: o.Dir, Home: os.Getenv("HOME"), Env: o.Env}
 }
 
 // warning is how long before its end an allocation is told: its jobs have their

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -154,9 +152,6 @@ func Attachment(h job.Handover) []string {
 	return []string{attachWord, h.Dir, strconv.Itoa(h.Index)}
 }
 
-// comment is what a batch is recognised by in Slurm.
-func (c *Cluster) comment(batch string) string { return c.prefix() + batch }
-
 // prefix begins the comments of this queue's jobs.
 func (c *Cluster) prefix() string { return anyPrefix + c.Queue + ":" }
 
@@ -171,12 +166,6 @@ func batchOf(comment string) string {
 		return rest[strings.LastIndex(rest, ":")+1:]
 	}
 	return ""
-}
-
-func newBatch() string {
-	var raw [8]byte
-	_, _ = rand.Read(raw[:]) // it never fails
-	return hex.EncodeToString(raw[:])
 }
 
 // pace is the times of a worker.

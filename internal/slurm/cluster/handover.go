@@ -3,6 +3,8 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,7 +62,9 @@ func (s *sender) handOver(ctx context.Context) {
 	var batches []*outgoing
 	for _, g := range s.group(ctx) {
 		for some := range slices.Chunk(g.jobs, s.most) {
-			batch := newBatch()
+			var raw [8]byte
+			_, _ = rand.Read(raw[:]) // it never fails
+			batch := hex.EncodeToString(raw[:])
 			batches = append(batches, &outgoing{group: g, jobs: some, batch: batch, dir: s.w.dir(batch)})
 			if g.limit > 0 {
 				break // the limit counts in one Slurm array: the rest follows when it is done
@@ -294,7 +298,7 @@ func (s *sender) submission(p *outgoing) (submit submitRequest, err error) {
 	}
 	submit.Script = slurm.Script(program, p.dir)
 	b := slurm.Batch{
-		Name: name(&p.jobs[0].job), Comment: s.w.c.comment(p.batch), Dir: p.dir, Script: handover.Script(p.dir),
+		Name: name(&p.jobs[0].job), Comment: s.w.c.prefix() + p.batch, Dir: p.dir, Script: handover.Script(p.dir),
 		Log: slurmLog(p.dir), Limit: p.group.limit,
 	}
 	for _, h := range p.jobs {

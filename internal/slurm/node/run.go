@@ -37,19 +37,15 @@ func runJob(dir string, index int, errs io.Writer) int {
 	}
 	defer guard.dismiss()
 	if err != nil {
-		n.leaveUnbegun(err)
+		// The start marker may be there although making it failed: the job counts as
+		// begun, and nobody else will say that it never ran.
+		if b, _ := handover.ReadBegun(n.dir, n.index); b != nil && !b.Taken && b.Dir == n.state && b.Slurm == n.slurmID() && b.At.Equal(n.began) {
+			n.leave(handover.Record{Outcome: job.Launch, Detail: "it was not started: " + err.Error(), StartedAt: n.began, EndedAt: time.Now()})
+		}
 		return n.refuse(err, errs)
 	}
 	n.run(signals)
 	return n.finish(signals)
-}
-
-// leaveUnbegun leaves a record if the start marker is there although making it failed:
-// the job counts as begun, and nobody else will say that it never ran.
-func (n *node) leaveUnbegun(err error) {
-	if b, _ := handover.ReadBegun(n.dir, n.index); b != nil && !b.Taken && b.Dir == n.state && b.Slurm == n.slurmID() && b.At.Equal(n.began) {
-		n.leave(handover.Record{Outcome: job.Launch, Detail: "it was not started: " + err.Error(), StartedAt: n.began, EndedAt: time.Now()})
-	}
 }
 
 // prepare opens everything before the job begins.

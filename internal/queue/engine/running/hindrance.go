@@ -96,13 +96,6 @@ func (h *hindrances) fellSilent(now time.Time, a *Attempt, p keep.Stuck) {
 	h.set.changes.Tell(now, job.EventWarning, a.Job, a.Hindrance.Silent)
 }
 
-func (h *hindrances) answers(now time.Time, a *Attempt) {
-	if a.Hindrance.Silent != "" {
-		a.Hindrance.Silent = ""
-		h.set.changes.Tell(now, job.EventNotice, a.Job, "its supervisor answers again")
-	}
-}
-
 // stateText is a process's state as in /proc, explained where it matters.
 func stateText(state byte) string {
 	switch state {
@@ -126,6 +119,9 @@ func (h *hindrances) Note(now time.Time, a *Attempt, ev run.Event) {
 	case run.Silent:
 		h.fellSilent(now, a, ev.Process)
 	case run.Answers:
-		h.answers(now, a)
+		if a.Hindrance.Silent != "" {
+			a.Hindrance.Silent = ""
+			h.set.changes.Tell(now, job.EventNotice, a.Job, "its supervisor answers again")
+		}
 	}
 }

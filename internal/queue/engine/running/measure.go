@@ -130,7 +130,10 @@ func (u *Uses) WatchIdle(now time.Time) {
 func (u *Uses) idle(a *Attempt) (idle bool, what string) {
 	j := a.Job
 	if a.withoutGPUs() {
-		return a.idleOnCPUs()
+		if !a.cpu.idle {
+			return false, ""
+		}
+		return true, fmt.Sprintf("holds %s and has used almost no CPU time", text.Count(a.Job.ChargedCPUs(), "CPU"))
 	}
 	card, heldMiB, unused := u.set.cards.Meter.Unused(j.ID, j.Grant.GPUs)
 	switch {
@@ -264,14 +267,6 @@ func (u *Uses) took(r cpuReading) {
 // withoutGPUs reports whether the job holds only CPUs. An adopted process holds
 // none of them.
 func (a *Attempt) withoutGPUs() bool { return len(a.Job.Grant.GPUs) == 0 && a.Job.Spec.Adopt == nil }
-
-// idleOnCPUs reports whether a job without GPUs uses next to no CPU time.
-func (a *Attempt) idleOnCPUs() (idle bool, what string) {
-	if !a.cpu.idle {
-		return false, ""
-	}
-	return true, fmt.Sprintf("holds %s and has used almost no CPU time", text.Count(a.Job.ChargedCPUs(), "CPU"))
-}
 
 // excess is memory beyond a job's declaration on one card.
 type excess struct {

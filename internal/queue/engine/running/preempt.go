@@ -48,7 +48,10 @@ func (p *preemption) Urge(now time.Time, waits func(id string) bool) {
 		if a.Job.Leaving() && !a.Told {
 			p.Hurry(now, a, waits)
 		}
-		p.enforceLimit(now, a)
+		// The supervisor stops it at its time limit too; the shorter grace period counts.
+		if p.outlasts(a) && a.Job.Worked(now) >= a.Job.Spec.TimeLimit {
+			p.set.Stop(now, a.Job, job.StopTimeout, a.Job.Spec.Grace, "")
+		}
 	}
 }
 
@@ -128,12 +131,4 @@ func (p *Parking) PreemptMode(a *Attempt) sched.Preempt {
 func (p *preemption) outlasts(a *Attempt) bool {
 	spec := &a.Job.Spec
 	return a.Job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.OnTimeout != job.TimeoutPark && (a.Hindrance.Silent != "" || spec.Grace > p.set.cfg.Bounded(spec.Grace))
-}
-
-// enforceLimit stops such a job at its time limit. The supervisor does so too;
-// the shorter grace period counts.
-func (p *preemption) enforceLimit(now time.Time, a *Attempt) {
-	if p.outlasts(a) && a.Job.Worked(now) >= a.Job.Spec.TimeLimit {
-		p.set.Stop(now, a.Job, job.StopTimeout, a.Job.Spec.Grace, "")
-	}
 }
