@@ -132,7 +132,7 @@ func (f *runFlags) join(o *batch.Options, place batch.Place) *batch.Link {
 	client := api.DialOwn(daemon.RunSocket(place.StateDir))
 	ended := make(chan struct{})
 	s := &session.Session{ErrOut: os.Stderr, Target: session.Target{Run: &session.RunTarget{Place: place, Live: true}, Socket: daemon.RunSocket(place.StateDir)}, Client: client}
-	own := &batch.OwnQueue{Place: place, Joined: true, Ended: ended, Leave: func() { close(ended) }, Stop: func() {
+	own := &batch.OwnQueue{Place: place, Joined: true, Read: s.Target.Run.Dial, Ended: ended, Leave: func() { close(ended) }, Stop: func() {
 		if pid := client.Peer(); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
 		}
@@ -190,8 +190,8 @@ func (f *runFlags) hosted(o *batch.Options, p *os.Process, orders io.Closer, h *
 	s := &session.Session{ErrOut: os.Stderr, Target: session.Target{Run: &session.RunTarget{Place: r.Place, Live: true}, Socket: socket}, Client: client}
 	own := &batch.OwnQueue{
 		Place: r.Place, Empty: r.Empty, NoGPU: h.noGPU, SimDir: r.SimDir, Ended: h.ended, Failed: func() *problem.Problem { return h.failed },
-		Leave: func() { orders.Close() },
-		Stop:  func() { _ = p.Signal(syscall.SIGTERM) }, // it may have ended
+		Read: s.Target.Run.Dial, Leave: func() { orders.Close() },
+		Stop: func() { _ = p.Signal(syscall.SIGTERM) }, // it may have ended
 	}
 	return &batch.Link{Client: client, Since: r.Since, Why: f.why, Own: own, Send: f.sender(s, o, false)}
 }

@@ -180,7 +180,7 @@ func (s *Session) at(t Target) (err error) {
 	s.Target = t
 	switch {
 	case t.Run != nil:
-		s.Client = t.Run.dial()
+		s.Client = t.Run.Dial()
 	case t.Host != nil:
 		if s.Client, err = t.Host.dial(); err != nil {
 			return err

@@ -79,8 +79,8 @@ func openRunTarget(ctx context.Context, p batch.Place) *RunTarget {
 	return &RunTarget{Place: p, Live: api.Listening(ctx, daemon.RunSocket(p.StateDir))}
 }
 
-// dial makes a client for the run: its process, or its store once it has ended.
-func (r *RunTarget) dial() *api.Client {
+// Dial makes a client for the run: its process, or its store once it has ended.
+func (r *RunTarget) Dial() *api.Client {
 	return api.DialQueue(daemon.RunSocket(r.StateDir), func() (*api.Server, func(), error) {
 		return daemon.Read(daemon.Options{
 			Places: site.Places{StateDir: r.StateDir, Socket: daemon.RunSocket(r.StateDir)}, RunDir: Resolved(r.LogDir), JobsDir: r.JobsDir, Version: Version, Env: os.Environ(),

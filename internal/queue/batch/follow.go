@@ -166,7 +166,7 @@ func (f *follower) cutOff(ctx context.Context, err error) error {
 		f.hear(<-f.events)
 	}
 	f.lost = true
-	if f.stop.asked == 0 {
+	if f.stop.asked == 0 && !f.missed.settled(ctx, f) {
 		return f.ended()
 	}
 	return nil

@@ -301,3 +301,22 @@ func TestAStreamThatBeginsAgainMayHaveMissedSomething(t *testing.T) {
 		}
 	}
 }
+
+// TestAQueueThatEndedWithItsJobsIsNoProblem: a run that was suspended may come back
+// after it. One that ended before its jobs is.
+func TestAQueueThatEndedWithItsJobsIsNoProblem(t *testing.T) {
+	t.Parallel()
+	for outcome, well := range map[job.Outcome]bool{job.OK: true, "": false} {
+		f, _ := following(t, "a\n", "")
+		testkit.Must(t, f.enter(t.Context()))
+		left := &fakeQueue{jobs: []*job.Job{started("1", "a", 0)}}
+		if outcome != "" {
+			ended(left.jobs[0], outcome, time.Second)
+		}
+		f.link.Own.Read = func() *api.Client { return left.link(t, &f.opt).Client }
+		err := f.cutOff(t.Context(), context.Canceled)
+		if (err == nil) != well || well && f.jobs.counts != (tally{ok: 1}) || !f.over() {
+			t.Errorf("%q: %v, %+v", outcome, err, f.jobs.counts)
+		}
+	}
+}

@@ -51,3 +51,17 @@ func (m *missed) look(ctx context.Context, f *follower) {
 		m.maybe.Store(true)
 	}
 }
+
+// settled reports whether all jobs have ended of an own queue that has: it does not
+// wait long for a run that was stopped or suspended. It takes in how they ended.
+func (m *missed) settled(ctx context.Context, f *follower) bool {
+	if f.link.Own.Read == nil {
+		return false
+	}
+	f.link.Client = f.link.Own.Read()
+	for range 2 { // it differs from what was heard, and does not change any more
+		m.maybe.Store(true)
+		m.look(ctx, f)
+	}
+	return !m.maybe.Load() && f.jobs.counts.queued+f.jobs.counts.running == 0
+}

@@ -71,6 +71,7 @@ type OwnQueue struct {
 	Leave  func()                  // tells it that this berth follows no more
 	Ended  <-chan struct{}         // closed when its process has ended, if this berth started it
 	Failed func() *problem.Problem // why it ended; nil: as it should
+	Read   func() *api.Client      // reads its jobs once it has ended
 }
 
 // defaults are the settings of a line without a block. Slurm may start a whole run
