@@ -184,7 +184,7 @@ func (o *submitOptions) specs(ctx context.Context, s *session.Session, args []st
 	if err != nil {
 		return nil, err
 	}
-	if o.interactive && (len(specs) != 1 || specs[0].Array != "") {
+	if o.interactive && (len(specs) != 1 || specs[0].Array != "" || specs[0].Sweep != nil) {
 		return nil, problem.Newf(problem.Invalid, "submit without -i, then use berth wait or berth logs -f", "-i: expected one job, found several")
 	}
 	return specs, nil
