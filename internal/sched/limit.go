@@ -195,7 +195,7 @@ func (a *account) whyExceeded(kind reason.Kind, g *class, gpus float64, asked *a
 		why.Resource, why.Held, why.Amount, why.Total = resource, held.MemMiB, asked.memMiB, a.limit.MemMiB
 	default:
 		why.HeldGPUs, why.MoreGPUs, why.LimitGPUs, why.Unmeasured = held.GPUs+held.Unmeasured, gpus, a.mostGPUs(g, held), held.Unmeasured > 0
-		if why.LimitIsShare = a.limit.Share > 0 && why.LimitGPUs == a.limit.Share; why.LimitIsShare && g.neverBorrows {
+		if why.LimitIsShare = why.LimitGPUs > 0 && why.LimitGPUs != a.limit.GPUs; why.LimitIsShare && g.neverBorrows {
 			why.NeverBorrows, why.BorrowS = true, max(0, a.rules.BorrowTime).Seconds()
 		}
 	}

@@ -119,3 +119,16 @@ func TestAnOverdueJobThatWouldBeBorrowedIsExplainedInItsTurn(t *testing.T) {
 		t.Errorf("alone it is said that it %s, and with others that it %s", alone, all)
 	}
 }
+
+// TestAHardLimitAsLowAsTheShareIsNamed: it is what holds a job back that could borrow.
+func TestAHardLimitAsLowAsTheShareIsNamed(t *testing.T) {
+	s := State{
+		Now: sundayNoon, Rules: DefaultRules(), Cards: cardsOf(1000, 1000), Queue: NewQueue(),
+		DefaultLimit: Limit{Share: 1, GPUs: 1}, InUse: map[string]Use{"cay": {Jobs: 1, GPUs: 1}},
+	}
+	s.Queue.Add(Pending{Job: "1", User: "cay", Request: Request{GPUs: 1}, Since: sundayNoon})
+	s.Queue.SetRules(s.Rules)
+	if why := Explain(s, "1"); why.LimitGPUs != 1 || why.LimitIsShare {
+		t.Error(why)
+	}
+}

@@ -41,7 +41,7 @@ func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, erro
 			return api.Why{}, err
 		}
 	}
-	hindrance := ""
+	hindrance, borrowed := "", map[string]string{}
 	var preview *sched.Preview
 	err := h.svc.Do(ctx, func(t *engine.Turn) {
 		var g estimates
@@ -55,6 +55,7 @@ func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, erro
 			why.Text = t.Explain().Why(j.ID)
 		case job.Running:
 			why.Expected = g.end(t.Now, j)
+			t.Explain().Borrowed(borrowed)
 			if h.svc.maySee(c, j) {
 				hindrance = cmp.Or(t.Running().Hindrance(j.ID), t.Running().Uses.EndsForOveruse(j.ID))
 			}
@@ -88,6 +89,9 @@ func (h *jobs) why(ctx context.Context, c api.Caller, j *job.Job) (api.Why, erro
 		why.Text = fmt.Sprintf("running on %s since %s", cardsText(j), j.StartedAt.Local().Format(time.DateTime))
 		if why.PreemptedFor = j.PreemptedFor; j.PreemptedFor != "" {
 			why.Text += ", being " + reason.Preempted(j.PreemptedFor)
+		}
+		if words := borrowed[j.ID]; words != "" {
+			why.Text += "; " + words
 		}
 		switch j.Parking.Phase {
 		case job.ParkOut:
