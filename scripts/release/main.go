@@ -52,40 +52,52 @@ func main() {
 	}
 }
 
+// failure is what check panics with.
+type failure struct{ error }
+
+// check ends the build with an error.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// must is check for a call with a result.
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
 func build(out string, arches, kinds []string) (err error) {
+	kind := "" // that is being made
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case failure:
+			if err = cause.error; kind != "" {
+				err = fmt.Errorf("%s: %w", kind, err)
+			}
+		default:
+			panic(cause)
+		}
+	}()
 	version, err := os.ReadFile("VERSION")
 	if err != nil {
 		return fmt.Errorf("run it in the root of the repository: %w", err)
 	}
-	r := &release{version: strings.TrimSpace(string(version)), arches: arches, kinds: kinds}
-	if r.epoch, err = epoch(); err != nil {
-		return err
-	}
-	if r.out, err = filepath.Abs(out); err != nil {
-		return err
-	}
-	if r.work, err = os.MkdirTemp("", "berth-release-"); err != nil {
-		return err
-	}
+	r := &release{version: strings.TrimSpace(string(version)), arches: arches, kinds: kinds, epoch: epoch()}
+	r.out = must(filepath.Abs(out))
+	r.work = must(os.MkdirTemp("", "berth-release-"))
 	defer os.RemoveAll(r.work)
-	if err := os.MkdirAll(r.out, 0o755); err != nil {
-		return err
-	}
+	check(os.MkdirAll(r.out, 0o755))
 	r.host = filepath.Join(r.work, "berth-main")
-	if err := r.compile(runtime.GOARCH, "", r.host, "./cmd/berth"); err != nil {
-		return err
-	}
+	r.compile(runtime.GOARCH, "", r.host, "./cmd/berth")
 	var made []string
-	for _, kind := range kinds {
-		files, err := r.kind(kind)
-		if err != nil {
-			return fmt.Errorf("%s: %w", kind, err)
-		}
-		made = append(made, files...)
+	for _, kind = range kinds {
+		made = append(made, r.kind(kind)...)
 	}
-	if err := r.checksums(made); err != nil {
-		return err
-	}
+	kind = ""
+	r.checksums(made)
 	for _, why := range r.skipped {
 		fmt.Println("skipped:", why)
 	}
@@ -93,7 +105,7 @@ func build(out string, arches, kinds []string) (err error) {
 }
 
 // epoch is the date of every file: SOURCE_DATE_EPOCH, or the last commit's.
-func epoch() (time.Time, error) {
+func epoch() time.Time {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
 		out, _ := exec.Command("git", "log", "-1", "--format=%ct").Output()
@@ -101,70 +113,58 @@ func epoch() (time.Time, error) {
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: expected seconds since 1970, found %q", text)
+		check(fmt.Errorf("SOURCE_DATE_EPOCH: expected seconds since 1970, found %q", text))
 	}
-	return time.Unix(seconds, 0).UTC(), nil
+	return time.Unix(seconds, 0).UTC()
 }
 
-func (r *release) kind(kind string) (made []string, err error) {
+func (r *release) kind(kind string) (made []string) {
 	if kind == "wheel" {
-		file, err := r.wheel("berth-client", []string{"any"}, nil)
-		if err != nil {
-			return nil, err
-		}
-		made = append(made, file)
+		made = append(made, r.wheel("berth-client", []string{"any"}, nil))
 	}
 	for _, arch := range r.arches {
-		var files []string
 		switch kind {
 		case "wheel":
-			files, err = r.wheels(arch)
+			made = append(made, r.wheels(arch)...)
 		case "tarball":
-			files, err = r.tarball(arch)
+			made = append(made, r.tarball(arch))
 		case "deb", "rpm":
-			files, err = r.system(kind, arch)
+			made = append(made, r.system(kind, arch))
 		default:
-			err = errors.New("expected wheel, tarball, deb or rpm")
+			check(errors.New("expected wheel, tarball, deb or rpm"))
 		}
-		if err != nil {
-			return nil, err
-		}
-		made = append(made, files...)
 	}
-	return made, nil
+	return made
 }
 
 // run runs a program, and shows what it says only if it fails.
-func (r *release) run(env []string, argv ...string) error {
+func (r *release) run(env []string, argv ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), append(env, "SOURCE_DATE_EPOCH="+strconv.FormatInt(r.epoch.Unix(), 10))...)
 	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, said)
+		check(fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, said))
 	}
-	return nil
 }
 
 // compile builds one static program for an architecture, once.
-func (r *release) compile(arch, kind, to, pkg string) error {
+func (r *release) compile(arch, kind, to, pkg string) {
 	if _, err := os.Stat(to); err == nil {
-		return nil
+		return
 	}
 	flags := fmt.Sprintf("-s -w -buildid= -X berth/internal/cli/front.Version=%s -X berth/internal/cli/session.Kind=%s", r.version, kind)
-	return r.run([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOFLAGS="},
+	r.run([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOFLAGS="},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to, pkg)
 }
 
 // programs builds the programs for an architecture, and returns their files.
 // berth-gpu needs cgo, so it is built where there is a C compiler for it.
-func (r *release) programs(arch, kind string) (map[string]string, error) {
+func (r *release) programs(arch, kind string) map[string]string {
 	dir := filepath.Join(r.work, arch)
 	files := map[string]string{"berth-main": filepath.Join(dir, kind, "berth-main"), "berth": filepath.Join(dir, "berth"), "berth-keep": filepath.Join(dir, "berth-keep")}
 	for name, pkg := range map[string]string{"berth-main": "./cmd/berth", "berth": "./cmd/berth-front", "berth-keep": "./cmd/berth-keep"} {
-		if err := r.compile(arch, kind, files[name], pkg); err != nil {
-			return nil, err
-		}
+		r.compile(arch, kind, files[name], pkg)
 	}
 	const lazy = "-extldflags=-Wl,-z,lazy,--build-id=none" // as the Makefile builds it
 	cc := "cc"
@@ -176,24 +176,22 @@ func (r *release) programs(arch, kind string) (map[string]string, error) {
 		if !slices.Contains(r.skipped, why) {
 			r.skipped = append(r.skipped, why)
 		}
-		return files, nil
+		return files
 	}
 	files["berth-gpu"] = filepath.Join(dir, "berth-gpu")
-	return files, r.run([]string{"CGO_ENABLED=1", "CC=" + cc, "GOARCH=" + arch, "GOFLAGS=", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
+	r.run([]string{"CGO_ENABLED=1", "CC=" + cc, "GOARCH=" + arch, "GOFLAGS=", "CGO_CFLAGS=-O2 -Wno-deprecated-declarations"},
 		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+r.version+" "+lazy, "-o", files["berth-gpu"], "./cmd/berth-gpu")
+	return files
 }
 
 // checksums writes SHA256SUMS, which sha256sum -c reads.
-func (r *release) checksums(made []string) error {
+func (r *release) checksums(made []string) {
 	slices.Sort(made)
 	var sums bytes.Buffer
 	for _, file := range made {
-		content, err := os.ReadFile(filepath.Join(r.out, file))
-		if err != nil {
-			return err
-		}
+		content := must(os.ReadFile(filepath.Join(r.out, file)))
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), file)
 		fmt.Printf("%6.1f MiB  %s\n", float64(len(content))/(1<<20), filepath.Join(r.out, file))
 	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), sums.Bytes(), 0o644)
+	check(os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), sums.Bytes(), 0o644))
 }

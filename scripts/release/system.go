@@ -12,108 +12,66 @@ import (
 )
 
 // shared are the files below share/: man pages, completion and the licence.
-func (r *release) shared() (files []file, err error) {
+func (r *release) shared() (files []file) {
 	man := filepath.Join(r.work, "man")
-	if err := r.run(nil, r.host, "help", "--man", man); err != nil {
-		return nil, err
-	}
-	err = filepath.WalkDir(man, func(at string, d fs.DirEntry, err error) error {
+	r.run(nil, r.host, "help", "--man", man)
+	check(filepath.WalkDir(man, func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := os.ReadFile(at)
-		if err != nil {
-			return err
-		}
+		content := must(os.ReadFile(at))
 		inside, _ := filepath.Rel(man, at) // at is below it
 		files = append(files, file{"share/man/" + inside + ".gz", 0o644, r.gzip(content)})
 		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	for shell, to := range map[string]string{"bash": "bash-completion/completions/berth", "zsh": "zsh/site-functions/_berth", "fish": "fish/vendor_completions.d/berth.fish"} {
 		script := filepath.Join(r.work, "completion")
-		if err := r.run(nil, "sh", "-c", `"$0" completion "$1" >"$2"`, r.host, shell, script); err != nil {
-			return nil, err
-		}
-		content, err := os.ReadFile(script)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file{"share/" + to, 0o644, content})
+		r.run(nil, "sh", "-c", `"$0" completion "$1" >"$2"`, r.host, shell, script)
+		files = append(files, file{"share/" + to, 0o644, must(os.ReadFile(script))})
 	}
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "examples/jobs.txt", "packaging/config.toml"} {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file{"share/doc/berth/" + strings.TrimPrefix(name, "packaging/"), 0o644, content})
+		files = append(files, file{"share/doc/berth/" + strings.TrimPrefix(name, "packaging/"), 0o644, must(os.ReadFile(name))})
 	}
-	return files, nil
+	return files
 }
 
 // units are the units of systemd, for programs in a directory.
-func units(dir, bin string) (files []file, err error) {
+func units(dir, bin string) (files []file) {
 	for _, name := range []string{"berth.service", "berth.socket", "user/berth.service", "user/berth.socket"} {
-		content, err := os.ReadFile(filepath.Join("packaging", name))
-		if err != nil {
-			return nil, err
-		}
+		content := must(os.ReadFile(filepath.Join("packaging", name)))
 		if !strings.HasPrefix(name, "user/") {
 			name = "system/" + name
 		}
 		files = append(files, file{dir + "/" + name, 0o644, bytes.ReplaceAll(content, []byte("/usr/local/bin/"), []byte(bin+"/"))})
 	}
-	return files, nil
+	return files
 }
 
 // installed are the files of an installation below a prefix.
-func (r *release) installed(arch, kind string) (files []file, err error) {
-	programs, err := r.programs(arch, kind)
-	if err != nil {
-		return nil, err
-	}
+func (r *release) installed(arch, kind string) (files []file) {
+	programs := r.programs(arch, kind)
 	for _, name := range sortedKeys(programs) {
-		content, err := os.ReadFile(programs[name])
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, file{"bin/" + name, 0o755, content})
+		files = append(files, file{"bin/" + name, 0o755, must(os.ReadFile(programs[name]))})
 	}
-	shared, err := r.shared()
-	return append(files, shared...), err
+	return append(files, r.shared()...)
 }
 
 // tarball writes what is unpacked into ~/.local or /usr/local.
-func (r *release) tarball(arch string) ([]string, error) {
-	files, err := r.installed(arch, "tarball")
-	if err != nil {
-		return nil, err
-	}
-	services, err := units("share/doc/berth/systemd", "/usr/local/bin")
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, services...)
+func (r *release) tarball(arch string) string {
+	files := append(r.installed(arch, "tarball"), units("share/doc/berth/systemd", "/usr/local/bin")...)
 	sortFiles(files)
 	stem := fmt.Sprintf("berth-%s-linux-%s", r.version, arch)
 	var out bytes.Buffer
 	t := tar.NewWriter(&out)
 	for _, f := range files {
 		header := &tar.Header{Name: stem + "/" + f.name, Mode: int64(f.mode), Size: int64(len(f.content)), ModTime: r.epoch, Format: tar.FormatUSTAR}
-		if err := t.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := t.Write(f.content); err != nil {
-			return nil, err
-		}
+		check(t.WriteHeader(header))
+		must(t.Write(f.content))
 	}
-	if err := t.Close(); err != nil {
-		return nil, err
-	}
+	check(t.Close())
 	name := stem + ".tar.gz"
-	return []string{name}, os.WriteFile(filepath.Join(r.out, name), r.gzip(out.Bytes()), 0o644)
+	check(os.WriteFile(filepath.Join(r.out, name), r.gzip(out.Bytes()), 0o644))
+	return name
 }
 
 // The scripts of a package, called as dpkg and as rpm do. A daemon for all users
@@ -146,11 +104,8 @@ exit 0
 )
 
 // system writes a deb or an rpm.
-func (r *release) system(kind, arch string) ([]string, error) {
-	files, err := r.installed(arch, "package")
-	if err != nil {
-		return nil, err
-	}
+func (r *release) system(kind, arch string) string {
+	files := r.installed(arch, "package")
 	for i := range files {
 		files[i].name = "usr/" + files[i].name
 		if kind == "deb" {
@@ -158,11 +113,7 @@ func (r *release) system(kind, arch string) ([]string, error) {
 			files[i].name = strings.Replace(files[i].name, "doc/berth/LICENSE", "doc/berth/copyright", 1)
 		}
 	}
-	services, err := units("usr/lib/systemd", "/usr/bin")
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, services...)
+	files = append(files, units("usr/lib/systemd", "/usr/bin")...)
 	sortFiles(files)
 
 	root := filepath.Join(r.work, kind+"-"+arch)
@@ -184,19 +135,11 @@ rpm: {buildhost: localhost, group: System/Base}
 contents:
 `, arch, r.version, r.epoch.Format("2006-01-02T15:04:05Z"), filepath.Join(root, "postinstall"), filepath.Join(root, "preremove"), filepath.Join(root, "postremove"))
 	files = append(files, file{"postinstall", 0o755, []byte(afterInstall)}, file{"preremove", 0o755, []byte(beforeRemove)}, file{"postremove", 0o755, []byte(afterRemove)})
-	example, err := os.ReadFile("packaging/config.toml")
-	if err != nil {
-		return nil, err
-	}
-	files = append(files, file{"etc/berth/config.toml", 0o644, example})
+	files = append(files, file{"etc/berth/config.toml", 0o644, must(os.ReadFile("packaging/config.toml"))})
 	for _, f := range files {
 		at := filepath.Join(root, f.name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(at, f.content, f.mode); err != nil {
-			return nil, err
-		}
+		check(os.MkdirAll(filepath.Dir(at), 0o755))
+		check(os.WriteFile(at, f.content, f.mode))
 		switch {
 		case strings.HasPrefix(f.name, "etc/"):
 			fmt.Fprintf(&config, "  - {src: %q, dst: %q, type: config|noreplace, file_info: {mode: 0644, owner: root, group: root}}\n", at, "/"+f.name)
@@ -205,14 +148,13 @@ contents:
 		}
 	}
 	settings := filepath.Join(root, "nfpm.yaml")
-	if err := os.WriteFile(settings, []byte(config.String()), 0o644); err != nil {
-		return nil, err
-	}
+	check(os.WriteFile(settings, []byte(config.String()), 0o644))
 	name := fmt.Sprintf("berth_%s_%s.deb", r.version, arch)
 	if kind == "rpm" {
 		name = fmt.Sprintf("berth-%s-1.%s.rpm", r.version, machines[arch])
 	}
-	return []string{name}, r.run([]string{"CGO_ENABLED=0", "GOFLAGS="}, "go", "run", nfpm, "package", "-f", settings, "-p", kind, "-t", filepath.Join(r.out, name))
+	r.run([]string{"CGO_ENABLED=0", "GOFLAGS="}, "go", "run", nfpm, "package", "-f", settings, "-p", kind, "-t", filepath.Join(r.out, name))
+	return name
 }
 
 func (r *release) gzip(content []byte) []byte {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -36,38 +37,23 @@ func staticTags(machine string) []string {
 // wheels writes the wheels for an architecture: one with static programs, for
 // any Linux, and one that has berth-gpu too, for a C library that is new enough
 // for it. pip prefers the second.
-func (r *release) wheels(arch string) (made []string, err error) {
-	programs, err := r.programs(arch, "wheel")
-	if err != nil {
-		return nil, err
-	}
+func (r *release) wheels(arch string) (made []string) {
+	programs := r.programs(arch, "wheel")
 	helper, has := programs["berth-gpu"]
 	delete(programs, "berth-gpu")
-	name, err := r.wheel("berth", staticTags(machines[arch]), programs)
-	if err != nil || !has {
-		return []string{name}, err
+	made = append(made, r.wheel("berth", staticTags(machines[arch]), programs))
+	if has {
+		programs["berth-gpu"] = helper
+		made = append(made, r.wheel("berth", []string{fmt.Sprintf("manylinux_2_%d_%s", glibc(helper), machines[arch])}, programs))
 	}
-	minor, err := glibc(helper)
-	if err != nil {
-		return nil, err
-	}
-	programs["berth-gpu"] = helper
-	full, err := r.wheel("berth", []string{fmt.Sprintf("manylinux_2_%d_%s", minor, machines[arch])}, programs)
-	return []string{name, full}, err
+	return made
 }
 
 // glibc is the newest version 2.x of the C library that a program asks for.
-func glibc(program string) (minor int, err error) {
-	f, err := elf.Open(program)
-	if err != nil {
-		return 0, err
-	}
+func glibc(program string) (minor int) {
+	f := must(elf.Open(program))
 	defer f.Close()
-	symbols, err := f.ImportedSymbols()
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", program, err)
-	}
-	for _, s := range symbols {
+	for _, s := range must(f.ImportedSymbols()) {
 		version, ok := strings.CutPrefix(s.Version, "GLIBC_2.")
 		if !ok {
 			continue
@@ -77,36 +63,23 @@ func glibc(program string) (minor int, err error) {
 			minor = max(minor, n)
 		}
 	}
-	return max(minor, 17), nil
+	return max(minor, 17)
 }
 
 // wheel writes a wheel with the Python client and programs, which pip puts into
 // the bin of the environment.
-func (r *release) wheel(project string, platforms []string, programs map[string]string) (string, error) {
+func (r *release) wheel(project string, platforms []string, programs map[string]string) string {
 	stem := strings.ReplaceAll(project, "-", "_") + "-" + r.version
 	var tags []string
 	for _, platform := range platforms {
 		tags = append(tags, "py3-none-"+platform)
 	}
-	files, err := pythonFiles("python/berth", "berth")
-	if err != nil {
-		return "", err
-	}
+	files := must(pythonFiles("python/berth", "berth"))
 	for _, name := range sortedKeys(programs) {
-		content, err := os.ReadFile(programs[name])
-		if err != nil {
-			return "", err
-		}
-		files = append(files, file{stem + ".data/scripts/" + name, 0o755, content})
+		files = append(files, file{stem + ".data/scripts/" + name, 0o755, must(os.ReadFile(programs[name]))})
 	}
-	about, err := os.ReadFile("README.md")
-	if err != nil {
-		return "", err
-	}
-	licence, err := os.ReadFile("LICENSE")
-	if err != nil {
-		return "", err
-	}
+	about := must(os.ReadFile("README.md"))
+	licence := must(os.ReadFile("LICENSE"))
 	summary := "GPU job scheduler for the machine you have"
 	if programs == nil {
 		summary = "Client for berth, a " + summary
@@ -127,7 +100,8 @@ func (r *release) wheel(project string, platforms []string, programs map[string]
 	files = append(files, file{info + "RECORD", 0o644, []byte(record.String())})
 
 	name := stem + "-py3-none-" + strings.Join(platforms, ".") + ".whl"
-	return name, r.zip(name, files)
+	r.zip(name, files)
+	return name
 }
 
 // pythonFiles are the sources of a package.
@@ -143,29 +117,16 @@ func pythonFiles(dir, pkg string) (files []file, err error) {
 	})
 }
 
-func (r *release) zip(name string, files []file) (err error) {
-	out, err := os.Create(filepath.Join(r.out, name))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := out.Close(); err == nil {
-			err = closed
-		}
-	}()
+func (r *release) zip(name string, files []file) {
+	out := must(os.Create(filepath.Join(r.out, name)))
+	defer out.Close()
 	z := zip.NewWriter(out)
 	for _, f := range files {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: r.epoch}
 		h.SetMode(f.mode)
-		to, err := z.CreateHeader(h)
-		if err == nil {
-			_, err = to.Write(f.content)
-		}
-		if err != nil {
-			return err
-		}
+		must(must(z.CreateHeader(h)).Write(f.content))
 	}
-	return z.Close()
+	check(errors.Join(z.Close(), out.Close()))
 }
 
 func sortedKeys(m map[string]string) []string {
