@@ -14,7 +14,12 @@ func Call[Q, R any](ctx context.Context, c *Client, e *Endpoint[Q, R], q Q) (R, 
 	if err != nil || e.Status != 0 {
 		return reply, err
 	}
-	if err := json.Unmarshal(data, &reply); err != nil {
+	if page, is := any(&reply).(*JobPage); is {
+		err = decodePage(data, page)
+	} else {
+		err = json.Unmarshal(data, &reply)
+	}
+	if err != nil {
 		return reply, c.unexpected(err)
 	}
 	return reply, nil

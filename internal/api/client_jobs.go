@@ -138,7 +138,7 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 	var batches []BatchSum
 	err := c.pages(ctx, q, func(data []byte) (string, error) {
 		var page JobPage
-		if err := json.Unmarshal(data, &page); err != nil {
+		if err := decodePage(data, &page); err != nil {
 			return "", c.unexpected(err)
 		}
 		for _, view := range page.Jobs {

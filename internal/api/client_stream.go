@@ -2,14 +2,13 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,28 +83,29 @@ func (s *eventStream) follow(ctx context.Context) error {
 	defer watch.Stop()
 	lines := bufio.NewScanner(reply.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), maxEventBytes)
-	var name, data string
+	var name string
+	var data []byte
 	var seq int64
 	for lines.Scan() {
 		watch.Reset(silence)
-		field, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch field {
+		field, value, _ := bytes.Cut(lines.Bytes(), []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
 		case "event":
-			name = value
+			name = string(value)
 		case "data":
-			data += value
+			data = append(data, value...)
 		case "id":
-			seq, _ = strconv.ParseInt(value, 10, 64)
+			seq, _ = strconv.ParseInt(string(value), 10, 64)
 		}
-		if lines.Text() != "" || data == "" {
+		if len(lines.Bytes()) > 0 || len(data) == 0 {
 			continue
 		}
 		if err := s.deliver(name, data, watch); err != nil {
 			return err
 		}
 		s.last = max(s.last, seq)
-		name, data, seq = "", "", 0
+		name, data, seq = "", data[:0], 0
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errLost, err)
@@ -115,18 +115,18 @@ func (s *eventStream) follow(ctx context.Context) error {
 
 // deliver passes on one event. The time its reader takes does not count as the
 // daemon's silence.
-func (s *eventStream) deliver(name, data string, watch *time.Timer) error {
+func (s *eventStream) deliver(name string, data []byte, watch *time.Timer) error {
 	switch name {
 	case "":
 	case eventEnd:
 		return errLost
 	case eventError:
-		return &finalError{decodeProblem(http.StatusServiceUnavailable, problemType, []byte(data))}
+		return &finalError{decodeProblem(http.StatusServiceUnavailable, problemType, data)}
 	default:
 		return nil // from a newer daemon
 	}
 	var event Event
-	if err := json.Unmarshal([]byte(data), &event); err != nil {
+	if err := decodeEvent(data, &event); err != nil {
 		return &finalError{fmt.Errorf("unexpected event from the daemon at %s: %w", s.c.place, err)}
 	}
 	s.wait = firstRetry

@@ -20,5 +20,5 @@
 //	the server: reply server conn proof identity exchange stream handle jobs viewjson session
 //	streams: logs attach events metrics openapi
 //	listening: routes serve
-//	the client: client silence call client_jobs client_log client_stream sent page inside
+//	the client: client silence viewread call client_jobs client_log client_stream sent page inside
 package api

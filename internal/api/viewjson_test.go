@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -34,14 +36,14 @@ func TestAJobIsWrittenAsJSONDoes(t *testing.T) {
 			GPUIDs: ints(t), Attempt: 3, SubmittedAt: at(t), StartedAt: at(t), EndedAt: at(t), ExitCode: rapid.Ptr(rapid.Int(), true).Draw(t, "exit"), Signal: text(t),
 			PeakVRAMMiB: rapid.MapOfN(texts, rapid.Int64(), 0, 3).Draw(t, "peaks"), AvgUtil: float(t), ChargedGPUs: float(t), Log: text(t), IdleSince: at(t),
 			Preemptions: 4, Held: rapid.Bool().Draw(t, "held"), Group: text(t), Batch: text(t), Parkings: 5, ParkedSince: at(t), HostMiB: whole(t),
-			Parking: (*job.ParkPhase)(text(t)), ParkRefused: text(t),
+			Parking: (*job.ParkPhase)(text(t)), ParkRefused: text(t), Sweep: text(t),
 		}
 		if f := float(t); f != nil {
 			v.ParkedS, v.AskedIDs = *f, ints(t)
 			v.Checkpoints = &job.CheckpointsView{EveryS: float(t), RanS: *f, LostS: 1e-9, GraceS: 10, StoppingS: 0.25, SavedAt: at(t)}
 			v.Slurm = &job.SlurmView{ID: text(t), Node: text(t), GPUIDs: ints(t)}
 		} else {
-			v.PeakVRAMMiB = nil
+			v.PeakVRAMMiB, v.Params = nil, map[string]string{texts.Draw(t, "key"): texts.Draw(t, "value")}
 		}
 		want, err := json.Marshal(&v)
 		if err != nil {
@@ -60,11 +62,45 @@ func TestAJobIsWrittenAsJSONDoes(t *testing.T) {
 		if got := appendEvent(nil, &e); string(got) != string(want) {
 			t.Fatalf("%s\nand encoding/json writes\n%s", got, want)
 		}
+		readsBack(t, want, &e, decodeEvent)
+		readsBack(t, want[:rapid.IntRange(0, len(want)).Draw(t, "cut")], &e, decodeEvent)
+		page := JobPage{Jobs: []job.View{v, v}[:rapid.IntRange(0, 2).Draw(t, "jobs")], Next: texts.Draw(t, "next"), Total: 2, Counts: map[string]int{"queued": 2}}
+		if want, err = json.Marshal(&page); err != nil {
+			t.Fatal(err)
+		}
+		readsBack(t, want, &page, decodePage)
 	})
+}
+
+// readsBack compares a decoder with encoding/json.
+func readsBack[T any](t *rapid.T, data []byte, _ *T, decode func([]byte, *T) error) {
+	var got, want T
+	err, wrong := decode(data, &got), json.Unmarshal(data, &want)
+	if fmt.Sprint(err) != fmt.Sprint(wrong) || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s\nis read as\n%+v, %v\nand by encoding/json as\n%+v, %v", data, got, err, want, wrong)
+	}
+}
+
+// TestAJobIsReadWithoutReflection: what the server writes is not left to encoding/json.
+func TestAJobIsReadWithoutReflection(t *testing.T) {
+	text, at := "python \"train\".py", time.Unix(1e9, 0).UTC()
+	e := Event{Seq: 1, Time: at, Kind: job.EventStarted, Text: text, Job: &job.View{ID: "1", Name: "ü", Command: &text, SubmittedAt: &at, GPUIDs: []int{1}, PeakVRAMMiB: map[string]int64{"1": 5}}}
+	r := reader{rest: appendView(nil, e.Job)}
+	if v := r.view(); r.odd || len(r.rest) > 0 || !reflect.DeepEqual(&v, e.Job) {
+		t.Errorf("expected %+v, found %+v; left: %s", e.Job, v, r.rest)
+	}
+	var back Event
+	data := appendEvent(nil, &e)
+	if n := testing.AllocsPerRun(100, func() { testkit.Must(t, decodeEvent(data, &back)) }); n > mostPerEvent {
+		t.Errorf("%v allocations for an event, at most %d are needed", n, mostPerEvent)
+	}
 }
 
 // mostPerJob is how often a job of a list is allocated for while it is written.
 const mostPerJob = 0
+
+// mostPerEvent is how often one event is allocated for while it is read.
+const mostPerEvent = 19
 
 func TestAListIsWrittenInPlace(t *testing.T) {
 	text, at := "python train.py", time.Unix(1e9, 0)
