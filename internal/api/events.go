@@ -40,18 +40,12 @@ func sendEvents(x *exchange) error {
 	}
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	x.w.Header().Set("Content-Type", "text/event-stream")
-	out := &eventWriter{w: x.w, dirty: make(chan struct{}, 1), cancel: cancel}
-	flushed := make(chan struct{})
-	go func() {
-		defer close(flushed)
-		out.flushUntil(ctx, x.limits.Heartbeat)
-	}()
-	// The writer must not be used after the request has ended.
-	settle := func() { cancel(); <-flushed }
-	defer settle()
+	out := openEvents(x.w, x.limits.Heartbeat, cancel)
+	defer out.close() // the writer must not be used after the request has ended
 	err = x.options.Streams.Events(ctx, x.caller, q, out.send)
-	settle()
+	out.close()
 	switch {
 	case x.stopping.Err() != nil:
 		out.end(eventEnd, errStopping)
@@ -69,12 +63,25 @@ func sendEvents(x *exchange) error {
 // eventWriter writes server-sent events. They are buffered until the next flush,
 // so that a long history goes out in large blocks and a single event at once.
 type eventWriter struct {
-	mu     sync.Mutex
-	w      *replyWriter
-	buffer bytes.Buffer
-	err    error
-	dirty  chan struct{}
-	cancel context.CancelFunc
+	mu        sync.Mutex
+	w         *replyWriter
+	heartbeat time.Duration
+	cancel    context.CancelFunc
+	buffer    bytes.Buffer
+	err       error
+	closed    bool
+
+	timer   *time.Timer // calls tick: for what is in the buffer, or a heartbeat
+	due     bool        // it is for the buffer
+	flushed time.Time
+}
+
+func openEvents(w *replyWriter, heartbeat time.Duration, cancel context.CancelFunc) *eventWriter {
+	e := &eventWriter{w: w, heartbeat: heartbeat, cancel: cancel}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.timer = time.AfterFunc(openingDelay, e.tick)
+	return e
 }
 
 // send is called by the handler.
@@ -95,9 +102,9 @@ func (e *eventWriter) send(event Event) error {
 	if e.buffer.Len() > replyPiece {
 		return e.flush() // slow the sender down to the reader's pace
 	}
-	select {
-	case e.dirty <- struct{}{}:
-	default:
+	if !e.due {
+		e.due = true
+		e.timer.Reset(flushApart - time.Since(e.flushed))
 	}
 	return nil
 }
@@ -109,8 +116,9 @@ func (e *eventWriter) flush() error {
 	}
 	e.buffer.Reset()
 	if e.err == nil {
-		e.err = e.w.flush()
+		e.err = e.w.control.Flush() // within the deadline of Write
 	}
+	e.flushed, e.due = time.Now(), false
 	if e.err != nil {
 		e.cancel()
 	}
@@ -121,46 +129,39 @@ func (e *eventWriter) flush() error {
 // and those of many short jobs together.
 const flushApart = 10 * time.Millisecond
 
-// flushUntil sends events as they come, and a heartbeat when there are none.
-func (e *eventWriter) flushUntil(ctx context.Context, heartbeat time.Duration) {
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	opening := time.NewTimer(openingDelay)
-	defer opening.Stop()
-	var flushed time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.dirty:
-			if Pause(ctx, flushApart-time.Since(flushed)) != nil {
+// tick sends what is in the buffer, or a comment if nothing was sent for long.
+func (e *eventWriter) tick() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	if e.buffer.Len() == 0 {
+		word := "berth"
+		if e.w.started {
+			if left := e.heartbeat - time.Since(e.flushed); left > 0 { // the sender was faster
+				e.timer.Reset(left)
 				return
 			}
-		case <-opening.C:
-			e.comment("berth")
-		case <-ticker.C:
-			e.comment("still here")
+			word = "still here"
 		}
-		e.mu.Lock()
-		err := e.flush()
-		e.mu.Unlock()
-		if err != nil {
-			return
-		}
-		flushed = time.Now()
+		e.buffer.WriteString(": " + word + "\n\n")
+	}
+	if e.flush() == nil {
+		e.timer.Reset(e.heartbeat)
 	}
 }
 
-func (e *eventWriter) comment(text string) {
+// close ends the use of the writer by the timer.
+func (e *eventWriter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.buffer.WriteString(": " + text + "\n\n")
+	e.closed = true
+	e.timer.Stop()
 }
 
 // end tells the client that the server ends the stream, and why.
 func (e *eventWriter) end(name string, why *problem.Problem) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.buffer.WriteString("event: " + name + "\ndata: ")
 	e.buffer.Write(encodeProblem(why)) // one line, with its end
 	e.buffer.WriteByte('\n')

@@ -348,6 +348,8 @@ type Event struct {
 	By   string        `json:"by,omitempty" doc:"for the kind card: the user who did it"`
 	Bad  bool          `json:"bad,omitempty" doc:"for the kind card: it accepts no jobs now"`
 	GPUs []GPU         `json:"gpus,omitempty" doc:"for the kind gpus: the GPUs as they are now"`
+
+	written []byte // its JSON, if it goes to several callers
 }
 
 // EventQuery selects the events of a stream.

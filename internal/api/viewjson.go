@@ -55,8 +55,17 @@ func appendView(b []byte, v *job.View) []byte {
 	return append(b, '}')
 }
 
-// appendEvent writes an event likewise: each goes to everybody who follows.
+// Written is the event with its JSON, so that sending it again costs little.
+func (e Event) Written() Event {
+	e.written = appendEvent(nil, &e)
+	return e
+}
+
+// appendEvent writes an event likewise.
 func appendEvent(b []byte, e *Event) []byte {
+	if e.written != nil {
+		return append(b, e.written...)
+	}
 	b = append(b, '{')
 	if e.Seq != 0 {
 		b = append(appendInt(append(b, `"seq":`...), e.Seq), ',')

@@ -91,8 +91,8 @@ func (s *stream) catchUp() error {
 		if err != nil || len(events) == 0 {
 			return err
 		}
-		for _, ev := range events {
-			if err := s.tell(ev); err != nil {
+		for i := range events {
+			if err := s.tell(&told{Event: events[i]}); err != nil {
 				return err
 			}
 		}
@@ -108,7 +108,7 @@ func (s *stream) newest() int64 {
 	return last
 }
 
-func (s *stream) tell(ev job.Event) error {
+func (s *stream) tell(ev *told) error {
 	if ev.Seq > 0 && ev.Seq <= s.last {
 		return nil
 	}
@@ -120,18 +120,31 @@ func (s *stream) tell(ev job.Event) error {
 	} else if s.query.User != "" || s.query.Job != "" {
 		return nil
 	}
-	out := api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text}
-	if ev.Card != nil {
-		out.GPU, out.By, out.Bad = ev.Card.GPU, ev.Card.By, ev.Card.Bad
+	return s.send(s.h.as(ev, s.caller))
+}
+
+// as is an event as the caller may see it.
+func (h *events) as(ev *told, c api.Caller) api.Event {
+	open, form := ev.Job == nil || h.svc.maySee(c, ev.Job), &ev.open
+	if !open {
+		form = &ev.hidden
 	}
-	if ev.Job != nil {
-		v := s.h.svc.view(s.caller, ev.Job, nil)
-		out.Job = &v
-		if ev.Job.Outcome == job.Launch && v.Reason == nil {
-			out.Text = ""
+	form.once.Do(func() {
+		out := api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text}
+		if ev.Card != nil {
+			out.GPU, out.By, out.Bad = ev.Card.GPU, ev.Card.By, ev.Card.Bad
 		}
-	}
-	return s.send(out)
+		if ev.Job != nil {
+			v := h.svc.viewFor(open, ev.Job, nil)
+			out.Job = &v
+			if ev.Job.Outcome == job.Launch && v.Reason == nil {
+				out.Text = ""
+			}
+		}
+		out = out.Written()
+		form.event = &out
+	})
+	return *form.event
 }
 
 // sendCards sends the cards if they changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"berth/internal/api"
 	"berth/internal/job"
 )
 
@@ -15,6 +16,18 @@ const (
 	heardOfOne = 4 // about the events of one job
 )
 
+// told is an event with what its listeners share: how it goes to callers who may see
+// its job, and to others.
+type told struct {
+	job.Event
+	open, hidden form
+}
+
+type form struct {
+	once  sync.Once
+	event *api.Event
+}
+
 // hub sends events to all listeners. It never waits for one.
 type hub struct {
 	mu        sync.Mutex
@@ -23,7 +36,7 @@ type hub struct {
 }
 
 type listener struct {
-	events chan job.Event
+	events chan *told
 	want   func(id string) bool // nil: everything
 }
 
@@ -34,8 +47,16 @@ func newHub() *hub { return &hub{listeners: map[*listener]struct{}{}} }
 func (h *hub) publish(events []job.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.listeners) == 0 {
+		return
+	}
+	all := make([]told, len(events))
+	for i := range events {
+		all[i].Event = events[i]
+	}
 	for l := range h.listeners {
-		for _, ev := range events {
+		for i := range all {
+			ev := &all[i]
 			if l.want != nil && (ev.Job == nil || !l.want(ev.Job.ID)) {
 				continue
 			}
@@ -55,13 +76,13 @@ func (h *hub) publish(events []job.Event) {
 
 // listen subscribes to everything; leave ends it.
 func (h *hub) listen() *listener {
-	return h.add(&listener{events: make(chan job.Event, hubBuffer)})
+	return h.add(&listener{events: make(chan *told, hubBuffer)})
 }
 
 // listenTo subscribes to some jobs. There may be thousands of such listeners, so
 // each has a small buffer.
 func (h *hub) listenTo(jobs int, want func(id string) bool) *listener {
-	return h.add(&listener{events: make(chan job.Event, min(fewHeard+heardOfOne*jobs, hubBuffer)), want: want})
+	return h.add(&listener{events: make(chan *told, min(fewHeard+heardOfOne*jobs, hubBuffer)), want: want})
 }
 
 func (h *hub) add(l *listener) *listener {
@@ -96,11 +117,11 @@ func (h *hub) close() {
 }
 
 // next is the next event; false: the stream has ended.
-func (l *listener) next(ctx context.Context) (job.Event, bool) {
+func (l *listener) next(ctx context.Context) (*told, bool) {
 	select {
 	case ev, ok := <-l.events:
 		return ev, ok
 	case <-ctx.Done():
-		return job.Event{}, false
+		return nil, false
 	}
 }

@@ -257,7 +257,7 @@ func (r *logReader) refresh() {
 	}
 }
 
-func (r *logReader) hears() <-chan job.Event {
+func (r *logReader) hears() <-chan *told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.listener == nil {

@@ -177,6 +177,14 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 			t.Errorf("%s sees it %d times", p.Name, n)
 		}
 	}
+	for _, order := range [][]person{{ann, bob}, {bob, ann}} { // listeners share what was written for one of them
+		ev := &told{Event: job.Event{Kind: job.EventStarted, Job: &job.Job{ID: "1", UID: ann.UID, User: ann.Name, Spec: job.Spec{Shell: secret}}}}
+		for _, p := range order {
+			if e := l.d.events.as(ev, p.Caller); (value(e.Job.Command) == secret) != (p.Name == ann.Name) {
+				t.Errorf("of %s's job, %s hears %s", ann.Name, p.Name, value(e.Job.Command))
+			}
+		}
+	}
 	for _, id := range []string{running, failing, queued} {
 		_, err := l.d.logs.Log(l.ctx, bob.Caller, api.LogQuery{ID: id})
 		wantProblem(t, err, problem.Forbidden, "daemon")

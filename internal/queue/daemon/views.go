@@ -8,7 +8,11 @@ import (
 // view is a job as the caller may see it. Other users' commands and paths are
 // hidden.
 func (s *service) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
-	if !s.maySee(c, j) {
+	return s.viewFor(s.maySee(c, j), j, reasons)
+}
+
+func (s *service) viewFor(open bool, j *job.Job, reasons map[string]string) job.View {
+	if !open {
 		hidden := *j // quoting a long command for nobody would slow down everybody's lists
 		hidden.Spec.Shell, hidden.Spec.Argv, hidden.Spec.Batch, hidden.Log, hidden.Spec.Trial = "", nil, "", "", job.Trial{}
 		if j.Outcome == job.Launch {
