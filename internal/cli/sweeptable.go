@@ -74,7 +74,7 @@ interrupted.`,
 		}
 		return o.run(ctx, s, q)
 	})
-	session.DaemonFlags(cmd)
+	session.QueueFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.metrics, "metric", nil, "a `result` to pick from the logs: val_acc, max:val_acc or 'loss=([0-9.]+)'; may be repeated")
 	flags.StringVar(&o.sort, "sort", "", "sort by this `column`; -COLUMN: the largest first")
@@ -301,7 +301,7 @@ interrupted.`,
 		}
 		return nil
 	})
-	session.DaemonFlags(cmd)
+	session.QueueFlags(cmd)
 	cmd.Flags().StringArrayVar(&o.metrics, "metric", nil, "a `result` to pick from the logs: max:val_acc or 'min:loss=([0-9.]+)'; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object, as sweep table does")
 	return cmd
@@ -401,7 +401,7 @@ Exit status: 0 listed; 1 no daemon; 2 bad usage; 130 interrupted.`,
 		}
 		return s.Screen.Draw(t)
 	})
-	session.DaemonFlags(cmd)
+	session.QueueFlags(cmd)
 	cmd.Flags().StringVarP(&q.User, "user", "u", "", "sweeps of this user; *: of all users")
 	cmd.Flags().BoolVar(&q.All, "all", false, "include sweeps that have ended")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
