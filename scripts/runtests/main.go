@@ -72,9 +72,10 @@ func passes(args []string, out io.Writer, isBusy func() bool) bool {
 	flaky := map[string]bool{} // a test with several flaky subtests counts once
 	for i, r := range results {
 		for _, test := range r.failed {
-			whole, _, _ := strings.Cut(test, "/")
+			pkg, name, _ := strings.Cut(test, " ")
+			whole, _, _ := strings.Cut(name, "/")
 			if passesAlone(groups[i], test, out) {
-				flaky[whole] = true
+				flaky[pkg+" "+whole] = true
 			} else {
 				ok = false
 			}

@@ -39,7 +39,7 @@ func TestFlakyTests(t *testing.T) {
 			for _, name := range tt.names {
 				text += "\nfunc Test" + name + "(t *testing.T) { fail(t) }\n"
 			}
-			if err := errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module x\n"), 0o644), os.WriteFile(filepath.Join(dir, "x_test.go"), []byte(text), 0o644)); err != nil {
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module x/y\n"), 0o644), os.WriteFile(filepath.Join(dir, "x_test.go"), []byte(text), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 			t.Chdir(dir)
@@ -47,7 +47,7 @@ func TestFlakyTests(t *testing.T) {
 			if got := passes([]string{"-vet=off", "-run", "Nothing", "./...", "--", "SET=yes", "-vet=off", "./..."}, &lockedWriter{to: &out}, func() bool { return tt.busy }); got != tt.want {
 				t.Errorf("it passes: %t\n%s", got, out.String())
 			}
-			if listed := strings.Count(out.String(), "flaky: x Test"); listed != strings.Count(text, "func TestFlaky") {
+			if listed := strings.Count(out.String(), "flaky: x/y Test"); listed != strings.Count(text, "func TestFlaky") {
 				t.Errorf("%d flaky tests are listed:\n%s", listed, out.String())
 			}
 		})

@@ -74,6 +74,7 @@ func TestRemoteDiskHangs(t *testing.T) {
 				t.Errorf("its log is %q", log)
 			}
 			h.down(b)
+			testkit.Eventually(t, "the commands that looked at the job end", func() bool { return len(h.processes()) == 0 })
 			h.mustBeClean()
 		})
 	}
