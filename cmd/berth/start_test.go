@@ -19,7 +19,7 @@ import (
 const (
 	mostStartBytes = 294_000 // allocated by all initialisers
 	mostFrontBytes = 38_000  // of the small program
-	mostOwnBytes   = 29_000  // by those of one package: what a map takes varies by some hundred bytes
+	mostOwnBytes   = 29_000  // by those of one package; the size of its maps varies by a few hundred bytes
 
 	mostSubmitCalls = 34 // of the small program for one job, on files, sockets and processes
 )

@@ -18,8 +18,9 @@ func makerOf(spec *api.Spec, axes []sweep.Axis) (*sweep.Maker, error) {
 	return sweep.NewMaker(template, sweep.Names(axes))
 }
 
-// eachPlace tells the directories and outputs of the trials of a spec. Of one that is
-// wrong otherwise, the daemon says it better.
+// eachPlace calls tell with the directory and output of each trial of a spec, without
+// repeating any. Other mistakes in the spec are left to the daemon, which reports them
+// better.
 func eachPlace(spec *api.Spec, tell func(dir, output string)) {
 	trials, err := sweep.Trials(spec.Sweep.Axes, sweepMost)
 	if err != nil {

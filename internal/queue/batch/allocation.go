@@ -95,9 +95,10 @@ func (h *halt) channel() chan struct{} {
 	return h.came
 }
 
-// haltWaitWell is how long the end of a job waits that ended well after so long. It
-// may have saved its work because of the signal: a long job waits as a failed one does,
-// as its work is worth that, and short ones lose a hundredth of their time.
+// haltWaitWell is how long berth waits for the signal when a job that ran this long has
+// ended well, because the signal may have made it save its work and exit. Waiting is
+// worth it for a long job; a short one is delayed by a hundredth of its time, and by no
+// less than 5 ms.
 func haltWaitWell(ran time.Duration) time.Duration {
 	return min(max(ran/100, 5*time.Millisecond), haltWait)
 }

@@ -130,7 +130,7 @@ func (q *jobList) untold(v *job.View) job.EventKind {
 	return job.EventStarted
 }
 
-// gone lists the unfinished jobs that the queue has no longer.
+// gone lists the unfinished jobs that the queue no longer has.
 func (q *jobList) gone(there map[string]bool) (ids []string) {
 	for id, e := range q.byID {
 		if !e.state.Terminal() && !there[id] {
@@ -140,7 +140,7 @@ func (q *jobList) gone(there map[string]bool) (ids []string) {
 	return ids
 }
 
-// forget removes a job that the queue has no longer.
+// forget removes a job that the queue no longer has.
 func (q *jobList) forget(id string) {
 	q.count(q.byID[id], -1)
 	delete(q.byID, id)

@@ -52,8 +52,9 @@ func (m *missed) look(ctx context.Context, f *follower) {
 	}
 }
 
-// settled reports whether all jobs have ended of an own queue that has: it does not
-// wait long for a run that was stopped or suspended. It takes in how they ended.
+// settled reads from the store of an own queue that has ended how its jobs ended, and
+// reports whether all of them have. Such a queue does not wait long for a run that was
+// stopped or suspended.
 func (m *missed) settled(ctx context.Context, f *follower) bool {
 	if f.link.Own.Read == nil {
 		return false

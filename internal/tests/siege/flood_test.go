@@ -105,7 +105,7 @@ var floodAttacks = []attack{
 			defer answer.Body.Close()
 			began++
 		}
-		// One that took nothing for 30 seconds is cut off, and another may begin.
+		// The daemon cuts off a stream that nobody has read for 30 seconds, so another may begin.
 		if most := 64 * (1 + int(time.Since(start)/(30*time.Second))); began > most || refused < 1000-most {
 			t.Errorf("%d began, %d were refused", began, refused)
 		}
