@@ -46,29 +46,37 @@ func (q *Queue) TakeOver(found []run.Found) (err error) {
 	return q.takeJobs(found)
 }
 
-// pageOfJobs is how many queued jobs are in memory as they are in the store. In the
-// queue they take much less.
+// pageOfJobs is how many queued jobs are in memory as they are in the store, twice:
+// a page is read while the one before it is queued. In the queue they take much less.
 const pageOfJobs = 500
 
 // takeJobs restores the queued jobs, and then the others with their supervisors.
-func (q *Queue) takeJobs(found []run.Found) error {
+func (q *Queue) takeJobs(found []run.Found) (err error) {
 	restore := func(jobs []*job.Job, found []run.Found) {
 		q.Engine.Outside(time.Now(), func(t *engine.Turn) { t.Recovery().Restore(jobs, found) })
 	}
-	var queued, begun []*job.Job
-	err := q.Store.EachLive(func(j *job.Job) error {
-		if j.State != job.Queued {
-			begun = append(begun, j)
+	var begun []*job.Job
+	pages := make(chan []*job.Job)
+	go func() {
+		defer close(pages)
+		var queued []*job.Job
+		err = q.Store.EachLive(func(j *job.Job) error {
+			if j.State != job.Queued {
+				begun = append(begun, j)
+				return nil
+			}
+			if queued = append(queued, j); len(queued) == pageOfJobs {
+				pages <- queued
+				queued = nil
+			}
 			return nil
-		}
-		if queued = append(queued, j); len(queued) == pageOfJobs {
-			restore(queued, nil)
-			queued = queued[:0]
-		}
-		return nil
-	})
-	if err == nil {
+		})
+		pages <- queued
+	}()
+	for queued := range pages {
 		restore(queued, nil)
+	}
+	if err == nil {
 		restore(begun, found)
 	}
 	return err

@@ -36,7 +36,7 @@ const (
 type fate struct {
 	Job   *job.Job
 	Kind  fateKind
-	Found run.Found
+	Found *run.Found // empty if its supervisor says nothing of it; nil if it is queued
 }
 
 // Recover compares the store with the supervisors that were found. It is a pure
@@ -52,13 +52,13 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		byHeld[held{f.Token, f.Job, f.Attempt}] = f
 	}
 	emptied := map[string]bool{}
-	mute := map[string]run.Found{}
+	mute := map[string]*run.Found{}
 	for _, f := range found {
 		switch {
 		case f.Kind == run.FoundEmpty:
 			emptied[f.Token] = true
 		case f.Job == "" && (f.Kind == run.FoundLost || f.Kind == run.FoundRunning):
-			mute[f.Token] = f
+			mute[f.Token] = &f
 		}
 	}
 	for _, j := range live {
@@ -70,28 +70,28 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		f, ok := byHeld[key]
 		switch {
 		case ok && f.Kind == run.FoundRunning:
-			fates = append(fates, fate{j, fateRunning, f})
+			fates = append(fates, fate{j, fateRunning, &f})
 		case ok && f.Kind == run.FoundEnded:
-			fates = append(fates, fate{j, fateEnded, f})
+			fates = append(fates, fate{j, fateEnded, &f})
 		case ok && f.Kind == run.FoundLost:
-			fates = append(fates, fate{j, fateLosing, f})
+			fates = append(fates, fate{j, fateLosing, &f})
 		case ranSince(found, j):
 			// Its supervisor has had another job since: this one ran, and the
 			// store is from before its end.
-			fates = append(fates, fate{Job: j, Kind: fateVanished})
-		case mute[j.Keep].Token != "" && mute[j.Keep].Kind == run.FoundRunning:
+			fates = append(fates, fate{j, fateVanished, &run.Found{}})
+		case mute[j.Keep] != nil && mute[j.Keep].Kind == run.FoundRunning:
 			fates = append(fates, fate{j, fateRunning, mute[j.Keep]})
 			delete(byHeld, held{token: j.Keep})
-		case mute[j.Keep].Token != "":
+		case mute[j.Keep] != nil:
 			// Its record did not survive, so its job is lost.
 			fates = append(fates, fate{j, fateLosing, mute[j.Keep]})
 			delete(byHeld, held{token: j.Keep})
 		case emptied[j.Keep] || heldAnother(found, j.Keep):
 			// The supervisor has no job, or an older one: this job's "go" never
 			// reached it.
-			fates = append(fates, fate{Job: j, Kind: fateNeverRan})
+			fates = append(fates, fate{j, fateNeverRan, &run.Found{}})
 		default:
-			fates = append(fates, fate{Job: j, Kind: fateForgotten})
+			fates = append(fates, fate{j, fateForgotten, &run.Found{}})
 		}
 		delete(byHeld, key)
 	}

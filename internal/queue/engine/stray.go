@@ -168,7 +168,7 @@ func (r *Recovery) AdoptStray(token string, done func(error)) error {
 func (r *Recovery) rejoin(j *job.Job) {
 	st := r.attempts.Strays[j.Keep]
 	delete(r.attempts.Strays, j.Keep)
-	f := fate{Job: j, Kind: fateRunning, Found: st.Found}
+	f := fate{Job: j, Kind: fateRunning, Found: &st.Found}
 	switch {
 	case st.Over != nil && st.Over.Kind == run.Ended:
 		f.Kind, f.Found.Record, f.Found.OOM = fateEnded, st.Over.Record, st.Over.OOM
