@@ -154,13 +154,13 @@ func giveBack() {
 	}
 }
 
-// act does what is due for the job and sets the timer for what comes next.
+// act does what is due for the job and sets the timer for what comes next. Of a job
+// that is over, only the look at what it left may be at work, which nothing may end.
 func (k *keeper) act() {
-	if k.held == nil {
+	if k.heedParking(); k.held == nil || k.held.alone {
 		k.timer.Stop()
 		return
 	}
-	k.heedParking()
 	for {
 		begun := time.Now()
 		what := k.held.ending.due(begun)

@@ -93,7 +93,7 @@ func TestACheckpointFileThatDoesNotAnswer(t *testing.T) {
 		o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=fail look " + silent, faultyKeep}
 	})
 	o := b.order("1", "exit 1")
-	o.SavesTo = filepath.Join(b.work, "ckpt")
+	o.SavesTo, o.Grace = filepath.Join(b.work, "ckpt"), 0 // it is over: nothing of it is killed
 	token := b.start(o)
 	b.next(Started)
 	keeper := b.keepOf(token)
