@@ -115,7 +115,7 @@ live-day: build ## run a day of jobs on simulated GPUs and replay it (needs root
 
 SEEDS ?= 100000
 sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
-	BERTH_SEEDS=$(SEEDS) $(GO) test ./internal/queue/engine -run TestSimulation -count=1 -timeout 0 -v
+	$(GO) test ./internal/queue/engine -run TestSimulation -count=1 -timeout 0 -v -seeds $(SEEDS)
 
 KILLS ?= 10000
 soak: ## kill -9 berth, its daemon and its supervisors, KILLS times in all (default 10000, an hour or two)

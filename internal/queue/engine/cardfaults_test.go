@@ -125,14 +125,21 @@ func (w *world) ailing(devices []gpu.Device) gpu.Sample {
 	return s
 }
 
+// arrives notes whether a job comes to clean cards, also from the host: what was there
+// before it came hides as much of what it leaves.
+func (w *world) arrives(x *execution) {
+	for _, card := range x.cards {
+		x.clean = x.clean && !w.hardware.leaky[card]
+	}
+}
+
 // checkCards: nothing starts on a card that was shown to be in trouble, or on
 // which the memory of a job that is over was shown to be in use still.
 func (w *world) checkCards(x *execution) {
 	x.boot, x.clean = w.boots, true
 	w.checkStrangers(x)
+	w.arrives(x)
 	for _, card := range x.cards {
-		// What was there before it came hides as much of what it leaves.
-		x.clean = x.clean && !w.hardware.leaky[card]
 		if what := w.hardware.shown[card]; what != "" {
 			w.wrong("job %s started on gpu%d in spite of %s", x.job, card, what)
 		}

@@ -53,6 +53,7 @@ func (w *world) moves(token string, phase job.ParkPhase, outcome func(*fakeKeep,
 	if x == nil || x.busy {
 		return nil
 	}
+	w.arrives(x)
 	if row := w.rows[x.job]; row.State != job.Running || row.Keep != token || row.Parking.Phase != phase {
 		w.wrong("job %s is asked to move (%s), but on disk it is %s %+v", x.job, phase, row.State, row.Parking)
 	}
@@ -81,6 +82,7 @@ func (w *world) checkHost() {
 
 // checkBack: a job never comes back to a card without room.
 func (w *world) checkBack(x *execution) {
+	w.arrives(x)
 	for _, card := range x.cards {
 		held := x.useMiB
 		for _, y := range w.history {

@@ -14,10 +14,11 @@ func TestSimulationOfSettingAside(t *testing.T) {
 		seeds = min(seeds, 100)
 	}
 	var warnings, setAsides, leftAlone, parkings, resumes int
-	for seed := uint64(1); seed <= seeds; seed++ {
-		if *seedFlag != 0 && seed != *seedFlag {
-			continue
-		}
+	from, to := uint64(1), seeds
+	if *seedFlag != 0 {
+		from, to = *seedFlag, *seedFlag
+	}
+	for seed := from; seed <= to; seed++ {
 		w := newWorld(seed, 1+int(seed%3))
 		w.pace = 60
 		if err := w.play(); err != nil {
