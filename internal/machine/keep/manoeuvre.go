@@ -59,7 +59,7 @@ type manoeuvred struct {
 	parked bool // what the job is now
 	broken bool // it is neither: it can never go on
 	err    error
-	took   time.Duration
+	took   time.Duration // 0: there was no process to park
 	stood  time.Time
 	saved  int64   // bytes that moved to the host
 	driver *driver // to be used again
@@ -93,7 +93,10 @@ func (m *manoeuvre) park() manoeuvred {
 		}
 	}
 	fault("park done")
-	r.took, r.driver = time.Since(begun), m.driver
+	r.driver = m.driver
+	if len(m.locked) > 0 {
+		r.took = time.Since(begun)
+	}
 	return r
 }
 

@@ -94,6 +94,9 @@ func (k *keeper) moved(news manoeuvreNews) {
 	why := ""
 	if r.err != nil {
 		why = r.err.Error()
+		if h.ending.exited || h.ending.stop != "" {
+			r.took = 0
+		}
 	}
 	if r.broken {
 		h.ending.request(now, StopBroken, 0)
@@ -108,7 +111,7 @@ type ParkNews struct {
 	Parked bool          // what the job is now
 	Busy   bool          // that may change: a manoeuvre is at work
 	Why    string        // why it is not what was asked for; "": it is
-	Took   time.Duration // by the manoeuvre; 0: there was none
+	Took   time.Duration // by the manoeuvre; 0: there was none, or it failed for the end of the job or for want of a process
 	MiB    int64         // what a parked job has on the host for its cards; 0: not known
 }
 

@@ -177,7 +177,7 @@ func TestAJobThatCannotBeParkedGoesOn(t *testing.T) {
 			verb, how, _ := strings.Cut(fault, " ")
 			os.WriteFile(filepath.Join(dir, verb), []byte(how), 0o600)
 			b.Park(token, 10*time.Millisecond, 0)
-			if n := b.parking(); n.Parked || !strings.Contains(n.Why, why) {
+			if n := b.parking(); n.Parked || !strings.Contains(n.Why, why) || how == "refuse" && n.Took == 0 {
 				t.Errorf("got %+v", n)
 			}
 			if got := b.states(dir, main, child); got != "running running" {
@@ -220,6 +220,17 @@ func TestAJobThatWasNotTouchedIsNotHarmed(t *testing.T) {
 		os.Remove(filepath.Join(dir, "state"))
 		b.Park(token, time.Second, 0)
 		if n := b.parking(); !n.Parked {
+			t.Errorf("got %+v", n)
+		}
+	})
+	t.Run("it uses no CUDA yet", func(t *testing.T) {
+		b := newBench(t)
+		o, _ := b.parkable("1")
+		o.Argv[2] = "sleep 1000"
+		token := b.start(o)
+		b.next(Started)
+		b.Park(token, time.Second, 0)
+		if n := b.parking(); n.Parked || n.Why != "it uses no CUDA" || n.Took != 0 {
 			t.Errorf("got %+v", n)
 		}
 	})
@@ -364,7 +375,7 @@ func TestAJobThatIsStoppedWhileItIsParkedGetsItsTERM(t *testing.T) {
 		return err != nil
 	})
 	b.Stop(token, job.StopCancel, testkit.Patience)
-	if n := b.parking(); n.Parked || n.Why != "checkpoint: the job is being stopped" {
+	if n := b.parking(); n.Parked || n.Why != "checkpoint: the job is being stopped" || n.Took != 0 {
 		t.Errorf("got %+v", n)
 	}
 	if r := b.next(Ended).Record; r.ExitCode != 3 || r.Stop != "cancel" {

@@ -133,7 +133,7 @@ func (p *Parker) news(a *running.Attempt, n keep.ParkNews) {
 	case n.Parked:
 		p.attempts.Parks = append(p.attempts.Parks, p.attempts.Parking.OrderFor(j)) // the order was lost with the last berth
 	case j.Parking.Phase == job.ParkOut && outcome:
-		p.parkRefused(a, n.Why)
+		p.parkRefused(a, n)
 	case j.Parking.Phase == job.ParkOut:
 		p.attempts.Parks = append(p.attempts.Parks, p.attempts.Parking.OrderFor(j))
 	case j.Parking.Phase == job.ParkBack:
@@ -174,15 +174,16 @@ func (p *Parker) parkedNow(a *running.Attempt, n keep.ParkNews) {
 	p.queue.Enqueue(j)
 }
 
-// parkRefused lets a job go on that could not be parked.
-func (p *Parker) parkRefused(a *running.Attempt, why string) {
+// parkRefused lets a job go on that could not be parked. Where nothing was tried, that
+// says nothing about other jobs of its program.
+func (p *Parker) parkRefused(a *running.Attempt, n keep.ParkNews) {
 	p.cfg.Watch.NotParked()
 	j := a.Job
 	by := j.Parking.By
 	j.Parking.Phase, j.Parking.By, j.Parking.CardMiB = job.ParkNone, "", nil
-	j.Parking.Refused = "it could not be parked: " + why
+	j.Parking.Refused = "it could not be parked: " + n.Why
 	j.PreemptedFor, j.Held, j.NotBefore = "", false, time.Time{}
-	if p.attempts.Parking.Refusals.Learn(j, a.Kind, true) {
+	if n.Took > 0 && p.attempts.Parking.Refusals.Learn(j, a.Kind, true) {
 		p.line.EstimateAgain(p.changes.Now)
 	}
 	p.cards.Moved = true

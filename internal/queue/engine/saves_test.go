@@ -208,19 +208,21 @@ func TestAGangThatCouldNotBeParkedTellsOfOthers(t *testing.T) {
 		name   string
 		gpus   int
 		second string // its command
+		says   keep.ParkNews
 		parked bool   // the first one was parked by hand later
 		want   string // how the second makes room
 	}{
-		{"the same program", 2, "python train.py --lr 2", false, "stop"},
-		{"another program", 2, "python other.py", false, "park"},
-		{"the same program, which could be parked later", 2, "python train.py --lr 2", true, "park"},
-		{"with one GPU, which may be chance", 1, "python train.py --lr 2", false, "park"},
+		{"the same program", 2, "python train.py --lr 2", wasRefused, false, "stop"},
+		{"another program", 2, "python other.py", wasRefused, false, "park"},
+		{"the same program, which could be parked later", 2, "python train.py --lr 2", wasRefused, true, "park"},
+		{"with one GPU, which may be chance", 1, "python train.py --lr 2", wasRefused, false, "park"},
+		{"the same program, which was just ending", 2, "python train.py --lr 2", keep.ParkNews{Why: "it is being stopped"}, false, "park"},
 	} {
 		r := newRig(t, test.gpus)
 		r.submit(spec(either, gpus(test.gpus), command("python train.py --lr 1")))
 		r.pass(time.Hour)
 		r.submit(spec(gpus(test.gpus), priority(5)))
-		r.says("1", wasRefused)
+		r.says("1", test.says)
 		r.at().requests.Cancel("2", "asked")
 		r.step()
 		if test.parked {
