@@ -120,7 +120,7 @@ func (f *Filter) where() (string, []any) {
 		add("spec ->> '$.group' = ?", f.Group)
 	}
 	if f.Batch != "" {
-		add("spec ->> '$.batch' = ?", f.Batch)
+		add(`instr(spec, '"batch":') AND spec ->> '$.batch' = ?`, f.Batch)
 	}
 	if len(f.States) > 0 {
 		marks := make([]string, len(f.States))
