@@ -93,12 +93,13 @@ func (s *Spec) sameTerms(o *Spec) bool {
 }
 
 // Alike reports whether two jobs that never had an attempt differ in no more than their
-// numbers, ids, keys, ranks, memory as it is now, times of submission and shell lines.
+// numbers, ids, keys, ranks, names, memory as it is now, times of submission and shell
+// lines.
 func Alike(a, b *Job) bool {
 	var s *Shelf
 	x, y := &a.Spec, &b.Spec
-	return s.Takes(a) && s.Takes(b) && sameKind(a, b) && x.VRAMMiB == y.VRAMMiB && x.Name == y.Name && x.Output == y.Output && slices.Equal(x.Argv, y.Argv) &&
-		slices.Equal(x.Env, y.Env) && slices.Equal(x.After, y.After) && x.Trial.isNone() && y.Trial.isNone()
+	return x.VRAMMiB == y.VRAMMiB && sameKind(a, b) && x.Output == y.Output && slices.Equal(x.Argv, y.Argv) &&
+		slices.Equal(x.Env, y.Env) && slices.Equal(x.After, y.After) && x.Trial.isNone() && y.Trial.isNone() && s.Takes(a) && s.Takes(b)
 }
 
 // Put copies a job, and replaces one with the same id.

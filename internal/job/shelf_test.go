@@ -87,7 +87,7 @@ func TestAShelvedJobComesBackAsItWas(t *testing.T) {
 func TestJobsAreAlikeUnlessAFieldDiffers(t *testing.T) {
 	t.Parallel()
 	plain := Job{ID: "1", State: Queued}
-	own := []string{".ID", ".Seq", ".Key", ".Rank", ".VRAMMiB", ".SubmittedAt", ".Spec.Shell", ".Spec.CancelMarked"}
+	own := []string{".ID", ".Seq", ".Key", ".Rank", ".VRAMMiB", ".SubmittedAt", ".Spec.Shell", ".Spec.Name", ".Spec.CancelMarked"}
 	fields(reflect.ValueOf(&plain).Elem(), "", func(path string, v reflect.Value) {
 		before := reflect.ValueOf(v.Interface())
 		change(v)

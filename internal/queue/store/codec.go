@@ -149,8 +149,7 @@ func (r *rest) into(j *job.Job) {
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }
 
 // encodeSpec encodes a spec without its shell line, which has its own column.
-func encodeSpec(j *job.Job) ([]byte, error) {
-	spec := j.Spec
+func encodeSpec(spec job.Spec) ([]byte, error) {
 	spec.Shell = ""
 	return json.Marshal(&spec)
 }

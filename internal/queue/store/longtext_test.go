@@ -186,7 +186,7 @@ func TestAnOlderStoreHasItsTextInRows(t *testing.T) {
 	s := openIn(t, dir)
 	j := fat(1)
 	commit(t, s, Tx{Put: []*job.Job{j}})
-	spec, err := encodeSpec(j)
+	spec, err := encodeSpec(j.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -196,7 +196,7 @@ func withoutText(j *job.Job) ([]any, error) {
 	if wide {
 		inside = widened(j)
 	}
-	spec, err := encodeSpec(inside)
+	spec, err := encodeSpec(inside.Spec)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // batch is the arguments of one statement.
@@ -84,26 +85,50 @@ func isNew(j *job.Job) bool {
 }
 
 // encoder encodes the two JSON columns of one job after another. The jobs of a large
-// request mostly have the same.
+// request are of few kinds, each of which is encoded once.
 type encoder struct {
-	last       *job.Job // nil: none, or not one to compare with
+	spec, rest string // of the last job
+
+	kinds [4]kind
+	next  int // the one that is replaced
+}
+
+// kind is the columns of jobs that are alike, the spec without their names.
+type kind struct {
+	of         *job.Job // nil: none
 	spec, rest string
 }
 
 func (e *encoder) encode(j *job.Job, wide bool) error {
-	if e.last != nil && !wide && job.Alike(e.last, j) {
-		return nil
-	}
-	spec, err := encodeSpec(j)
+	k, err := e.kindOf(j, wide)
 	if err != nil {
 		return err
 	}
-	rest, err := encodeRest(j, wide)
-	if e.last = j; wide {
-		e.last = nil
+	if e.spec, e.rest = k.spec, k.rest; j.Spec.Name != "" {
+		e.spec = `{"name":` + string(text.MustJSON(j.Spec.Name)) + "," + k.spec[1:]
 	}
-	e.spec, e.rest = string(spec), string(rest)
-	return err
+	return nil
+}
+
+func (e *encoder) kindOf(j *job.Job, wide bool) (*kind, error) {
+	for i := range e.kinds {
+		if k := &e.kinds[i]; !wide && k.of != nil && job.Alike(k.of, j) {
+			return k, nil
+		}
+	}
+	unnamed := j.Spec
+	unnamed.Name = ""
+	spec, err := encodeSpec(unnamed)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := encodeRest(j, wide)
+	k := &e.kinds[e.next]
+	*k, e.next = kind{j, string(spec), string(rest)}, (e.next+1)%len(e.kinds)
+	if wide {
+		k.of = nil
+	}
+	return k, err
 }
 
 // newArgs appends the columns of a new job, in the order of newColumns.
