@@ -172,6 +172,9 @@ func (d *Daemon) publish(events []job.Event) {
 		if ev.Kind == job.EventQueued || ev.Kind == job.EventUsage || d.svc.own != nil { // an own queue has a journal
 			level = slog.LevelDebug
 		}
+		if !d.svc.queue.Log.Enabled(context.Background(), level) {
+			continue
+		}
 		id := ""
 		if ev.Job != nil {
 			id = ev.Job.ID

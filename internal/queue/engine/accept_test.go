@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -416,5 +417,36 @@ func TestManyShortJobsCountAsMuchAsALongOne(t *testing.T) {
 	}
 	if got := r.e.turn.line.Usage.Seconds["ann"]; got < 4 {
 		t.Errorf("fifty short jobs count %.3f s", got)
+	}
+}
+
+// TestAnArrivalShowsTheJobAsItWas, whatever happens to it later: the event may have the
+// job itself.
+func TestAnArrivalShowsTheJobAsItWas(t *testing.T) {
+	r := newRig(t, 1)
+	r.peaks["tune"] = 5000 // so that the second job's declaration is not on disk when it is told
+	jobs, _ := r.accept("ann", spec(), spec(auto, command("tune")), spec(after("1", job.AfterFail)), spec())
+	r.step()
+	var arrived, asTold []*job.Job
+	for _, ev := range r.told {
+		if ev.Kind == job.EventQueued {
+			arrived, asTold = append(arrived, ev.Job), append(asTold, ev.Job.Clone())
+		}
+	}
+	if len(arrived) != len(jobs) {
+		t.Fatalf("%d of %d jobs were told", len(arrived), len(jobs))
+	}
+	for _, id := range []string{"2", "4"} {
+		r.at().queue.Edit(id, spec(vram(100)), 50)
+	}
+	r.step()
+	r.end("1", keep.Record{}, false)
+	r.at().requests.Cancel("4", "cancelled")
+	r.step()
+	r.wantRow("3", job.Depends.State(), job.Depends)
+	for i, j := range arrived {
+		if j.State != job.Queued || !reflect.DeepEqual(j, asTold[i]) {
+			t.Errorf("job %s was told as %+v, and is %+v now", j.ID, asTold[i], j)
+		}
 	}
 }

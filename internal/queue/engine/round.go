@@ -306,19 +306,30 @@ func (r *round) launch(starts []*job.Job) {
 // admit queues the staged jobs, which are on disk now.
 func (r *round) admit(batches []journal.Batch) {
 	for _, b := range batches {
-		for _, j := range b.Jobs {
-			if r.cfg.TellQueued && j.State == job.Queued {
-				r.changes.Arrive(r.changes.Now, j.Clone())
-			}
-		}
 		if j := b.Jobs[0]; j.State == job.Running { // an adopted stray
 			r.line.Roster.Know(j)
 			r.recovery.rejoin(j)
 		} else {
 			r.queue.EnqueueAll(b.Jobs)
+			r.tellQueued(b.Jobs)
 		}
 		r.admitted = true
 		b.Done(nil)
+	}
+}
+
+// tellQueued publishes new jobs. Those that were put away change no more, so they need
+// not be copied.
+func (r *round) tellQueued(jobs []*job.Job) {
+	if !r.cfg.TellQueued {
+		return
+	}
+	r.line.Roster.Tidy()
+	for _, j := range jobs {
+		if r.line.Roster.Keeps(j) {
+			j = j.Clone()
+		}
+		r.changes.Arrive(r.changes.Now, j)
 	}
 }
 

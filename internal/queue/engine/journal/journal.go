@@ -102,8 +102,8 @@ func newEvent(now time.Time, kind job.EventKind, j *job.Job, text string) job.Ev
 	return ev
 }
 
-// Arrive publishes a new job once it is on disk. The event is not stored,
-// because a queue may be long: the rows are the record.
+// Arrive publishes a new job, which does not change any more, once it is on disk. The
+// event is not stored, because a queue may be long: the rows are the record.
 func (c *Journal) Arrive(now time.Time, j *job.Job) {
 	c.arrivals = append(c.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
 }
