@@ -30,26 +30,8 @@ const slurmPatience = 20 * time.Second
 // slurmReport is the JSON of `berth doctor --slurm`.
 type slurmReport struct {
 	Findings []site.Finding `json:"findings"`
-	Nodes    []slurmNode    `json:"nodes"`
+	Nodes    []slurm.Node   `json:"nodes"`
 	Config   []string       `json:"config"` // lines for [slurm], with ? where a size has to be filled in
-}
-
-type slurmNode struct {
-	Name     string     `json:"name"`
-	State    string     `json:"state"`
-	Reason   string     `json:"reason"`
-	GPUs     []slurmGPU `json:"gpus"`
-	CPUs     int        `json:"cpus"`
-	FreeCPUs int        `json:"free_cpus"`
-	MemMiB   int64      `json:"mem_mib"`
-	Features []string   `json:"features"`
-	Shards   int        `json:"shards"`
-}
-
-type slurmGPU struct {
-	Type  string `json:"type"`
-	Count int    `json:"count"`
-	Used  int    `json:"used"`
 }
 
 // doctorSlurm checks the cluster instead of this machine.
@@ -112,14 +94,11 @@ func (e *clusterExam) found(name, status, fix, format string, args ...any) {
 
 // all asks Slurm, until it does not answer.
 func (e *clusterExam) all(ctx context.Context) slurmReport {
-	report := slurmReport{Nodes: []slurmNode{}, Config: []string{}}
+	report := slurmReport{Nodes: []slurm.Node{}, Config: []string{}}
 	if e.version(ctx) && e.controller(ctx) {
 		e.queue(ctx)
-		nodes := e.nodes(ctx)
-		for _, n := range nodes {
-			report.Nodes = append(report.Nodes, nodeJSON(n))
-		}
-		report.Config = append(report.Config, e.gpus(nodes)...)
+		report.Nodes = notNull(e.nodes(ctx))
+		report.Config = append(report.Config, e.gpus(report.Nodes)...)
 	}
 	e.directory()
 	report.Findings = e.findings
@@ -191,11 +170,7 @@ func (e *clusterExam) queue(ctx context.Context) {
 
 // nodes checks the nodes.
 func (e *clusterExam) nodes(ctx context.Context) []slurm.Node {
-	out, err := slurmSays(ctx, "sinfo", slurm.NodesCommand()...)
-	var nodes []slurm.Node
-	if err == nil {
-		nodes, err = slurm.Nodes(out)
-	}
+	nodes, err := askNodes(ctx)
 	if err != nil {
 		e.found("nodes", site.Fail, "run sinfo by hand, and ask the cluster's administrators", "%v", err)
 		return nil
@@ -336,16 +311,8 @@ func slurmSays(ctx context.Context, name string, args ...string) (string, error)
 	return out.String(), nil
 }
 
-func nodeJSON(n slurm.Node) slurmNode {
-	all := []slurmGPU{}
-	for _, g := range n.GPUs {
-		all = append(all, slurmGPU(g))
-	}
-	return slurmNode{Name: n.Name, State: n.State, Reason: n.Reason, GPUs: all, CPUs: n.CPUs, FreeCPUs: n.FreeCPUs, MemMiB: n.MemMiB, Features: append([]string{}, n.Features...), Shards: n.Shards}
-}
-
 // drawNodes prints a table of the nodes.
-func drawNodes(s render.Screen, nodes []slurmNode) error {
+func drawNodes(s render.Screen, nodes []slurm.Node) error {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -367,17 +334,18 @@ func drawNodes(s render.Screen, nodes []slurmNode) error {
 }
 
 // slurmNodes lists the nodes of the cluster.
-func slurmNodes(ctx context.Context) (list []slurmNode, err error) {
-	out, err := slurmSays(ctx, "sinfo", slurm.NodesCommand()...)
-	var nodes []slurm.Node
-	if err == nil {
-		nodes, err = slurm.Nodes(out)
-	}
+func slurmNodes(ctx context.Context) ([]slurm.Node, error) {
+	nodes, err := askNodes(ctx)
 	if err != nil {
 		return nil, problem.Newf(problem.Unable, "berth doctor --slurm says what is wrong", "Slurm's nodes cannot be listed: %v", err)
 	}
-	for _, n := range nodes {
-		list = append(list, nodeJSON(n))
+	return nodes, nil
+}
+
+func askNodes(ctx context.Context) ([]slurm.Node, error) {
+	out, err := slurmSays(ctx, "sinfo", slurm.NodesCommand()...)
+	if err != nil {
+		return nil, err
 	}
-	return list, nil
+	return slurm.Nodes(out)
 }

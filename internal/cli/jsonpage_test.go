@@ -11,6 +11,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/job/reason"
 	"berth/internal/machine/site"
+	"berth/internal/slurm"
 	"berth/internal/tests/testkit"
 )
 
@@ -40,7 +41,7 @@ func TestThePageHasEveryJSONKey(t *testing.T) {
 		"## Statistics":          {api.Stats{}, api.StatsLine{}},
 		"## Daemon":              {daemonState{}},
 		"## Finding":             {site.Finding{}},
-		"## Cluster":             {slurmReport{}, slurmNode{}, slurmGPU{}},
+		"## Cluster":             {slurmReport{}, slurm.Node{}, slurm.NodeGPU{}},
 		"## Token":               {api.Token{}},
 		"## Group":               {api.Group{}},
 		"## Topic":               {topicJSON{}},

@@ -22,21 +22,24 @@ func NodesCommand() []string {
 	return []string{"--Node", "--noheader", "--Format=" + strings.Join(columns, ",")}
 }
 
-// Node is one node of a cluster.
+// Node is one node of a cluster, as users get it too: a stable contract.
 type Node struct {
-	Name, State, Reason string
-	GPUs                []NodeGPU
-	CPUs, FreeCPUs      int
-	MemMiB              int64
-	Features            []string
-	Shards              int // of all its GPUs
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Reason   string    `json:"reason"`
+	GPUs     []NodeGPU `json:"gpus"`
+	CPUs     int       `json:"cpus"`
+	FreeCPUs int       `json:"free_cpus"`
+	MemMiB   int64     `json:"mem_mib"`
+	Features []string  `json:"features"`
+	Shards   int       `json:"shards"` // of all its GPUs
 }
 
 // NodeGPU is the GPUs of one type in a node.
 type NodeGPU struct {
-	Type  string // empty: its gres has no type
-	Count int
-	Used  int
+	Type  string `json:"type"` // empty: its gres has no type
+	Count int    `json:"count"`
+	Used  int    `json:"used"`
 }
 
 // Nodes reads what sinfo printed, each node once.
@@ -69,7 +72,7 @@ func cut(row string) []string {
 }
 
 func node(cells []string) Node {
-	n := Node{Name: cells[0], State: strings.TrimRight(cells[1], "*~#!%$@^-+"), Reason: cells[7]}
+	n := Node{Name: cells[0], State: strings.TrimRight(cells[1], "*~#!%$@^-+"), Reason: cells[7], GPUs: []NodeGPU{}, Features: []string{}}
 	cpus := strings.Split(cells[2], "/") // allocated/idle/other/total
 	n.FreeCPUs, _ = text.Digits(cpus[1], 9)
 	n.CPUs, _ = text.Digits(cpus[3], 9)
