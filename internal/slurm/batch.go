@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"berth/internal/job"
 	"berth/internal/text"
@@ -15,12 +14,9 @@ import (
 type Batch struct {
 	Name    string
 	Comment string // by which berth recognises the job again
-	Dir     string
 	Script  string // path of the batch script
 	Tasks   []int  // indices of the array; nil: not an array
 	Limit   int    // how many tasks may run at a time; 0: all
-	Begin   time.Time
-	Hold    bool
 	Log     string // of the script itself
 }
 
@@ -40,12 +36,6 @@ func Arguments(options []string, b Batch) []string {
 			array += "%" + strconv.Itoa(b.Limit)
 		}
 		args = append(args, array)
-	}
-	if !b.Begin.IsZero() {
-		args = append(args, "--begin="+b.Begin.Local().Format(timeLayout))
-	}
-	if b.Hold {
-		args = append(args, "--hold")
 	}
 	return append(args, b.Script)
 }
@@ -101,19 +91,6 @@ func Submitted(stdout string) (id string, err error) {
 		return "", problem.Newf(problem.Unable, "", "sbatch: expected a job id, found %s", text.Found(stdout))
 	}
 	return id, nil
-}
-
-// MaxArraySize reads Slurm's bound of an array from what scontrol show config
-// prints; nil: it does not say. Indices are below it.
-func MaxArraySize(config string) *int {
-	for row := range strings.Lines(config) {
-		if name, value, _ := strings.Cut(row, "="); strings.TrimSpace(name) == "MaxArraySize" {
-			if size, whole := text.Digits(strings.TrimSpace(value), 9); whole {
-				return &size
-			}
-		}
-	}
-	return nil
 }
 
 // Environ is the environment for Slurm's programs: the little that they need. Others

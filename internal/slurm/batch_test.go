@@ -5,16 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestArguments(t *testing.T) {
-	begin := time.Date(2026, 3, 1, 16, 0, 0, 0, time.Local)
 	got := Arguments([]string{"--gres=gpu:1", "--comment=evil"}, Batch{
-		Name: "two words\n--uid=0", Comment: "berth:7", Script: "/s/script", Tasks: []int{0, 1, 2, 3, 4}, Limit: 3, Begin: begin, Hold: true, Log: "/s/100%/log",
+		Name: "two words\n--uid=0", Comment: "berth:7", Script: "/s/script", Tasks: []int{0, 1, 2, 3, 4}, Limit: 3, Log: "/s/100%/log",
 	})
 	want := []string{"--parsable", "--gres=gpu:1", "--comment=evil", "--job-name=two words_--uid=0", "--comment=berth:7", "--nodes=1", "--ntasks=1",
-		"--export=ALL", "--chdir=/", "--output=/s/100%%/log", "--error=/s/100%%/log", "--open-mode=append", "--array=0-4%3", "--begin=2026-03-01T16:00:00", "--hold", "/s/script"}
+		"--export=ALL", "--chdir=/", "--output=/s/100%%/log", "--error=/s/100%%/log", "--open-mode=append", "--array=0-4%3", "/s/script"}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}

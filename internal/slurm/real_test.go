@@ -113,8 +113,8 @@ func TestRealSlurmIsUnderstood(t *testing.T) {
 	}
 	array := submit([]string{"--gres=gpu:a100:1"}, Batch{Name: "a|b\x1fc\nd", Comment: "berth:b1", Script: script, Tasks: []int{0, 1, 2}})
 	alone := submit(nil, Batch{Name: "None", Comment: "berth:b2", Script: missing})
-	held := submit(nil, Batch{Name: "held", Comment: "berth:b3", Script: script, Hold: true})
-	large := submit([]string{"--gres=gpu:a100:2"}, Batch{Name: "large", Comment: "berth:b4", Script: script, Tasks: []int{0, 1}, Hold: true})
+	held := submit([]string{"--hold"}, Batch{Name: "held", Comment: "berth:b3", Script: script})
+	large := submit([]string{"--gres=gpu:a100:2", "--hold"}, Batch{Name: "large", Comment: "berth:b4", Script: script, Tasks: []int{0, 1}})
 
 	queue := func() map[string]Entry {
 		entries, err := Queue(s.Must(t, "squeue", QueueCommand("root")...))

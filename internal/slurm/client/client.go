@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"berth/internal/slurm"
+	"berth/internal/text"
 )
 
 // Slurm's programs are slow when slurmctld is.
@@ -93,11 +94,11 @@ func (c Client) Submit(ctx context.Context, arguments []string) (id string, err 
 
 // MaxArraySize is Slurm's bound of an array; nil: not known.
 func (c Client) MaxArraySize(ctx context.Context) *int {
-	config, err := c.call(ctx, askTime, "scontrol", "show", "config")
-	if err != nil {
-		return nil
+	config, err := c.call(ctx, askTime, "scontrol", slurm.SettingsCommand()...)
+	if size, whole := text.Digits(slurm.Settings(config)["maxarraysize"], 9); err == nil && whole {
+		return &size
 	}
-	return slurm.MaxArraySize(config)
+	return nil
 }
 
 // Queue lists the user's jobs, with those that ended a few minutes ago.

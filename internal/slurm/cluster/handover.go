@@ -298,7 +298,7 @@ func (s *sender) submission(p *outgoing) (submit submitRequest, err error) {
 	}
 	submit.Script = slurm.Script(program, p.dir)
 	b := slurm.Batch{
-		Name: name(&p.jobs[0].job), Comment: s.w.c.prefix() + p.batch, Dir: p.dir, Script: handover.Script(p.dir),
+		Name: name(&p.jobs[0].job), Comment: s.w.c.prefix() + p.batch, Script: handover.Script(p.dir),
 		Log: slurmLog(p.dir), Limit: p.group.limit,
 	}
 	for _, h := range p.jobs {
