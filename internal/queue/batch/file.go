@@ -10,36 +10,12 @@ import (
 	"os"
 	"time"
 
-	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/queue"
 )
 
 // maxFileBytes bounds the jobs file; a larger one is refused, not read.
 const maxFileBytes = 256 << 20
-
-// watcher looks at the jobs file once a poll. It only reads the file, which
-// belongs to the user.
-type watcher struct {
-	path     string
-	dir      string // where relative paths of models begin
-	defaults job.Spec
-	format   Format
-	sizes    jobfile.Sizes            // of the models named in a CSV file
-	check    func(jobfile.File) error // a check of every new version; nil: none
-
-	asGpusched bool // lines are read as gpusched reads them
-
-	stream   bool // a pipe: it was read to its end, and cannot change
-	live     bool // lines of a pipe count as they come
-	pipe     *pipe
-	stamp    fileStamp
-	text     []byte
-	tail     bool   // a last line without its newline waits for the next poll
-	settled  []byte // such a line that has been accepted
-	gone     bool   // the file was missing at the last poll
-	complain string // the last complaint, reported once
-}
 
 // fileStamp distinguishes versions of a file without reading it.
 type fileStamp struct {
@@ -52,119 +28,119 @@ type fileStamp struct {
 // the file has just changed and its last line has no newline, an editor may
 // still be writing, and read waits one poll. A pipe is read to its end, which
 // may take long or never come.
-func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.Duration)) (jobfile.File, error) {
-	stamp, err := stampOf(w.path)
+func (s *Source) read(ctx context.Context, pause func(time.Duration)) (jobfile.File, error) {
+	stamp, err := stampOf(s.opt.File)
 	if err != nil {
 		return jobfile.File{}, err
 	}
-	w.stream = stamp.streams()
-	if w.stream && w.live {
-		w.pipe = openPipe(w.path)
-		return w.parse(nil)
+	s.stream = stamp.streams()
+	if s.stream && s.opt.Watch {
+		s.pipe = openPipe(s.opt.File)
+		return s.parse(nil)
 	}
-	if w.stream {
-		text, err := queue.Await(ctx, func() ([]byte, error) { return slurp(w.path) })
+	if s.stream {
+		text, err := queue.Await(ctx, func() ([]byte, error) { return slurp(s.opt.File) })
 		if err != nil {
 			return jobfile.File{}, err
 		}
-		w.text = text
-		return w.parse(text)
+		s.text = text
+		return s.parse(text)
 	}
-	file, err := w.load()
-	if age := time.Since(w.stamp.changed); file.Unterminated && age < poll {
-		pause(poll - max(age, 0))
-		file, err = w.load()
+	file, err := s.load()
+	if age := time.Since(s.stamp.changed); file.Unterminated && age < s.opt.Poll {
+		pause(s.opt.Poll - max(age, 0))
+		file, err = s.load()
 	}
 	if ctx.Err() != nil {
 		return jobfile.File{}, context.Cause(ctx)
 	}
-	w.settled = tailOf(w.text)
+	s.settled = tailOf(s.text)
 	return file, err
 }
 
-func (w *watcher) load() (jobfile.File, error) {
-	stamp, text, err := readFile(w.path)
+func (s *Source) load() (jobfile.File, error) {
+	stamp, text, err := readFile(s.opt.File)
 	if err != nil {
 		return jobfile.File{}, err
 	}
-	w.stamp, w.text = stamp, text
-	return w.parse(text)
+	s.stamp, s.text = stamp, text
+	return s.parse(text)
 }
 
-// look is one poll. changed is set if file is a new version to apply; complaint
+// Look is one poll. changed is set if file is a new version to apply; complaint
 // is for the user.
-func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
-	if w.pipe != nil {
-		return w.lookAtPipe()
+func (s *Source) Look() (file jobfile.File, changed bool, complaint string) {
+	if s.pipe != nil {
+		return s.lookAtPipe()
 	}
-	if w.stream {
+	if s.stream {
 		return jobfile.File{}, false, ""
 	}
-	stamp, err := stampOf(w.path)
+	stamp, err := stampOf(s.opt.File)
 	if err != nil {
-		w.gone = true
-		return jobfile.File{}, false, w.once(w.keeping("%v; keeping the last good queue", err))
+		s.gone = true
+		return jobfile.File{}, false, s.once(s.keeping("%v; keeping the last good queue", err))
 	}
-	if w.gone {
-		w.gone, w.complain = false, "" // if it vanishes again, report it again
+	if s.gone {
+		s.gone, s.complain = false, "" // if it vanishes again, report it again
 	}
-	if stamp == w.stamp {
-		return w.settleTail()
+	if stamp == s.stamp {
+		return s.settleTail()
 	}
-	stamp, text, err := readFile(w.path)
+	stamp, text, err := readFile(s.opt.File)
 	if err != nil {
-		return jobfile.File{}, false, w.once(w.keeping("%v; keeping the last good queue", err))
+		return jobfile.File{}, false, s.once(s.keeping("%v; keeping the last good queue", err))
 	}
-	same := bytes.Equal(w.text, text)
-	w.stamp, w.text = stamp, text
+	same := bytes.Equal(s.text, text)
+	s.stamp, s.text = stamp, text
 	if same {
-		return w.settleTail()
+		return s.settleTail()
 	}
-	file, err = w.parse(text)
-	w.tail = file.Unterminated && !bytes.Equal(tailOf(text), w.settled)
-	if w.tail {
+	file, err = s.parse(text)
+	s.tail = file.Unterminated && !bytes.Equal(tailOf(text), s.settled)
+	if s.tail {
 		// An editor may be in the middle of this line: accept the others now,
 		// and the line if it has not changed by the next poll.
-		file, err = w.parse(withoutTail(text))
+		file, err = s.parse(withoutTail(text))
 	}
-	return w.judge(file, err)
+	return s.judge(file, err)
 }
 
 // settleTail accepts an unterminated last line that has not changed for a poll.
-func (w *watcher) settleTail() (jobfile.File, bool, string) {
-	if !w.tail {
+func (s *Source) settleTail() (jobfile.File, bool, string) {
+	if !s.tail {
 		return jobfile.File{}, false, ""
 	}
-	w.tail = false
-	w.settled = tailOf(w.text)
-	return w.judge(w.parse(w.text))
+	s.tail = false
+	s.settled = tailOf(s.text)
+	return s.judge(s.parse(s.text))
 }
 
 // judge turns a parsed file into a new version or a complaint.
-func (w *watcher) judge(file jobfile.File, err error) (jobfile.File, bool, string) {
-	if err == nil && w.check != nil {
-		err = w.check(file)
+func (s *Source) judge(file jobfile.File, err error) (jobfile.File, bool, string) {
+	if err == nil {
+		err = s.check(file)
 	}
 	if err != nil {
-		return jobfile.File{}, false, w.once(w.keeping("malformed jobs file, keeping the last good queue: %v", err))
+		return jobfile.File{}, false, s.once(s.keeping("malformed jobs file, keeping the last good queue: %v", err))
 	}
-	w.complain = ""
+	s.complain = ""
 	return file, true, ""
 }
 
 // keeping is a complaint about a version that is not used; gpusched has one for all.
-func (w *watcher) keeping(complaint string, err error) string {
-	if w.asGpusched {
+func (s *Source) keeping(complaint string, err error) string {
+	if s.opt.AsGpusched {
 		complaint = "jobs file unreadable, keeping previous queue: %v"
 	}
 	return fmt.Sprintf(complaint, err)
 }
 
-func (w *watcher) once(complaint string) string {
-	if complaint == w.complain {
+func (s *Source) once(complaint string) string {
+	if complaint == s.complain {
 		return ""
 	}
-	w.complain = complaint
+	s.complain = complaint
 	return complaint
 }
 

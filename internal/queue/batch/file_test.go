@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/tests/testkit"
 )
@@ -20,14 +19,19 @@ import (
 // "-" for no change, "!" and words of the complaint.
 type poller struct {
 	t     *testing.T
-	w     *watcher
+	w     *Source
 	clock time.Time
 }
 
+// sourceAt is a jobs file that may have any lines.
+func sourceAt(path string) *Source {
+	return NewSource(&Options{File: path, HostOptions: HostOptions{Poll: time.Hour}}, func(jobfile.File) error { return nil })
+}
+
 func newPoller(t *testing.T, text string) *poller {
-	p := &poller{t: t, w: &watcher{path: filepath.Join(t.TempDir(), "jobs.txt"), defaults: job.Defaults()}, clock: at0}
+	p := &poller{t: t, w: sourceAt(filepath.Join(t.TempDir(), "jobs.txt")), clock: at0}
 	p.save(text)
-	if _, err := p.w.read(context.Background(), time.Second, func(time.Duration) {}); err != nil {
+	if _, err := p.w.read(context.Background(), func(time.Duration) {}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -35,19 +39,19 @@ func newPoller(t *testing.T, text string) *poller {
 
 // save writes the file at a time of its own, as two saves of a person have.
 func (p *poller) save(text string) {
-	testkit.Write(p.t, p.w.path, text)
+	testkit.Write(p.t, p.w.opt.File, text)
 	p.touch()
 }
 
 func (p *poller) touch() {
 	p.clock = p.clock.Add(time.Second)
-	if err := os.Chtimes(p.w.path, p.clock, p.clock); err != nil {
+	if err := os.Chtimes(p.w.opt.File, p.clock, p.clock); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 func (p *poller) look() string {
-	file, changed, complaint := p.w.look()
+	file, changed, complaint := p.w.Look()
 	switch {
 	case complaint != "":
 		return "! " + complaint
@@ -168,33 +172,33 @@ func TestAWatchedFile(t *testing.T) {
 			p.want("! .txt:2:") // news again
 		}},
 		{"may vanish and come back as it was", "a\n", func(p *poller) {
-			elsewhere := p.w.path + ".away"
-			p.move(p.w.path, elsewhere)
+			elsewhere := p.w.opt.File + ".away"
+			p.move(p.w.opt.File, elsewhere)
 			p.want("! keeping the last good queue", "-")
-			p.move(elsewhere, p.w.path)
+			p.move(elsewhere, p.w.opt.File)
 			p.want("-")
-			p.move(p.w.path, elsewhere)
+			p.move(p.w.opt.File, elsewhere)
 			p.want("! keeping the last good queue")
 		}},
 		{"may vanish and come back as another", "a\n", func(p *poller) {
-			p.move(p.w.path, p.w.path+".away")
+			p.move(p.w.opt.File, p.w.opt.File+".away")
 			p.want("! no such file")
 			p.save("b\n")
 			p.want("b")
 		}},
 		{"may become a pipe, which is not waited for", "a\n", func(p *poller) {
-			p.move(p.w.path, p.w.path+".away")
-			mkfifo(p.t, p.w.path)
+			p.move(p.w.opt.File, p.w.opt.File+".away")
+			mkfifo(p.t, p.w.opt.File)
 			p.want("! found a pipe", "-")
-			if err := os.Remove(p.w.path); err != nil {
+			if err := os.Remove(p.w.opt.File); err != nil {
 				p.t.Fatal(err)
 			}
 			p.save("b\n")
 			p.want("b")
 		}},
 		{"may become a directory", "a\n", func(p *poller) {
-			p.move(p.w.path, p.w.path+".away")
-			if err := os.Mkdir(p.w.path, 0o755); err != nil {
+			p.move(p.w.opt.File, p.w.opt.File+".away")
+			if err := os.Mkdir(p.w.opt.File, 0o755); err != nil {
 				p.t.Fatal(err)
 			}
 			p.want("! found a directory", "-")
@@ -214,57 +218,57 @@ func (p *poller) move(from, to string) {
 
 func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
-	fresh := func(text string) *watcher {
-		w := &watcher{path: filepath.Join(t.TempDir(), "jobs.txt"), defaults: job.Defaults()}
-		testkit.Write(t, w.path, text)
+	fresh := func(text string) *Source {
+		w := sourceAt(filepath.Join(t.TempDir(), "jobs.txt"))
+		testkit.Write(t, w.opt.File, text)
 		now := time.Now()
-		if err := os.Chtimes(w.path, now, now); err != nil {
+		if err := os.Chtimes(w.opt.File, now, now); err != nil {
 			t.Fatal(err)
 		}
 		return w
 	}
 	t.Run("it may be finished by then", func(t *testing.T) {
 		w := fresh("a\n[vram=1")
-		file, err := w.read(context.Background(), time.Hour, func(d time.Duration) {
+		file, err := w.read(context.Background(), func(d time.Duration) {
 			if d <= 0 || d > time.Hour {
 				t.Errorf("it waits %s", d)
 			}
-			testkit.Write(t, w.path, "a\n[vram=1G] b\n")
+			testkit.Write(t, w.opt.File, "a\n[vram=1G] b\n")
 		})
 		if err != nil || commands(file) != "a b" {
 			t.Errorf("%q, %v", commands(file), err)
 		}
 	})
 	t.Run("or be what it is", func(t *testing.T) {
-		file, err := fresh("a\nb").read(context.Background(), time.Hour, func(time.Duration) {})
+		file, err := fresh("a\nb").read(context.Background(), func(time.Duration) {})
 		if err != nil || commands(file) != "a b" {
 			t.Errorf("%q, %v", commands(file), err)
 		}
 	})
 	t.Run("a file that has been there for long is not waited for", func(t *testing.T) {
 		w := fresh("a\nb")
-		if err := os.Chtimes(w.path, at0.AddDate(-1, 0, 0), at0.AddDate(-1, 0, 0)); err != nil {
+		if err := os.Chtimes(w.opt.File, at0.AddDate(-1, 0, 0), at0.AddDate(-1, 0, 0)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.read(context.Background(), time.Hour, func(time.Duration) { t.Error("it was") }); err != nil {
+		if _, err := w.read(context.Background(), func(time.Duration) { t.Error("it was") }); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("an interrupt ends the wait, and all of it", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		_, err := fresh("a\nb").read(ctx, time.Hour, func(time.Duration) { cancel(errInterrupted) })
+		_, err := fresh("a\nb").read(ctx, func(time.Duration) { cancel(errInterrupted) })
 		if !errors.Is(err, errInterrupted) {
 			t.Errorf("it says %v", err)
 		}
 	})
 	t.Run("a malformed file is an error", func(t *testing.T) {
-		if _, err := fresh("[vram=] a\n").read(context.Background(), time.Hour, func(time.Duration) { t.Error("it waits") }); err == nil {
+		if _, err := fresh("[vram=] a\n").read(context.Background(), func(time.Duration) { t.Error("it waits") }); err == nil {
 			t.Error("it is not")
 		}
 	})
 	t.Run("as is one that is not there", func(t *testing.T) {
-		w := &watcher{path: filepath.Join(t.TempDir(), "none")}
-		if _, err := w.read(context.Background(), time.Hour, nil); err == nil {
+		w := sourceAt(filepath.Join(t.TempDir(), "none"))
+		if _, err := w.read(context.Background(), nil); err == nil {
 			t.Error("it is not")
 		}
 	})
@@ -291,11 +295,11 @@ func mkfifo(t *testing.T, path string) {
 
 func TestAPipeIsReadOnce(t *testing.T) {
 	t.Parallel()
-	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults()}
-	mkfifo(t, w.path)
+	w := sourceAt(filepath.Join(t.TempDir(), "pipe"))
+	mkfifo(t, w.opt.File)
 	go func() {
 		// It comes in two pieces, and without a last newline.
-		file, err := os.OpenFile(w.path, os.O_WRONLY, 0)
+		file, err := os.OpenFile(w.opt.File, os.O_WRONLY, 0)
 		if err != nil {
 			return
 		}
@@ -303,27 +307,27 @@ func TestAPipeIsReadOnce(t *testing.T) {
 		file.WriteString("a\nb")
 		file.WriteString("c")
 	}()
-	file, err := w.read(context.Background(), time.Hour, func(time.Duration) { t.Error("it waits for a second version") })
+	file, err := w.read(context.Background(), func(time.Duration) { t.Error("it waits for a second version") })
 	if err != nil || commands(file) != "a bc" {
 		t.Fatalf("%q, %v", commands(file), err)
 	}
 	// Whoever writes to it now writes to nobody, and nothing hangs.
-	if file, changed, complaint := w.look(); changed || complaint != "" {
+	if file, changed, complaint := w.Look(); changed || complaint != "" {
 		t.Errorf("then %q, %q", commands(file), complaint)
 	}
 }
 
 func TestAPipeThatNobodyWritesCanBeInterrupted(t *testing.T) {
 	t.Parallel()
-	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults()}
-	mkfifo(t, w.path)
+	w := sourceAt(filepath.Join(t.TempDir(), "pipe"))
+	mkfifo(t, w.opt.File)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errInterrupted)
-	if _, err := w.read(ctx, time.Hour, nil); !errors.Is(err, errInterrupted) {
+	if _, err := w.read(ctx, nil); !errors.Is(err, errInterrupted) {
 		t.Errorf("it says %v", err)
 	}
 	// Let the one who still waits go.
-	if file, err := os.OpenFile(w.path, os.O_RDWR, 0); err == nil {
+	if file, err := os.OpenFile(w.opt.File, os.O_RDWR, 0); err == nil {
 		file.Close()
 	}
 }
@@ -336,8 +340,8 @@ func TestWhatIsNeitherAFileNorAPipeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	w := &watcher{path: path}
-	if _, err := w.read(context.Background(), time.Hour, nil); err == nil || !strings.Contains(err.Error(), "expected a file or a pipe") {
+	w := sourceAt(path)
+	if _, err := w.read(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "expected a file or a pipe") {
 		t.Errorf("it says %v", err)
 	}
 }

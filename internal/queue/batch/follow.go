@@ -119,7 +119,7 @@ func (f *follower) over() bool {
 		return false // until the queue has ended
 	}
 	idle := f.jobs.counts.queued+f.jobs.counts.running == 0
-	if grows := f.opt.Watch && f.source.watcher.canGrow(); !idle || !grows {
+	if grows := f.opt.Watch && f.source.canGrow(); !idle || !grows {
 		f.drained = false
 		return idle
 	}
@@ -211,7 +211,7 @@ func (f *follower) look(ctx context.Context) {
 	file, changed, complaint := f.source.Look()
 	if changed {
 		if err := f.send(ctx, file, false); err != nil {
-			complaint = f.source.watcher.once(fmt.Sprintf("%v; keeping the last good queue", err))
+			complaint = f.source.once(fmt.Sprintf("%v; keeping the last good queue", err))
 		}
 	}
 	if complaint != "" {

@@ -86,7 +86,7 @@ func following(t *testing.T, text string, had ...job.Outcome) (*follower, *bytes
 	out := &bytes.Buffer{}
 	f := newFollower(Options{File: "jobs.txt", HostOptions: HostOptions{LogDir: t.TempDir(), Tolerance: 0.1}, Out: out})
 	t.Cleanup(func() { f.voice.screen.finish() })
-	f.source.watcher, f.source.file = &watcher{}, parsed(t, text)
+	f.source.file = parsed(t, text)
 	q := &fakeQueue{}
 	for i, outcome := range had {
 		line := f.source.file.Lines[i]

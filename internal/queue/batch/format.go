@@ -39,19 +39,19 @@ func ParseFormat(name, file string) (Format, error) {
 var errAmbiguous = errors.New("choose csv or lines with --format")
 
 // parse reads a version of the jobs file.
-func (w *watcher) parse(text []byte) (jobfile.File, error) {
+func (s *Source) parse(text []byte) (jobfile.File, error) {
 	switch {
-	case w.format == CSV:
-		return jobfile.ParseCSVFile(w.path, text, w.sizes, w.defaults)
-	case w.format == ByName && jobfile.LooksLikeCSV(text):
-		return jobfile.File{}, fmt.Errorf("%s: expected shell commands, found lines like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
+	case s.opt.Format == CSV:
+		return jobfile.ParseCSVFile(s.opt.File, text, s.table, s.opt.defaults())
+	case s.opt.Format == ByName && jobfile.LooksLikeCSV(text):
+		return jobfile.File{}, fmt.Errorf("%s: expected shell commands, found lines like %s: %w", s.opt.File, jobfile.CSVFields, errAmbiguous)
 	}
-	file, err := jobfile.Parse(w.path, text, w.defaults)
-	if w.asGpusched {
+	file, err := jobfile.Parse(s.opt.File, text, s.opt.defaults())
+	if s.opt.AsGpusched {
 		err = cmp.Or(theirMistakes(text), err)
 	}
 	if err == nil {
-		err = modelfiles.Resolve(w.dir, w.path, &file)
+		err = modelfiles.Resolve(s.opt.Dir, s.opt.File, &file)
 	}
 	return file, err
 }

@@ -71,36 +71,36 @@ func (p *pipe) lines() (text []byte, ended bool, err error) {
 	return text, p.ended, p.err
 }
 
-// lookAtPipe is look for a pipe. What came out of it cannot be corrected, so a
+// lookAtPipe is Look for a pipe. What came out of it cannot be corrected, so a
 // line with a mistake is skipped.
-func (w *watcher) lookAtPipe() (file jobfile.File, changed bool, complaint string) {
-	text, ended, err := w.pipe.lines()
+func (s *Source) lookAtPipe() (file jobfile.File, changed bool, complaint string) {
+	text, ended, err := s.pipe.lines()
 	if err != nil {
-		complaint = w.once(err.Error())
+		complaint = s.once(err.Error())
 	}
-	if len(text) == w.pipe.taken {
-		w.pipe.over.Store(ended)
+	if len(text) == s.pipe.taken {
+		s.pipe.over.Store(ended)
 		return jobfile.File{}, false, complaint
 	}
-	w.pipe.taken = len(text)
-	file, err = w.parse(text)
-	if err == nil && w.check != nil {
-		err = w.check(file)
+	s.pipe.taken = len(text)
+	file, err = s.parse(text)
+	if err == nil {
+		err = s.check(file)
 	}
 	if err != nil {
-		complaint = w.once(fmt.Sprintf("skipped: %v", err))
+		complaint = s.once(fmt.Sprintf("skipped: %v", err))
 	}
 	return file, true, complaint
 }
 
 // piped are the lines that came through a pipe, and whether that was all.
-func (w *watcher) piped() (lines []byte, over bool) {
-	if w.pipe == nil {
-		return w.text, true
+func (s *Source) piped() (lines []byte, over bool) {
+	if s.pipe == nil {
+		return s.text, true
 	}
-	lines, _, _ = w.pipe.lines()
-	return bytes.Clone(lines), !w.canGrow()
+	lines, _, _ = s.pipe.lines()
+	return bytes.Clone(lines), !s.canGrow()
 }
 
 // canGrow reports whether new lines may still come: a pipe may have ended.
-func (w *watcher) canGrow() bool { return w.pipe == nil || !w.pipe.over.Load() }
+func (s *Source) canGrow() bool { return s.pipe == nil || !s.pipe.over.Load() }

@@ -6,29 +6,28 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"berth/internal/job"
 	"berth/internal/job/jobfile"
 	"berth/internal/tests/testkit"
 )
 
 func TestALivePipe(t *testing.T) {
 	t.Parallel()
-	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults(), live: true}
-	mkfifo(t, w.path)
-	first, err := w.read(context.Background(), time.Hour, nil)
+	w := sourceAt(filepath.Join(t.TempDir(), "pipe"))
+	w.opt.Watch = true
+	mkfifo(t, w.opt.File)
+	first, err := w.read(context.Background(), nil)
 	if err != nil || len(first.Lines) > 0 {
 		t.Fatalf("%q, %v", commands(first), err)
 	}
-	in, err := os.OpenFile(w.path, os.O_WRONLY, 0)
+	in, err := os.OpenFile(w.opt.File, os.O_WRONLY, 0)
 	testkit.Must(t, err)
 	comes := func(want string) (complaint string) {
 		t.Helper()
 		testkit.Eventually(t, "there is "+want, func() bool {
 			var file jobfile.File
 			var changed bool
-			if file, changed, complaint = w.look(); !changed {
+			if file, changed, complaint = w.Look(); !changed {
 				return false
 			}
 			if got := commands(file); got != want {
@@ -52,5 +51,5 @@ func TestALivePipe(t *testing.T) {
 	if said := comes("a bc e last"); said != "" {
 		t.Errorf("it complains again: %q", said)
 	}
-	testkit.Eventually(t, "it has ended", func() bool { w.look(); return !w.canGrow() })
+	testkit.Eventually(t, "it has ended", func() bool { w.Look(); return !w.canGrow() })
 }

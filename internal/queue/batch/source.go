@@ -16,13 +16,23 @@ import (
 	"berth/internal/text/problem"
 )
 
-// Source is the jobs file of a run.
+// Source is the jobs file of a run. It looks at the file once a poll, and only reads
+// it: the file belongs to the user.
 type Source struct {
-	opt     *Options
-	check   func(jobfile.File) error // refuses a version of it
-	watcher *watcher
-	sizes   string       // the table of model sizes in use; empty: none
-	file    jobfile.File // as it was at first, until the queue has it
+	opt   *Options
+	check func(jobfile.File) error // refuses a version of it
+	sizes string                   // the table of model sizes in use; empty: none
+	table jobfile.Sizes            // what it says
+	file  jobfile.File             // as it was at first, until the queue has it
+
+	stream   bool // a pipe: it was read to its end, and cannot change
+	pipe     *pipe
+	stamp    fileStamp
+	text     []byte
+	tail     bool   // a last line without its newline waits for the next poll
+	settled  []byte // such a line that has been accepted
+	gone     bool   // the file was missing at the last poll
+	complain string // the last complaint, reported once
 }
 
 // NewSource is the jobs file of these options, of which check refuses versions.
@@ -32,7 +42,6 @@ func NewSource(o *Options, check func(jobfile.File) error) *Source {
 
 // Open reads the file for the first time.
 func (s *Source) Open(ctx context.Context) error {
-	s.watcher = &watcher{path: s.opt.File, dir: s.opt.Dir, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
 	if err := s.openSizes(); err != nil {
 		return err
 	}
@@ -42,7 +51,7 @@ func (s *Source) Open(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	file, err := s.watcher.read(ctx, s.opt.Poll, pause)
+	file, err := s.read(ctx, pause)
 	var syntax *jobfile.Errors
 	switch {
 	case errors.Is(err, errAmbiguous):
@@ -52,7 +61,7 @@ func (s *Source) Open(ctx context.Context) error {
 	case err != nil:
 		return problem.Wrap(problem.Invalid, "a jobs file has one command per line; to run a single command: berth submit -- COMMAND", err)
 	}
-	s.file, s.watcher.check = file, s.check
+	s.file = file
 	if err := s.check(file); err != nil {
 		if problem.KindOf(err) == "" {
 			err = problem.Wrap(problem.Invalid, "", err)
@@ -69,13 +78,7 @@ func (s *Source) Open(ctx context.Context) error {
 func (s *Source) Lines() []*jobfile.Line { return s.file.Lines }
 
 // Text is what was read last.
-func (s *Source) Text() []byte { return s.watcher.text }
-
-// Look is one poll. changed is set if file is a new version to apply; complaint is
-// for the user.
-func (s *Source) Look() (file jobfile.File, changed bool, complaint string) {
-	return s.watcher.look()
-}
+func (s *Source) Text() []byte { return s.text }
 
 // openSizes reads the table of model sizes. The default one may be missing.
 func (s *Source) openSizes() error {
@@ -94,7 +97,7 @@ func (s *Source) openSizes() error {
 	if err != nil {
 		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
 	}
-	s.watcher.sizes, s.sizes = sizes, path
+	s.table, s.sizes = sizes, path
 	return nil
 }
 

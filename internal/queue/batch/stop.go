@@ -152,8 +152,8 @@ func (s *stop) press(ctx context.Context, f *follower, key byte) {
 
 // leave ends this berth, and leaves the jobs to the queue.
 func (s *stop) leave(f *follower, status int) {
-	if f.source.watcher.stream {
-		if _, over := f.source.watcher.piped(); !over && !s.hangUp {
+	if f.source.stream {
+		if _, over := f.source.piped(); !over && !s.hangUp {
 			f.voice.warn("not detached: more jobs may come through the pipe; put them in a file to detach")
 			return
 		}
@@ -166,8 +166,8 @@ func (s *stop) leave(f *follower, status int) {
 func (s *stop) parted(f *follower) (int, error) {
 	f.voice.screen.finish()
 	file, back := f.opt.File, "the same command"
-	if f.source.watcher.stream && f.link.Own != nil {
-		lines, _ := f.source.watcher.piped()
+	if f.source.stream && f.link.Own != nil {
+		lines, _ := f.source.piped()
 		path := pipedIn(f.link.Own.LogDir)
 		if err := replace(path, lines); err != nil {
 			return s.status, err
@@ -178,7 +178,7 @@ func (s *stop) parted(f *follower) (int, error) {
 	where := "in the background"
 	if f.link.Own == nil {
 		where = "in the " + f.link.Name
-		if f.source.watcher.stream {
+		if f.source.stream {
 			file = fromPipe
 		}
 	}
