@@ -109,3 +109,31 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// TestShellWords: as a shell cuts a line, with nothing expanded.
+func TestShellWords(t *testing.T) {
+	for _, test := range []struct {
+		line     string
+		comments bool
+		want     string
+	}{
+		{"", false, `[]`},
+		{" a\t'b c'\"d\\\" e\"\\ f \r", false, `["a" "b cd\" e f"]`},
+		{`"\n\\\$" '\'`, false, `["\\n\\$" "\\"]`},
+		{"a #b c#d", false, `["a" "#b" "c#d"]`},
+		{"a c#d #b 'e", true, `["a" "c#d"]`},
+		{`''`, false, `[""]`},
+		{`a "b`, false, ErrQuote.Error()},
+		{`a 'b`, true, ErrQuote.Error()},
+		{`a b\`, false, ErrBackslash.Error()},
+	} {
+		words, err := ShellWords(test.line, test.comments)
+		got := fmt.Sprintf("%q", words)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", test.line, got, test.want)
+		}
+	}
+}

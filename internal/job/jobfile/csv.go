@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -86,7 +85,7 @@ func parseCSVLine(raw []byte) (CSVJob, error) {
 	if j.Allow, err = parseCSVAllow(fields[4]); err != nil {
 		return CSVJob{}, fmt.Errorf("allowed_gpus: %w; put arguments with commas in quotes", err)
 	}
-	if j.Words, err = argumentWords(j.Arguments); err != nil {
+	if j.Words, err = text.ShellWords(j.Arguments, false); err != nil {
 		return CSVJob{}, fmt.Errorf("arguments: %w", err)
 	}
 	return j, j.Check()
@@ -119,25 +118,6 @@ func parseCSVAllow(field string) ([]int, error) {
 	return slices.Compact(ids), nil
 }
 
-// argumentWords splits arguments as a shell would, but expands nothing and
-// knows no comments.
-func argumentWords(text string) ([]string, error) {
-	var words []string
-	for {
-		if text = strings.TrimLeft(text, " \t\r"); text == "" {
-			return words, nil
-		}
-		word, rest, err := cutWord(text)
-		if errors.Is(err, errBackslash) {
-			err = errors.New("expected a character after the backslash, found the end of the line")
-		}
-		if err != nil {
-			return nil, err
-		}
-		words, text = append(words, word), rest
-	}
-}
-
 // Check refuses values that a line of the file cannot hold, or that a program
 // cannot be passed.
 func (j CSVJob) Check() error {
@@ -149,7 +129,7 @@ func (j CSVJob) Check() error {
 			return fmt.Errorf("expected one line of text, found a line end or a NUL byte in %s", text.Found(written))
 		}
 	}
-	words, err := argumentWords(j.Arguments)
+	words, err := text.ShellWords(j.Arguments, false)
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}

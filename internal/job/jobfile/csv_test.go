@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // csvLine is a line as a test writes down what was read.
@@ -188,11 +189,11 @@ func TestCSVKeyIsTheContent(t *testing.T) {
 //
 // seeds: S13 S16 R9
 func TestCSVRoundTrip(t *testing.T) {
-	text := rapid.StringOfN(rapid.SampledFrom([]rune(`ab ,"'\#-0	é`)), 0, 12, -1)
+	field := rapid.StringOfN(rapid.SampledFrom([]rune(`ab ,"'\#-0	é`)), 0, 12, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		j := CSVJob{
 			Line: 1, Priority: rapid.IntRange(-9, 9).Draw(t, "priority"),
-			Script: text.Draw(t, "script"), Conda: text.Draw(t, "conda"), Arguments: text.Draw(t, "arguments"),
+			Script: field.Draw(t, "script"), Conda: field.Draw(t, "conda"), Arguments: field.Draw(t, "arguments"),
 			Allow: rapid.SliceOfNDistinct(rapid.IntRange(0, maxID), 0, 4, rapid.ID[int]).Draw(t, "allow"),
 		}
 		slices.Sort(j.Allow)
@@ -202,7 +203,7 @@ func TestCSVRoundTrip(t *testing.T) {
 		if j.Check() != nil {
 			t.Skip("no line can say it")
 		}
-		j.Words, _ = argumentWords(j.Arguments)
+		j.Words, _ = text.ShellWords(j.Arguments, false)
 		line := FormatCSV(j)
 		got, err := ParseCSV("f", []byte(line+"\n"))
 		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], j) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // argumentsField is the index of the arguments. Everything after them is the
@@ -111,7 +113,7 @@ func argumentsEnd(line string) (int, error) {
 		}
 	}
 	if quote != 0 {
-		return 0, errors.New("arguments: " + errQuote.Error())
+		return 0, errors.New("arguments: " + text.ErrQuote.Error())
 	}
 	return -1, nil
 }

@@ -2,10 +2,13 @@ package jobfile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"unicode/utf8"
+
+	"berth/internal/text"
 )
 
 // Bounds on the directives of a script.
@@ -95,16 +98,20 @@ func (r *scriptReader) directive(line int, mark string, text []byte) {
 	}
 }
 
-func directiveWords(text []byte) ([]string, error) {
+func directiveWords(raw []byte) ([]string, error) {
 	switch {
-	case len(text) > maxDirectiveBytes:
-		return nil, fmt.Errorf("expected at most %d bytes in a directive, found %d", maxDirectiveBytes, len(text))
-	case bytes.IndexByte(text, 0) >= 0:
+	case len(raw) > maxDirectiveBytes:
+		return nil, fmt.Errorf("expected at most %d bytes in a directive, found %d", maxDirectiveBytes, len(raw))
+	case bytes.IndexByte(raw, 0) >= 0:
 		return nil, fmt.Errorf("expected text, found a NUL byte")
-	case !utf8.Valid(text):
+	case !utf8.Valid(raw):
 		return nil, fmt.Errorf("expected UTF-8 text, found other bytes")
 	}
-	return splitWords(string(text))
+	words, err := text.ShellWords(string(raw), true)
+	if errors.Is(err, text.ErrBackslash) {
+		err = errors.New("expected one directive per line, found a backslash at the end of the line")
+	}
+	return words, err
 }
 
 // flags reads the words of one #BERTH line. After a bad value it reports the

@@ -283,7 +283,7 @@ func JoinSetups(pairs []Pair) []Pair {
 // has them.
 func ErrorFile(setup string, v *job.View, host string) string {
 	redirect, _ := cutRedirect(setup)
-	words, err := splitWords(strings.TrimLeft(strings.TrimPrefix(redirect, redirects), ">"))
+	words, err := text.ShellWords(strings.TrimLeft(strings.TrimPrefix(redirect, redirects), ">"), true)
 	if err != nil || len(words) != 1 {
 		return ""
 	}

@@ -1,23 +1,23 @@
-package jobfile
+package text
 
 import (
 	"errors"
 	"strings"
 )
 
+// Why a line is not words of a shell.
 var (
-	errQuote     = errors.New("expected a closing quote, found the end of the line")
-	errBackslash = errors.New("expected one directive per line, found a backslash at the end of the line")
+	ErrQuote     = errors.New("expected a closing quote, found the end of the line")
+	ErrBackslash = errors.New("expected a character after the backslash, found the end of the line")
 )
 
-// splitWords cuts a directive into words as a shell would, without expanding
-// anything: quotes group, a backslash takes the next character, and a # that
-// starts a word starts a comment.
-func splitWords(line string) ([]string, error) {
-	var words []string
+// ShellWords cuts a line into words as a shell would, without expanding anything:
+// quotes group, and a backslash takes the next character. With comments, a # that
+// starts a word ends the line.
+func ShellWords(line string, comments bool) (words []string, err error) {
 	for {
 		line = strings.TrimLeft(line, " \t\r")
-		if line == "" || line[0] == '#' {
+		if line == "" || comments && line[0] == '#' {
 			return words, nil
 		}
 		word, rest, err := cutWord(line)
@@ -37,19 +37,19 @@ func cutWord(line string) (word, rest string, err error) {
 		case '\'':
 			end := strings.IndexByte(line[i+1:], '\'')
 			if end < 0 {
-				return "", "", errQuote
+				return "", "", ErrQuote
 			}
 			b.WriteString(line[i+1 : i+1+end])
 			i += 1 + end
 		case '"':
 			length, ok := doubleQuoted(&b, line[i+1:])
 			if !ok {
-				return "", "", errQuote
+				return "", "", ErrQuote
 			}
 			i += length
 		case '\\':
 			if i++; i == len(line) {
-				return "", "", errBackslash
+				return "", "", ErrBackslash
 			}
 			b.WriteByte(line[i])
 		default:
