@@ -135,7 +135,6 @@ func (w *journal) append(events []job.Event) error {
 // eventSource is the part of the store that the journal needs.
 type eventSource interface {
 	EventsAfter(seq int64, limit int) ([]job.Event, error)
-	TrimEvents(through int64) error
 }
 
 // catchUp writes the events that the store has and the journal lacks.

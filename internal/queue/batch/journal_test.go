@@ -32,8 +32,6 @@ func (a *archive) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 	return list, a.err
 }
 
-func (a *archive) TrimEvents(int64) error { return nil }
-
 func eventsUpTo(n int64) []job.Event {
 	var list []job.Event
 	for seq := int64(1); seq <= n; seq++ {

@@ -30,7 +30,7 @@ type account struct {
 
 // advice is a declaration that was off by more than the tolerance.
 type advice struct {
-	id, name       string
+	name           string
 	declaredMiB    int64
 	peakMiB        int64
 	percent        float64
@@ -92,7 +92,7 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 	suggestion := int64(math.Ceil(float64(peak)*1.05/256)) * 256
 	hours := j.Worked(j.EndedAt).Hours()
 	a.advice = append(a.advice, advice{
-		id: j.ID, name: label(j), declaredMiB: j.VRAMMiB, peakMiB: peak, percent: percent,
+		name: label(j), declaredMiB: j.VRAMMiB, peakMiB: peak, percent: percent,
 		suggestionMiB: suggestion, underDeclared: verdict == job.VerdictUnder,
 		wastedMiBHours: math.Abs(float64(j.VRAMMiB-peak)) * hours,
 	})
