@@ -112,8 +112,8 @@ func ShardsPerGPU(nodes []Node) (least int) {
 // SettingsCommand is the arguments of scontrol for the cluster's configuration.
 func SettingsCommand() []string { return []string{"show", "config"} }
 
-// Settings reads what scontrol printed: lines of "Key = value". The keys are in
-// lower case.
+// Settings reads what scontrol printed, or slurm.conf: lines of "Key = value". The
+// keys are in lower case.
 func Settings(out string) map[string]string {
 	settings := map[string]string{}
 	for line := range strings.Lines(out) {

@@ -20,10 +20,6 @@ import (
 	"berth/internal/slurm/handover"
 )
 
-func inOrder(a, b *job.Job) int {
-	return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Seq, b.Seq))
-}
-
 // group is ready jobs that are alike to Slurm.
 type group struct {
 	options []string

@@ -269,7 +269,10 @@ func (w *worker) sorted(want func(*remoteJob) bool) []*remoteJob {
 			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, func(a, b *remoteJob) int { return inOrder(&a.job, &b.job) })
+	slices.SortFunc(list, func(x, y *remoteJob) int {
+		a, b := &x.job, &y.job
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Seq, b.Seq))
+	})
 	return list
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/queue/engine"
+	"berth/internal/slurm"
 )
 
 const (
@@ -82,15 +83,9 @@ var afterTerm = sync.OnceValue(func() time.Duration {
 
 // killWait reads Slurm's configuration.
 func killWait(config string) time.Duration {
-	for line := range strings.Lines(config) {
-		key, value, _ := strings.Cut(line, "=")
-		if !strings.EqualFold(strings.TrimSpace(key), "KillWait") {
-			continue
-		}
-		value, _, _ = strings.Cut(value, "#")
-		if seconds, err := strconv.Atoi(strings.TrimSpace(value)); err == nil && seconds > 0 {
-			return time.Duration(seconds) * time.Second
-		}
+	value, _, _ := strings.Cut(slurm.Settings(config)["killwait"], "#")
+	if seconds, err := strconv.Atoi(strings.TrimSpace(value)); err == nil && seconds > 0 {
+		return time.Duration(seconds) * time.Second
 	}
 	return usualKillWait
 }

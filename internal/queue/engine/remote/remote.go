@@ -111,9 +111,6 @@ func (a *Jobs) Changes() (jobs []job.Job, gone []string) {
 		jobs = append(jobs, *j.Clone())
 	}
 	clear(a.changed)
-	slices.SortFunc(jobs, func(a, b job.Job) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Seq, b.Seq))
-	})
 	return jobs, gone
 }
 
