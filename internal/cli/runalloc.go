@@ -67,7 +67,7 @@ func (f *runFlags) runInAllocations(cmd *cobra.Command) error {
 	}
 	run := func() (int, error) { return allocation.Run(context.Background(), o) }
 	if f.dryRun {
-		run = func() (int, error) { return allocation.DryRun(context.Background(), o) }
+		run = func() (int, error) { return 0, allocation.DryRun(context.Background(), o) }
 	} else if _, err := batch.Find(f.opt.LogDir); err == nil {
 		return problem.Newf(problem.Refused, "choose another --log-dir", "%s has the jobs of a berth run without --allocations", f.opt.LogDir)
 	}

@@ -18,22 +18,7 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 	if !needed {
 		return
 	}
-	named := map[string][]int{}
-	for i := range lines {
-		if name := lines[i].Spec.Name; name != "" {
-			named[name] = append(named[name], i)
-		}
-	}
-	numbered := map[string][]int{} // the trials of a sweep share a line
-	for i := range lines {
-		number := strconv.Itoa(lines[i].Number)
-		numbered[number] = append(numbered[number], i)
-	}
-	for number, targets := range numbered { // a name such as 3 counts before line 3
-		if len(named[number]) == 0 {
-			named[number] = targets
-		}
-	}
+	named := Named(lines)
 	before := len(errs.Problems)
 	next := make([][]int, len(lines)) // next[i]: the lines that line i waits for
 	for i := range lines {
@@ -49,6 +34,25 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 	if len(errs.Problems) == before {
 		checkCycles(file, lines, next, errs)
 	}
+}
+
+// Named are the lines that each name means, and each number of a line. The trials of a
+// sweep share a line.
+func Named(lines []*Line) map[string][]int {
+	named, numbered := map[string][]int{}, map[string][]int{}
+	for i, line := range lines {
+		if line.Spec.Name != "" {
+			named[line.Spec.Name] = append(named[line.Spec.Name], i)
+		}
+		number := strconv.Itoa(line.Number)
+		numbered[number] = append(numbered[number], i)
+	}
+	for number, targets := range numbered { // a name such as 3 counts before line 3
+		if len(named[number]) == 0 {
+			named[number] = targets
+		}
+	}
+	return named
 }
 
 func nameProblem(name string, targets []int, lines []*Line, named map[string][]int) string {

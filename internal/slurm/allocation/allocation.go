@@ -22,7 +22,6 @@ type allocation struct {
 	lines     []string // jobs.txt
 	marker    *startMarker
 	closed    bool
-	never     bool // it never began
 
 	journal  journal
 	ends     time.Time // when its jobs are stopped; zero: not known, or no limit
@@ -47,7 +46,7 @@ type doubtful struct {
 // take gives a task to the allocation.
 func (a *allocation) take(t *task) {
 	a.tasks = append(a.tasks, t)
-	t.in, t.index, t.begun = a.number, len(a.tasks), false
+	t.in, t.begun = a.number, false
 }
 
 // complete gives the allocation the jobs that the ledger says it has: a front that
@@ -84,7 +83,7 @@ func (a *allocation) open() bool {
 
 // room is what it has for more jobs.
 func (a *allocation) room(now time.Time) *room {
-	r := &room{number: a.number, gpus: a.marker.GPUs, gpuMiB: a.marker.GPUMiB, cpus: a.marker.CPUs, backlog: a.backlog(), whole: a.whole}
+	r := &room{gpus: a.marker.GPUs, gpuMiB: a.marker.GPUMiB, cpus: a.marker.CPUs, backlog: a.backlog(), whole: a.whole}
 	if !a.ends.IsZero() {
 		r.left = max(a.ends.Sub(now), time.Nanosecond)
 	}

@@ -99,7 +99,7 @@ func (f *front) askOne(ctx context.Context) (accepted bool, err error) {
 // refused takes in that Slurm refuses an allocation. The others, if there are any,
 // do the work.
 func (f *front) refused(a *allocation, why error) error {
-	a.closed, a.never = true, true
+	a.closed = true
 	if others := len(f.open()); others > 0 {
 		f.accepted = others
 		f.narrator.warn(fmt.Sprintf("Slurm refuses more than %s: %v", text.Count(others, "allocation"), why))
@@ -109,7 +109,7 @@ func (f *front) refused(a *allocation, why error) error {
 	if _, err := a.directory.take(); err != nil {
 		return err
 	}
-	return f.ledger.write(entry{Close: a.number, Never: true})
+	return f.ledger.write(entry{Close: a.number})
 }
 
 // awaitStart looks at an allocation that has not begun: whether it ever will.
@@ -123,7 +123,7 @@ func (f *front) awaitStart(ctx context.Context, a *allocation) error {
 	if err != nil || !taken {
 		return err // it has begun at this moment
 	}
-	a.closed, a.never = true, true
+	a.closed = true
 	switch {
 	case unwanted && a.slurm != "":
 		// Its name goes with its id: the id may be another job's by now.
@@ -137,7 +137,7 @@ func (f *front) awaitStart(ctx context.Context, a *allocation) error {
 		f.narrator.warn(fmt.Sprintf("allocation %d ended in Slurm before it began (%s)", a.number, a.state), batch.LastLines(a.directory.file(outName))...)
 		f.failed(false)
 	}
-	return f.ledger.write(entry{Close: a.number, Never: true})
+	return f.ledger.write(entry{Close: a.number})
 }
 
 // mostLost bounds how often an allocation that Slurm forgot is asked for again.

@@ -10,13 +10,13 @@ import (
 
 // room is an allocation that has begun and takes jobs.
 type room struct {
-	number  int
 	gpus    int
 	gpuMiB  int64 // memory of each; 0: not known
 	cpus    int
 	left    time.Duration // until its jobs are stopped; 0: no limit
 	whole   time.Duration // what left was at its beginning
 	backlog []*task       // dealt to it, and not ended
+	dealt   []*task       // those of them that it gets now
 }
 
 // guessedMiB is the memory of a GPU that is not known.
@@ -92,16 +92,15 @@ func (r *room) fits(s *job.Spec) bool {
 }
 
 // deal says which tasks go to which room now: the first in the queue to the room
-// that will be free first, until each has enough. It adds them to the backlogs.
-func deal(tasks []*task, rooms []*room, p pace) map[int][]*task {
+// that will be free first, until each has enough.
+func deal(tasks []*task, rooms []*room, p pace) {
 	queue := make([]*task, 0, len(tasks))
 	for _, t := range tasks {
-		if ready, _ := t.ready(); ready && t.waits() {
+		if t.isReady() {
 			queue = append(queue, t)
 		}
 	}
 	slices.SortStableFunc(queue, func(a, b *task) int { return cmp.Compare(b.spec.Priority, a.spec.Priority) })
-	dealt := map[int][]*task{}
 	for _, t := range queue {
 		var best *room
 		open, least := false, 0.0
@@ -120,8 +119,7 @@ func deal(tasks []*task, rooms []*room, p pace) map[int][]*task {
 		}
 		if best != nil {
 			best.backlog = append(best.backlog, t)
-			dealt[best.number] = append(dealt[best.number], t)
+			best.dealt = append(best.dealt, t)
 		}
 	}
-	return dealt
 }

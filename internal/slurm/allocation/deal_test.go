@@ -44,13 +44,10 @@ func TestDeal(t *testing.T) {
 		"a job longer than any allocation is tried":                  {many(1, job.Spec{GPUs: 1, TimeLimit: 9 * time.Hour}), []*room{{gpus: 1, left: time.Hour, whole: 2 * time.Hour}}, pace{}, []int{1}},
 		"the longer jobs of one allocation leave others to the next": {append(many(1, job.Spec{GPUs: 1, TimeLimit: 10 * time.Hour}), many(2, job.Spec{GPUs: 1, TimeLimit: time.Hour})...), []*room{gpus(1), gpus(1)}, pace{}, []int{1, 2}},
 	} {
-		for i, r := range test.rooms {
-			r.number = i + 1
-		}
-		dealt := deal(tasksOf(test.specs...), test.rooms, test.pace)
+		deal(tasksOf(test.specs...), test.rooms, test.pace)
 		var got []int
 		for _, r := range test.rooms {
-			got = append(got, len(dealt[r.number]))
+			got = append(got, len(r.dealt))
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -64,9 +61,9 @@ func TestDealKeepsPriorityAndDependencies(t *testing.T) {
 	tasks[4].after = []dependency{{tasks[0], job.AfterOK}}
 	tasks[1].inFile = false
 	tasks[2].outcome = job.OK
-	dealt := deal(tasks, []*room{{number: 1, gpus: 4, cpus: 4}}, pace{})
-	if len(dealt[1]) != 2 || dealt[1][0] != tasks[3] || dealt[1][1] != tasks[0] {
-		t.Errorf("dealt %v", dealt)
+	r := &room{gpus: 4, cpus: 4}
+	if deal(tasks, []*room{r}, pace{}); !slices.Equal(r.dealt, []*task{tasks[3], tasks[0]}) {
+		t.Errorf("dealt %v", r.dealt)
 	}
 }
 
@@ -102,24 +99,24 @@ func TestDealProperties(t *testing.T) {
 			task.in = rapid.IntRange(0, 1).Draw(t, "in")
 		}
 		var rooms []*room
-		for i := range rapid.IntRange(0, 4).Draw(t, "rooms") {
-			rooms = append(rooms, &room{number: i + 1, gpus: rapid.IntRange(0, 4).Draw(t, "room gpus"), cpus: 4, gpuMiB: 24 << 10, left: rapid.SampledFrom([]time.Duration{0, 2 * time.Minute, 2 * time.Hour}).Draw(t, "left"), whole: 3 * time.Hour})
+		for range rapid.IntRange(0, 4).Draw(t, "rooms") {
+			rooms = append(rooms, &room{gpus: rapid.IntRange(0, 4).Draw(t, "room gpus"), cpus: 4, gpuMiB: 24 << 10, left: rapid.SampledFrom([]time.Duration{0, 2 * time.Minute, 2 * time.Hour}).Draw(t, "left"), whole: 3 * time.Hour})
 		}
 		seen := map[int]bool{}
-		dealt := deal(tasks, rooms, pace{})
-		for _, list := range dealt {
-			for _, task := range list {
+		deal(tasks, rooms, pace{})
+		for _, r := range rooms {
+			for _, task := range r.dealt {
 				if seen[task.id] || task.in != 0 {
 					t.Fatalf("job %d is dealt twice", task.id)
 				}
 				seen[task.id] = true
 			}
 		}
-		for _, r := range rooms {
+		for i, r := range rooms {
 			_, enough := r.work(pace{})
 			for _, task := range tasks {
 				if task.in == 0 && !seen[task.id] && !enough && r.fits(&task.spec) {
-					t.Fatalf("job %d fits room %d, which has space", task.id, r.number)
+					t.Fatalf("job %d fits room %d, which has space", task.id, i)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -342,25 +343,23 @@ func (f *front) dealOut(now time.Time) error {
 	if f.stopping > 0 {
 		return nil
 	}
-	var rooms []*room
-	for _, a := range f.open() {
-		if a.open() {
-			rooms = append(rooms, a.room(now))
-		}
+	takers := slices.DeleteFunc(f.open(), func(a *allocation) bool { return !a.open() })
+	rooms := make([]*room, len(takers))
+	for i, a := range takers {
+		rooms[i] = a.room(now)
 	}
-	dealt := deal(f.jobs.all, rooms, f.jobs.pace)
-	for _, r := range rooms {
-		a := f.allocations[r.number-1]
-		switch tasks := dealt[r.number]; {
-		case len(tasks) > 0:
+	deal(f.jobs.all, rooms, f.jobs.pace)
+	for i, a := range takers {
+		switch r := rooms[i]; {
+		case len(r.dealt) > 0:
 			given := entry{Deal: a.number}
-			for _, t := range tasks {
+			for _, t := range r.dealt {
 				given.IDs = append(given.IDs, t.id)
 			}
 			if err := f.ledger.write(given); err != nil {
 				return err
 			}
-			for _, t := range tasks {
+			for _, t := range r.dealt {
 				a.take(t)
 			}
 			if err := a.complete(); err != nil {

@@ -3,7 +3,6 @@ package allocation
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"berth/internal/job"
@@ -13,17 +12,14 @@ import (
 
 // task is one line of the jobs file.
 type task struct {
-	id     int // from 1, in the order in which berth first saw them
-	key    string
+	id     int    // from 1, in the order in which berth first saw them
 	text   string // the line as an allocation gets it, without its dependencies
 	spec   job.Spec
-	number int  // of its line
 	inFile bool // its line is still there
 
 	after []dependency
 
 	in      int // the allocation that has it; 0: none
-	index   int // its place there, from 1
 	begun   bool
 	node    string
 	log     string
@@ -74,7 +70,7 @@ type jobList struct {
 }
 
 func (l *jobList) add(key string) *task {
-	t := &task{id: len(l.all) + 1, key: key}
+	t := &task{id: len(l.all) + 1}
 	l.all = append(l.all, t)
 	l.byKey[key] = t
 	return t
@@ -108,21 +104,12 @@ func (l *jobList) accept(lines []*jobfile.Line, texts []string) {
 	for _, t := range l.all {
 		t.inFile = false
 	}
-	named := map[string]*task{}
+	named := jobfile.Named(lines)
 	for i, line := range lines {
 		t := l.byKey[line.Key]
-		t.inFile, t.spec, t.text, t.number, t.after = true, line.Spec, texts[i], line.Number, nil
-		named[strconv.Itoa(line.Number)] = t
-	}
-	for _, line := range lines { // a name such as 3 counts before line 3
-		if line.Spec.Name != "" {
-			named[line.Spec.Name] = l.byKey[line.Key]
-		}
-	}
-	for _, line := range lines {
-		t := l.byKey[line.Key]
+		t.inFile, t.spec, t.text, t.after = true, line.Spec, texts[i], nil
 		for _, d := range line.Spec.After {
-			t.after = append(t.after, dependency{on: named[d.Name], cond: d.On})
+			t.after = append(t.after, dependency{on: l.byKey[lines[named[d.Name][0]].Key], cond: d.On})
 		}
 		if line.Spec.CancelMarked && t.waits() {
 			t.outcome, t.detail = job.WasCancelled, "its line is marked cancel"

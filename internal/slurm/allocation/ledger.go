@@ -19,8 +19,7 @@ type entry struct {
 	Slurm  string   `json:"slurm,omitempty"`  // its id there
 	Deal   int      `json:"deal,omitempty"`   // an allocation gets jobs
 	IDs    []int    `json:"ids,omitempty"`    // these
-	Close  int      `json:"close,omitempty"`  // an allocation has ended for certain
-	Never  bool     `json:"never,omitempty"`  // it never began
+	Close  int      `json:"close,omitempty"`  // an allocation has ended for certain, or can never begin
 	Forget []int    `json:"forget,omitempty"` // jobs that failed are to run again
 }
 

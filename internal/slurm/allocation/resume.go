@@ -142,7 +142,7 @@ func (f *front) replay(entries []entry) {
 		case e.Close > 0:
 			a := f.allocations[e.Close-1]
 			// What it finished is read before its other jobs are free again.
-			a.closed, a.never = true, e.Never
+			a.closed = true
 			_ = a.follow()
 			a.release()
 		case len(e.Forget) > 0:
