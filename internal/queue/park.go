@@ -47,7 +47,7 @@ func (q *Queue) Parking(p settings.Parking) settings.Parking {
 	if p.MemoryMiB == 0 {
 		p.MemoryMiB = int64(ParkPart * float64(q.ParkHostMiB()))
 	}
-	p.FreeMiB = func(int64) int64 { return site.FreeMiB(q.Runner.Cgroup()) }
+	p.FreeMiB = func(int64) int64 { return site.FreeMiB(q.Runner.Cgroups.Parent) }
 	if q.SimDir != "" {
 		p.FreeMiB = func(parkedMiB int64) int64 { return q.ParkHostMiB() - parkedMiB }
 	}

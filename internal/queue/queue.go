@@ -216,7 +216,7 @@ func (q *Queue) openRunner(ctx context.Context) (err error) {
 	l.SelfDir, l.SimDir = site.SelfDir(), q.SimDir
 	l.Host, _ = os.Hostname() // an empty name is all that is lost
 	l.SlurmBin, l.HasSlurm = q.linkSlurm(), hasSlurm(q.setup.Getenv)
-	l.Filter = q.SimDir == "" && q.Runner.Filters() == nil
+	l.Filter = q.SimDir == "" && q.Runner.Cgroups.Filters() == nil
 	l.UseMPS(q.setup.MPSDir)
 	l.Driver, q.CannotPark = gpu.Driver(q.SimDir, q.setup.Getenv)
 	if q.CannotPark == "" && q.SimDir == "" && q.read && !q.NoGPUs {

@@ -86,7 +86,7 @@ func TestJobsOutliveABerthThatIsKilled(t *testing.T) {
 func freeLocks(dir string) (free int) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if lockFree(filepath.Join(dir, e.Name())) {
+		if directory(filepath.Join(dir, e.Name())).free() {
 			free++
 		}
 	}
@@ -431,9 +431,9 @@ func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
 	if err := b.Go(token, b.order("1", "while [ ! -e enough ]; do sleep 0.01; done; exit 5")); err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock()
-	raw, err := b.all[token].link.conn.SyscallConn()
-	b.mu.Unlock()
+	b.set.mu.Lock()
+	raw, err := b.set.all[token].link.conn.SyscallConn()
+	b.set.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +445,7 @@ func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
 	// The next berth knocks while the order lies unread.
 	greeted := make(chan keep.Frame)
 	go func() {
-		conn, hello, err := dial(filepath.Join(b.dir, token), token, testkit.Patience)
+		conn, hello, err := directory(filepath.Join(b.dir, token)).dial(testkit.Patience)
 		if err == nil {
 			conn.Close()
 		}

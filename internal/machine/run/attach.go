@@ -18,21 +18,21 @@ var ErrNoTerminal = errors.New("the job has no terminal")
 // output as FrameOutput, and finally FrameEnded; FrameInput and FrameResize in
 // the other direction. Closing it detaches.
 func (r *Runner) Attach(token, job string) (*net.UnixConn, error) {
-	r.mu.Lock()
-	s := r.all[token]
+	r.set.mu.Lock()
+	s := r.set.all[token]
 	if s == nil || s.phase != running || s.dead || s.job != job {
-		r.mu.Unlock()
+		r.set.mu.Unlock()
 		return nil, fmt.Errorf("supervisor %s: %w: it is not running", token, ErrNoTerminal)
 	}
 	pty, dir, attempt, started := s.pty && s.protocol >= keep.ProtocolTerminal, s.dir, s.attempt, s.identity.PID != 0
-	r.mu.Unlock()
+	r.set.mu.Unlock()
 	switch {
 	case !pty:
 		return nil, fmt.Errorf("supervisor %s: %w", token, ErrNoTerminal)
 	case !started:
 		return nil, fmt.Errorf("supervisor %s: %w yet", token, ErrNoTerminal)
 	}
-	return knock(dir, token, keep.AttachTo(job, attempt))
+	return dir.knock(keep.AttachTo(job, attempt))
 }
 
 // AttachIn is Attach for a process that is not the berth of these supervisors.
@@ -43,7 +43,7 @@ func AttachIn(keepDir, job string) (*net.UnixConn, error) {
 	}
 	for _, found := range living {
 		if found.Job == job {
-			return knock(filepath.Join(keepDir, found.Token), found.Token, keep.AttachTo(job, found.Attempt))
+			return directory(filepath.Join(keepDir, found.Token)).knock(keep.AttachTo(job, found.Attempt))
 		}
 	}
 	return nil, fmt.Errorf("job %s: %w: it is not running", job, ErrNoTerminal)

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,15 +27,15 @@ type breath struct {
 }
 
 // pulse checks the supervisors with a job, and reaps orphans, until berth closes.
-func (r *Runner) pulse() {
+func (set *supervisors) pulse() {
 	ticker := time.NewTicker(pingEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			r.feel()
+			set.feel()
 			spawned.reap()
-		case <-r.quit:
+		case <-set.quit:
 			return
 		}
 	}
@@ -44,10 +43,10 @@ func (r *Runner) pulse() {
 
 // feel checks each supervisor with a job once. It counts checks and not time:
 // after berth itself was stopped, the answers are read before the next check.
-func (r *Runner) feel() {
+func (set *supervisors) feel() {
 	var news []Event
-	r.mu.Lock()
-	for _, s := range r.all {
+	set.mu.Lock()
+	for _, s := range set.all {
 		if s.phase != running || s.dead || s.breath.over {
 			continue
 		}
@@ -57,7 +56,7 @@ func (r *Runner) feel() {
 		case b.missed >= silentAfter && !b.silent:
 			b.silent = true
 			news = append(news, s.event(Silent, process))
-			r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token, "job", s.job, "pid", process.PID, "state", string(rune(process.State)))
+			set.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token, "job", s.job, "pid", process.PID, "state", string(rune(process.State)))
 		case b.missed == 0 && b.silent && !b.pinged:
 			b.silent = false
 			news = append(news, s.event(Answers, process))
@@ -68,13 +67,13 @@ func (r *Runner) feel() {
 			}
 			if time.Now().After(s.stopBy) {
 				s.breath.over = true
-				r.group.Go(func() { r.overrule(s) })
+				set.group.Go(s.overrule)
 			}
 		}
 	}
-	r.mu.Unlock()
+	set.mu.Unlock()
 	for _, e := range news {
-		r.emit(e)
+		set.emit(e)
 	}
 }
 
@@ -106,15 +105,15 @@ func (s *supervisor) check(process keep.Process) {
 var pingFrame = encode(keep.Frame{Kind: keep.FramePing})
 
 // answered takes in the answer to a ping.
-func (r *Runner) answered(s *supervisor) {
-	r.mu.Lock()
+func (s *supervisor) answered() {
+	s.set.mu.Lock()
 	b := &s.breath
 	was := b.silent && s.phase == running
 	b.pinged, b.missed, b.silent = false, 0, false
 	e := s.event(Answers, keep.Process{PID: s.identity.KeepPID})
-	r.mu.Unlock()
+	s.set.mu.Unlock()
 	if was {
-		r.emit(e)
+		s.set.emit(e)
 	}
 }
 
@@ -131,28 +130,28 @@ func (s *supervisor) event(kind EventKind, process keep.Process) Event {
 // of its program, so it cannot start or report anything, even if it is slow to
 // go. Its goroutine reports the end when it has gone and nothing of its job is
 // left.
-func (r *Runner) overrule(s *supervisor) {
-	r.mu.Lock()
+func (s *supervisor) overrule() {
+	s.set.mu.Lock()
 	keeper := keep.Process{PID: s.identity.KeepPID, Start: s.identity.KeepStart}
-	r.mu.Unlock()
-	r.log.Warn("killing a supervisor that does not end its job", "token", s.token, "job", s.job, "pid", keeper.PID)
+	s.set.mu.Unlock()
+	s.set.log.Warn("killing a supervisor that does not end its job", "token", s.token, "job", s.job, "pid", keeper.PID)
 	begun, told := time.Now(), false
-	for pause := firstHuntPause; !lockFree(s.dir) && !r.closing(); pause = min(2*pause, lastHuntPause) {
+	for pause := firstHuntPause; !s.dir.free() && !s.set.closing(); pause = min(2*pause, lastHuntPause) {
 		if keeper.PID == 0 {
 			endKeep(s.token)
 		} else {
 			_ = keeper.Signal(9)
 		}
-		if record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName)); err == nil && ok && record.State == keep.Started && time.Since(begun) >= answerBudget {
+		if record, ok, err := s.dir.record(); err == nil && ok && record.State == keep.Started && time.Since(begun) >= answerBudget {
 			_, _ = quarry{record: record, live: !s.adopted}.round() // it is tried again
 		}
 		if now, err := keep.ReadProcess(keeper.PID); err == nil && time.Since(begun) >= keep.UnkillableAfter && !told {
 			told = true
-			r.mu.Lock()
+			s.set.mu.Lock()
 			e := s.event(Stuck, now)
-			r.mu.Unlock()
-			r.emit(e)
+			s.set.mu.Unlock()
+			s.set.emit(e)
 		}
-		r.pause(pause)
+		s.set.pause(pause)
 	}
 }

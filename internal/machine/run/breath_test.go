@@ -35,14 +35,14 @@ func (b *bench) keeper(token string) keep.Process {
 // checks are as many as make a supervisor silent.
 func (b *bench) checks() {
 	for range silentAfter + 1 {
-		b.feel()
+		b.set.feel()
 	}
 }
 
 func (b *bench) change(token string, f func(*supervisor)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f(b.all[token])
+	b.set.mu.Lock()
+	defer b.set.mu.Unlock()
+	f(b.set.all[token])
 }
 
 func TestAStoppedSupervisorIsReportedUntilItAnswers(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAStoppedSupervisorIsReportedUntilItAnswers(t *testing.T) {
 				p, err := keep.ReadProcess(keeper.PID)
 				return err == nil && p.State != 'T'
 			})
-			b.feel()
+			b.set.feel()
 			b.next(Answers)
 			b.Stop(token, job.StopCancel, 0)
 			b.next(Ended)
@@ -75,8 +75,8 @@ func TestASlowSupervisorIsNotReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	token, keeper := b.silence("sleep 1000")
-	b.feel()
-	b.feel()
+	b.set.feel()
+	b.set.feel()
 	keeper.Signal(sigCONT)
 	testkit.Eventually(t, "it has answered", func() (answered bool) {
 		b.change(token, func(s *supervisor) { answered = s.breath == breath{} })
@@ -118,12 +118,12 @@ func TestASupervisorThatDoesNotEndItsJobIsKilledWithIt(t *testing.T) {
 	}
 	b.Stop(token, job.StopCancel, time.Hour)
 	b.Stop(token, job.StopCancel, 0)
-	b.feel()
+	b.set.feel()
 	if !lives(keeper) {
 		t.Fatal("it was not given its time")
 	}
 	b.change(token, func(s *supervisor) { s.stopBy = time.Now().Add(-time.Millisecond) })
-	b.feel()
+	b.set.feel()
 	if e := b.next(Lost); e.Job != "1" || e.Attempt != 1 {
 		t.Errorf("got %+v", e)
 	}

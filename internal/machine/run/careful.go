@@ -11,17 +11,17 @@ import (
 // the supervisor has said that it is of keep.ProtocolCareful. An older supervisor is
 // dismissed, and its job never ran. The caller does not wait: a new supervisor
 // takes a moment to greet.
-func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
+func (s *supervisor) giveCarefully(l *link, frame []byte) {
 	select {
 	case <-s.greeted:
 	case <-time.After(answerBudget):
-	case <-r.quit:
+	case <-s.set.quit:
 		return // without an order it exits, and the next berth finds it empty
 	}
-	r.mu.Lock()
+	s.set.mu.Lock()
 	if s.dead || s.phase != running || s.link != l {
 		// Its goroutine finds out that the order did not arrive.
-		r.mu.Unlock()
+		s.set.mu.Unlock()
 		return
 	}
 	if s.protocol >= keep.ProtocolCareful {
@@ -29,19 +29,19 @@ func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 		if s.stop != nil {
 			s.send(s.stop) // it was too early before
 		}
-		r.mu.Unlock()
+		s.set.mu.Unlock()
 		return
 	}
 	select {
 	case <-s.greeted:
-		r.log.Warn("the supervisor program is too old; using berth itself as the supervisor", "program", r.command)
+		s.set.log.Warn("the supervisor program is too old; using berth itself as the supervisor", "program", s.set.command)
 		if self, err := os.Executable(); err == nil {
-			r.command = []string{self, keepWord}
+			s.set.command = []string{self, keepWord}
 		}
 	default:
-		r.log.Warn("a new supervisor does not answer", "token", s.token)
+		s.set.log.Warn("a new supervisor does not answer", "token", s.token)
 	}
 	s.outdated = true
-	r.mu.Unlock()
-	r.reportNeverRan(s)
+	s.set.mu.Unlock()
+	s.reportNeverRan()
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"berth/internal/machine/keep"
 )
@@ -63,45 +62,4 @@ func mountV1(controller string) (mount, root string) {
 		}
 	}
 	return "", ""
-}
-
-// limitPlaces are the version 1 directories for limits that version 2 cannot
-// enforce, by controller. Each is looked up when it is first needed; "" means
-// that there is none.
-type limitPlaces struct {
-	mu   sync.Mutex
-	dirs map[string]string
-}
-
-func (p *limitPlaces) find(controller string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	dir, looked := p.dirs[controller]
-	if !looked {
-		dir, _ = detectV1(controller)
-		if p.dirs == nil {
-			p.dirs = map[string]string{}
-		}
-		p.dirs[controller] = dir
-	}
-	return dir
-}
-
-// forget removes the directories of a dead supervisor's job.
-func (p *limitPlaces) forget(token string) {
-	p.each(func(dir string) {
-		if token != "" {
-			_ = keep.RemoveCgroup(filepath.Join(dir, token))
-		}
-	})
-}
-
-func (p *limitPlaces) each(do func(dir string)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, dir := range p.dirs {
-		if dir != "" {
-			do(dir)
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,8 +20,8 @@ const maxCopy = 16 << 20
 // leaveCopy replaces the copy of the supervisor's earlier job, or removes it. It is
 // written over the old one: a file system may write a new one to the disk at once,
 // which takes as long as a short job.
-func leaveCopy(dir string, text []byte) error {
-	path := filepath.Join(dir, copyName)
+func (d directory) leaveCopy(text []byte) error {
+	path := d.file(copyName)
 	if text == nil {
 		_ = os.Remove(path) // an old one does not match the record, and is ignored
 		return nil
@@ -52,8 +51,8 @@ func overwrite(fd int, text []byte) error {
 	return unix.Ftruncate(fd, int64(len(text)))
 }
 
-func readCopy(dir string) []byte {
-	path := filepath.Join(dir, copyName)
+func (d directory) copy() []byte {
+	path := d.file(copyName)
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxCopy {
 		return nil
 	}

@@ -106,7 +106,7 @@ func TestAJobHasItsCallersTimers(t *testing.T) {
 			t.Errorf("%s: expected %s, found %s", id, own, got)
 		}
 	}
-	for token := range b.all {
+	for token := range b.set.all {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", b.keeper(token).PID))
 		if err != nil || string(text) == string(own) {
 			t.Errorf("supervisor: %s %v", text, err)

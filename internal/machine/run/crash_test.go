@@ -179,9 +179,9 @@ func TestASupervisorThatDiesBeforeGoRanNothing(t *testing.T) {
 	token, _ = b.Lease()
 	b.keepOf(token).Signal(9)
 	testkit.Eventually(t, "its death is noticed", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.all[token].dead
+		b.set.mu.Lock()
+		defer b.set.mu.Unlock()
+		return b.set.all[token].dead
 	})
 	if err := b.Go(token, b.order("2", "touch ran")); err != nil {
 		t.Fatal(err)
@@ -216,9 +216,9 @@ func TestABrokenConnectionIsMended(t *testing.T) {
 	b := newBench(t)
 	token := b.start(b.order("1", "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; exit 9"))
 	b.next(Started)
-	b.mu.Lock()
-	b.all[token].hangUp()
-	b.mu.Unlock()
+	b.set.mu.Lock()
+	b.set.all[token].hangUp()
+	b.set.mu.Unlock()
 	main := b.pidFrom("main")
 	shell(t, "touch "+b.work+"/enough")
 	if e := b.next(Ended); e.Record.ExitCode != 9 || e.Record.PID != main.PID {
@@ -267,7 +267,7 @@ func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
 				if left, _ := os.ReadDir(b.dir); len(left) != 0 {
 					t.Errorf("%d directories left", len(left))
 				}
-				if left, _ := filepath.Glob(filepath.Join(b.cgroup, "1.1.*")); b.cgroup != "" && len(left) != 0 {
+				if left, _ := filepath.Glob(filepath.Join(b.Cgroups.Parent, "1.1.*")); b.Cgroups.Parent != "" && len(left) != 0 {
 					t.Errorf("cgroups left: %q", left)
 				}
 			})
@@ -338,13 +338,13 @@ func TestAStopIsNotLostWithItsConnection(t *testing.T) {
 	b.next(Started)
 	p := b.keepOf(token)
 	halt(t, p)
-	b.mu.Lock()
-	s := b.all[token]
+	b.set.mu.Lock()
+	s := b.set.all[token]
 	s.hangUp()
-	b.mu.Unlock()
+	b.set.mu.Unlock()
 	testkit.Eventually(t, "the connection is gone", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		b.set.mu.Lock()
+		defer b.set.mu.Unlock()
 		return s.link == nil
 	})
 	if err := b.Stop(token, job.StopCancel, testkit.Patience); err != nil {

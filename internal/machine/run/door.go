@@ -53,13 +53,20 @@ type Helper struct {
 	MoreMiB int64
 }
 
+// Doors start helpers.
+type Doors struct {
+	command []string // of a supervisor
+	program *os.File // that of the command; nil: it is found by its path
+	cgroups *Cgroups
+}
+
 // Ask runs a helper with an input, and returns what it printed.
-func (r *Runner) Ask(ctx context.Context, h Helper, input []byte) ([]byte, error) {
+func (d *Doors) Ask(ctx context.Context, h Helper, input []byte) ([]byte, error) {
 	h.MoreMiB += 4 * int64(len(input)) >> 20 // it decodes its input
-	cmd := r.door()
+	cmd := d.door()
 	out, complaint := &answer{most: maxAnswer}, &answer{most: maxComplaint}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), out, complaint
-	control, err := r.help(cmd, h)
+	control, err := d.help(cmd, h)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +114,8 @@ func (a *answer) Write(p []byte) (int, error) {
 }
 
 // Connect starts a helper and connects to its input and output. Closing ends it.
-func (r *Runner) Connect(h Helper) (io.ReadWriteCloser, error) {
-	cmd := r.door()
+func (d *Doors) Connect(h Helper) (io.ReadWriteCloser, error) {
+	cmd := d.door()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -117,7 +124,7 @@ func (r *Runner) Connect(h Helper) (io.ReadWriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	control, err := r.help(cmd, h)
+	control, err := d.help(cmd, h)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +146,7 @@ func (p *helperPipe) Close() error { return p.end() }
 
 // help starts a door and gives it a helper's order. The helper ends with the
 // connection.
-func (r *Runner) help(cmd *exec.Cmd, h Helper) (*net.UnixConn, error) {
+func (d *Doors) help(cmd *exec.Cmd, h Helper) (*net.UnixConn, error) {
 	self, err := ownProgram()
 	if err != nil {
 		return nil, err
@@ -150,51 +157,21 @@ func (r *Runner) help(cmd *exec.Cmd, h Helper) (*net.UnixConn, error) {
 		Helper: true, Job: "helper-" + hex.EncodeToString(name), Credential: h.As, Argv: append([]string{keep.HelperProgram}, h.Args...), Dir: "/",
 		// With the threads of a large machine it would reach its limit by itself.
 		Env:          append(h.Env[:len(h.Env):len(h.Env)], "GOMAXPROCS=2"),
-		CgroupParent: r.helperCgroups(), MemMiB: helperMemMiB + h.MoreMiB, Pids: helperPids, Limit: h.Life,
-	}
-	if !r.noCgroup {
-		o.MemoryParent, o.PidsParent = r.places.find(memoryController), r.places.find(pidsController)
+		CgroupParent: d.cgroups.ofHelpers(), MemoryParent: d.cgroups.limit(memoryController), PidsParent: d.cgroups.limit(pidsController),
+		MemMiB: helperMemMiB + h.MoreMiB, Pids: helperPids, Limit: h.Life,
 	}
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	return r.enter(cmd, o.Frame(), self)
-}
-
-// helperCgroups is the parent of helpers' cgroups: its filter lets them open no
-// GPU, if the host can filter.
-func (r *Runner) helperCgroups() string {
-	if r.cgroup == "" || r.Filters() != nil {
-		return r.cgroup
-	}
-	o := keep.Order{CgroupParent: r.cgroup, Devices: &keep.Devices{}}
-	r.helpers.mu.Lock()
-	defer r.helpers.mu.Unlock()
-	built, err := r.buildWall(&o, helperWalls, r.helpers.built)
-	if err != nil {
-		r.log.Warn("helper processes can open GPUs", "error", err)
-	}
-	r.helpers.built = built
-	return o.CgroupParent
-}
-
-// helperWalls is the first part of the name of the directory with that filter.
-const helperWalls = "helpers"
-
-// helpers is the filter of helper processes.
-type helpers struct {
-	mu    sync.Mutex
-	built string // as buildWall returned it
+	return d.enter(cmd, o.Frame(), self)
 }
 
 // door is the command of a door. It stays in berth's session, so nobody takes it
 // for an orphan.
-func (r *Runner) door() *exec.Cmd {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	cmd := exec.Command(r.command[0], append(r.command[1:len(r.command):len(r.command)], keep.DoorWord)...)
-	if r.doorProgram != nil {
-		cmd.Path = programPath(r.doorProgram)
+func (d *Doors) door() *exec.Cmd {
+	cmd := exec.Command(d.command[0], append(d.command[1:len(d.command):len(d.command)], keep.DoorWord)...)
+	if d.program != nil {
+		cmd.Path = programPath(d.program)
 	}
 	cmd.Dir, cmd.Env, cmd.WaitDelay = "/", keepEnv(), time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -202,7 +179,7 @@ func (r *Runner) door() *exec.Cmd {
 }
 
 // enter starts a door and sends it a frame.
-func (r *Runner) enter(cmd *exec.Cmd, frame keep.Frame, extra ...*os.File) (*net.UnixConn, error) {
+func (d *Doors) enter(cmd *exec.Cmd, frame keep.Frame, extra ...*os.File) (*net.UnixConn, error) {
 	order, err := frame.Encode()
 	if err != nil {
 		return nil, err
@@ -214,7 +191,7 @@ func (r *Runner) enter(cmd *exec.Cmd, frame keep.Frame, extra ...*os.File) (*net
 	defer theirs.Close()
 	cmd.ExtraFiles = append([]*os.File{theirs}, extra...)
 	err = cmd.Start()
-	runtime.KeepAlive(r) // and with it the door's program
+	runtime.KeepAlive(d.program)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Args[0]), err)

@@ -65,7 +65,7 @@ func other(limits ...keep.Rlimit) *keep.Credential {
 func (b *bench) sh(h Helper, line string) string {
 	b.t.Helper()
 	h.Args = []string{"__test-sh"}
-	out, err := b.Ask(b.t.Context(), h, []byte(line))
+	out, err := b.Doors.Ask(b.t.Context(), h, []byte(line))
 	if err != nil {
 		b.t.Fatalf("%s: %v", line, err)
 	}
@@ -83,7 +83,7 @@ func TestAHelperHasTheUsersRightsAlone(t *testing.T) {
 	large := cgroupHost{"where berth-keep is missing", false, func(o *Options) { o.KeepCommand = []string{self, keepWord} }}
 	for _, host := range append(cgroupHosts(t), large) {
 		b := newLab(t, host.option)
-		out, err := b.Ask(t.Context(), Helper{As: other(), Args: []string{"__test-who"}, Env: []string{"A=1"}}, []byte("hello"))
+		out, err := b.Doors.Ask(t.Context(), Helper{As: other(), Args: []string{"__test-who"}, Env: []string{"A=1"}}, []byte("hello"))
 		if want := "hello 12345 12345 [4711 12345] / [A=1 GOMAXPROCS=2] 0"; err != nil || string(out) != want {
 			t.Errorf("%s: %q, %v; expected %q", host.name, out, err, want)
 		}
@@ -140,7 +140,7 @@ func TestNothingOutlivesAHelper(t *testing.T) {
 						cancel()
 					}()
 				}
-				_, err := b.Ask(ctx, h, []byte(fmt.Sprintf(leave, mark, line)))
+				_, err := b.Doors.Ask(ctx, h, []byte(fmt.Sprintf(leave, mark, line)))
 				if want == nil && err != nil || want != nil && (err == nil || !errors.Is(err, want) && !strings.Contains(err.Error(), want.Error())) {
 					t.Errorf("%s: %v; expected %v", what, err, want)
 				}
@@ -154,7 +154,7 @@ func TestNothingOutlivesAHelper(t *testing.T) {
 			ended("its time is over", mark+"3", Helper{Life: 2 * time.Second}, "sleep "+mark+"3", errors.New("ended after 2s"))
 			if host.cgroup {
 				testkit.Eventually(t, "its cgroups are gone", func() bool {
-					left, _ := filepath.Glob(filepath.Join(b.cgroup, helperWalls+keep.FilteredSuffix, "helper-*"))
+					left, _ := filepath.Glob(filepath.Join(b.Cgroups.Parent, helperWalls+keep.FilteredSuffix, "helper-*"))
 					return len(left) == 0
 				})
 			}
@@ -212,7 +212,7 @@ func TestAHelperIsBounded(t *testing.T) {
 		{"__test-hang", short, "deadline exceeded"},
 		{"__test-fail", t.Context(), "exit status 7"},
 	} {
-		if out, err := b.Ask(tt.ctx, Helper{Args: []string{tt.word}}, nil); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if out, err := b.Doors.Ask(tt.ctx, Helper{Args: []string{tt.word}}, nil); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %d bytes, %v; expected %q", tt.word, len(out), err, tt.says)
 		}
 	}
@@ -242,7 +242,7 @@ func TestAHelperStartsWhateverDescriptorsAreInUse(t *testing.T) {
 		free(filled[:holes])
 		free(filled[len(filled)-1:])
 		filled = filled[holes : len(filled)-1]
-		if _, err := b.Ask(t.Context(), Helper{Args: []string{"__test-fail"}}, nil); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		if _, err := b.Doors.Ask(t.Context(), Helper{Args: []string{"__test-fail"}}, nil); err == nil || !strings.Contains(err.Error(), "exit status 7") {
 			t.Errorf("with %d free descriptors below: %v", holes, err)
 		}
 		fill(holes + 1)
@@ -254,7 +254,7 @@ func TestAHelperThatIsConnectedTo(t *testing.T) {
 	t.Parallel()
 	b := newLab(t)
 	mark := fmt.Sprintf("78%d", time.Now().UnixNano()%1e8)
-	conn, err := b.Connect(Helper{As: other(), Args: []string{"__test-echo", mark}})
+	conn, err := b.Doors.Connect(Helper{As: other(), Args: []string{"__test-echo", mark}})
 	testkit.Must(t, err)
 	_, err = conn.Write([]byte("hello"))
 	testkit.Must(t, err)
@@ -278,10 +278,10 @@ func TestAHelperThatCannotBecomeItsUserDoesNotRun(t *testing.T) {
 	b := newBench(t, func(o *Options) {
 		o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=skip setresuid", faultyKeep}
 	})
-	if out, err := b.Ask(t.Context(), Helper{As: other(), Args: []string{"__test-who"}}, nil); err == nil || !strings.Contains(err.Error(), "user: expected 12345") {
+	if out, err := b.Doors.Ask(t.Context(), Helper{As: other(), Args: []string{"__test-who"}}, nil); err == nil || !strings.Contains(err.Error(), "user: expected 12345") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if file, err := b.OpenAs(t.Context(), other(), "/etc/passwd"); err == nil || !strings.Contains(err.Error(), "user: expected 12345") {
+	if file, err := b.Doors.OpenAs(t.Context(), other(), "/etc/passwd"); err == nil || !strings.Contains(err.Error(), "user: expected 12345") {
 		t.Errorf("%v, %v", file, err)
 	}
 }
@@ -296,7 +296,7 @@ func TestAFileIsOpenedWithTheRightsOfAUser(t *testing.T) {
 	// The user has no process left, and no memory for another program.
 	as := other(keep.Rlimit{Resource: unix.RLIMIT_NPROC}, keep.Rlimit{Resource: unix.RLIMIT_AS}, keep.Rlimit{Resource: unix.RLIMIT_NOFILE})
 	for range 20 {
-		file, err := b.OpenAs(t.Context(), as, open)
+		file, err := b.Doors.OpenAs(t.Context(), as, open)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,13 +309,13 @@ func TestAFileIsOpenedWithTheRightsOfAUser(t *testing.T) {
 		shut: os.ErrPermission, filepath.Join(b.work, "link"): syscall.ELOOP, filepath.Join(b.work, "pipe"): syscall.EINVAL, b.work: syscall.EINVAL,
 		filepath.Join(b.work, "none"): os.ErrNotExist, "/" + strings.Repeat("a", 5000): syscall.ENAMETOOLONG,
 	} {
-		if file, err := b.OpenAs(t.Context(), other(), path); !errors.Is(err, want) {
+		if file, err := b.Doors.OpenAs(t.Context(), other(), path); !errors.Is(err, want) {
 			t.Errorf("%.60s: %v, %v", path, file, err)
 		}
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if file, err := b.OpenAs(over, other(), open); err == nil {
+	if file, err := b.Doors.OpenAs(over, other(), open); err == nil {
 		t.Errorf("%v although nobody wants it any more", file)
 	}
 }

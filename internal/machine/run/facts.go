@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"berth/internal/machine/keep"
 )
 
 // Facts are what cgroups can do for jobs on this host.
@@ -25,14 +23,14 @@ type Facts struct {
 	Why     []string // what is missing and why, one sentence each
 }
 
-// Facts examines the cgroup that this Runner uses.
-func (r *Runner) Facts() Facts {
-	if r.noCgroup {
+// Facts examines the cgroup of the jobs.
+func (c *Cgroups) Facts() Facts {
+	if c.off {
 		return Facts{Version: hostVersion(), Why: []string{"cgroups are switched off"}}
 	}
-	f := factsOf(r.cgroup)
-	if r.cgroup != "" {
-		f.filters(r.Filters())
+	f := factsOf(c.Parent)
+	if c.Parent != "" {
+		f.filters(c.Filters())
 	}
 	return f
 }
@@ -184,13 +182,4 @@ func handOn(dir, controller string) error {
 	defer file.Close()
 	_, err = file.WriteString("+" + controller)
 	return err
-}
-
-// dropCgroup removes the cgroup of a dead supervisor's job. The kernel keeps
-// it if a process is in it, and a later berth removes it.
-func (r *Runner) dropCgroup(record keep.Record) {
-	if record.Cgroup != "" {
-		_ = keep.RemoveCgroup(record.Cgroup)
-	}
-	r.places.forget(record.Token)
 }

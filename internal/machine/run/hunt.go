@@ -23,7 +23,7 @@ const (
 // hunt kills every process that a dead supervisor left and returns true when
 // none is left. It does not give up: a live process holds its card. It returns
 // false if berth closes first.
-func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
+func (s *supervisor) hunt(record keep.Record) bool {
 	q := quarry{record: record, live: !s.adopted}
 	begun := time.Now()
 	complainAt, stuck := begun.Add(complainAfter), false
@@ -36,7 +36,7 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 			// The process table is not a snapshot, and a process in the
 			// middle of an exec shows no environment: look again.
 			if clean++; clean == cleanLooks {
-				r.dropCgroup(record)
+				s.set.cgroups.drop(record)
 				return true
 			}
 			pause = cleanPause
@@ -50,15 +50,15 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 		}
 		if len(left) > 0 && time.Since(begun) >= keep.UnkillableAfter && !stuck {
 			stuck = true
-			r.emit(Event{Kind: Stuck, Token: s.token, Job: s.job, Attempt: s.attempt, Process: keep.Worst(left)})
+			s.set.emit(Event{Kind: Stuck, Token: s.token, Job: s.job, Attempt: s.attempt, Process: keep.Worst(left)})
 		}
 		if now := time.Now(); now.After(complainAt) {
-			r.log.Warn("processes of a lost job do not end", "job", record.Job, "token", record.Token, "left", len(left), "error", err)
+			s.set.log.Warn("processes of a lost job do not end", "job", record.Job, "token", record.Token, "left", len(left), "error", err)
 			complainAt = now.Add(complainEvery)
 		}
 		select {
 		case <-time.After(pause):
-		case <-r.quit:
+		case <-s.set.quit:
 			return false
 		}
 	}

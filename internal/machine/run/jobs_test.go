@@ -261,7 +261,8 @@ func TestOneSupervisorHoldsManyJobsInTurn(t *testing.T) {
 
 func TestThePoolIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(o *Options) { o.MaxIdle = 2 })
+	b := newBench(t)
+	b.set.maxIdle = 2
 	var tokens []string
 	for range 5 {
 		token, err := b.Lease()

@@ -18,55 +18,33 @@ import (
 
 // Lease takes a warm supervisor, or starts one. Nothing runs until Go.
 func (r *Runner) Lease() (token string, err error) {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
+	r.set.mu.Lock()
+	if r.set.closed {
+		r.set.mu.Unlock()
 		return "", errClosed
 	}
-	for n := len(r.pool); n > 0; n = len(r.pool) {
-		s := r.pool[n-1]
-		r.pool = r.pool[:n-1]
-		if !whole(s.dir) {
+	for n := len(r.set.pool); n > 0; n = len(r.set.pool) {
+		s := r.set.pool[n-1]
+		r.set.pool = r.set.pool[:n-1]
+		if !s.dir.whole() {
 			s.phase = over
 			s.hangUp()
 			continue
 		}
 		s.phase = leased
-		r.mu.Unlock()
+		r.set.mu.Unlock()
 		return s.token, nil
 	}
-	r.mu.Unlock()
+	r.set.mu.Unlock()
 	return r.spawn()
-}
-
-// whole reports whether a later berth could find the supervisor: somebody may
-// have removed its files.
-func whole(dir string) bool {
-	for _, name := range []string{lockName, recordName, sockName} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // Release returns an unused lease.
 func (r *Runner) Release(token string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.all[token]
-	if s == nil || s.phase != leased {
-		return
-	}
-	switch {
-	case s.dead:
-		r.forget(s)
-	case len(r.pool) >= r.maxIdle:
-		s.phase = over
-		s.hangUp()
-	default:
-		s.phase = idle
-		r.pool = append(r.pool, s)
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	if s := r.set.all[token]; s != nil && s.phase == leased {
+		r.set.rest(s)
 	}
 }
 
@@ -81,20 +59,20 @@ func (r *Runner) spawn() (token string, err error) {
 	random := make([]byte, 8)
 	rand.Read(random)
 	token = hex.EncodeToString(random)
-	dir := filepath.Join(r.dir, token)
-	err = os.Mkdir(dir, 0o700)
+	dir := directory(filepath.Join(r.dir, token))
+	err = os.Mkdir(string(dir), 0o700)
 	if errors.Is(err, os.ErrNotExist) {
-		err = os.MkdirAll(dir, 0o700) // somebody removed the directory of all supervisors
+		err = os.MkdirAll(string(dir), 0o700) // somebody removed the directory of all supervisors
 	}
 	if err != nil {
 		return "", fmt.Errorf("create supervisor directory: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(dir)
+			os.RemoveAll(string(dir))
 		}
 	}()
-	inherited, conn, err := r.furnish(dir, token)
+	inherited, conn, err := dir.furnish()
 	for _, f := range inherited {
 		defer f.Close()
 	}
@@ -107,28 +85,28 @@ func (r *Runner) spawn() (token string, err error) {
 		return "", err
 	}
 	s := &supervisor{
-		token: token, dir: dir, phase: leased, process: cmd.Process, greeted: make(chan struct{}),
+		set: r.set, token: token, dir: dir, phase: leased, process: cmd.Process, greeted: make(chan struct{}),
 		identity: Identity{Token: token, KeepPID: cmd.Process.Pid, KeepStart: start},
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	if r.set.closed {
 		conn.Close()
 		spawned.wait(cmd.Process)
 		return "", errClosed
 	}
-	r.all[token] = s
-	l := r.connect(s, conn)
-	r.group.Go(func() { r.attend(s, l) })
+	r.set.all[token] = s
+	l := s.connect(conn)
+	r.set.group.Go(func() { s.attend(l) })
 	return token, nil
 }
 
 // startKeep starts the process in the supervisors' own cgroup if there is one.
 // If that fails, it starts in berth's: the job matters more.
 func (r *Runner) startKeep(token string, inherited []*os.File) (cmd *exec.Cmd, start uint64, err error) {
-	r.mu.Lock()
-	command := append(r.command[:len(r.command):len(r.command)], token)
-	r.mu.Unlock()
+	r.set.mu.Lock()
+	command := append(r.set.command[:len(r.set.command):len(r.set.command)], token)
+	r.set.mu.Unlock()
 	prepare := func() *exec.Cmd {
 		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", keepEnv(), inherited
@@ -145,7 +123,7 @@ func (r *Runner) startKeep(token string, inherited []*os.File) (cmd *exec.Cmd, s
 				return cmd, start, nil
 			}
 		}
-		r.log.Warn("cannot start a supervisor in its cgroup", "cgroup", r.keepCgroup, "error", err)
+		r.set.log.Warn("cannot start a supervisor in its cgroup", "cgroup", r.keepCgroup, "error", err)
 	}
 	cmd = prepare()
 	if start, err = spawned.start(cmd); err != nil {
@@ -156,7 +134,7 @@ func (r *Runner) startKeep(token string, inherited []*os.File) (cmd *exec.Cmd, s
 
 // furnish fills a supervisor's directory and returns the files it inherits, in
 // the order of its descriptors, and berth's end of the connection.
-func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.UnixConn, err error) {
+func (d directory) furnish() (inherited []*os.File, conn *net.UnixConn, err error) {
 	theirs, ours, err := socketPair()
 	if err != nil {
 		return nil, nil, err
@@ -167,12 +145,12 @@ func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.Uni
 			ours.Close()
 		}
 	}()
-	listener, err := listenIn(dir)
+	listener, err := d.listen()
 	if err != nil {
 		return inherited, nil, err
 	}
 	inherited = append(inherited, listener)
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(d.file(lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return inherited, nil, fmt.Errorf("create supervisor lock: %w", err)
 	}
@@ -181,20 +159,20 @@ func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.Uni
 		return inherited, nil, fmt.Errorf("lock supervisor directory: %w", err)
 	}
 	// The record is renamed when it is complete: half of one proves nothing.
-	path := filepath.Join(dir, recordName)
+	path := d.file(recordName)
 	record, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return inherited, nil, fmt.Errorf("create supervisor record: %w", err)
 	}
 	inherited = append(inherited, record)
-	if err := keep.Prepare(record, token); err != nil {
+	if err := keep.Prepare(record, d.token()); err != nil {
 		return inherited, nil, err
 	}
 	if err := os.Rename(path+".new", path); err != nil {
 		return inherited, nil, fmt.Errorf("create supervisor record: %w", err)
 	}
-	for _, d := range []string{dir, r.dir} {
-		if err := syncDir(d); err != nil {
+	for _, dir := range []string{string(d), filepath.Dir(string(d))} {
+		if err := syncDir(dir); err != nil {
 			return inherited, nil, err
 		}
 	}

@@ -77,7 +77,7 @@ func TestAJobIsHeldToItsCPUs(t *testing.T) {
 	r := b.next(Started).Record
 	b.pidFrom("main")
 	quota := ""
-	for _, path := range []string{filepath.Join(r.Cgroup, "cpu.max"), filepath.Join(b.places.dirs[cpuController], token, "cpu.cfs_quota_us")} {
+	for _, path := range []string{filepath.Join(r.Cgroup, "cpu.max"), filepath.Join(b.Cgroups.older[cpuController], token, "cpu.cfs_quota_us")} {
 		if text, err := os.ReadFile(path); err == nil && quota == "" {
 			quota = strings.TrimSpace(string(text))
 		}
@@ -85,8 +85,8 @@ func TestAJobIsHeldToItsCPUs(t *testing.T) {
 	if quota != "300000" && quota != "300000 100000" {
 		t.Errorf("quota %q, note %q", quota, r.Note)
 	}
-	if b.places.dirs[cpuController] != "" {
-		procs, _ := os.ReadFile(filepath.Join(b.places.dirs[cpuController], token, "cgroup.procs"))
+	if b.Cgroups.older[cpuController] != "" {
+		procs, _ := os.ReadFile(filepath.Join(b.Cgroups.older[cpuController], token, "cgroup.procs"))
 		if !strings.Contains(string(procs), strconv.Itoa(r.PID)) {
 			t.Errorf("%d is not among %q", r.PID, procs)
 		}
@@ -131,11 +131,11 @@ func TestWhatThisHostGives(t *testing.T) {
 		}
 	}
 	b := newBench(t)
-	if f := b.Facts(); f.Path != "" || len(f.Why) == 0 {
+	if f := b.Cgroups.Facts(); f.Path != "" || len(f.Why) == 0 {
 		t.Errorf("turned off: %+v", f)
 	}
 	b = newBench(t, withCgroups)
-	if got := b.Facts(); got.Path != b.cgroup || got.Memory != f.Memory {
+	if got := b.Cgroups.Facts(); got.Path != b.Cgroups.Parent || got.Memory != f.Memory {
 		t.Errorf("got %+v", got)
 	}
 }

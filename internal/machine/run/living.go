@@ -19,14 +19,14 @@ func Living(keepDir string) ([]Found, error) {
 	}
 	var living []Found
 	for _, entry := range entries {
-		dir := filepath.Join(keepDir, entry.Name())
-		record, ok, err := keep.ReadRecords(filepath.Join(dir, recordName))
+		dir := directory(filepath.Join(keepDir, entry.Name()))
+		record, ok, err := dir.record()
 		if err != nil || !ok || record.State != keep.Started || record.BootID != keep.BootID() {
 			continue
 		}
 		if began, err := keep.StartTicks(record.KeepPID); err == nil && began == record.KeepStart {
 			living = append(living, Found{
-				Token: entry.Name(), Job: record.Job, Attempt: record.Attempt, Kind: FoundRunning, Record: record, Copy: readCopy(dir),
+				Token: entry.Name(), Job: record.Job, Attempt: record.Attempt, Kind: FoundRunning, Record: record, Copy: dir.copy(),
 			})
 		}
 	}

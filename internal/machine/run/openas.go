@@ -26,14 +26,14 @@ const maxPath = 4096
 // OpenAs opens a regular file for reading with the permissions of a user, in a
 // process that has become that user: root never touches a path that a user
 // controls. A symbolic link as the last element is refused.
-func (r *Runner) OpenAs(ctx context.Context, as *keep.Credential, path string) (*os.File, error) {
+func (d *Doors) OpenAs(ctx context.Context, as *keep.Credential, path string) (*os.File, error) {
 	if len(path) > maxPath {
 		return nil, &fs.PathError{Op: "open", Path: path[:40] + "…", Err: syscall.ENAMETOOLONG}
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
-	cmd := r.door()
-	conn, err := r.enter(cmd, keep.OpenFrame(as, path))
+	cmd := d.door()
+	conn, err := d.enter(cmd, keep.OpenFrame(as, path))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}

@@ -32,7 +32,7 @@ type viewer struct {
 
 func (b *bench) attach(token string) *viewer {
 	b.t.Helper()
-	conn, err := b.Attach(token, b.all[token].job)
+	conn, err := b.Attach(token, b.set.all[token].job)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAttaching(t *testing.T) {
 		t.Errorf("a job without a terminal: %v", err)
 	}
 	// Should a viewer knock all the same, it is not taken for a berth.
-	conn, err := knock(b.all[token].dir, token, keep.AttachFrame(1, 1))
+	conn, err := b.set.all[token].dir.knock(keep.AttachFrame(1, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestATerminalIsOneJobs(t *testing.T) {
 	// What the supervisor is asked for is what it compares: between a look at
 	// the job and this there may have been another one.
 	for _, late := range []keep.Frame{keep.AttachTo("2", 1), keep.AttachTo("1", 2)} {
-		conn, err := knock(b.all[token].dir, token, late)
+		conn, err := b.set.all[token].dir.knock(late)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +318,7 @@ func TestASilentConnectionIsABerths(t *testing.T) {
 	b := newBench(t)
 	token := b.start(b.order("1", "sleep 1000"))
 	b.next(Started)
-	address, done, err := sockAddress(b.all[token].dir)
+	address, done, err := b.set.all[token].dir.address()
 	if err != nil {
 		t.Fatal(err)
 	}

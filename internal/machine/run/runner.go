@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +16,7 @@ import (
 )
 
 const (
-	defaultIdle = 8
+	maxIdle = 8 // warm supervisors kept
 	// eventBuffer is more than the jobs that run on one machine. When it is
 	// full, supervisors wait; no event is dropped.
 	eventBuffer = 1024
@@ -28,30 +27,13 @@ var errClosed = errors.New("runner is closed")
 
 // Runner holds the supervisors of one queue. It is safe for concurrent use.
 type Runner struct {
-	dir        string
-	cgroup     string // parent of the jobs' cgroups, or ""
-	ownsIt     bool   // this Runner created the cgroup directory
-	noCgroup   bool   // switched off
-	keepCgroup string // of the supervisors, or ""
-	maxIdle    int
+	Cgroups Cgroups
+	Doors   Doors
+
+	dir        string        // of the supervisors, one directory each
+	keepCgroup string        // of the supervisors, or ""
 	greetsIn   time.Duration // how long a supervisor that is found may take to greet
-	log        *slog.Logger
-
-	places  limitPlaces
-	walls   walls
-	helpers helpers
-
-	doorProgram *os.File // that of the first command; nil: it is found by its path
-
-	events chan Event
-	quit   chan struct{}
-	group  sync.WaitGroup // one goroutine per supervisor, and its writer
-
-	mu      sync.Mutex
-	closed  bool
-	command []string // how to start a supervisor
-	all     map[string]*supervisor
-	pool    []*supervisor
+	set        *supervisors
 }
 
 // keepWord makes berth's own program a supervisor.
@@ -77,9 +59,6 @@ func Open(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxIdle <= 0 {
-		o.MaxIdle = defaultIdle
-	}
 	if len(o.KeepCommand) == 0 {
 		o.KeepCommand = findKeep()
 	}
@@ -100,73 +79,58 @@ func Open(o Options) (*Runner, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		o.Log.Warn("cannot become the parent of orphans", "error", err)
 	}
-	r := &Runner{
-		dir: dir, command: o.KeepCommand, keepCgroup: o.KeepCgroup, maxIdle: o.MaxIdle, greetsIn: answerBudget, log: o.Log,
-		events: make(chan Event, eventBuffer), quit: make(chan struct{}),
-		all: make(map[string]*supervisor),
-	}
-	switch o.CgroupParent {
-	case "none":
-		r.noCgroup = true
-	case "":
-		r.cgroup = detectCgroup()
-		r.ownsIt = r.cgroup != ""
-	default:
-		r.cgroup = o.CgroupParent
-		if err := os.Mkdir(r.cgroup, 0o755); err != nil && !os.IsExist(err) {
-			o.Log.Warn("cannot create the jobs' cgroup", "error", err)
-		}
-		enableControllers(r.cgroup, true)
-	}
-	r.doorProgram, err = openProgram(o.KeepCommand[0])
+	r := &Runner{dir: dir, keepCgroup: o.KeepCgroup, greetsIn: answerBudget}
+	r.Cgroups.open(o.CgroupParent, o.Log)
+	program, err := openProgram(o.KeepCommand[0])
 	if err != nil {
 		o.Log.Warn("helper processes may be of another version after an upgrade", "error", err)
 	}
-	r.group.Go(r.pulse)
+	r.Doors = Doors{command: o.KeepCommand, program: program, cgroups: &r.Cgroups}
+	r.set = &supervisors{
+		cgroups: &r.Cgroups, maxIdle: maxIdle, log: o.Log, command: o.KeepCommand,
+		events: make(chan Event, eventBuffer), quit: make(chan struct{}),
+		all: make(map[string]*supervisor),
+	}
+	r.set.group.Go(r.set.pulse)
 	return r, nil
 }
 
-// Cgroup is the parent of the jobs' cgroups; empty: they have none.
-func (r *Runner) Cgroup() string { return r.cgroup }
-
 // Events is the channel on which everything that happens is reported.
-func (r *Runner) Events() <-chan Event { return r.events }
-
-func (r *Runner) emit(e Event) {
-	select {
-	case r.events <- e:
-	case <-r.quit:
-	}
-}
+func (r *Runner) Events() <-chan Event { return r.set.events }
 
 // Go gives the supervisor its order. An error means that nothing ran and no
 // event will follow; after nil, exactly one final event does.
 func (r *Runner) Go(token string, o keep.Order) error {
-	o.CgroupParent = cmp.Or(o.CgroupParent, r.cgroup)
-	if o.MemMiB > 0 && !r.noCgroup {
-		o.MemoryParent = r.places.find(memoryController)
+	o.CgroupParent = cmp.Or(o.CgroupParent, r.Cgroups.Parent)
+	if o.MemMiB > 0 {
+		o.MemoryParent = r.Cgroups.limit(memoryController)
 	}
-	if o.CPUs > 0 && !r.noCgroup {
-		o.CPUParent = r.places.find(cpuController)
+	if o.CPUs > 0 {
+		o.CPUParent = r.Cgroups.limit(cpuController)
 	}
 	if err := o.Check(); err != nil {
 		return err
 	}
 	if o.Devices != nil {
-		if err := r.enclose(&o, token); err != nil {
+		r.set.mu.Lock()
+		s, err := r.set.leased(token)
+		r.set.mu.Unlock()
+		if err != nil {
 			return err
 		}
+		// A lease is its caller's alone, so nobody else is here, and no process inside.
+		s.walls = r.Cgroups.enclose(&o, token, s.walls)
 	}
 	frame, err := o.Frame().Encode()
 	if err != nil {
 		return fmt.Errorf("job %s: its arguments and environment are too large: %w", o.Job, err)
 	}
-	if err := leaveCopy(filepath.Join(r.dir, token), o.Copy); err != nil {
+	if err := directory(filepath.Join(r.dir, token)).leaveCopy(o.Copy); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s, err := r.leased(token)
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	s, err := r.set.leased(token)
 	if err != nil {
 		return err
 	}
@@ -174,36 +138,24 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	s.identity.PID, s.identity.Session, s.identity.Cgroup = 0, 0, ""
 	s.breath = breath{}
 	if s.dead {
-		r.group.Go(func() { r.reportNeverRan(s) })
+		r.set.group.Go(s.reportNeverRan)
 		return nil
 	}
 	// If the connection is gone, its goroutine finds out what happened to the
 	// order, and reports it.
 	if l := s.link; l != nil && o.Careful() && s.protocol < keep.ProtocolCareful {
-		r.group.Go(func() { r.giveCarefully(s, l, frame) })
+		r.set.group.Go(func() { s.giveCarefully(l, frame) })
 		return nil
 	}
 	s.send(frame)
 	return nil
 }
 
-// leased is a supervisor that may be given an order. The mutex is held.
-func (r *Runner) leased(token string) (*supervisor, error) {
-	if r.closed {
-		return nil, errClosed
-	}
-	s := r.all[token]
-	if s == nil || s.phase != leased {
-		return nil, fmt.Errorf("supervisor %s is not leased", token)
-	}
-	return s, nil
-}
-
 // Stop ends the job: TERM now, KILL after the grace period. A second call with
 // less grace shortens it. Stopping a job that is already ending is not an
 // error.
 func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
-	return r.tellHolder(token, func(s *supervisor) []byte {
+	return r.set.tell(token, func(s *supervisor) []byte {
 		s.stop = encode(keep.Message(keep.FrameStop, "job", s.job, "attempt", s.attempt, "why", string(why), "grace_ms", grace.Milliseconds()))
 		if by := time.Now().Add(max(0, grace) + overruleSlack); s.stopBy.IsZero() || by.Before(s.stopBy) {
 			s.stopBy = by
@@ -216,7 +168,7 @@ func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
 // stamp. A supervisor of an earlier version cannot do that, and the job is
 // stopped without a warning.
 func (r *Runner) Warn(token, stamp string) error {
-	return r.tellHolder(token, func(s *supervisor) []byte {
+	return r.set.tell(token, func(s *supervisor) []byte {
 		return encode(keep.Message(keep.FrameWarn, "job", s.job, "attempt", s.attempt, "stamp", stamp))
 	})
 }
@@ -225,12 +177,12 @@ func (r *Runner) Warn(token, stamp string) error {
 // patience is how long a running kernel is waited for, and hostMiB is what the
 // job's memory limit is raised by.
 func (r *Runner) Park(token string, patience time.Duration, hostMiB int64) error {
-	return r.tellHolder(token, func(s *supervisor) []byte {
+	return r.set.tell(token, func(s *supervisor) []byte {
 		if s.protocol < keep.ProtocolPark {
 			// It would not answer. The event must not wait for the engine, which calls this.
 			refused := Event{Kind: Parking, Token: token, Job: s.job, Attempt: s.attempt, Park: keep.ParkNews{Why: "its supervisor is of an earlier version"}}
-			if !r.closed {
-				r.group.Go(func() { r.emit(refused) })
+			if !r.set.closed {
+				r.set.group.Go(func() { r.set.emit(refused) })
 			}
 			return nil
 		}
@@ -240,56 +192,25 @@ func (r *Runner) Park(token string, patience time.Duration, hostMiB int64) error
 
 // Resume asks it to resume the job; the room is taken first.
 func (r *Runner) Resume(token string, hold []keep.Room) error {
-	return r.tellHolder(token, func(s *supervisor) []byte { return resumeFrame(s.job, s.attempt, hold) })
-}
-
-// tellHolder sends a frame about the job that a supervisor holds, if it still
-// does.
-func (r *Runner) tellHolder(token string, frame func(*supervisor) []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.all[token]
-	if s == nil {
-		return fmt.Errorf("no supervisor %s", token)
-	}
-	if s.phase != running || s.dead {
-		return nil
-	}
-	if bytes := frame(s); bytes != nil {
-		s.send(bytes)
-	}
-	return nil
+	return r.set.tell(token, func(s *supervisor) []byte { return resumeFrame(s.job, s.attempt, hold) })
 }
 
 // Ack confirms that the job's end is on disk. The supervisor returns to the
 // pool; a dead one's directory is removed.
 func (r *Runner) Ack(token string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.all[token]
-	if s == nil || s.phase != ended {
-		return
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	if s := r.set.all[token]; s != nil && s.phase == ended {
+		s.send(encode(keep.Message(keep.FrameAck, "job", s.job, "attempt", s.attempt))) // one that could not write the end to its file waits for this
+		r.set.rest(s)
 	}
-	if s.dead {
-		r.forget(s)
-		return
-	}
-	s.send(encode(keep.Message(keep.FrameAck, "job", s.job, "attempt", s.attempt))) // one that could not write the end to its file waits for this
-	// A supervisor of an earlier berth may be an old version.
-	if s.adopted || s.outdated || len(r.pool) >= r.maxIdle || r.closed {
-		s.phase = over
-		s.hangUp()
-		return
-	}
-	s.phase, s.stop, s.stopBy, s.empty = idle, nil, time.Time{}, false
-	r.pool = append(r.pool, s)
 }
 
 // Identity is what the kernel knows of a supervisor and its job.
 func (r *Runner) Identity(token string) (Identity, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.all[token]
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	s := r.set.all[token]
 	if s == nil {
 		return Identity{}, false
 	}
@@ -300,9 +221,9 @@ func (r *Runner) Identity(token string) (Identity, bool) {
 // from then on it owns the log. An attempt unknown to all supervisors here
 // counts as begun.
 func (r *Runner) Begun(token, id string, attempt int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.all[token]
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	s := r.set.all[token]
 	if s == nil {
 		return true
 	}
@@ -311,32 +232,8 @@ func (r *Runner) Begun(token, id string, attempt int) bool {
 
 // Close ends the supervisors without a job, and leaves the others running.
 func (r *Runner) Close() error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
+	if r.set.close() {
+		r.Cgroups.close()
 	}
-	r.closed = true
-	close(r.quit)
-	for _, s := range r.all {
-		s.hangUp()
-	}
-	r.mu.Unlock()
-	r.group.Wait()
-	close(r.events)
-	for _, s := range r.all {
-		if s.dead && s.empty {
-			r.forget(s) // an empty directory carries no information
-		}
-	}
-	if r.cgroup != "" {
-		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, helperWalls+keep.FilteredSuffix))
-	}
-	if r.ownsIt {
-		// The kernel refuses while a job is in it; a later berth removes it.
-		_ = unix.Rmdir(r.cgroup)
-	}
-	// The kernel keeps the directories in use, and a later berth removes them.
-	r.places.each(func(dir string) { unix.Rmdir(dir) })
 	return nil
 }

@@ -28,15 +28,19 @@ func (r *Runner) Scan() ([]Found, error) {
 	var asking sync.WaitGroup
 	turn := make(chan struct{}, scanAtOnce)
 	for _, entry := range entries {
-		if !entry.IsDir() || r.knows(entry.Name()) {
+		r.set.mu.Lock()
+		known := r.set.all[entry.Name()] != nil
+		r.set.mu.Unlock()
+		if !entry.IsDir() || known {
 			continue
 		}
 		asking.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			f := r.ask(entry.Name())
+			s := r.set.earlier(directory(filepath.Join(r.dir, entry.Name())))
+			f := s.ask(r.greetsIn)
 			if f.Job != "" {
-				f.Copy = readCopy(filepath.Join(r.dir, f.Token))
+				f.Copy = s.dir.copy()
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -48,49 +52,53 @@ func (r *Runner) Scan() ([]Found, error) {
 	return found, nil
 }
 
-func (r *Runner) knows(token string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.all[token] != nil
+// earlier is a supervisor of an earlier berth.
+func (set *supervisors) earlier(dir directory) *supervisor {
+	return &supervisor{set: set, token: dir.token(), dir: dir, adopted: true, phase: ended, greeted: make(chan struct{}), identity: Identity{Token: dir.token()}}
 }
 
-// ask finds out the state of one directory.
-func (r *Runner) ask(token string) Found {
-	s := &supervisor{
-		token: token, dir: filepath.Join(r.dir, token), adopted: true, phase: ended,
-		greeted: make(chan struct{}), identity: Identity{Token: token},
-	}
-	deadline := time.Now().Add(r.greetsIn)
+// add makes one that was found known, with its record.
+func (set *supervisors) add(s *supervisor, record keep.Record) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	s.job, s.attempt, s.log = record.Job, record.Attempt, record.Log
+	s.identify(record)
+	set.all[s.token] = s
+}
+
+// ask finds out the state of an earlier supervisor, which has so long to greet.
+func (s *supervisor) ask(budget time.Duration) Found {
+	deadline := time.Now().Add(budget)
 	for pause := firstPause; time.Now().Before(deadline); pause = min(2*pause, lastPause) {
-		if lockFree(s.dir) {
-			return r.inherit(s)
+		if s.dir.free() {
+			return s.inherit()
 		}
-		conn, hello, err := dial(s.dir, token, time.Until(deadline))
+		conn, hello, err := s.dir.dial(time.Until(deadline))
 		if err != nil {
-			r.pause(pause)
+			s.set.pause(pause)
 			continue
 		}
 		if helloRecord(hello).State == keep.Idle {
 			// It now takes orders from this berth only, gets none, and exits.
 			conn.Close()
-			return r.keepEmpty(s)
+			return s.keepEmpty()
 		}
-		r.mu.Lock()
+		s.set.mu.Lock()
 		s.greet(hello)
-		l := r.connect(s, conn)
-		r.mu.Unlock()
-		return r.adopt(s, l, helloRecord(hello))
+		l := s.connect(conn)
+		s.set.mu.Unlock()
+		return s.adopt(l, helloRecord(hello))
 	}
-	return r.unanswered(s)
+	return s.unanswered()
 }
 
 // adopt takes over a live supervisor, based on its record, or on its greeting
 // if the record cannot be read. Without a connection, its goroutine keeps
 // trying.
-func (r *Runner) adopt(s *supervisor, l *link, said keep.Record) Found {
-	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+func (s *supervisor) adopt(l *link, said keep.Record) Found {
+	record, ok, err := s.dir.record()
 	if err != nil || !ok {
-		r.log.Warn("cannot read the record of a live supervisor", "token", s.token, "error", err)
+		s.set.log.Warn("cannot read the record of a live supervisor", "token", s.token, "error", err)
 		record = keep.Record{Token: s.token, BootID: keep.BootID(), Job: said.Job, Attempt: said.Attempt}
 	}
 	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Kind: FoundRunning, Record: record}
@@ -100,58 +108,50 @@ func (r *Runner) adopt(s *supervisor, l *link, said keep.Record) Found {
 		f.Kind, f.OOM = FoundEnded, e.OOM
 		s.phase = ended
 	}
-	r.register(s, record)
-	r.group.Go(func() { r.attend(s, l) })
+	s.set.add(s, record)
+	s.set.group.Go(func() { s.attend(l) })
 	return f
 }
 
 // inherit reads how a supervisor that is gone ended.
-func (r *Runner) inherit(s *supervisor) Found {
+func (s *supervisor) inherit() Found {
 	s.dead = true
-	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+	record, ok, err := s.dir.record()
 	// A directory without a record is one that berth did not finish, where no job
 	// was ever placed, or one that somebody emptied.
 	if err != nil {
-		r.log.Warn("cannot read the record of a dead supervisor", "token", s.token, "error", err)
+		s.set.log.Warn("cannot read the record of a dead supervisor", "token", s.token, "error", err)
 		record = keep.Record{Token: s.token}
 	}
 	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Record: record}
 	rebooted := record.BootID != "" && record.BootID != keep.BootID()
 	switch {
 	case err == nil && record.State == keep.Ended:
-		r.dropCgroup(record)
+		s.set.cgroups.drop(record)
 		e := endedEvent(record, "")
 		f.Kind, f.OOM = FoundEnded, e.OOM
-		r.register(s, record)
+		s.set.add(s, record)
 		return f
 	case err == nil && !rebooted && (!ok || record.State == keep.Idle):
-		return r.keepEmpty(s)
+		return s.keepEmpty()
 	}
 	f.Kind = FoundLost
-	r.register(s, record)
-	r.group.Go(func() { r.lose(s, record) })
+	s.set.add(s, record)
+	s.set.group.Go(func() { s.lose(record) })
 	return f
 }
 
 // keepEmpty reports a supervisor that ran nothing. Its directory stays until
 // that is acknowledged or berth closes: a missing directory could mean
 // anything.
-func (r *Runner) keepEmpty(s *supervisor) Found {
+func (s *supervisor) keepEmpty() Found {
 	s.dead, s.empty = true, true
-	r.register(s, keep.Record{})
+	s.set.add(s, keep.Record{})
 	f := Found{Token: s.token, Kind: FoundEmpty}
-	if last, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName)); err == nil && ok && last.State == keep.Idle {
+	if last, ok, err := s.dir.record(); err == nil && ok && last.State == keep.Idle {
 		f.Record.StartedAt = last.StartedAt // of the job before
 	}
 	return f
-}
-
-func (r *Runner) register(s *supervisor, record keep.Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.job, s.attempt, s.log = record.Job, record.Attempt, record.Log
-	s.identify(record)
-	r.all[s.token] = s
 }
 
 // unanswered deals with a live supervisor that does not greet, perhaps because
@@ -160,38 +160,45 @@ func (r *Runner) register(s *supervisor, record keep.Record) {
 // that this berth has requeued: it is killed. It may read that order at any
 // moment, so it is halted first, and its record read again. One that cannot be
 // halted may be just writing that record, and is asked on.
-func (r *Runner) unanswered(s *supervisor) Found {
-	if r.holdsJob(s) {
-		r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token)
-		return r.adopt(s, nil, keep.Record{})
+func (s *supervisor) unanswered() Found {
+	if s.dir.holdsJob() {
+		s.set.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token)
+		return s.adopt(nil, keep.Record{})
 	}
 	deadline := time.Now().Add(answerBudget)
 	for _, p := range keepers(s.token) {
 		_ = p.Signal(sigSTOP)
 		for !p.Halted() && time.Now().Before(deadline) {
-			r.pause(firstPause)
+			s.set.pause(firstPause)
 		}
-		if !p.Halted() || r.holdsJob(s) {
+		if !p.Halted() || s.dir.holdsJob() {
 			_ = p.Signal(sigCONT)
-			return r.adopt(s, nil, keep.Record{})
+			return s.adopt(nil, keep.Record{})
 		}
 		_ = p.Signal(sigKILL)
 	}
-	r.log.Warn("killed a supervisor that did not answer", "token", s.token)
-	for deadline = time.Now().Add(answerBudget); time.Now().Before(deadline); r.pause(firstHuntPause) {
+	s.set.log.Warn("killed a supervisor that did not answer", "token", s.token)
+	for deadline = time.Now().Add(answerBudget); time.Now().Before(deadline); s.set.pause(firstHuntPause) {
 		endKeep(s.token)
-		if lockFree(s.dir) {
-			return r.inherit(s)
+		if s.dir.free() {
+			return s.inherit()
 		}
 	}
-	return r.adopt(s, nil, keep.Record{})
+	return s.adopt(nil, keep.Record{})
 }
 
-// holdsJob reports whether a live supervisor has begun a job: its record says
-// so before there is a process.
-func (r *Runner) holdsJob(s *supervisor) bool {
-	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
-	return err == nil && ok && record.State != keep.Idle
+// Lose ends what is left of a job whose supervisor's directory is gone: its
+// processes may be there all the same.
+func (r *Runner) Lose(token, id string, attempt int) {
+	s := r.set.earlier(directory(filepath.Join(r.dir, token)))
+	s.dead, s.job, s.attempt = true, id, attempt
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	if r.set.closed {
+		return
+	}
+	r.set.all[token] = s
+	r.set.group.Go(func() { s.lose(keep.Record{Token: token, Job: id, Attempt: attempt}) })
 }
 
 // endKeep kills the supervisor with that token.

@@ -13,30 +13,23 @@ import (
 	"berth/internal/machine/keep"
 )
 
-// The files in a supervisor's directory.
-const (
-	lockName   = "lock"
-	recordName = "record"
-	sockName   = "sock"
-)
-
 // backlog is how many connections may wait; usually there is one.
 const backlog = 8
 
-// sockAddress names the socket through a descriptor of its directory, because
+// address names the socket through a descriptor of its directory, because
 // an address is limited to 107 bytes and a path may be longer.
-func sockAddress(dir string) (address *unix.SockaddrUnix, done func(), err error) {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func (d directory) address() (address *unix.SockaddrUnix, done func(), err error) {
+	fd, err := unix.Open(string(d), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("open %s: %w", d, err)
 	}
 	path := filepath.Join("/proc/self/fd", strconv.Itoa(fd), sockName)
 	return &unix.SockaddrUnix{Name: path}, func() { unix.Close(fd) }, nil
 }
 
-// listenIn makes the socket at which later berths find the supervisor.
-func listenIn(dir string) (*os.File, error) {
-	address, done, err := sockAddress(dir)
+// listen makes the socket at which later berths find the supervisor.
+func (d directory) listen() (*os.File, error) {
+	address, done, err := d.address()
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +41,11 @@ func listenIn(dir string) (*os.File, error) {
 	file := os.NewFile(uintptr(fd), sockName)
 	if err := unix.Bind(fd, address); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("bind supervisor socket in %s: %w", dir, err)
+		return nil, fmt.Errorf("bind supervisor socket in %s: %w", d, err)
 	}
 	if err := unix.Listen(fd, backlog); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("listen in %s: %w", dir, err)
+		return nil, fmt.Errorf("listen in %s: %w", d, err)
 	}
 	return file, nil
 }
@@ -83,27 +76,27 @@ func unixConn(fd int) (*net.UnixConn, error) {
 
 // dial connects to a supervisor and reads its greeting, which must contain the
 // token of the directory: another program may be listening there.
-func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, error) {
-	conn, err := knock(dir, token, keep.Frame{Kind: keep.FrameBerth})
+func (d directory) dial(budget time.Duration) (*net.UnixConn, keep.Frame, error) {
+	conn, err := d.knock(keep.Frame{Kind: keep.FrameBerth})
 	if err != nil {
 		return nil, keep.Frame{}, err
 	}
 	conn.SetReadDeadline(time.Now().Add(budget))
 	hello, err := keep.ReadFrame(conn)
-	if err == nil && (hello.Kind != keep.FrameHello || hello.Get("token") != token) {
-		err = fmt.Errorf("%w: expected the greeting of supervisor %s", keep.ErrFrame, token)
+	if err == nil && (hello.Kind != keep.FrameHello || hello.Get("token") != d.token()) {
+		err = fmt.Errorf("%w: expected the greeting of supervisor %s", keep.ErrFrame, d.token())
 	}
 	if err != nil {
 		conn.Close()
-		return nil, keep.Frame{}, fmt.Errorf("greeting of supervisor %s: %w", token, err)
+		return nil, keep.Frame{}, fmt.Errorf("greeting of supervisor %s: %w", d.token(), err)
 	}
 	conn.SetReadDeadline(time.Time{})
 	return conn, hello, nil
 }
 
 // knock connects to a supervisor and sends the first frame.
-func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
-	address, done, err := sockAddress(dir)
+func (d directory) knock(first keep.Frame) (*net.UnixConn, error) {
+	address, done, err := d.address()
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +107,7 @@ func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 	}
 	if err := unix.Connect(fd, address); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("connect to supervisor %s: %w", token, err)
+		return nil, fmt.Errorf("connect to supervisor %s: %w", d.token(), err)
 	}
 	conn, err := unixConn(fd)
 	if err != nil {
@@ -122,7 +115,7 @@ func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 	}
 	if _, err := conn.Write(encode(first)); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("write to supervisor %s: %w", token, err)
+		return nil, fmt.Errorf("write to supervisor %s: %w", d.token(), err)
 	}
 	return conn, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -24,10 +23,11 @@ const (
 	over                 // dismissed: its directory is removed when it is gone
 )
 
-// supervisor is one of them, as berth sees it. The Runner's mutex guards it.
+// supervisor is one of them, as berth sees it. The mutex of its set guards it.
 type supervisor struct {
+	set     *supervisors
 	token   string
-	dir     string
+	dir     directory
 	adopted bool        // an earlier berth started it
 	process *os.Process // nil if this berth did not start it
 	link    *link       // nil without a connection
@@ -66,11 +66,11 @@ const (
 )
 
 // connect gives the supervisor a connection. The mutex is held.
-func (r *Runner) connect(s *supervisor, conn *net.UnixConn) *link {
+func (s *supervisor) connect(conn *net.UnixConn) *link {
 	l := &link{conn: conn, out: make(chan []byte, linkQueue), done: make(chan struct{})}
 	l.raw, _ = conn.SyscallConn() // fails only if it is closed, which is noticed soon
 	s.link, s.breath.pinged = l, false
-	r.group.Go(l.write)
+	s.set.group.Go(l.write)
 	return l
 }
 
@@ -110,7 +110,7 @@ func (s *supervisor) send(frame []byte) {
 }
 
 // now writes what the socket accepts at once and returns the rest. Most frames
-// are written whole, without waking a goroutine. The Runner's mutex, which
+// are written whole, without waking a goroutine. The set's mutex, which
 // every sender holds, keeps frames in order.
 func (l *link) now(frame []byte) (rest []byte) {
 	if l.raw == nil || l.queued.Load() > 0 {
@@ -134,14 +134,14 @@ func (s *supervisor) hangUp() {
 
 // attend is the supervisor's goroutine for all its life: it reads frames, and
 // when the connection ends, it reconnects or buries the supervisor.
-func (r *Runner) attend(s *supervisor, l *link) {
+func (s *supervisor) attend(l *link) {
 	for {
 		if l != nil {
-			r.listen(s, l)
+			s.listen(l)
 		}
 		var gone bool
-		if l, gone = r.rejoin(s); gone {
-			r.bury(s)
+		if l, gone = s.rejoin(); gone {
+			s.bury()
 			return
 		}
 		if l == nil {
@@ -151,7 +151,7 @@ func (r *Runner) attend(s *supervisor, l *link) {
 }
 
 // listen takes in frames until the connection ends.
-func (r *Runner) listen(s *supervisor, l *link) {
+func (s *supervisor) listen(l *link) {
 	buffer := bufio.NewReader(l.conn)
 	for {
 		frame, err := keep.ReadFrame(buffer)
@@ -160,39 +160,39 @@ func (r *Runner) listen(s *supervisor, l *link) {
 		}
 		switch frame.Kind {
 		case keep.FrameHello:
-			r.mu.Lock()
+			s.set.mu.Lock()
 			s.greet(frame)
-			r.mu.Unlock()
+			s.set.mu.Unlock()
 		case keep.FramePing:
-			r.answered(s)
+			s.answered()
 		case keep.FrameStuck:
 			survivor, id, attempt := keep.StuckOf(frame)
-			r.emit(Event{Kind: Stuck, Token: s.token, Job: id, Attempt: attempt, Process: survivor})
+			s.set.emit(Event{Kind: Stuck, Token: s.token, Job: id, Attempt: attempt, Process: survivor})
 		case keep.FrameParked:
 			news, id, attempt := keep.ParkNewsOf(frame)
-			r.emit(Event{Kind: Parking, Token: s.token, Job: id, Attempt: attempt, Park: news})
+			s.set.emit(Event{Kind: Parking, Token: s.token, Job: id, Attempt: attempt, Park: news})
 		case keep.FrameStarted, keep.FrameEnded:
 			record, err := keep.DecodeRecord([]byte(frame.Get("record")))
 			if err != nil {
-				r.log.Warn("supervisor sent a damaged record", "token", s.token, "error", err)
+				s.set.log.Warn("supervisor sent a damaged record", "token", s.token, "error", err)
 				l.conn.Close() // the record is in its file, too
 				continue
 			}
-			r.heard(s, record)
+			s.heard(record)
 		}
 	}
 	l.conn.Close()
 	close(l.done)
-	r.mu.Lock()
+	s.set.mu.Lock()
 	s.link = nil
-	r.mu.Unlock()
+	s.set.mu.Unlock()
 }
 
 // heard takes in a record about the job that the supervisor holds.
-func (r *Runner) heard(s *supervisor, record keep.Record) {
-	r.mu.Lock()
+func (s *supervisor) heard(record keep.Record) {
+	s.set.mu.Lock()
 	if s.phase != running || record.Job != s.job || record.Attempt != s.attempt {
-		r.mu.Unlock()
+		s.set.mu.Unlock()
 		return
 	}
 	known := s.identity.PID != 0 // a new connection reports "started" again
@@ -202,12 +202,12 @@ func (r *Runner) heard(s *supervisor, record keep.Record) {
 		s.phase = ended
 	}
 	log := s.log
-	r.mu.Unlock()
+	s.set.mu.Unlock()
 	switch {
 	case over:
-		r.emit(endedEvent(record, log))
+		s.set.emit(endedEvent(record, log))
 	case !known:
-		r.emit(Event{Kind: Started, Token: s.token, Job: record.Job, Attempt: record.Attempt, Record: record})
+		s.set.emit(Event{Kind: Started, Token: s.token, Job: record.Job, Attempt: record.Attempt, Record: record})
 	}
 }
 
@@ -246,21 +246,6 @@ func endedEvent(record keep.Record, log string) Event {
 		e.OOM = keep.OOMText(log, record.LogFrom)
 	}
 	return e
-}
-
-// forget removes a supervisor that is gone, and its directory. The mutex is
-// held.
-func (r *Runner) forget(s *supervisor) {
-	delete(r.all, s.token)
-	r.unpool(s)
-	r.dropWalls(s)
-	if err := os.RemoveAll(s.dir); err != nil {
-		r.log.Warn("cannot remove a supervisor directory", "dir", s.dir, "error", err)
-	}
-}
-
-func (r *Runner) unpool(s *supervisor) {
-	r.pool = slices.DeleteFunc(r.pool, func(p *supervisor) bool { return p == s })
 }
 
 // helloRecord is the part of a record that a greeting carries.

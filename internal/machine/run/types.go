@@ -13,7 +13,6 @@ type Options struct {
 	CgroupParent string   // of jobs' cgroups; "": detectCgroup, "none": no cgroups
 	KeepCgroup   string   // of the supervisors; "": berth's own
 	Log          *slog.Logger
-	MaxIdle      int // warm supervisors kept; 0: 8
 }
 
 // FoundKind is what Scan found in a supervisor's directory.

@@ -6,38 +6,29 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"berth/internal/machine/keep"
 )
 
-// walls are the device filters of one Runner's jobs. Each supervisor has a
-// directory with the filter of its job. The supervisor creates and removes
-// cgroups below it, so a job is never outside its filter.
-type walls struct {
-	once sync.Once
-	why  error // why filters do not work here
-}
-
 // Filters returns nil if a job can be kept from opening GPUs that were not
 // allocated to it, or why not. It tries once.
-func (r *Runner) Filters() error {
-	r.walls.once.Do(func() {
+func (c *Cgroups) Filters() error {
+	c.probe.Do(func() {
 		switch {
-		case r.noCgroup:
-			r.walls.why = errors.New("cgroups are switched off")
-		case r.cgroup == "":
-			r.walls.why = errors.New(whyNoCgroup())
+		case c.off:
+			c.why = errors.New("cgroups are switched off")
+		case c.Parent == "":
+			c.why = errors.New(whyNoCgroup())
 		default:
-			r.walls.why = probeFilter(r.cgroup)
+			c.why = probeFilter(c.Parent)
 		}
-		if r.walls.why != nil {
-			r.log.Info("no device filter: jobs can open GPUs that were not allocated to them", "why", r.walls.why)
+		if c.why != nil {
+			c.log.Info("no device filter: jobs can open GPUs that were not allocated to them", "why", c.why)
 		}
 	})
-	return r.walls.why
+	return c.why
 }
 
 // probeFilter puts a filter on an empty cgroup.
@@ -72,73 +63,71 @@ func capsMajor() int {
 	return capsMajorIn(string(text))
 }
 
-// enclose sets up the filter for an order that its supervisor is about to get.
-// A lease belongs to its caller alone, so no process is inside, and the mutex
-// need not be held.
-func (r *Runner) enclose(o *keep.Order, token string) error {
-	r.mu.Lock()
-	s, err := r.leased(token)
-	var built string
+// enclose sets up the filter for an order that its supervisor is about to get, on the
+// supervisor's directory. If that fails, the job runs all the same, since its
+// environment lists only its own GPUs, and its record says that nothing enforces it.
+// built is the filter already in place.
+func (c *Cgroups) enclose(o *keep.Order, token, built string) (now string) {
+	err := c.Filters()
 	if err == nil {
-		built = s.walls
-	}
-	r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	now := r.wall(o, token, built)
-	r.mu.Lock()
-	s.walls = now
-	r.mu.Unlock()
-	return nil
-}
-
-// wall puts the order's filter on the supervisor's directory. If that fails,
-// the job runs all the same, since its environment lists only its own GPUs,
-// and its record says that nothing enforces it. built is the filter already in
-// place.
-func (r *Runner) wall(o *keep.Order, token, built string) (now string) {
-	err := r.Filters()
-	if err == nil {
-		now, err = r.buildWall(o, token, built)
+		o.CgroupParent, now, err = buildWall(o.CgroupParent, token, o.Devices, built)
 	}
 	if err != nil {
 		o.Note = "device filter not in force: " + err.Error()
-		r.log.Warn("a job can open GPUs that were not allocated to it", "job", o.Job, "error", err)
-		return ""
+		c.log.Warn("a job can open GPUs that were not allocated to it", "job", o.Job, "error", err)
 	}
 	return now
 }
 
-func (r *Runner) buildWall(o *keep.Order, token, built string) (now string, err error) {
-	dir := filepath.Join(o.CgroupParent, token+keep.FilteredSuffix)
+// ofHelpers is the parent of helpers' cgroups: its filter lets them open no
+// GPU, if the host can filter.
+func (c *Cgroups) ofHelpers() (dir string) {
+	if c.Parent == "" || c.Filters() != nil {
+		return c.Parent
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	dir, now, err := buildWall(c.Parent, helperWalls, &keep.Devices{}, c.helpersWall)
+	if err != nil {
+		c.log.Warn("helper processes can open GPUs", "error", err)
+	}
+	c.helpersWall = now
+	return dir
+}
+
+// helperWalls is the first part of the name of the directory with that filter.
+const helperWalls = "helpers"
+
+// buildWall makes the directory of that name in parent with a filter for these devices,
+// if it is not what is built there already. After an error, dir is parent.
+func buildWall(parent, name string, d *keep.Devices, built string) (dir, now string, err error) {
+	dir = filepath.Join(parent, name+keep.FilteredSuffix)
 	err = os.Mkdir(dir, 0o755)
 	switch {
 	case err == nil:
 		built = ""
 		enableControllers(dir, false)
 	case !os.IsExist(err):
-		return "", err
+		return parent, "", err
 	}
 	major := capsMajor()
-	if now = filterKey(o.Devices, major); now != built {
-		if err := putFilter(dir, o.Devices, major); err != nil {
-			return "", err
+	if now = filterKey(d, major); now != built {
+		if err := putFilter(dir, d, major); err != nil {
+			return parent, "", err
 		}
 	}
-	o.CgroupParent = dir
-	return now, nil
+	return dir, now, nil
 }
 
 // dropWalls removes the directory of a supervisor that is gone. A cgroup that
 // still has a process stays, with its filter.
-func (r *Runner) dropWalls(s *supervisor) {
-	if r.cgroup != "" {
-		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, s.token+keep.FilteredSuffix))
-		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, s.token)) // of jobs without a filter
+func (c *Cgroups) dropWalls(of Identity) {
+	if c.Parent != "" {
+		_ = keep.RemoveCgroup(filepath.Join(c.Parent, of.Token+keep.FilteredSuffix))
+		_ = keep.RemoveCgroup(filepath.Join(c.Parent, of.Token)) // of jobs without a filter
 	}
 	// An earlier berth may have used another parent.
-	if dir := wallsOf(s.identity.Cgroup); dir != "" {
+	if dir := wallsOf(of.Cgroup); dir != "" {
 		_ = keep.RemoveCgroup(dir)
 	}
 }

@@ -128,7 +128,7 @@ func TestNamespacesAndSessionsAreNoWayAroundAFilter(t *testing.T) {
 func TestAFilteredJobIsHeldToItsLimitsToo(t *testing.T) {
 	needFilter(t)
 	b := newBench(t, withCgroup)
-	if f := b.Facts(); f.Memory == "" || !f.Devices {
+	if f := b.Cgroups.Facts(); f.Memory == "" || !f.Devices {
 		t.Skipf("no limits here: %+v", f)
 	}
 	o := b.walled("1", "exit 4", 1)
@@ -140,8 +140,8 @@ func TestAFilteredJobIsHeldToItsLimitsToo(t *testing.T) {
 
 func TestAFilterThatCannotBePutInPlaceIsNotedAndTheJobRuns(t *testing.T) {
 	b := newBench(t) // without cgroups
-	if err := b.Filters(); err == nil || b.Facts().Devices {
-		t.Errorf("a filter without a cgroup: %v, %+v", err, b.Facts())
+	if err := b.Cgroups.Filters(); err == nil || b.Cgroups.Facts().Devices {
+		t.Errorf("a filter without a cgroup: %v, %+v", err, b.Cgroups.Facts())
 	}
 	r := b.finish(b.walled("1", "exit 4", 1))
 	if r.ExitCode != 4 || !strings.HasPrefix(r.Note, "device filter not in force: ") {

@@ -114,7 +114,7 @@ func (h *terminals) attachAway(ctx context.Context, c api.Caller, j *job.Job) (i
 	}
 	var conn io.ReadWriteCloser
 	if err == nil {
-		conn, err = h.svc.queue.Runner.Connect(run.Helper{
+		conn, err = h.svc.queue.Runner.Doors.Connect(run.Helper{
 			As: as, Args: append([]string{cluster.Word}, cluster.Attachment(j.Handover)...), Env: slices.Concat(hand.Vars, []string{"HOME=" + user.Home}),
 		})
 	}

@@ -19,7 +19,7 @@ func TestTheDaemonSaysWhatItEnforces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := l.d.svc.queue.Runner.Facts()
+	f := l.d.svc.queue.Runner.Cgroups.Facts()
 	want := &api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Devices: f.Devices, Missing: f.Why}
 	if diff := cmp.Diff(want, status.Enforced); diff != "" {
 		t.Errorf("(-what its supervisors use +what it says)\n%s", diff)
@@ -45,7 +45,7 @@ func TestTheMostHostMemoryOfOneJob(t *testing.T) {
 	if _, err := api.Call(l.ctx, l.Client, api.EditJob, api.EditRequest{JobID: api.JobID{ID: id}, Set: api.Spec{Mem: "513M"}}); err == nil {
 		t.Error("an edit may ask for more")
 	}
-	enforced := l.d.admin.enforced.get(l.d.svc.queue.Runner.Facts).Mem != ""
+	enforced := l.d.admin.enforced.get(l.d.svc.queue.Runner.Cgroups.Facts).Mem != ""
 	for asked, want := range map[int64]int64{0: 512, 100: 100, 4096: 512} {
 		j := &job.Job{ID: "1", Spec: job.Spec{Argv: []string{"true"}, MemMiB: asked}, Umask: -1}
 		if !enforced {

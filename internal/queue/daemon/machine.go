@@ -33,7 +33,7 @@ func (h *admin) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
 		Version: h.svc.version, PID: os.Getpid(), Since: h.life.started, Shared: h.svc.places.Shared,
 		User: h.svc.people.Name(h.svc.people.UID), StateDir: h.svc.places.StateDir, Config: h.svc.places.Config, SimDir: h.svc.queue.SimDir,
-		Snapshot: h.svc.Config().Snapshot, You: c, Enforced: h.enforced.get(h.svc.queue.Runner.Facts),
+		Snapshot: h.svc.Config().Snapshot, You: c, Enforced: h.enforced.get(h.svc.queue.Runner.Cgroups.Facts),
 	}
 	if h.svc.places.Shared {
 		s.AdminGroup = &h.svc.Config().AdminGroup

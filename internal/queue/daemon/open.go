@@ -301,7 +301,7 @@ func (d *Daemon) order(j *job.Job, card launch.CardOf) (o keep.Order, err error)
 	if o, err = d.svc.queue.Launcher.Order(j, card); err == nil {
 		cfg := d.svc.Config()
 		o.LogMaxBytes, o.LogFreeBytes = cfg.MaxLog, cfg.LogFree
-		if most := cfg.MemoryMiB(); most > 0 && j.Spec.Adopt == nil && d.admin.enforced.get(d.svc.queue.Runner.Facts).Mem != "" {
+		if most := cfg.MemoryMiB(); most > 0 && j.Spec.Adopt == nil && d.admin.enforced.get(d.svc.queue.Runner.Cgroups.Facts).Mem != "" {
 			o.MemMiB = min(cmp.Or(o.MemMiB, most), most)
 		}
 		if o.Credential == nil && j.Umask >= 0 {

@@ -159,7 +159,7 @@ func (p *People) Ask(ctx context.Context, user site.User, life time.Duration, wo
 	if err != nil {
 		return nil, err
 	}
-	return p.queue.Runner.Ask(ctx, run.Helper{As: as, Args: []string{word}, Life: life}, input)
+	return p.queue.Runner.Doors.Ask(ctx, run.Helper{As: as, Args: []string{word}, Life: life}, input)
 }
 
 // OpenAsOwner opens a file with the permissions of the job's user: a shared
@@ -176,7 +176,7 @@ func (p *People) OpenAsOwner(ctx context.Context, j *job.Job, path string) (*os.
 	if err != nil {
 		return nil, err
 	}
-	return p.queue.Runner.OpenAs(ctx, as, path)
+	return p.queue.Runner.Doors.OpenAs(ctx, as, path)
 }
 
 // LogPath is where an attempt's output goes. A path in the job is relative to
