@@ -20,10 +20,14 @@ import (
 // feed submits the lines of the jobs file whose jobs are not queued, running or
 // finished.
 type feed struct {
+	shared
+	dir    string // where jobs run
+	self   string // path of this program
+	logDir string
+
 	last  []byte // the file at the last look
 	whole bool   // all of it was dealt with
-	mtime time.Time
-	size  int64
+	stamp os.FileInfo
 	read  time.Time
 
 	sizes     jobfile.Sizes
@@ -63,35 +67,29 @@ func due(lines []jobfile.CSVJob, known func(key string) tried, gone map[string]i
 
 // changed reports whether to read the jobs file: it has changed, it ended in the
 // middle of a line, or the interval has passed.
-func (s *scheduler) changed(now time.Time) bool {
-	f := &s.feed
-	info, err := os.Stat(s.opt.jobsFile)
-	if err != nil {
-		info = nil
+func (f *feed) changed(now time.Time) bool {
+	edited := false
+	if stamp := stampOf(f.opt.jobsFile); stamp != nil {
+		edited, f.stamp = !sameStamp(stamp, f.stamp), stamp
 	}
-	same := info != nil && info.ModTime().Equal(f.mtime) && info.Size() == f.size
-	if info != nil {
-		f.mtime, f.size = info.ModTime(), info.Size()
-	}
-	return !same && info != nil || !f.whole || now.Sub(f.read) >= s.opt.monitorEvery
+	return edited || !f.whole || now.Sub(f.read) >= f.opt.monitorEvery
 }
 
 // look reads the jobs file and queues what is new in it.
-func (s *scheduler) look(ctx context.Context, now time.Time) {
-	if s.opt.jobsFile == "" || !s.changed(now) {
+func (f *feed) look(ctx context.Context, now time.Time) {
+	if f.opt.jobsFile == "" || !f.changed(now) {
 		return
 	}
-	f := &s.feed
 	f.read = now
-	text, err := os.ReadFile(s.opt.jobsFile)
+	text, err := os.ReadFile(f.opt.jobsFile)
 	if errors.Is(err, os.ErrNotExist) {
-		s.log.warnOnce("the jobs file %s does not exist yet; lines added to it will run", s.opt.jobsFile)
+		f.log.warnOnce("the jobs file %s does not exist yet; lines added to it will run", f.opt.jobsFile)
 		f.last, f.whole = []byte{}, true
-		s.absent(nil)
+		f.absent(nil)
 		return
 	}
 	if err != nil {
-		s.log.warnOnce("read the jobs file: %v", err)
+		f.log.warnOnce("read the jobs file: %v", err)
 		return
 	}
 	f.whole = true
@@ -102,41 +100,41 @@ func (s *scheduler) look(ctx context.Context, now time.Time) {
 	} else {
 		f.last = text
 	}
-	s.readSizes()
-	lines, err := jobfile.ParseCSV(s.opt.jobsFile, text)
+	f.readSizes()
+	lines, err := jobfile.ParseCSV(f.opt.jobsFile, text)
 	var wrong *jobfile.Errors
 	if errors.As(err, &wrong) {
 		for _, p := range wrong.Problems {
-			s.log.warnOnce("%s; the line is skipped", p)
+			f.log.warnOnce("%s; the line is skipped", p)
 		}
 	}
-	s.queue(ctx, s.present(due(lines, s.tried, f.gone)))
-	s.sayFailed(lines)
-	s.absent(lines)
+	f.queue(ctx, f.present(due(lines, f.tried, f.gone)))
+	f.sayFailed(lines)
+	f.absent(lines)
 }
 
 // present are the lines whose script exists. The others count at a later look.
-func (s *scheduler) present(lines []jobfile.CSVJob) []jobfile.CSVJob {
+func (f *feed) present(lines []jobfile.CSVJob) []jobfile.CSVJob {
 	return slices.DeleteFunc(lines, func(line jobfile.CSVJob) bool {
 		path := line.Script
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(s.dir, path)
+			path = filepath.Join(f.dir, path)
 		}
 		info, err := os.Stat(path)
 		missing := err != nil || info.IsDir()
 		if missing {
-			s.log.warnOnce("line %d: script path not found or is not a file: %s; it is added once it exists", line.Line, line.Script)
+			f.log.warnOnce("line %d: script path not found or is not a file: %s; it is added once it exists", line.Line, line.Script)
 		}
 		return missing
 	})
 }
 
 // tried is how far the job with this key got.
-func (s *scheduler) tried(key string) tried {
-	t := tried{runs: s.feed.refused[key]}
-	for _, v := range s.index.of(key, s.since) {
+func (f *feed) tried(key string) tried {
+	t := tried{runs: f.refused[key]}
+	for _, v := range f.index.of(key) {
 		t.runs++
-		_, again := s.retries[v.ID]
+		_, again := f.index.retries[v.ID]
 		t.settled = t.settled || again || !v.State.Terminal() || v.State == job.Finished
 	}
 	return t
@@ -144,33 +142,33 @@ func (s *scheduler) tried(key string) tried {
 
 // absent records the attempts of jobs whose lines were removed, so that a line
 // put back counts as new.
-func (s *scheduler) absent(lines []jobfile.CSVJob) {
+func (f *feed) absent(lines []jobfile.CSVJob) {
 	there := map[string]bool{}
 	for _, line := range lines {
 		there[line.Key()] = true
 	}
 	forget := func(key string) {
 		if !there[key] {
-			s.feed.gone[key] = s.tried(key).runs
+			f.gone[key] = f.tried(key).runs
 		}
 	}
-	for key := range s.index.byKey {
+	for key := range f.index.byKey {
 		forget(key)
 	}
-	for key := range s.feed.refused {
+	for key := range f.refused {
 		forget(key)
 	}
 }
 
 // sayFailed logs the lines that are skipped because their job failed.
-func (s *scheduler) sayFailed(lines []jobfile.CSVJob) {
+func (f *feed) sayFailed(lines []jobfile.CSVJob) {
 	for _, line := range lines {
-		jobs := s.index.of(line.Key(), s.since)
-		if t := s.tried(line.Key()); t.settled || len(jobs) == 0 {
+		jobs := f.index.of(line.Key())
+		if t := f.tried(line.Key()); t.settled || len(jobs) == 0 {
 			continue
 		}
 		if last := jobs[len(jobs)-1]; last.State.Terminal() {
-			s.log.warnOnce("job %s (%s, line %d) ended with %s and is not run again; add the line once more to run it again",
+			f.log.warnOnce("job %s (%s, line %d) ended with %s and is not run again; add the line once more to run it again",
 				short(line.Key()), line.Script, line.Line, outcomeOf(last))
 		}
 	}
@@ -178,23 +176,23 @@ func (s *scheduler) sayFailed(lines []jobfile.CSVJob) {
 
 // readSizes reads the requirements of models. A file with mistakes is not used:
 // the last good one counts, or else every job gets one whole GPU.
-func (s *scheduler) readSizes() {
-	text, err := os.ReadFile(s.opt.llmConfig)
+func (f *feed) readSizes() {
+	text, err := os.ReadFile(f.opt.llmConfig)
 	if err != nil {
-		s.log.warnOnce("no table of models (%v); every job gets one whole GPU", err)
-		s.feed.sizes, s.feed.sizesText = jobfile.Sizes{}, ""
+		f.log.warnOnce("no table of models (%v); every job gets one whole GPU", err)
+		f.sizes, f.sizesText = jobfile.Sizes{}, ""
 		return
 	}
-	if string(text) == s.feed.sizesText {
+	if string(text) == f.sizesText {
 		return
 	}
-	s.feed.sizesText = string(text)
-	sizes, err := jobfile.ParseSizes(s.opt.llmConfig, text)
+	f.sizesText = string(text)
+	sizes, err := jobfile.ParseSizes(f.opt.llmConfig, text)
 	if err != nil {
-		s.log.fail("%v; the last good table of models counts, or else every job gets one whole GPU", err)
+		f.log.fail("%v; the last good table of models counts, or else every job gets one whole GPU", err)
 		return
 	}
-	s.feed.sizes = sizes
+	f.sizes = sizes
 }
 
 // queueAtOnce bounds the jobs of one request.
@@ -202,85 +200,79 @@ const queueAtOnce = 1000
 
 // queue submits jobs in batches. If a batch is refused, its jobs are submitted one
 // by one, so that only the bad one is left out.
-func (s *scheduler) queue(ctx context.Context, lines []jobfile.CSVJob) {
+func (f *feed) queue(ctx context.Context, lines []jobfile.CSVJob) {
 	for len(lines) > 0 && ctx.Err() == nil {
 		some := lines[:min(len(lines), queueAtOnce)]
 		lines = lines[len(some):]
-		if len(some) > 1 && s.submit(ctx, some) == nil {
+		if len(some) > 1 && f.submit(ctx, some) == nil {
 			continue
 		}
 		for _, line := range some {
-			if err := s.submit(ctx, []jobfile.CSVJob{line}); err != nil && ctx.Err() == nil {
-				s.refuse(line, err)
+			if err := f.submit(ctx, []jobfile.CSVJob{line}); err != nil && ctx.Err() == nil {
+				f.refuse(line, err)
 			}
 		}
 	}
 }
 
-func (s *scheduler) refuse(line jobfile.CSVJob, err error) {
+func (f *feed) refuse(line jobfile.CSVJob, err error) {
 	if kind := problem.KindOf(err); kind == problem.Unable || kind == problem.TooMuch {
-		s.log.warnOnce("line %d, %s: not queued yet: %v", line.Line, line.Script, err)
-		s.feed.whole = false // tried again at the next look
+		f.log.warnOnce("line %d, %s: not queued yet: %v", line.Line, line.Script, err)
+		f.whole = false // tried again at the next look
 		return
 	}
-	s.feed.refused[line.Key()]++
-	s.log.fail("line %d, %s: refused: %v", line.Line, line.Script, err)
+	f.refused[line.Key()]++
+	f.log.fail("line %d, %s: refused: %v", line.Line, line.Script, err)
 }
 
-func (s *scheduler) submit(ctx context.Context, lines []jobfile.CSVJob) error {
-	r := api.SubmitRequest{Dir: s.dir, Environ: os.Environ()}
+func (f *feed) submit(ctx context.Context, lines []jobfile.CSVJob) error {
+	r := api.SubmitRequest{Dir: f.dir, Environ: os.Environ()}
 	for _, line := range lines {
-		spec, err := s.spec(line)
+		spec, err := f.spec(line)
 		if err != nil {
 			return err
 		}
 		r.Jobs = append(r.Jobs, spec)
 	}
-	reply, err := api.Call(ctx, s.client, api.Submit, r)
+	reply, err := api.Call(ctx, f.client, api.Submit, r)
 	if err != nil {
 		return err
 	}
-	for i, sent := range reply.Jobs {
-		if i < len(lines) {
-			s.queued(lines[i], sent)
+	now := time.Now()
+	for i, sent := range reply.Jobs[:min(len(reply.Jobs), len(lines))] {
+		line, key := lines[i], lines[i].Key()
+		// Until the event arrives, the job counts as queued.
+		if _, known := f.index.views[sent.ID]; !known {
+			f.index.put(job.View{ID: sent.ID, Name: nameOf(line.Script, key), State: job.Queued, Priority: -line.Priority, SubmittedAt: &now})
+		}
+		f.log.info("job %s queued: %s, priority %d, line %d", short(key), line.Script, line.Priority, line.Line)
+		for _, note := range sent.Notes {
+			f.log.info("job %s: %s", short(key), note)
 		}
 	}
 	return nil
 }
 
-func (s *scheduler) queued(line jobfile.CSVJob, sent api.Submitted) {
-	now := time.Now()
-	// Until the event arrives, the job counts as queued.
-	if _, known := s.index.views[sent.ID]; !known {
-		s.index.put(job.View{ID: sent.ID, Name: nameOf(line.Script, line.Key()), State: job.Queued, Priority: -line.Priority, SubmittedAt: &now})
-	}
-	s.log.info("job %s queued: %s, priority %d, line %d", short(line.Key()), line.Script, line.Priority, line.Line)
-	for _, note := range sent.Notes {
-		s.log.info("job %s: %s", short(line.Key()), note)
-	}
-	s.dirty = true
-}
-
 // spec is the daemon's spec of a line.
-func (s *scheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
-	want, err := line.Spec(s.feed.sizes)
+func (f *feed) spec(line jobfile.CSVJob) (api.Spec, error) {
+	want, err := line.Spec(f.sizes)
 	if err != nil {
 		return api.Spec{}, err
 	}
 	want, note := baseEnvironment(want)
 	if note != "" {
-		s.log.warnOnce("%s", note)
+		f.log.warnOnce("%s", note)
 	}
 	key := line.Key()
 	argv := want.Argv
-	if s.opt.screen {
-		argv = screenCommand(s.self, modeOf(line.Words), short(key), argv)
+	if f.opt.screen {
+		argv = screenCommand(f.self, modeOf(line.Words), short(key), argv)
 	}
 	log := fmt.Sprintf("job_%s_%s.log", short(key), time.Now().Format("20060102_150405"))
 	if want.Share > 0 {
 		want.VRAMMiB = fractionMiB
 	}
-	want.Name, want.Output = nameOf(line.Script, key), strings.ReplaceAll(filepath.Join(s.logDir, log), "%", "%%")
+	want.Name, want.Output = nameOf(line.Script, key), strings.ReplaceAll(filepath.Join(f.logDir, log), "%", "%%")
 	spec := api.Spec{Command: api.Command{Argv: argv}}
 	for _, pair := range jobfile.Pairs(&want) {
 		if !spec.Set(pair.Key, pair.Value) {

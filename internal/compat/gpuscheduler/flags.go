@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/queue/config"
 	"berth/internal/sched"
@@ -21,6 +22,14 @@ type options struct {
 	maxAttempts              int
 	retryWait                time.Duration
 	sim                      int
+}
+
+// shared is what all parts of the scheduler use.
+type shared struct {
+	opt    options
+	log    *logger
+	client *api.Client
+	index  *index
 }
 
 func parseStart(stateFile string, args []string) (options, error) {

@@ -21,6 +21,7 @@ import (
 	"berth/internal/machine/site"
 	"berth/internal/queue/config"
 	"berth/internal/sched"
+	"berth/internal/tests/testkit"
 )
 
 func TestStartHasTheDefaultsOfItsREADME(t *testing.T) {
@@ -299,14 +300,11 @@ func TestAPauseJustBeforeTheEndIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		s := &scheduler{
-			ready: true, stopping: true, index: newIndex(), log: &logger{out: &out},
-			state: &lastState{path: usualStateFile, paused: row.last},
-		}
+		m := &mirror{shared: shared{opt: options{stateFile: usualStateFile}, index: newIndex(), log: &logger{out: &out}}, paused: row.last}
 		for _, index := range row.now {
-			s.cards = append(s.cards, api.GPU{Index: index, Paused: true})
+			m.index.cards = append(m.index.cards, api.GPU{Index: index, Paused: true})
 		}
-		s.lastSave()
+		testkit.Must(t, m.lastSave())
 		doc, _, err := readDoc(usualStateFile)
 		if err != nil {
 			t.Fatal(err)
@@ -364,7 +362,7 @@ func TestEachCtrlCSaysWhatTheNextOneDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	s := &scheduler{log: &logger{out: &out, file: file}, index: newIndex()}
+	s := &scheduler{shared: shared{log: &logger{out: &out, file: file}, index: newIndex()}}
 	s.index.put(job.View{ID: "1", Name: "a.py-1", State: job.Running})
 	for _, want := range []string{"once more: without waiting", "once more: exits"} {
 		out.Reset()

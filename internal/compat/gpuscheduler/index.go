@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/job"
 )
 
@@ -23,32 +24,34 @@ func jobID(v job.View) string { return short(keyOf(v)) }
 
 func short(key string) string { return key[:min(8, len(key))] }
 
-// index is the last known state of each job.
+// index is the last known state of each job, and of the GPUs.
 type index struct {
-	views map[string]job.View
-	byKey map[string][]string // ids, the oldest first
+	views   map[string]job.View
+	byKey   map[string][]string  // ids, the oldest first
+	since   time.Time            // jobs that ended before this are forgotten
+	retries map[string]time.Time // jobs that could not be started, and when to try again
+	cards   []api.GPU
+	changed bool // since the state file was written
 }
 
 func newIndex() *index {
-	return &index{views: map[string]job.View{}, byKey: map[string][]string{}}
+	return &index{views: map[string]job.View{}, byKey: map[string][]string{}, retries: map[string]time.Time{}}
 }
 
-// put records a job and returns its previous state.
-func (x *index) put(v job.View) (before job.View, known bool) {
-	before, known = x.views[v.ID]
-	x.views[v.ID] = v
-	if !known {
+// put records a job.
+func (x *index) put(v job.View) {
+	if _, known := x.views[v.ID]; !known {
 		x.byKey[keyOf(v)] = append(x.byKey[keyOf(v)], v.ID)
 	}
-	return before, known
+	x.views[v.ID] = v
+	x.changed = true
 }
 
-// of are the jobs with this key, without those that ended before the state was
-// last reset.
-func (x *index) of(key string, since time.Time) []job.View {
+// of are the jobs with this key, without the forgotten ones.
+func (x *index) of(key string) []job.View {
 	var list []job.View
 	for _, id := range x.byKey[key] {
-		if v := x.views[id]; !forgotten(v, since) {
+		if v := x.views[id]; !forgotten(v, x.since) {
 			list = append(list, v)
 		}
 	}
@@ -70,5 +73,15 @@ func (x *index) all() []job.View {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
+	return list
+}
+
+// paused are the GPUs that take no new jobs.
+func (x *index) paused() (list []int) {
+	for _, card := range x.cards {
+		if card.Paused {
+			list = append(list, card.Index)
+		}
+	}
 	return list
 }

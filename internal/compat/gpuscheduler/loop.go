@@ -26,7 +26,7 @@ func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, passed c
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan api.Event, 256)
-	s.wait.Go(func() {
+	s.streams.wait.Go(func() {
 		defer close(events)
 		// -1: only new events; the jobs are listed once the stream has begun.
 		err := s.client.Events(ctx, api.EventQuery{Since: -1, GPUs: true}, func(ev api.Event) error {
@@ -101,7 +101,7 @@ func (s *scheduler) stop(sig os.Signal) {
 func (s *scheduler) hear(ctx context.Context, ev api.Event) {
 	switch {
 	case ev.Kind == job.EventGPUs:
-		s.cards = ev.GPUs
+		s.index.cards = ev.GPUs
 		if !s.ready {
 			s.begin(ctx)
 		}
@@ -109,7 +109,7 @@ func (s *scheduler) hear(ctx context.Context, ev api.Event) {
 		s.happened(ctx, ev)
 	case ev.Kind == job.EventCard && ev.By != "":
 		s.log.info("%s", ev.Text) // paused or resumed by a person
-		s.dirty = true
+		s.index.changed = true
 	case ev.Kind == job.EventWarning || ev.Kind == job.EventGPUsLost || ev.Kind == job.EventCard:
 		s.log.warn("%s", ev.Text)
 	}
@@ -126,7 +126,7 @@ func (s *scheduler) begin(ctx context.Context) {
 		return // tried again with the next GPU event
 	}
 	s.ready, s.looked = true, time.Now()
-	s.takeOver(ctx)
+	s.sayUnsaved(s.mirror.takeOver(ctx))
 	s.sayBegun()
 	for _, v := range s.index.all() {
 		since := func(at *time.Time) bool { return at != nil && !at.Before(s.began) }
@@ -138,11 +138,11 @@ func (s *scheduler) begin(ctx context.Context) {
 			}
 		case v.State == job.Running:
 			s.log.info("job %s is still running on gpu %s", jobID(v), text.Numbers(v.GPUIDs))
-			s.stream(ctx, v, true)
+			s.streams.show(ctx, v, true)
 		case v.State.Terminal() && since(v.EndedAt):
 			s.ended(ctx, v)
 		case v.State == job.Failed:
-			s.consider(ctx, v, false)
+			s.retries.consider(ctx, v, false)
 		}
 	}
 	s.tick(ctx)
@@ -158,14 +158,14 @@ func (s *scheduler) first(v job.View, what string) bool {
 func (s *scheduler) started(ctx context.Context, v job.View) {
 	if s.first(v, "started") {
 		s.log.info("job %s started on gpu %s: %s (%s)", jobID(v), text.Numbers(v.GPUIDs), commandOf(v), s.whereToLook(v))
-		s.stream(ctx, v, false)
+		s.streams.show(ctx, v, false)
 	}
 }
 
 func (s *scheduler) ended(ctx context.Context, v job.View) {
 	if s.first(v, "ended") {
-		s.afterOutput(v.ID, func() { s.sayEnd(v) })
-		s.consider(ctx, v, true)
+		s.streams.after(v.ID, func() { s.sayEnd(v) })
+		s.retries.consider(ctx, v, true)
 	}
 }
 
@@ -177,16 +177,14 @@ func (s *scheduler) sayBegun() {
 			running++
 		case v.State == job.Queued || v.StartedAt != nil && !v.StartedAt.Before(s.began):
 			queued++
-		case forgotten(v, s.since):
+		case forgotten(v, s.index.since):
 		case v.State == job.Finished:
 			finished++
 		case v.State == job.Failed:
 			failed++
 		}
 	}
-	file := s.opt.jobsFile
-	file = cmp.Or(file, "none")
-	s.log.info("scheduler started: %s, jobs file %s, state file %s", text.Count(len(s.cards), "GPU"), file, s.opt.stateFile)
+	s.log.info("scheduler started: %s, jobs file %s, state file %s", text.Count(len(s.index.cards), "GPU"), cmp.Or(s.opt.jobsFile, "none"), s.opt.stateFile)
 	if running+queued+finished+failed > 0 {
 		s.log.info("from before: %d running, %d queued, %d succeeded, %d failed", running, queued, finished, failed)
 	}
@@ -196,7 +194,6 @@ func (s *scheduler) sayBegun() {
 func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 	v := *ev.Job
 	s.index.put(v)
-	s.dirty = true
 	if !s.ready {
 		return // begin lists all jobs
 	}
@@ -207,8 +204,8 @@ func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 	case job.EventEnded:
 		s.ended(ctx, v)
 	case job.EventRequeued, job.EventRetry, job.EventPreempted:
-		delete(s.retries, v.ID)
-		s.afterOutput(v.ID, func() { s.log.info("job %s is requeued: %s", id, ev.Text) })
+		delete(s.index.retries, v.ID)
+		s.streams.after(v.ID, func() { s.log.info("job %s is requeued: %s", id, ev.Text) })
 	case job.EventWarning, job.EventExceeds, job.EventOveruse, job.EventIdle:
 		s.log.warn("job %s: %s", id, ev.Text)
 	}
@@ -254,13 +251,21 @@ func (s *scheduler) tick(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	s.sync(ctx, now)
+	s.sayUnsaved(s.mirror.sync(ctx, now))
 	if s.stopping {
 		return
 	}
-	s.look(ctx, now)
-	s.retry(ctx, now)
+	s.feed.look(ctx, now)
+	for _, id := range s.retries.due(ctx, now) {
+		delete(s.reasons, id)
+	}
 	s.explain(ctx, now)
+}
+
+func (s *scheduler) sayUnsaved(err error) {
+	if err != nil && !s.stopping { // a stopping daemon does not answer; lastSave follows
+		s.log.warnOnce("cannot write the state file: %v", err)
+	}
 }
 
 // explainEvery is how often waits are explained, and explainMost for how many

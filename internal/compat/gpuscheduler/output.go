@@ -70,10 +70,17 @@ func (l *logger) output(prefix string) *frontend.Lines {
 	}}
 }
 
-// stream shows the output of an attempt until it ends. If the attempt began before
+// streams show the output of running jobs.
+type streams struct {
+	shared
+	open map[string]chan struct{} // by job; closed when all is shown
+	wait sync.WaitGroup
+}
+
+// show shows the output of an attempt until it ends. If the attempt began before
 // this scheduler, only new output is shown; the log has the rest.
-func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
-	if s.opt.screen || s.streams[v.ID] != nil {
+func (s *streams) show(ctx context.Context, v job.View, adopted bool) {
+	if s.opt.screen || s.open[v.ID] != nil {
 		return
 	}
 	q := api.LogQuery{ID: v.ID, Attempt: v.Attempt, Follow: true}
@@ -83,7 +90,7 @@ func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
 		}
 	}
 	done := make(chan struct{})
-	s.streams[v.ID] = done
+	s.open[v.ID] = done
 	s.wait.Go(func() {
 		defer close(done)
 		log, err := s.client.Log(ctx, q)
@@ -99,11 +106,11 @@ func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
 	})
 }
 
-// afterOutput runs f when all output of an attempt was shown, so that its end is
+// after runs f when all output of an attempt was shown, so that its end is
 // the last message about it.
-func (s *scheduler) afterOutput(id string, f func()) {
-	done := s.streams[id]
-	delete(s.streams, id)
+func (s *streams) after(id string, f func()) {
+	done := s.open[id]
+	delete(s.open, id)
 	if done == nil {
 		f()
 		return

@@ -23,35 +23,38 @@ func retryWait(base time.Duration, tries int) time.Duration {
 	return wait
 }
 
+// retries start jobs again that could not be started.
+type retries struct{ shared }
+
 // consider schedules another attempt for a job that could not be started. A job
 // that ran and failed is not retried.
-func (s *scheduler) consider(ctx context.Context, v job.View, news bool) {
-	if v.Outcome == nil || *v.Outcome != job.Launch || forgotten(v, s.since) {
+func (r *retries) consider(ctx context.Context, v job.View, news bool) {
+	if v.Outcome == nil || *v.Outcome != job.Launch || forgotten(v, r.index.since) {
 		return
 	}
-	if ids := s.index.byKey[keyOf(v)]; ids[len(ids)-1] != v.ID {
+	if ids := r.index.byKey[keyOf(v)]; ids[len(ids)-1] != v.ID {
 		return // its line was added again since
 	}
-	tries := s.tries(ctx, v)
-	if tries >= s.opt.maxAttempts {
+	tries := r.tries(ctx, v)
+	if tries >= r.opt.maxAttempts {
 		if news {
-			s.log.fail("job %s could not be started in %d attempts; giving up", jobID(v), tries)
+			r.log.fail("job %s could not be started in %d attempts; giving up", jobID(v), tries)
 		}
 		return
 	}
-	wait := retryWait(s.opt.retryWait, tries)
+	wait := retryWait(r.opt.retryWait, tries)
 	from := time.Now()
 	if v.EndedAt != nil {
 		from = *v.EndedAt
 	}
-	s.retries[v.ID] = from.Add(wait)
-	s.log.warn("job %s could not be started (attempt %d of %d); next attempt in %s", jobID(v), tries, s.opt.maxAttempts, wait)
+	r.index.retries[v.ID] = from.Add(wait)
+	r.log.warn("job %s could not be started (attempt %d of %d); next attempt in %s", jobID(v), tries, r.opt.maxAttempts, wait)
 }
 
 // tries counts the failed attempts to start a job. The daemon remembers them over
 // restarts.
-func (s *scheduler) tries(ctx context.Context, v job.View) int {
-	detail, err := api.Call(ctx, s.client, api.GetJob, api.JobID{ID: v.ID})
+func (r *retries) tries(ctx context.Context, v job.View) int {
+	detail, err := api.Call(ctx, r.client, api.GetJob, api.JobID{ID: v.ID})
 	if err != nil {
 		return v.Attempt
 	}
@@ -64,19 +67,20 @@ func (s *scheduler) tries(ctx context.Context, v job.View) int {
 	return max(n, 1)
 }
 
-// retry requeues the jobs that are due.
-func (s *scheduler) retry(ctx context.Context, now time.Time) {
-	for id, at := range s.retries {
+// due requeues the jobs that are due, and returns them.
+func (r *retries) due(ctx context.Context, now time.Time) (again []string) {
+	for id, at := range r.index.retries {
 		if now.Before(at) {
 			continue
 		}
-		_, err := api.Call(ctx, s.client, api.Act, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: []string{id}}})
+		_, err := api.Call(ctx, r.client, api.Act, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: []string{id}}})
 		if err != nil {
-			s.log.warnOnce("job %s cannot be requeued yet: %v", jobID(s.index.views[id]), err)
+			r.log.warnOnce("job %s cannot be requeued yet: %v", jobID(r.index.views[id]), err)
 			continue
 		}
 		// Not a second time before the daemon's event arrives.
-		s.retries[id] = now.Add(time.Minute)
-		delete(s.reasons, id)
+		r.index.retries[id] = now.Add(time.Minute)
+		again = append(again, id)
 	}
+	return again
 }

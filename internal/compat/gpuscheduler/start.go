@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -20,30 +19,19 @@ import (
 // scheduler is `gpu-scheduler start`: a daemon in this process, and its client.
 // The daemon keeps the jobs; everything here may be lost in a restart.
 type scheduler struct {
-	opt    options
-	log    *logger
-	client *api.Client
-	dir    string // where jobs run
-	self   string // path of this program
-	logDir string
+	shared
 
-	index    *index
-	cards    []api.GPU
-	feed     feed
-	state    *lastState
-	since    time.Time            // jobs that ended before this are forgotten
-	retries  map[string]time.Time // jobs that could not be started, and when to try again
-	streams  map[string]chan struct{}
+	feed    feed
+	mirror  mirror
+	retries retries
+	streams streams
+
 	reasons  map[string]bool // jobs whose wait was explained
 	reported map[string]bool // starts and ends that were logged
 	began    time.Time
 	looked   time.Time // for reasons
-	saved    time.Time
-	dirty    bool // the state file is out of date
-	ready    bool // the daemon has listed its jobs
-
+	ready    bool      // the daemon has listed its jobs
 	stopping bool
-	wait     sync.WaitGroup
 }
 
 func runStart(c call, stateFile string, args []string) int {
@@ -65,33 +53,34 @@ func runStart(c call, stateFile string, args []string) int {
 }
 
 func newScheduler(c call, opt options) (*scheduler, site.Places, error) {
-	s := &scheduler{
-		opt: opt, index: newIndex(), retries: map[string]time.Time{},
-		streams: map[string]chan struct{}{}, reasons: map[string]bool{}, reported: map[string]bool{}, began: time.Now(),
-		feed: feed{gone: map[string]int{}, refused: map[string]int{}},
-	}
+	s := &scheduler{shared: shared{opt: opt, index: newIndex()}, reasons: map[string]bool{}, reported: map[string]bool{}, began: time.Now()}
 	places, err := placesOf(opt.stateFile)
 	if err != nil {
 		return nil, places, err
 	}
-	if s.dir, err = os.Getwd(); err != nil {
+	dir, err := os.Getwd()
+	if err != nil {
 		return nil, places, err
 	}
-	if s.self, err = os.Executable(); err != nil {
+	self, err := os.Executable()
+	if err != nil {
 		return nil, places, err
 	}
 	if s.log, err = openLog(c.Out); err != nil {
 		return nil, places, problem.Newf(problem.Refused, "start it in a directory you can write to", "%v", err)
 	}
-	moved := false
-	if s.logDir, moved, err = outputDir(); err != nil {
+	logDir, moved, err := outputDir()
+	if err != nil {
 		return nil, places, problem.Newf(problem.Refused, "set TMPDIR to another directory", "%v", err)
 	}
 	if moved {
-		s.log.warn("the usual directory for job logs belongs to another user; using %s", s.logDir)
+		s.log.warn("the usual directory for job logs belongs to another user; using %s", logDir)
 	}
 	s.client = api.Dial(places.Socket)
-	s.state = &lastState{path: opt.stateFile}
+	s.feed = feed{shared: s.shared, dir: dir, self: self, logDir: logDir, gone: map[string]int{}, refused: map[string]int{}}
+	s.mirror = mirror{shared: s.shared}
+	s.retries = retries{s.shared}
+	s.streams = streams{shared: s.shared, open: map[string]chan struct{}{}}
 	return s, places, nil
 }
 
@@ -124,8 +113,12 @@ func (s *scheduler) serve(c call, places site.Places) int {
 		return frontend.Interrupted
 	}
 	cancel()
-	s.wait.Wait()
-	s.lastSave()
+	s.streams.wait.Wait()
+	if s.ready {
+		if err := s.mirror.lastSave(); err != nil {
+			s.log.warn("cannot write the state file: %v", err)
+		}
+	}
 	s.client.Close()
 	switch {
 	case err != nil:

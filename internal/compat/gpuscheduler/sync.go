@@ -12,61 +12,58 @@ import (
 	"berth/internal/text/problem"
 )
 
-// lastState is the state file as this scheduler last left it.
-type lastState struct {
-	path    string
+// mirror synchronises the state file with the daemon.
+type mirror struct {
+	shared
+
+	// The file as this scheduler last left it.
+	saved   time.Time
 	stamp   os.FileInfo // nil: there is no file
 	missing bool        // it had disappeared at the last look
 	paused  []int       // its paused_gpus
 }
 
-// edited reports whether it was edited since.
-func (f *lastState) edited() bool { return !sameStamp(stampOf(f.path), f.stamp) }
-
 // takeOver applies the existing state file. Without one it starts over: nothing
 // is paused, and ended jobs are forgotten.
-func (s *scheduler) takeOver(ctx context.Context) {
-	unlock, err := lockState(s.state.path)
+func (m *mirror) takeOver(ctx context.Context) error {
+	unlock, err := lockState(m.opt.stateFile)
 	if err != nil {
-		s.log.warn("the state file cannot be locked: %v", err)
+		m.log.warn("the state file cannot be locked: %v", err)
 		unlock = func() {}
 	}
 	defer unlock()
-	s.untilKept(func() error {
-		doc, stamp, err := readDoc(s.state.path)
+	return untilKept(func() error {
+		doc, stamp, err := readDoc(m.opt.stateFile)
 		switch {
 		case err == nil:
-			doc.get(keySince, &s.since)
+			doc.get(keySince, &m.index.since)
 		case errors.Is(err, os.ErrNotExist):
-			doc, s.since = document{}, time.Now()
+			doc, m.index.since = document{}, time.Now()
 		default:
-			s.state.paused = s.pausedNow()
-			s.sayBroken(err)
+			m.paused = m.index.paused()
+			m.sayBroken(err)
 			return nil
 		}
-		if err := s.obey(ctx, doc, s.pausedNow()); err != nil {
+		if err := m.obey(ctx, doc, m.index.paused()); err != nil {
 			return err
 		}
-		return s.write(ctx, doc, stamp)
+		return m.write(ctx, doc, stamp)
 	})
 }
 
 // untilKept repeats an exchange with the state file until no edit came in
 // between.
-func (s *scheduler) untilKept(exchange func() error) {
-	var err error
+func untilKept(exchange func() error) (err error) {
 	for range editTries {
 		if err = exchange(); !errors.Is(err, errEdited) {
 			break
 		}
 	}
-	if err != nil && !s.stopping { // a stopping daemon does not answer; lastSave follows
-		s.log.warnOnce("cannot write the state file: %v", err)
-	}
+	return err
 }
 
-func (s *scheduler) sayBroken(err error) {
-	s.log.warnOnce("%v; berth does not touch the file, and paused GPUs stay paused, until it is repaired or deleted", err)
+func (m *mirror) sayBroken(err error) {
+	m.log.warnOnce("%v; berth does not touch the file, and paused GPUs stay paused, until it is repaired or deleted", err)
 }
 
 // changeEvery is the shortest time between two writes: with many short jobs
@@ -76,117 +73,103 @@ const changeEvery = time.Second
 // sync applies edits of the state file to the daemon and writes the daemon's state
 // to the file. No edit is lost: the file is read before it is replaced, under
 // the lock that pause and resume take too.
-func (s *scheduler) sync(ctx context.Context, now time.Time) {
-	wait := s.opt.stateEvery
-	if s.dirty {
+func (m *mirror) sync(ctx context.Context, now time.Time) error {
+	wait := m.opt.stateEvery
+	if m.index.changed {
 		wait = min(wait, changeEvery)
 	}
-	if !s.state.edited() && now.Sub(s.saved) < wait {
-		return
+	if sameStamp(stampOf(m.opt.stateFile), m.stamp) && now.Sub(m.saved) < wait {
+		return nil
 	}
-	s.saved = now
-	unlock, err := lockState(s.state.path)
+	m.saved = now
+	unlock, err := lockState(m.opt.stateFile)
 	if err != nil {
-		s.log.warnOnce("cannot write the state file: %v", err)
-		return
+		return err
 	}
 	defer unlock()
-	s.untilKept(func() error { return s.exchange(ctx) })
+	return untilKept(func() error { return m.exchange(ctx) })
 }
 
 // exchange applies the file and writes it, once.
-func (s *scheduler) exchange(ctx context.Context) error {
-	doc, stamp, err := readDoc(s.state.path)
+func (m *mirror) exchange(ctx context.Context) error {
+	doc, stamp, err := readDoc(m.opt.stateFile)
 	switch {
 	case err == nil:
-		s.state.missing = false
-		err = s.obey(ctx, doc, s.state.paused)
+		m.missing = false
+		err = m.obey(ctx, doc, m.paused)
 	case errors.Is(err, os.ErrNotExist):
-		if s.state.stamp != nil && !s.state.missing {
-			s.state.missing = true // some editors delete the old file first
+		if m.stamp != nil && !m.missing {
+			m.missing = true // some editors delete the old file first
 			return nil
 		}
-		if s.state.missing {
-			s.log.info("the state file was deleted; no GPU is paused any more")
-			s.state.missing = false
+		if m.missing {
+			m.log.info("the state file was deleted; no GPU is paused any more")
+			m.missing = false
 		}
 		doc = document{}
-		if err = s.refresh(ctx); err == nil {
-			err = s.obey(ctx, doc, s.pausedNow())
+		if err = m.refresh(ctx); err == nil {
+			err = m.obey(ctx, doc, m.index.paused())
 		}
 	default:
-		s.state.stamp, s.state.missing = stamp, false
-		s.dirty = false // there is nothing to do until it changes
-		s.sayBroken(err)
+		m.stamp, m.missing = stamp, false
+		m.index.changed = false // there is nothing to do until it changes
+		m.sayBroken(err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, doc, stamp)
+	return m.write(ctx, doc, stamp)
 }
 
 // lastSave writes the final state after the daemon has ended: jobs that no longer
 // run hold no GPU. Edits since the last look are kept for the next start.
-func (s *scheduler) lastSave() {
-	if !s.ready {
-		return
-	}
-	for i := range s.cards {
-		s.cards[i].Jobs = slices.DeleteFunc(slices.Clone(s.cards[i].Jobs), func(j api.GPUJob) bool {
-			v, known := s.index.views[j.ID]
+func (m *mirror) lastSave() error {
+	for i := range m.index.cards {
+		m.index.cards[i].Jobs = slices.DeleteFunc(slices.Clone(m.index.cards[i].Jobs), func(j api.GPUJob) bool {
+			v, known := m.index.views[j.ID]
 			return known && v.State != job.Running
 		})
 	}
-	unlock, err := lockState(s.state.path)
+	unlock, err := lockState(m.opt.stateFile)
 	if err != nil {
-		s.log.warnOnce("cannot write the state file: %v", err)
-		return
+		return err
 	}
 	defer unlock()
-	s.untilKept(func() error {
-		doc, stamp, err := readDoc(s.state.path)
+	return untilKept(func() error {
+		doc, stamp, err := readDoc(m.opt.stateFile)
 		switch {
-		case errors.Is(err, os.ErrNotExist) && s.state.stamp == nil:
+		case errors.Is(err, os.ErrNotExist) && m.stamp == nil:
 			doc = document{}
 		case err != nil:
 			return nil // deleted or broken: left alone
 		}
-		return s.put(doc, stamp, s.pausedAtLast(doc))
+		return m.put(doc, stamp, m.pausedAtLast(doc))
 	})
 }
 
 // pausedAtLast are the paused GPUs of the file, with pauses and resumes by other
 // means that are not in it yet.
-func (s *scheduler) pausedAtLast(doc document) []int {
+func (m *mirror) pausedAtLast(doc document) []int {
 	inFile, _ := doc.paused() // readDoc has checked it
-	now := s.pausedNow()
-	list := append(without(inFile, without(s.state.paused, now)), without(now, s.state.paused)...)
+	now := m.index.paused()
+	list := append(without(inFile, without(m.paused, now)), without(now, m.paused)...)
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
 // refresh asks the daemon for the GPUs; on an error they stay as they were.
-func (s *scheduler) refresh(ctx context.Context) error {
-	cards, err := api.Call(ctx, s.client, api.ListGPUs, api.None{})
+func (m *mirror) refresh(ctx context.Context) error {
+	cards, err := api.Call(ctx, m.client, api.ListGPUs, api.None{})
 	if err == nil {
-		s.cards = cards
+		m.index.cards = cards
 	}
 	return err
 }
 
-func (s *scheduler) pausedNow() (list []int) {
-	for _, card := range s.cards {
-		if card.Paused {
-			list = append(list, card.Index)
-		}
-	}
-	return list
-}
-
 // obey applies changes of the file's paused_gpus. It fails only if the daemon
 // cannot be reached.
-func (s *scheduler) obey(ctx context.Context, doc document, before []int) error {
+func (m *mirror) obey(ctx context.Context, doc document, before []int) error {
 	wanted, err := doc.paused()
 	if err != nil {
 		return nil // readDoc refuses such a file
@@ -197,16 +180,16 @@ func (s *scheduler) obey(ctx context.Context, doc document, before []int) error 
 		verb   string
 	}{{without(wanted, before), true, "paused"}, {without(before, wanted), false, "resumed"}} {
 		for _, index := range list.cards {
-			_, err := api.Call(ctx, s.client, api.Pausing(list.paused), api.GPUIndex{Index: index})
+			_, err := api.Call(ctx, m.client, api.Pausing(list.paused), api.GPUIndex{Index: index})
 			if kind := problem.KindOf(err); err != nil && (kind == "" || kind == problem.Unable) {
 				return err
 			}
 			if err != nil {
-				s.log.warn("gpu %d cannot be %s as the state file says: %v", index, list.verb, err)
+				m.log.warn("gpu %d cannot be %s as the state file says: %v", index, list.verb, err)
 			}
 		}
 	}
-	s.state.paused = wanted // later edits are compared with this
+	m.paused = wanted // later edits are compared with this
 	return nil
 }
 
@@ -221,28 +204,28 @@ func without(a, b []int) (list []int) {
 }
 
 // write puts the daemon's current state into the file. The caller holds the lock.
-func (s *scheduler) write(ctx context.Context, doc document, read os.FileInfo) error {
-	if err := s.refresh(ctx); err != nil {
+func (m *mirror) write(ctx context.Context, doc document, read os.FileInfo) error {
+	if err := m.refresh(ctx); err != nil {
 		return err
 	}
-	return s.put(doc, read, s.pausedNow())
+	return m.put(doc, read, m.index.paused())
 }
 
-func (s *scheduler) put(doc document, read os.FileInfo, paused []int) error {
-	limits := thresholds{Memory: s.opt.memThreshold, Load: s.opt.loadLimit}
-	cards := showCards(s.cards, limits)
+func (m *mirror) put(doc document, read os.FileInfo, paused []int) error {
+	limits := thresholds{Memory: m.opt.memThreshold, Load: m.opt.loadLimit}
+	cards := showCards(m.index.cards, limits)
 	doc.set(keyParts, parts(cards))
 	doc.set(keyCards, cards)
 	doc.set(keyPaused, append([]int{}, paused...))
-	doc.set(keyJobs, showJobs(s.index.all(), s.since))
-	doc.set(keySince, s.since)
+	doc.set(keyJobs, showJobs(m.index.all(), m.index.since))
+	doc.set(keySince, m.index.since)
 	doc.set(keyLimits, limits)
 	doc.set(keyUpdated, time.Now())
-	stamp, err := doc.write(s.state.path, read)
+	stamp, err := doc.write(m.opt.stateFile, read)
 	if err != nil {
 		return err
 	}
-	s.dirty = false
-	s.state.paused, s.state.stamp = paused, stamp
+	m.index.changed = false
+	m.paused, m.stamp = paused, stamp
 	return nil
 }

@@ -25,9 +25,7 @@ func showCards(cards []api.GPU, limits thresholds) []shownCard {
 	for _, g := range cards {
 		card := shownCard{GPU: g.Index, Memory: percent(float64(g.UsedMiB), float64(g.TotalMiB)), Load: g.Util, Jobs: []string{}}
 		for _, j := range g.Jobs {
-			part := j.Share
-			part = cmp.Or(part, 1)
-			card.Allocation = addPart(card.Allocation, part)
+			card.Allocation = addPart(card.Allocation, cmp.Or(j.Share, 1))
 			name := jobID(job.View{Name: j.Name})
 			if j.Other {
 				name = "another scheduler's"
