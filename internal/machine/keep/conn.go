@@ -77,9 +77,12 @@ func (c *conn) read(to chan<- incoming) {
 	}
 }
 
-// send writes a frame. On error the connection is shut, and its reader reports
-// it.
+// send writes a frame, if there is a connection. On error it is shut, and its
+// reader reports that.
 func (c *conn) send(f Frame) {
+	if c == nil {
+		return
+	}
 	bytes, err := f.Encode()
 	if err != nil {
 		panic("bug: " + err.Error())
@@ -143,16 +146,4 @@ func listen(berths chan<- *conn, visits chan<- visit) error {
 func trusted(fd int) bool {
 	peer, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	return err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
-}
-
-// hello is the greeting: the supervisor and its job.
-func (k *keeper) hello() Frame {
-	r := k.record
-	return Message(FrameHello, "protocol", Protocol, "token", k.token, "pid", r.KeepPID, "start_ticks", r.KeepStart,
-		"boot_id", r.BootID, "state", r.State, "job", r.Job, "attempt", r.Attempt)
-}
-
-// recordFrame carries the whole record.
-func (k *keeper) recordFrame(kind FrameKind) Frame {
-	return Frame{kind, []Field{{"record", string(k.encoded())}}}
 }

@@ -49,46 +49,43 @@ func (k *keeper) heard(in incoming) {
 		}
 		k.start(o)
 	case FrameStop:
-		if k.held != nil && k.concerns(in.frame) {
+		if k.held != nil && k.record.concerns(in.frame) {
 			k.settle()
 			grace, _ := strconv.ParseInt(in.frame.Get("grace_ms"), 10, 64)
 			k.held.ending.request(time.Now(), in.frame.Get("why"), time.Duration(grace)*time.Millisecond)
 		}
 	case FrameWarn:
-		if k.held != nil && k.concerns(in.frame) {
+		if k.held != nil && k.record.concerns(in.frame) {
 			k.held.ending.announce(time.Now(), in.frame.Get("stamp"), k.held.order.WarnSignal != 0)
 		}
 	case FramePark, FrameResume:
-		if k.concerns(in.frame) {
-			k.parks(in.frame)
+		if !k.record.concerns(in.frame) {
+			return
+		}
+		if why, stays := k.held.manoeuvre(in.frame, k.moves); stays {
+			k.conn.send(k.held.parkedFrame(k.record.Record, why, 0))
 		}
 	case FramePing:
-		k.tell(in.frame)
+		k.conn.send(in.frame)
 	case FrameAck:
-		if k.record.State == Ended && k.concerns(in.frame) {
+		if k.record.State == Ended && k.record.concerns(in.frame) {
 			k.acknowledged()
 		}
 	}
-}
-
-// concerns reports whether a frame is about the job on record.
-func (k *keeper) concerns(f Frame) bool {
-	return f.Get("job") == k.record.Job && f.Get("attempt") == strconv.Itoa(k.record.Attempt)
 }
 
 // start runs the order. The record says "started" on disk before there is a
 // process, so that a job that ran is known to have run: even if the disk fails and
 // is mounted again without the last writes.
 func (k *keeper) start(o Order) {
-	k.record = Record{
-		State: Started, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token, Job: o.Job, Attempt: o.Attempt,
-		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
-		Log: o.Log, Pty: o.Pty, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1, Note: o.Note,
-	}
+	r := k.record.next(Started)
+	r.Job, r.Attempt, r.Log, r.Pty, r.Cgroup, r.Note = o.Job, o.Attempt, o.Log, o.Pty, cgroupOf(o, r.Token), o.Note
+	r.StartedAt, r.ExitCode = time.Now(), -1
 	if o.Credential != nil {
-		k.record.UID = o.Credential.UID
+		r.UID = o.Credential.UID
 	}
-	if err := k.writeSynced(); err != nil {
+	k.record.Record = r
+	if err := k.record.writeSynced(); err != nil {
 		k.record.Scarce = true
 		k.end("the supervisor's record could not be written: " + err.Error())
 		return
@@ -103,14 +100,14 @@ func (k *keeper) start(o Order) {
 // launch starts the job's process, beside its MPS server if it has one.
 func (k *keeper) launch(o Order, mps *mpsServer) {
 	fault("before fork")
-	s, err := launch(o, k.token, k.privileged)
+	s, err := launch(o, k.record.Token, k.privileged)
 	k.record.Cgroup = s.cgroup
-	k.remark(note(s.note, s.limits.note))
+	k.record.remark(note(s.note, s.limits.note))
 	err = scarcity(err)
 	k.record.Scarce = errors.Is(err, errScarce)
 	if err != nil && mps != nil {
 		k.held.launch = err.Error()
-		k.giveUp()
+		k.held.giveUp(k.reaped)
 		return
 	}
 	if err != nil {
@@ -124,7 +121,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	if s.log != nil {
 		k.record.LogFrom = s.log.from
 	}
-	k.rewrite()
+	k.record.rewrite()
 	k.held = &held{
 		order: o, pid: s.pid, cgroup: s.cgroup, limits: s.limits, setup: s.setup, pty: s.pty, mps: mps,
 		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool), beginning: s.stage != nil,
@@ -149,12 +146,12 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 func (k *keeper) began(r report) {
 	h := k.held
 	h.beginning = false
-	k.remark(r.note)
+	k.record.remark(r.note)
 	if r.err != nil {
 		h.launch = r.err.Error()
 	} else {
 		k.record.LogFrom = r.log.from
-		k.rewrite()
+		k.record.rewrite()
 		k.running(r.log)
 	}
 	if h.alone {
@@ -172,27 +169,17 @@ func (k *keeper) running(log *logFile) {
 	if h.order.LogMaxBytes+h.order.LogFreeBytes > 0 && log.regular {
 		h.cap = newLogCap(log, h.order.LogMaxBytes, h.order.LogFreeBytes)
 	}
-	k.tell(k.recordFrame(FrameStarted))
+	k.conn.send(k.record.frame(FrameStarted))
 }
 
 // visited attaches a connection to the job's terminal.
 func (k *keeper) visited(v visit) {
-	if k.held == nil || k.held.pty == nil || v.first.Get("job") != "" && !k.concerns(v.first) {
+	if k.held == nil || k.held.pty == nil || v.first.Get("job") != "" && !k.record.concerns(v.first) {
 		go v.conn.refuse("the job has no terminal")
 		return
 	}
 	k.held.pty.attach(v.conn, v.first)
 }
-
-// rewrite puts the record on disk. A failure is only noted: the job already
-// runs.
-func (k *keeper) rewrite() {
-	if err := k.write(); err != nil {
-		k.remark(err.Error())
-	}
-}
-
-func (k *keeper) remark(text string) { k.record.Note = note(k.record.Note, text) }
 
 // bury takes in that the main process has ended, or that no process is left.
 func (k *keeper) bury(r reaped) {
@@ -218,16 +205,10 @@ func (k *keeper) bury(r reaped) {
 	}
 	k.held.ending.mainExited(time.Now())
 	if h := k.held; h.order.LeaveRest && h.ending.stop == "" && h.mps == nil {
-		k.leaveRest()
-	}
-}
-
-// leaveRest ends the job although it may have processes. The supervisor takes
-// no other: it could not tell whose processes are left.
-func (k *keeper) leaveRest() {
-	k.held.alone, k.useless = true, true
-	if !k.held.beginning {
-		k.part()
+		// It ends although it may have processes. The supervisor takes no other
+		// job: it could not tell whose processes are left.
+		k.useless = true
+		k.bury(reaped{})
 	}
 }
 
@@ -241,7 +222,7 @@ func (k *keeper) settle() {
 
 // end records the job's end and then reports it. launch is why nothing ran.
 func (k *keeper) end(launch string) {
-	r := &k.record
+	r := &k.record.Record
 	r.State, r.Launch = Ended, launch
 	r.EndedAt, r.Elapsed = time.Now(), time.Since(r.StartedAt)
 	if h := k.held; h != nil {
@@ -258,10 +239,10 @@ func (k *keeper) end(launch string) {
 		r.ExitCode, r.Signal, r.Core, r.SetupFailed = -1, 0, false, false
 	}
 	fault("before end")
-	k.noteEnd()
+	k.record.noteEnd(k.conn != nil)
 	fault("after end")
 	k.tidyUp()
-	k.tell(k.recordFrame(FrameEnded))
+	k.conn.send(k.record.frame(FrameEnded))
 }
 
 // tidyUp releases what the job had. Its cgroup serves the next job, unless it
@@ -303,19 +284,9 @@ func setupDone(fd int) bool {
 // acknowledged prepares the supervisor for its next job. If it cannot record
 // that, or has no usable cgroup, it exits.
 func (k *keeper) acknowledged() {
-	k.unsaved.end()
-	k.record = Record{
-		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,
-		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
-		StartedAt: k.record.StartedAt, // for a berth whose store is from before this job
-	}
-	if err := k.write(); err != nil {
+	k.record.unsaved.end()
+	k.record.Record = k.record.next(Idle)
+	if err := k.record.write(); err != nil {
 		k.useless = true
-	}
-}
-
-func (k *keeper) tell(f Frame) {
-	if k.conn != nil {
-		k.conn.send(f)
 	}
 }

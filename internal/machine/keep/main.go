@@ -48,20 +48,14 @@ func Main(args []string) int {
 // keeper is the supervisor: one loop that owns all of this, and goroutines
 // that only wait for something to report to it.
 type keeper struct {
-	token  string
-	file   *os.File
-	record Record // the content of the record file
-	block  []byte // its last encoding, and of what
-	of     Record
-
-	conn *conn // the current berth
-	next *conn // a newer one, greeted once the old one's frames are read
-	held *held // the job; nil between jobs
+	record ledger
+	conn   *conn // the current berth
+	next   *conn // a newer one, greeted once the old one's frames are read
+	held   *held // the job; nil between jobs
 
 	cgroup     string // of its jobs, one after another
 	privileged bool   // it has privileges that its jobs must not have
 	useless    bool   // it cannot run another job, for example because its cgroup was killed
-	unsaved    unsaved
 
 	conns  chan *conn
 	visits chan visit
@@ -84,12 +78,12 @@ const tidyAfter = time.Second
 
 func newKeeper(token string) (*keeper, error) {
 	k := &keeper{
-		token: token, file: os.NewFile(fdRecord, "record"),
-		conns: make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
+		record: ledger{file: os.NewFile(fdRecord, "record"), unsaved: unsaved{timer: time.NewTimer(time.Hour)}},
+		conns:  make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
 		begun: make(chan report), hosts: make(chan hostSaid), reaped: make(chan reaped, 2), parted: make(chan lastWords),
 		moves: make(chan manoeuvreNews),
 		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter), look: time.NewTimer(time.Hour),
-		vigil: time.NewTimer(time.Hour), unsaved: unsaved{timer: time.NewTimer(time.Hour)},
+		vigil: time.NewTimer(time.Hour),
 	}
 	start, err := StartTicks(os.Getpid())
 	if err != nil {
@@ -97,8 +91,8 @@ func newKeeper(token string) (*keeper, error) {
 	}
 	nice, oomScoreAdj := ownPriority()
 	k.privileged = nice < 0 || oomScoreAdj < 0
-	k.record = Record{State: Idle, Protocol: Protocol, Token: token, BootID: BootID(), KeepPID: os.Getpid(), KeepStart: start}
-	if err := k.write(); err != nil {
+	k.record.Record = Record{State: Idle, Protocol: Protocol, Token: token, BootID: BootID(), KeepPID: os.Getpid(), KeepStart: start}
+	if err := k.record.write(); err != nil {
 		return nil, err
 	}
 	if err := listen(k.conns, k.visits); err != nil {
@@ -112,7 +106,7 @@ func newKeeper(token string) (*keeper, error) {
 // run another. An end that was not acknowledged stays in the record file for
 // the next berth; the loop goes on until it is there.
 func (k *keeper) loop() {
-	for (k.conn != nil || k.held != nil || k.unsaved.is()) && !(k.useless && k.record.State == Idle) {
+	for (k.conn != nil || k.held != nil || k.record.unsaved.is()) && !(k.useless && k.record.State == Idle) {
 		select {
 		case c := <-k.conns:
 			k.connected(c)
@@ -132,8 +126,8 @@ func (k *keeper) loop() {
 			k.moved(news)
 		case <-k.timer.C:
 			k.settle()
-		case <-k.unsaved.timer.C:
-			k.save()
+		case <-k.record.unsaved.timer.C:
+			k.record.save()
 		case <-k.look.C:
 		case <-k.vigil.C:
 		case <-k.tidy.C:
@@ -157,7 +151,10 @@ func giveBack() {
 // act does what is due for the job and sets the timer for what comes next. Of a job
 // that is over, only the look at what it left may be at work, which nothing may end.
 func (k *keeper) act() {
-	if k.heedParking(); k.held == nil || k.held.alone {
+	if k.held != nil {
+		k.held.heedParking()
+	}
+	if k.held == nil || k.held.alone {
 		k.timer.Stop()
 		return
 	}
@@ -173,22 +170,22 @@ func (k *keeper) act() {
 	if at, planned := k.held.ending.next(); planned {
 		k.timer.Reset(time.Until(at))
 	}
-	k.heedMPS()
+	k.held.heedMPS(k.look)
 	k.heedRemains()
 }
 
 func (k *keeper) greet(c *conn) {
 	k.conn = c
 	go c.read(k.frames)
-	c.send(k.hello())
+	c.send(k.record.hello())
 	if k.held != nil && k.held.vigil.stuck != nil {
-		c.send(k.held.vigil.stuck.frame(k.record))
+		c.send(k.held.vigil.stuck.frame(k.record.Record))
 	}
 	if k.held != nil && len(k.held.order.Driver) > 0 {
-		c.send(k.parkedFrame("", 0))
+		c.send(k.held.parkedFrame(k.record.Record, "", 0))
 	}
-	if k.unsaved.is() {
-		c.send(k.recordFrame(FrameEnded))
+	if k.record.unsaved.is() {
+		c.send(k.record.frame(FrameEnded))
 	}
 }
 
@@ -214,5 +211,5 @@ func (k *keeper) disconnected() {
 		k.greet(c)
 		return
 	}
-	k.save()
+	k.record.save()
 }

@@ -59,7 +59,7 @@ const noMPS = "CUDA MPS could not be started: "
 func (k *keeper) openMPS(o Order) {
 	// The job's time limit begins with the job.
 	k.held = &held{order: o, setup: -1, ending: newEnding(time.Now(), Order{Grace: o.Grace}), stragglers: make(map[[2]uint64]bool)}
-	server, err := startHost(o, k.token)
+	server, err := startHost(o, k.record.Token)
 	if err != nil {
 		k.held = nil
 		k.end(noMPS + err.Error())
@@ -171,28 +171,27 @@ func (k *keeper) hostSaid(said hostSaid) {
 		h.launch = errStageDied.Error()
 		if h.ending.stop == "" {
 			h.launch = noMPS + firstLine(said.text)
-			k.remark(afterFirstLine(said.text))
+			k.record.remark(afterFirstLine(said.text))
 		}
-		k.giveUp()
+		h.giveUp(k.reaped)
 	case !m.closing:
 		// The job continues, or fails by itself.
 		m.close()
-		k.remark("its MPS server ended while it ran")
-		k.rewrite()
+		k.record.remark("its MPS server ended while it ran")
+		k.record.rewrite()
 	}
 }
 
 // giveUp stops the host of a job that does not begin, and then ends the job.
-func (k *keeper) giveUp() {
-	k.held.mps.close()
-	k.held.ending.mainExited(time.Now()) // so that whatever is left is stopped
-	go reap(0, k.held.mps.pid, k.reaped)
+func (h *held) giveUp(to chan<- reaped) {
+	h.mps.close()
+	h.ending.mainExited(time.Now()) // so that whatever is left is stopped
+	go reap(0, h.mps.pid, to)
 }
 
 // heedMPS stops the server once the job has no process left, or will have
 // none.
-func (k *keeper) heedMPS() {
-	h := k.held
+func (h *held) heedMPS(look *time.Timer) {
 	m := h.mps
 	if m == nil || m.closing {
 		return
@@ -208,7 +207,7 @@ func (k *keeper) heedMPS() {
 	}
 	now := time.Now()
 	if now.Before(m.lookAt) {
-		k.look.Reset(time.Until(m.lookAt))
+		look.Reset(time.Until(m.lookAt))
 		return
 	}
 	if len(h.tree()) > 0 {
@@ -221,7 +220,7 @@ func (k *keeper) heedMPS() {
 		m.pause = firstLookPause
 	}
 	m.lookAt = now.Add(m.pause)
-	k.look.Reset(m.pause)
+	look.Reset(m.pause)
 }
 
 // apart reports whether the process is the host and not the job's. A host that

@@ -28,41 +28,38 @@ type manoeuvreNews struct {
 	outcome *manoeuvred
 }
 
-// parks carries out FramePark and FrameResume. What cannot be done is reported
-// at once.
-func (k *keeper) parks(f Frame) {
-	h := k.held
+// manoeuvre carries out FramePark and FrameResume. Where there is nothing to do, the
+// job stays as it is, and why says why that is not what was asked for.
+func (h *held) manoeuvre(f Frame, moves chan<- manoeuvreNews) (why string, stays bool) {
 	resume := f.Kind == FrameResume
 	switch {
 	case h == nil || h.pid == 0 || h.beginning || h.ending.exited || len(h.order.Driver) == 0:
-		k.tell(k.parkedFrame("it cannot be parked now", 0))
-		return
+		return "it cannot be parked now", true
 	case h.park.busy != nil:
-		return // its outcome follows
+		return "", false // its outcome follows
 	case h.ending.stop != "":
-		k.tell(k.parkedFrame("it is being stopped", 0))
-		return
+		return "it is being stopped", true
 	case h.park.parked != resume:
-		k.tell(k.parkedFrame("", 0))
-		return
+		return "", true
 	}
 	cancel := make(chan struct{})
 	m := &manoeuvre{argv: h.order.Driver, cgroup: h.cgroup, cancel: cancel, driver: h.park.driver}
-	m.started = func(d *driver) { k.moves <- manoeuvreNews{of: m, driver: d} }
+	m.started = func(d *driver) { moves <- manoeuvreNews{of: m, driver: d} }
 	h.park.busy, h.park.cancel, h.ending.deaf = m, cancel, true
 	if resume {
 		var hold []Room
 		for _, text := range f.all("hold") {
 			hold = append(hold, roomOf(text))
 		}
-		go func() { r := m.resume(hold); k.moves <- manoeuvreNews{of: m, outcome: &r} }()
-		return
+		go func() { r := m.resume(hold); moves <- manoeuvreNews{of: m, outcome: &r} }()
+		return "", false
 	}
 	patience, _ := strconv.ParseInt(f.Get("patience_ms"), 10, 64)
 	more, _ := strconv.ParseInt(f.Get("host_mib"), 10, 64)
 	m.patience = time.Duration(patience) * time.Millisecond
 	h.limits.raise(h.order.MemMiB + more) // or the kernel kills the job half way
-	go func() { r := m.park(); k.moves <- manoeuvreNews{of: m, outcome: &r} }()
+	go func() { r := m.park(); moves <- manoeuvreNews{of: m, outcome: &r} }()
+	return "", false
 }
 
 // moved takes in news of a manoeuvre.
@@ -100,10 +97,10 @@ func (k *keeper) moved(news manoeuvreNews) {
 	}
 	if r.broken {
 		h.ending.request(now, StopBroken, 0)
-		k.remark("it could not be resumed: " + why)
+		k.record.remark("it could not be resumed: " + why)
 	}
-	k.rewrite()
-	k.tell(k.parkedFrame(why, r.took))
+	k.record.rewrite()
+	k.conn.send(h.parkedFrame(k.record.Record, why, r.took))
 }
 
 // ParkNews is what a supervisor says of its job's parking.
@@ -115,16 +112,17 @@ type ParkNews struct {
 	MiB    int64         // what a parked job has on the host for its cards; 0: not known
 }
 
-func (k *keeper) parkedFrame(why string, took time.Duration) Frame {
+// parkedFrame says it; h may be nil.
+func (h *held) parkedFrame(r Record, why string, took time.Duration) Frame {
 	n := ParkNews{Why: why, Took: took}
-	if h := k.held; h != nil {
+	if h != nil {
 		n.Parked, n.Busy = h.park.parked, h.park.busy != nil
 		if n.Parked {
 			n.MiB = h.park.saved >> 20
 		}
 	}
 	var c codec
-	n.visit(&c, &k.record.Job, &k.record.Attempt)
+	n.visit(&c, &r.Job, &r.Attempt)
 	return Frame{FrameParked, c.fields}
 }
 
@@ -160,11 +158,7 @@ func roomOf(text string) Room {
 
 // heedParking ends the driver program with the job, and lets nothing wait for
 // a manoeuvre that is pointless now.
-func (k *keeper) heedParking() {
-	h := k.held
-	if h == nil {
-		return
-	}
+func (h *held) heedParking() {
 	over := h.ending.exited || h.ending.stop != ""
 	if over && h.park.cancel != nil {
 		close(h.park.cancel)

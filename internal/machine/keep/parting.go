@@ -122,7 +122,7 @@ func (h *held) lastWords(failed bool) (w lastWords) {
 func (k *keeper) heardLast(w lastWords) {
 	k.record.OOM, k.record.LogDropped, k.record.Saved = w.oom, w.dropped, w.saved
 	k.useless = k.useless || w.stuck // the next job would end only with that process
-	k.remark(w.note)
+	k.record.remark(w.note)
 	if w.silent {
 		k.held.log = nil // left open: its descriptor must not be reused
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -125,22 +126,64 @@ func pick(blocks []byte) (current Record, ok bool, err error) {
 	return Record{}, false, doingErr
 }
 
-// encoded is the record as a block. What is written is often sent as well.
-func (k *keeper) encoded() []byte {
-	if k.block == nil || k.of != k.record {
-		k.block, k.of = k.record.Encode(), k.record
+// next is the record that follows this one, still without a job.
+func (r Record) next(state State) Record {
+	return Record{
+		State: state, Seq: r.Seq + 1, Protocol: Protocol, Token: r.Token, BootID: r.BootID, KeepPID: r.KeepPID, KeepStart: r.KeepStart,
+		StartedAt: r.StartedAt, // for a berth whose store is from before this job
 	}
-	return k.block
+}
+
+// concerns reports whether a frame is about the job on record.
+func (r Record) concerns(f Frame) bool {
+	return f.Get("job") == r.Job && f.Get("attempt") == strconv.Itoa(r.Attempt)
+}
+
+// hello is the greeting: the supervisor and its job.
+func (r Record) hello() Frame {
+	return Message(FrameHello, "protocol", Protocol, "token", r.Token, "pid", r.KeepPID, "start_ticks", r.KeepStart,
+		"boot_id", r.BootID, "state", r.State, "job", r.Job, "attempt", r.Attempt)
+}
+
+// ledger is the supervisor's own record, and the file it is in.
+type ledger struct {
+	Record
+	file    *os.File
+	block   []byte // the last encoding, and of what
+	of      Record
+	unsaved unsaved
+}
+
+// encoded is the record as a block. What is written is often sent as well.
+func (l *ledger) encoded() []byte {
+	if l.block == nil || l.of != l.Record {
+		l.block, l.of = l.Encode(), l.Record
+	}
+	return l.block
+}
+
+// frame carries the whole record.
+func (l *ledger) frame(kind FrameKind) Frame {
+	return Frame{kind, []Field{{"record", string(l.encoded())}}}
+}
+
+func (l *ledger) remark(text string) { l.Note = note(l.Note, text) }
+
+// rewrite is write, and a failure is only noted: the job already runs.
+func (l *ledger) rewrite() {
+	if err := l.write(); err != nil {
+		l.remark(err.Error())
+	}
 }
 
 // write writes the record to its block: ended ones to the second, all others to
 // the first.
-func (k *keeper) write() error {
+func (l *ledger) write() error {
 	offset := int64(0)
-	if k.record.State == Ended {
+	if l.State == Ended {
 		offset = BlockSize
 	}
-	if _, err := k.file.WriteAt(k.encoded(), offset); err != nil {
+	if _, err := l.file.WriteAt(l.encoded(), offset); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
@@ -149,13 +192,13 @@ func (k *keeper) write() error {
 // writeSynced is write, and returns when the record is on disk. Nothing else
 // happens in the supervisor meanwhile, so Go's runtime need not find another thread
 // for it.
-func (k *keeper) writeSynced() error {
-	if err := k.write(); err != nil {
+func (l *ledger) writeSynced() error {
+	if err := l.write(); err != nil {
 		return err
 	}
 	errno := syscall.EINTR
 	for errno == syscall.EINTR {
-		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, k.file.Fd(), 0, 0)
+		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, l.file.Fd(), 0, 0)
 	}
 	if errno != 0 {
 		return os.NewSyscallError("fdatasync", errno)

@@ -92,7 +92,7 @@ func (k *keeper) lookForMain() {
 		status = syscall.WaitStatus(sigKILL)
 	default:
 		status = syscall.WaitStatus(255 << 8)
-		k.remark("its exit status could not be read")
+		k.record.remark("its exit status could not be read")
 	}
 	k.bury(reaped{pid: h.pid, status: status})
 	h.vigil.hasten(time.Now())
@@ -111,7 +111,7 @@ func (k *keeper) lookAtRemains(now time.Time) bool {
 	if h.vigil.zombie++; h.vigil.zombie < goneLooks {
 		return false
 	}
-	k.remark(fmt.Sprintf("a tracer keeps process %d, which has ended, in the process table", zombies[0].PID))
+	k.record.remark(fmt.Sprintf("a tracer keeps process %d, which has ended, in the process table", zombies[0].PID))
 	k.useless = true // the next job's end could not be told from theirs
 	k.bury(reaped{})
 	return true
@@ -133,7 +133,7 @@ func (k *keeper) heedSurvivors(now time.Time, living []Process) {
 	if since >= UnkillableAfter && h.vigil.stuck == nil {
 		stuck := Worst(living)
 		h.vigil.stuck = &stuck
-		k.tell(stuck.frame(k.record))
+		k.conn.send(stuck.frame(k.record.Record))
 	}
 }
 
