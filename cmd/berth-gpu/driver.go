@@ -121,7 +121,7 @@ func (d *driver) sample(skip []int) (*gpu.Sample, error) {
 	s := &gpu.Sample{At: d.now, Devices: make([]gpu.Device, 0, len(cards))}
 	// Events from here on wait for the next sample: an Xid is reported with the
 	// card's health after it.
-	s.Xids, s.Problems = d.events.take()
+	s.Xids, s.Problems = d.events.drain()
 	defer d.page.idle()
 	for _, card := range cards {
 		d.page.about(card)

@@ -142,8 +142,8 @@ func (e *events) add(data nvml.EventData, where place) {
 	e.xids = append(e.xids, xid)
 }
 
-// take returns what came since the last sample.
-func (e *events) take() (xids []gpu.Xid, problems []string) {
+// drain returns what came since the last sample.
+func (e *events) drain() (xids []gpu.Xid, problems []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	xids = e.xids

@@ -271,17 +271,17 @@ func TestEventsAreKeptUpToABound(t *testing.T) {
 		e.add(nvml.EventData{EventType: nvml.EventTypeGpuRecoveryAction}, where)
 	}
 	e.add(nvml.EventData{EventType: nvml.EventTypeGpuRecoveryAction}, place{uuid: "GPU-b"})
-	if xids, _ := e.take(); len(xids) != 2 || xids[0].Code != 154 || xids[0].UUID != "GPU-a" || xids[1].UUID != "GPU-b" {
+	if xids, _ := e.drain(); len(xids) != 2 || xids[0].Code != 154 || xids[0].UUID != "GPU-a" || xids[1].UUID != "GPU-b" {
 		t.Errorf("an event that is told again is one, but here are %+v", xids)
 	}
 	for code := range maxXids + 3 {
 		e.add(nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: uint64(code)}, where)
 	}
-	xids, problems := e.take()
+	xids, problems := e.drain()
 	if len(xids) != maxXids || xids[0].Code != 3 || xids[maxXids-1].Code != maxXids+2 || len(problems) != 1 || !strings.HasPrefix(problems[0], "3 driver events") {
 		t.Errorf("%d Xids from %d, problems %q", len(xids), xids[0].Code, problems)
 	}
-	if xids, problems := e.take(); xids != nil || problems != nil {
+	if xids, problems := e.drain(); xids != nil || problems != nil {
 		t.Errorf("left over: %+v, %q", xids, problems)
 	}
 }

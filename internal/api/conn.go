@@ -98,7 +98,7 @@ func (l unixListener) Accept() (net.Conn, error) {
 		}
 		peer.Way.Via = viaSocket
 		most := l.limits.mostConnections(peer.UID)
-		if !l.tally.take(peer.UID, most+spareConnections, l.limits.Connections) {
+		if !l.tally.admit(peer.UID, most+spareConnections, l.limits.Connections) {
 			raw.Close()
 			continue
 		}
@@ -162,7 +162,7 @@ func (s *Server) meet(c *conn, uid int) bool {
 	if c.known {
 		return true
 	}
-	if !s.userConns.take(uid, s.limits.mostConnections(uid), s.limits.Connections) {
+	if !s.userConns.admit(uid, s.limits.mostConnections(uid), s.limits.Connections) {
 		return false
 	}
 	forget := c.release

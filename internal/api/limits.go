@@ -82,8 +82,8 @@ type tally struct {
 	total int
 }
 
-// take adds one, unless the user or all users together are at the limit.
-func (t *tally) take(uid, most, mostOfAll int) bool {
+// admit adds one, unless the user or all users together are at the limit.
+func (t *tally) admit(uid, most, mostOfAll int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held[uid] >= most || t.total >= mostOfAll {

@@ -18,7 +18,7 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	if x.caller.UID == 0 {
 		most = x.limits.RootStreams
 	}
-	if !x.streamsHeld.take(x.caller.UID, most, x.limits.Connections) {
+	if !x.streamsHeld.admit(x.caller.UID, most, x.limits.Connections) {
 		return nil, nil, problem.Newf(problem.TooMuch, "end some of them first", "too many streams, followed logs, attached terminals and waits: %d", most)
 	}
 	ctx, cancel := context.WithCancelCause(x.r.Context())

@@ -39,14 +39,14 @@ type object struct {
 func (s *strictJSON) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	for _, b := range p[:n] {
-		if refused := s.take(b); refused != nil {
+		if refused := s.feed(b); refused != nil {
 			return 0, refused
 		}
 	}
 	return n, err
 }
 
-func (s *strictJSON) take(b byte) error {
+func (s *strictJSON) feed(b byte) error {
 	if b >= utf8.RuneSelf || len(s.rune) > 0 {
 		if s.rune = append(s.rune, b); !utf8.FullRune(s.rune) {
 			s.append(b)

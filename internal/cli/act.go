@@ -153,7 +153,7 @@ func (a *action) run(ctx context.Context, s *session.Session, args, command []st
 	var told map[string]bool
 	if a.parking.waits() {
 		w := &parkWait{s: s, back: a.name == api.ActUnpark, quiet: a.json, limit: a.parking.limit}
-		err = w.settle(ctx, reply.Jobs)
+		err = w.await(ctx, reply.Jobs)
 		told = w.told
 	}
 	if a.json {

@@ -98,7 +98,7 @@ func (t *heldTerminal) listen(leave func(error)) {
 		buffer := make([]byte, 4096)
 		for {
 			n, err := t.in.Read(buffer)
-			if !t.take(buffer[:n]) || err != nil {
+			if !t.forward(buffer[:n]) || err != nil {
 				leave(errDetached)
 				return
 			}
@@ -106,9 +106,9 @@ func (t *heldTerminal) listen(leave func(error)) {
 	}()
 }
 
-// take passes typed bytes on, and reports false at the key that detaches. Bytes
+// forward passes typed bytes on, and reports false at the key that detaches. Bytes
 // that nobody reads are dropped.
-func (t *heldTerminal) take(typed []byte) bool {
+func (t *heldTerminal) forward(typed []byte) bool {
 	before, _, leaving := bytes.Cut(typed, []byte{detachKey})
 	if len(before) > 0 {
 		select {

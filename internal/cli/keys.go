@@ -40,7 +40,7 @@ func (k *keyboard) serve() {
 	tick := time.NewTicker(keysLook)
 	defer tick.Stop()
 	for {
-		if k.take() && !k.read() {
+		if k.grab() && !k.read() {
 			return // the terminal is gone
 		}
 		select {
@@ -55,9 +55,9 @@ func (k *keyboard) serve() {
 	}
 }
 
-// take turns off echo and line editing, if berth is in the foreground. A shell
+// grab turns off echo and line editing, if berth is in the foreground. A shell
 // may have turned them on meanwhile.
-func (k *keyboard) take() bool {
+func (k *keyboard) grab() bool {
 	if !k.foreground() {
 		return false
 	}

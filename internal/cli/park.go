@@ -144,9 +144,9 @@ type parkWait struct {
 	told    map[string]bool
 }
 
-// settle waits for the jobs that were acted on, and changes their results to
+// await waits for the jobs that were acted on, and changes their results to
 // what became of them.
-func (w *parkWait) settle(ctx context.Context, acted []api.Acted) error {
+func (w *parkWait) await(ctx context.Context, acted []api.Acted) error {
 	w.begun, w.pending, w.told = time.Now(), map[string]*api.Acted{}, map[string]bool{}
 	for i := range acted {
 		if one := &acted[i]; one.Done && (w.back || one.State == string(job.Running)) {
@@ -163,7 +163,7 @@ func (w *parkWait) settle(ctx context.Context, acted []api.Acted) error {
 		views, err := w.ask(ctx, left)
 		if err == nil {
 			patience.Answered()
-			err = w.take(ctx, views)
+			err = w.update(ctx, views)
 		}
 		w.erase()
 		switch {
@@ -198,8 +198,8 @@ func (w *parkWait) ask(ctx context.Context, left time.Duration) ([]job.View, err
 	return reply.Jobs, err
 }
 
-// take takes in how far the jobs are.
-func (w *parkWait) take(ctx context.Context, views []job.View) error {
+// update takes in how far the jobs are.
+func (w *parkWait) update(ctx context.Context, views []job.View) error {
 	for i := range views {
 		v := &views[i]
 		one := w.pending[v.ID]

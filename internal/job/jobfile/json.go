@@ -95,7 +95,7 @@ func (w *jsonWalker) skip() byte {
 func (w *jsonWalker) value(depth int) (value, error) {
 	first := w.skip()
 	v := value{line: w.line}
-	if err := w.budget.take(depth); err != nil {
+	if err := w.budget.spend(depth); err != nil {
 		return v, err
 	}
 	switch first {

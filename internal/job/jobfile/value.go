@@ -113,7 +113,7 @@ func (v value) plain() any {
 // budget counts values while a file is read.
 type budget struct{ nodes int }
 
-func (b *budget) take(depth int) error {
+func (b *budget) spend(depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("expected values nested at most %d deep, found more", maxDepth)
 	}

@@ -51,10 +51,10 @@ func (r *yamlReader) at(tk *token.Token) int {
 
 func (r *yamlReader) value(node ast.Node, depth int) (value, error) {
 	if node == nil {
-		return value{kind: null, line: r.line}, r.budget.take(depth)
+		return value{kind: null, line: r.line}, r.budget.spend(depth)
 	}
 	line := r.at(node.GetToken())
-	if err := r.budget.take(depth); err != nil {
+	if err := r.budget.spend(depth); err != nil {
 		return value{}, err
 	}
 	v := value{line: line}
@@ -119,7 +119,7 @@ func (r *yamlReader) alias(node *ast.AliasNode) (value, error) {
 		return value{}, fmt.Errorf("expected an alias of an earlier anchor, found %s", text.Found(name))
 	}
 	r.budget.nodes += known.nodes - 1
-	return known.value, r.budget.take(0)
+	return known.value, r.budget.spend(0)
 }
 
 func nameOf(node ast.Node) string {

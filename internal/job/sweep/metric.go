@@ -208,17 +208,17 @@ func (p *Picker) read(line []byte) {
 				object = map[string]any{}
 			}
 			if v, found := inObject(object, m.key); found {
-				p.take(i, v)
+				p.observe(i, v)
 				continue
 			}
 		}
 		if at := m.pattern.FindSubmatchIndex(line); at != nil && at[2] >= 0 && at[3]-at[2] <= maxValueBytes {
-			p.take(i, valueOf(strings.ToValidUTF8(string(line[at[2]:at[3]]), "�")))
+			p.observe(i, valueOf(strings.ToValidUTF8(string(line[at[2]:at[3]]), "�")))
 		}
 	}
 }
 
-func (p *Picker) take(i int, v Value) {
+func (p *Picker) observe(i int, v Value) {
 	m, old := &p.metrics[i], p.values[i]
 	switch {
 	case old == nil || m.Best == Last || !old.IsNumber():

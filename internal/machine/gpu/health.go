@@ -132,7 +132,7 @@ func (h *Health) Observe(now time.Time, s Sample, expected []Device) []HealthCha
 		}
 		h.cards[d.UUID].unread(now, faultOf(s.Faults, d))
 	}
-	return append(notes, h.settle(now, "")...)
+	return append(notes, h.judgeAll(now, "")...)
 }
 
 // Failed takes in the Xids that came with a failed sample, which says nothing
@@ -142,7 +142,7 @@ func (h *Health) Failed(now time.Time, s Sample) []HealthChange {
 		return nil
 	}
 	notes := h.hear(now, s.Xids)
-	return append(notes, h.settle(now, "")...)
+	return append(notes, h.judgeAll(now, "")...)
 }
 
 // Leftover reports memory that a job left behind on a card for too long; an
@@ -155,11 +155,11 @@ func (h *Health) Leftover(now time.Time, uuid, text string, limitMiB int64) []He
 	}
 	if text == "" {
 		c.end(kindLeftover)
-		return h.settle(now, "")
+		return h.judgeAll(now, "")
 	}
 	c.raise(now, kindLeftover, HealthSuspect, CauseLeftover, text)
 	c.trouble[kindLeftover].LimitMiB, c.trouble[kindLeftover].orphan = limitMiB, false
-	return h.settle(now, "")
+	return h.judgeAll(now, "")
 }
 
 // Stuck reports a job's process that does not end although it was killed, and
@@ -174,7 +174,7 @@ func (h *Health) Stuck(now time.Time, uuid, text string) []HealthChange {
 	} else {
 		c.raise(now, kindStuck, HealthSuspect, CauseStuck, text)
 	}
-	return h.settle(now, "")
+	return h.judgeAll(now, "")
 }
 
 // Set is a user's decision. It holds until a user sets ok. Setting ok waives
@@ -184,13 +184,13 @@ func (h *Health) Set(now time.Time, d Device, state HealthState, by, reason stri
 	c := h.cards[d.UUID]
 	if state == HealthOK {
 		c.pardon(now)
-		return h.settle(now, by)
+		return h.judgeAll(now, by)
 	}
 	reason = cmp.Or(reason, "set manually")
 	c.end(kindPerson) // the new decision replaces the old one, even if it is milder
 	c.raise(now, kindPerson, state, CausePerson, reason)
 	c.trouble[kindPerson].By = by
-	return h.settle(now, by)
+	return h.judgeAll(now, by)
 }
 
 // Of is the verdict on a card.
@@ -264,8 +264,8 @@ func (h *Health) forgetTheWell() {
 	}
 }
 
-// settle recomputes the verdicts and returns those that changed.
-func (h *Health) settle(now time.Time, by string) []HealthChange {
+// judgeAll recomputes the verdicts and returns those that changed.
+func (h *Health) judgeAll(now time.Time, by string) []HealthChange {
 	var changes []HealthChange
 	for _, c := range h.cards {
 		was := c.verdict

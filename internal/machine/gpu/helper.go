@@ -299,12 +299,12 @@ func (h *helperSource) goIdle() {
 		h.rest()
 		return
 	}
-	h.letGo()
+	h.stop()
 }
 
-// letGo stops the helper; the next reading starts another. Callers should hold
+// stop stops the helper; the next reading starts another. Callers should hold
 // the turn, or the reading in progress fails.
-func (h *helperSource) letGo() {
+func (h *helperSource) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.current; p != nil {

@@ -311,7 +311,7 @@ func TestHelpersLeaveNothingOpen(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close what we forget
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
-	ends := []func(){h.letGo, f.killAll, func() {
+	ends := []func(){h.stop, f.killAll, func() {
 		f.set(func(b *fakeBox) { b.Rubbish = "what?" })
 		if _, err := h.Sample(t.Context()); err == nil {
 			t.Error("it made sense")
@@ -323,7 +323,7 @@ func TestHelpersLeaveNothingOpen(t *testing.T) {
 		ends[i%len(ends)]()
 	}
 	held := func() (files, goroutines int) {
-		h.letGo()
+		h.stop()
 		testkit.Eventually(t, "the helpers to be gone", func() bool { return h.living() == 0 })
 		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -389,7 +389,7 @@ func TestHelperLimitsMemory(t *testing.T) {
 		t.Errorf("an old driver: %v", err)
 	}
 	f.set(func(b *fakeBox) { b.Limits = true })
-	h.letGo()
+	h.stop()
 	takeSample(t, h)
 	if err := h.Limit(t.Context(), MemoryLimit{UUID: "GPU-1", HardMiB: 10}); err != nil || !h.CanLimit() {
 		t.Errorf("a new driver: %v", err)
@@ -447,7 +447,7 @@ func TestHelperLooksAnewWhereSomethingIsAmiss(t *testing.T) {
 				takeSample(t, h)
 			}
 			f.set(func(b *fakeBox) { amiss(b); b.Frozen = true })
-			h.letGo()
+			h.stop()
 			if s, err := h.Sample(t.Context()); err == nil && len(s.Devices) == 8 {
 				t.Fatal("it was not seen")
 			} else if why := readFakeBox(f.dir); err != nil && !strings.Contains(err.Error(), why.NoNVML+why.Refuse) {

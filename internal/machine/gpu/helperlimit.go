@@ -79,7 +79,7 @@ func (h *helperSource) release(until time.Time) {
 	case <-bound.C:
 	}
 	// 2. The helper leaves.
-	h.letGo()
+	h.stop()
 	h.mu.Lock()
 	alive := slices.Clone(h.alive)
 	h.mu.Unlock()

@@ -182,7 +182,7 @@ func TestRealHelperWhoseDriverIsBrokenAtFirst(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	box.FailInit(9)
-	h.letGo()
+	h.stop()
 	if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "NVML cannot be used") {
 		t.Error(err)
 	}

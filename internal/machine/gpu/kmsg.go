@@ -118,8 +118,8 @@ func (k *kernelLog) add(xid Xid) {
 	k.xids = k.xids[max(0, len(k.xids)-maxXids):]
 }
 
-// take returns what was read since the last call.
-func (k *kernelLog) take() []Xid {
+// drain returns what was read since the last call.
+func (k *kernelLog) drain() []Xid {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	xids := k.xids

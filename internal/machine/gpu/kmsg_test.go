@@ -79,11 +79,11 @@ func TestKernelLogIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []Xid
-	testkit.Eventually(t, "the first", func() bool { got = append(got, k.take()...); return len(got) == 1 })
+	testkit.Eventually(t, "the first", func() bool { got = append(got, k.drain()...); return len(got) == 1 })
 	said := time.Now()
 	say(0, "something else")
 	say(0, "NVRM: Xid (PCI:0000:02:00): 79, second")
-	testkit.Eventually(t, "the second", func() bool { got = append(got, k.take()...); return len(got) == 2 })
+	testkit.Eventually(t, "the second", func() bool { got = append(got, k.drain()...); return len(got) == 2 })
 	if at := got[1].At; got[1].Code != 79 || at.Before(said.Add(-time.Second)) || at.After(time.Now().Add(time.Second)) {
 		t.Errorf("%+v", got[1])
 	}
@@ -92,7 +92,7 @@ func TestKernelLogIsFollowed(t *testing.T) {
 	said = time.Now()
 	say(2*kernelLogBack, "NVRM: Xid (PCI:0000:02:00): 62, behind")
 	say(-time.Hour, "NVRM: Xid (PCI:0000:02:00): 62, ahead")
-	testkit.Eventually(t, "what has another clock", func() bool { got = append(got, k.take()...); return len(got) == 4 })
+	testkit.Eventually(t, "what has another clock", func() bool { got = append(got, k.drain()...); return len(got) == 4 })
 	for _, x := range got[2:] {
 		if x.At.Before(said) || x.At.After(time.Now()) {
 			t.Errorf("%s after it was said: %+v", x.At.Sub(said), x)
@@ -120,7 +120,7 @@ func TestKernelLogPassesOverWhatIsOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []Xid
-	testkit.Eventually(t, "one", func() bool { got = append(got, k.take()...); return len(got) > 0 })
+	testkit.Eventually(t, "one", func() bool { got = append(got, k.drain()...); return len(got) > 0 })
 	if len(got) != 1 || got[0].Code != 48 || time.Since(got[0].At) < kernelLogBack/3 {
 		t.Errorf("%+v", got)
 	}

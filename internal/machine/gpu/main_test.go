@@ -118,7 +118,7 @@ func helperUser() {
 			p.Graphics = true
 			fmt.Println("ok")
 		case "leave":
-			fmt.Println(p.leave())
+			fmt.Println(p.free())
 		case "set":
 			var cards []int
 			for word := range strings.SplitSeq(words[1], ",") {

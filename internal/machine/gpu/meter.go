@@ -90,7 +90,7 @@ func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		measure := m.card(d.Index).observe(d, holders[d.Index], held, owner, m.sawProcess, m.spikeBuffer)
-		m.card(d.Index).settle(s.At, d, holders[d.Index])
+		m.card(d.Index).checkDepartures(s.At, d, holders[d.Index])
 		measured[d.Index] = measure
 		uses = append(uses, measure.use)
 	}

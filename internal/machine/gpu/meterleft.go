@@ -120,8 +120,8 @@ func (m *Meter) Accept(index int) {
 	}
 }
 
-// settle checks the jobs that ended before a sample began.
-func (c *cardState) settle(at time.Time, d *Device, holders []cardHolder) {
+// checkDepartures checks the jobs that ended before a sample began.
+func (c *cardState) checkDepartures(at time.Time, d *Device, holders []cardHolder) {
 	for key, gone := range c.departures {
 		if at.Before(gone.at) {
 			continue

@@ -42,10 +42,10 @@ func newNumbering(known []Device) *numbering {
 		n.index[d.UUID] = d.Index
 		n.owner[d.DriverIndex] = d.UUID
 		if d.Part == nil {
-			n.settle(d.BusID, d.UUID)
+			n.assign(d.BusID, d.UUID)
 		} else if place := placeKey(d.BusID, d.Part.Of); !n.taken(d.Part.Of) {
 			n.index[place] = d.Part.Of
-			n.settle(d.BusID, place)
+			n.assign(d.BusID, place)
 		}
 	}
 	return n
@@ -74,7 +74,7 @@ func placeKey(busID string, driverIndex int) string {
 	return byNumber + strconv.Itoa(driverIndex)
 }
 
-func (n *numbering) settle(busID, key string) {
+func (n *numbering) assign(busID, key string) {
 	if busID = normalBusID(busID); busID != "" {
 		n.places[busID] = key
 	}
@@ -147,7 +147,7 @@ func (n *numbering) card(d Device, of map[int]int) (int, error) {
 		if err == nil {
 			of[d.DriverIndex] = index
 			n.owner[d.DriverIndex] = d.UUID
-			n.settle(d.BusID, d.UUID)
+			n.assign(d.BusID, d.UUID)
 		}
 		return index, err
 	}
@@ -158,7 +158,7 @@ func (n *numbering) card(d Device, of map[int]int) (int, error) {
 	}
 	of[d.Part.Of] = parent
 	n.owner[d.Part.Of] = key
-	n.settle(d.BusID, key)
+	n.assign(d.BusID, key)
 	ordinal := d.DriverIndex - PartIndex(d.Part.Of, 0)
 	index, err := n.give(d.UUID, PartIndex(parent, 0), ordinal)
 	if err == nil {

@@ -136,7 +136,7 @@ func (c *cardSource) Sample(ctx context.Context) (Sample, error) {
 	}
 	var kernel []Xid
 	if c.kernel != nil {
-		kernel = c.kernel.take()
+		kernel = c.kernel.drain()
 	}
 	sample.Xids = c.xids.merge(sample.Xids, kernel)
 	c.reconsider()

@@ -62,7 +62,7 @@ func TestCardsTakeNvidiaSMIWhereTheHelperFailsForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	helper := c.raw.(*helperSource)
-	helper.letGo()
+	helper.stop()
 	testkit.Eventually(t, "it to be gone", func() bool { return helper.living() == 0 })
 	for range 3 {
 		if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "no such file") || c.Name() != "NVML" {
@@ -89,7 +89,7 @@ func TestCardsInPartsAreNotLeftToNvidiaSMI(t *testing.T) {
 	takeSample(t, c)
 	f.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
 	helper := c.raw.(*helperSource)
-	helper.letGo()
+	helper.stop()
 	_, err := c.Sample(t.Context())
 	testkit.Eventually(t, "it to be gone", func() bool { return helper.living() == 0 })
 	reconsiderNow(c)

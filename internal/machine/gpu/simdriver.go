@@ -244,7 +244,7 @@ func (d *simDriver) free() error {
 	if err != nil {
 		return err
 	}
-	return own.leave()
+	return own.free()
 }
 
 // fault does what the file "fault" asks for.

@@ -83,7 +83,7 @@ func (j *simJob) run() (err error) {
 			return err
 		}
 		j.process.Graphics = j.Graphics
-		defer func() { err = errors.Join(err, j.process.leave()) }()
+		defer func() { err = errors.Join(err, j.process.free()) }()
 	}
 	fmt.Fprintf(j.Out, "simjob: %d MiB on gpus %v, ramp %v, hold %v\n", j.VRAMMiB, j.Cards, j.Ramp, j.Hold)
 	if err := j.set(0); err != nil {

@@ -137,8 +137,8 @@ func (p *simProcess) fits(records []simRecord, index int, mib int64) error {
 	return nil
 }
 
-// leave frees everything the process holds.
-func (p *simProcess) leave() error {
+// free frees everything the process holds.
+func (p *simProcess) free() error {
 	if err := os.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("leave simulation directory: %w", err)
 	}

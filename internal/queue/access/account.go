@@ -46,15 +46,15 @@ func (a *Audit) accountOf(e *Entry) *account {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if !a.over {
-				a.settle(acc)
+				a.endWindow(acc)
 			}
 		})
 	}
 	return acc
 }
 
-// take returns the line to write now, or nil if the Entry is only counted.
-func (acc *account) take(e Entry) []byte {
+// lineFor returns the line to write now, or nil if the Entry is only counted.
+func (acc *account) lineFor(e Entry) []byte {
 	content := ""
 	if e.Result != OK {
 		content = fmt.Sprintf("%q %q %q %q %q %d %s", e.Via, e.From, e.Action, e.Detail, e.Result, e.Count, e.Jobs)
@@ -98,8 +98,8 @@ func (acc *account) count(e Entry, requests int) {
 	acc.actions[e.Action] += requests
 }
 
-// settle ends an account's window and writes what was only counted in it.
-func (a *Audit) settle(acc *account) {
+// endWindow ends an account's window and writes what was only counted in it.
+func (a *Audit) endWindow(acc *account) {
 	acc.window.Stop()
 	for _, e := range slices.SortedFunc(maps.Values(acc.refused), func(a, b *Entry) int { return a.Time.Compare(b.Time) }) {
 		if e.Requests == 0 {

@@ -111,7 +111,7 @@ func (a *Audit) Record(e Entry) {
 	if a.over {
 		return
 	}
-	if line := a.accountOf(&e).take(e); line != nil {
+	if line := a.accountOf(&e).lineFor(e); line != nil {
 		a.append(e.Time, line)
 	}
 }
@@ -203,7 +203,7 @@ func (a *Audit) Close() error {
 	defer a.mu.Unlock()
 	for _, acc := range a.accounts {
 		if acc.window != nil {
-			a.settle(acc)
+			a.endWindow(acc)
 		}
 	}
 	a.over = true

@@ -128,9 +128,9 @@ func (a *action) refuse(id string, state job.State, why string) {
 	a.acted = append(a.acted, api.Acted{ID: id, State: string(state), What: why})
 }
 
-// leave says why nothing is done to a job, if it was named by itself. Releasing an
+// skip says why nothing is done to a job, if it was named by itself. Releasing an
 // array or all jobs means the held ones: the others are no error.
-func (a *action) leave(id string, state job.State, why string) {
+func (a *action) skip(id string, state job.State, why string) {
 	if a.exact[id] {
 		a.refuse(id, state, why)
 		return
@@ -147,7 +147,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 		if written, pending := t.Jobs().Find(seen.ID); pending {
 			j = written // its end is not on disk yet
 		} else if !seen.State.Terminal() {
-			a.leave(seen.ID, "", "it has just ended")
+			a.skip(seen.ID, "", "it has just ended")
 			return
 		}
 	}
@@ -161,7 +161,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 		if a.request.Action == api.ActPark && j.State == job.Running || a.request.Action == api.ActRequeue && !live {
 			a.refuse(j.ID, j.State, what)
 		} else {
-			a.leave(j.ID, j.State, what)
+			a.skip(j.ID, j.State, what)
 		}
 		return
 	}

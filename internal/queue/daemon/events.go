@@ -21,7 +21,7 @@ type events struct {
 // Events sends past and new events until the caller leaves.
 func (h *events) Events(ctx context.Context, c api.Caller, q api.EventQuery, send func(api.Event) error) error {
 	l := h.svc.hub.listen()
-	defer func() { h.svc.hub.leave(l) }()
+	defer func() { h.svc.hub.remove(l) }()
 	s := stream{h: h, caller: c, query: q, send: send, last: q.Since}
 	if q.Since >= 0 {
 		if err := s.catchUp(); err != nil {

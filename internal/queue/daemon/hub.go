@@ -96,7 +96,7 @@ func (h *hub) add(l *listener) *listener {
 	return l
 }
 
-func (h *hub) leave(l *listener) {
+func (h *hub) remove(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, listens := h.listeners[l]; listens {

@@ -74,7 +74,7 @@ func (l *lines) withdraw(ctx context.Context) error {
 			for _, line := range some {
 				j := t.Queue().Queued(line.id)
 				if j == nil {
-					l.h.deleted.leave(t, line.id)
+					l.h.deleted.letRun(t, line.id)
 					continue
 				}
 				if j.Attempt.Number == 0 && !j.HandedOver() {

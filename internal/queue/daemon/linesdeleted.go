@@ -33,8 +33,8 @@ func (d *deleted) wanted(id string) bool {
 	return !unwanted
 }
 
-// leave lets a job run to its end without a line, and forgets those that have ended.
-func (d *deleted) leave(t *engine.Turn, id string) {
+// letRun lets a job run to its end without a line, and forgets those that have ended.
+func (d *deleted) letRun(t *engine.Turn, id string) {
 	d.unwanted.Store(id, nil)
 	d.unwanted.Range(func(id, _ any) bool {
 		if !t.Jobs().Has(id.(string)) {

@@ -280,7 +280,7 @@ func (r *logReader) listenAgain() {
 func (r *logReader) Close() error {
 	r.cancel()
 	r.mu.Lock()
-	r.h.svc.hub.leave(r.listener)
+	r.h.svc.hub.remove(r.listener)
 	r.mu.Unlock()
 	if r.file != nil {
 		return r.file.Close()

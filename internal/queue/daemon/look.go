@@ -86,15 +86,15 @@ type seer interface {
 }
 
 func (l *looks) ask(e seer, now time.Time) {
-	l.settle(e)
+	l.forgetAnswered(e)
 	if l.since.IsZero() {
 		l.since = now
 	}
 	e.Look()
 }
 
-// settle forgets a reading that has arrived or failed.
-func (l *looks) settle(e seer) {
+// forgetAnswered forgets a reading that has arrived or failed.
+func (l *looks) forgetAnswered(e seer) {
 	at, _ := e.ReadAt()
 	if at.After(l.since) || e.FailedAt().After(l.since) {
 		l.since = time.Time{}
@@ -104,7 +104,7 @@ func (l *looks) settle(e seer) {
 // state is when the last reading failed (zero if it did not), and whether one
 // has been pending for longer than patience.
 func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed time.Time, silent bool) {
-	l.settle(e)
+	l.forgetAnswered(e)
 	if _, trouble := e.ReadAt(); trouble != nil {
 		failed = e.FailedAt()
 	}

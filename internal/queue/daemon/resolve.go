@@ -107,14 +107,14 @@ func (q *liveQuery) choose(t *engine.Turn) {
 	case q.queue:
 		q.chooseInOrder(t)
 	case q.ch.named():
-		eachNamed(t, q.ch, func(j *job.Job) { q.take(t, j) })
+		eachNamed(t, q.ch, func(j *job.Job) { q.consider(t, j) })
 	case q.ch.everything():
 		queued, running := t.Explain().Live()
 		q.chosen = make([]chosen, 0, min(q.limit, queued+running))
-		q.each(t, func(j *job.Job) bool { q.take(t, j); return len(q.chosen) < q.limit })
+		q.each(t, func(j *job.Job) bool { q.consider(t, j); return len(q.chosen) < q.limit })
 		q.total = queued + running
 	case q.ch.wantsLive():
-		q.each(t, func(j *job.Job) bool { q.take(t, j); return true })
+		q.each(t, func(j *job.Job) bool { q.consider(t, j); return true })
 	}
 	if q.unwritten {
 		t.Jobs().EachUnwritten(func(j *job.Job) {
@@ -253,7 +253,7 @@ func (q *liveQuery) each(t *engine.Turn, fn func(*job.Job) bool) {
 	t.Jobs().EachBack(after, fn)
 }
 
-func (q *liveQuery) take(t *engine.Turn, j *job.Job) {
+func (q *liveQuery) consider(t *engine.Turn, j *job.Job) {
 	if !q.ch.matches(t, j) {
 		return
 	}

@@ -44,7 +44,7 @@ func (h *waiter) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	}
 	w, l, err := h.beginWait(ctx, &ch, r.Any, settled[r.For])
 	if l != nil {
-		defer h.svc.hub.leave(l)
+		defer h.svc.hub.remove(l)
 	}
 	if err != nil {
 		return api.WaitReply{}, err

@@ -167,9 +167,9 @@ func TestHub(t *testing.T) {
 	if ev, ok := mine.next(context.Background()); !ok || ev.Job.ID != "7" || len(mine.events) > 0 {
 		t.Errorf("who waits for one job heard %+v, %v and %d more", ev, ok, len(mine.events))
 	}
-	h.leave(slow)
-	h.leave(mine)
-	h.leave(mine)
+	h.remove(slow)
+	h.remove(mine)
+	h.remove(mine)
 	h.close()
 	if _, ok := quick.next(context.Background()); !ok {
 		if _, ok := quick.next(context.Background()); ok {

@@ -342,7 +342,7 @@ func TestALastRoundWritesDownWhatWasPutOff(t *testing.T) {
 	r.step()
 	r.pass(time.Minute)
 	r.end("1", keep.Record{}, false)
-	r.e.leave()
+	r.e.saveLast()
 	if !strings.Contains(r.meta[waiting.UsageKey], `"ann":`) {
 		t.Errorf("on disk: %q", r.meta[waiting.UsageKey])
 	}

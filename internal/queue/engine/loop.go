@@ -113,7 +113,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event, after func(*T
 	for {
 		select {
 		case <-ctx.Done():
-			e.leave()
+			e.saveLast()
 			return ctx.Err()
 		case ev := <-events:
 			e.at(time.Now()).observer.absorb(ev)
@@ -135,9 +135,9 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event, after func(*T
 	}
 }
 
-// leave writes what was postponed. Nothing starts any more; if it cannot be
+// saveLast writes what was postponed. Nothing starts any more; if it cannot be
 // written, the next berth does without it.
-func (e *Engine) leave() {
+func (e *Engine) saveLast() {
 	e.turn.stopping, e.turn.ending = true, true
 	if err := e.at(time.Now()).round.step(); err != nil {
 		e.turn.cfg.Log.Warn("cannot save the last changes", "err", err)

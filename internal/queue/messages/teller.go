@@ -157,7 +157,7 @@ func (t *teller) change(changes []notify.Change) {
 // messages to send and when to come back.
 func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 	t.lookAtDisk(now)
-	more, err := t.take(now)
+	more, err := t.readEvents(now)
 	if err == nil {
 		if !more {
 			t.closeWholes(now)
@@ -192,8 +192,8 @@ func (t *teller) step(now time.Time) (ready []notify.Entry, again time.Time) {
 	return ready, again
 }
 
-// take makes messages of the next events; more: there may be others.
-func (t *teller) take(now time.Time) (more bool, err error) {
+// readEvents makes messages of the next events; more: there may be others.
+func (t *teller) readEvents(now time.Time) (more bool, err error) {
 	var events []job.Event
 	known := false
 	if t.news != nil {
@@ -216,7 +216,7 @@ func (t *teller) take(now time.Time) (more bool, err error) {
 func (t *teller) catchUp(now time.Time) error {
 	for more := true; more; {
 		var err error
-		if more, err = t.take(now); err != nil {
+		if more, err = t.readEvents(now); err != nil {
 			return err
 		}
 	}

@@ -51,9 +51,9 @@ func (k *portKeep) address() (address string) {
 	return address
 }
 
-// take returns the sockets of an earlier daemon if they are for these addresses,
+// claim returns the sockets of an earlier daemon if they are for these addresses,
 // in their order, and lets go of any others.
-func (k *portKeep) take(wanted []string) (taken []net.Listener) {
+func (k *portKeep) claim(wanted []string) (taken []net.Listener) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	held := k.held
@@ -69,7 +69,7 @@ func (k *portKeep) take(wanted []string) (taken []net.Listener) {
 		return taken
 	}
 	closeAll(held)
-	k.letGo()
+	k.release()
 	return nil
 }
 
@@ -80,7 +80,7 @@ func sameAddress(l net.Listener, wanted string) bool {
 	return address == wanted || isAny && strings.HasPrefix(address, host+":")
 }
 
-// keep has the sockets kept until letGo, and again if the process that holds
+// keep has the sockets kept until release, and again if the process that holds
 // them ends.
 func (k *portKeep) keep(ctx context.Context, listeners []net.Listener) {
 	k.mu.Lock()
@@ -126,11 +126,11 @@ func (k *portKeep) guard(ctx context.Context, hold *site.PortHold, listeners []n
 func (k *portKeep) free() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.letGo()
+	k.release()
 }
 
-// letGo frees the port. The caller holds the lock.
-func (k *portKeep) letGo() {
+// release frees the port. The caller holds the lock.
+func (k *portKeep) release() {
 	if k.hold != nil {
 		k.hold.LetGo()
 		k.hold = nil

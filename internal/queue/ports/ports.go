@@ -80,7 +80,7 @@ func (p *Ports) Serve(ctx context.Context, stop context.CancelCauseFunc, wait *s
 		p.http.wanted = p.keep.address() // browsers that are logged in find the page again
 	}
 	if p.http.wanted == "" {
-		p.keep.take(nil)
+		p.keep.claim(nil)
 	}
 	for _, one := range []*port{p.http, p.scrapes} {
 		l := one.listen()
@@ -107,12 +107,12 @@ func (p *Ports) httpPort(ctx context.Context, every time.Duration) *port {
 				options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 			}
 			if socket, isSocket := strings.CutPrefix(address, config.UnixListen); isSocket {
-				p.keep.take(nil)
+				p.keep.claim(nil)
 				l, err := api.Listen(socket, 0o666) // like a loopback address: whoever connects needs a token
 				return []net.Listener{l}, err
 			}
 			addresses := loopbacks(address, options.TLS != nil)
-			all, err := p.keep.take(addresses), error(nil)
+			all, err := p.keep.claim(addresses), error(nil)
 			if all == nil {
 				all, err = listenAll(addresses)
 			}

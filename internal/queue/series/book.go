@@ -116,7 +116,7 @@ func (b *Book) Record(all []Reading) {
 			l = &line{}
 			b.open[r.Track] = l
 		}
-		if p, due := l.take(r.Point); due {
+		if p, due := l.add(r.Point); due {
 			b.emit(r.Track, p)
 		}
 	}
@@ -144,9 +144,9 @@ func (b *Book) emit(t Track, p Point) {
 	b.pending = append(b.pending, Reading{t, p})
 }
 
-// take adds a measurement and returns a point if one is due: the first, one that
+// add adds a measurement and returns a point if one is due: the first, one that
 // differs from the last, or a sign of life.
-func (l *line) take(p Point) (Point, bool) {
+func (l *line) add(p Point) (Point, bool) {
 	p.Begins = l.last.At.IsZero()
 	l.since.add(p)
 	age := p.At.Sub(l.last.At)

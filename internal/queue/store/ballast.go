@@ -36,9 +36,9 @@ func newBallast(dir string) *ballast {
 	return b
 }
 
-// take takes the room if it is not held. Only a full disk is an error: a file
+// reserve takes the room if it is not held. Only a full disk is an error: a file
 // system that cannot reserve room has no ballast.
-func (b *ballast) take() error {
+func (b *ballast) reserve() error {
 	file, err := os.OpenFile(b.path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err == nil {
 		err = unix.Fallocate(int(file.Fd()), 0, 0, b.bytes)
@@ -51,8 +51,8 @@ func (b *ballast) take() error {
 	return fmt.Errorf("%w: no room for %s", ErrFull, b.path)
 }
 
-// letGo frees the room. It reports whether there was any.
-func (b *ballast) letGo() bool {
+// free frees the room. It reports whether there was any.
+func (b *ballast) free() bool {
 	info, err := os.Lstat(b.path)
 	if err != nil || info.Size() == 0 || os.Remove(b.path) != nil {
 		return false
@@ -66,13 +66,13 @@ func (b *ballast) refill() error {
 	if !b.absent {
 		return nil
 	}
-	return b.take()
+	return b.reserve()
 }
 
 // commitReserved is a commit that may use the ballast.
 func (s *Store) commitReserved(tx Tx) error {
 	err := s.commit(tx)
-	if errors.Is(err, ErrFull) && s.ballast.letGo() {
+	if errors.Is(err, ErrFull) && s.ballast.free() {
 		err = s.commit(tx)
 	}
 	if err == nil && s.ballast.absent {

@@ -87,12 +87,12 @@ func open(dir string, steps []string) (*Store, error) {
 	if err := s.start(steps); err != nil {
 		err = s.classify(err)
 		err = errors.Join(err, s.release())
-		if errors.Is(err, ErrFull) && s.ballast.letGo() {
+		if errors.Is(err, ErrFull) && s.ballast.free() {
 			return open(dir, steps)
 		}
 		return nil, err
 	}
-	_ = s.ballast.take() // on a full disk, ordinary commits are refused
+	_ = s.ballast.reserve() // on a full disk, ordinary commits are refused
 	return s, nil
 }
 

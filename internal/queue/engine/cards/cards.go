@@ -91,8 +91,8 @@ func (b *Book) wanted(index int) bool {
 	return b.only == nil || slices.Contains(b.only, index)
 }
 
-// take replaces the last reading.
-func (b *Book) take(now time.Time, s gpu.Sample, inUse func(index int) bool) {
+// update replaces the last reading.
+func (b *Book) update(now time.Time, s gpu.Sample, inUse func(index int) bool) {
 	b.Err, b.At, b.arrived = nil, s.At, now
 	b.Present = make(map[int]bool, len(s.Devices))
 	for _, d := range s.Devices {

@@ -74,7 +74,7 @@ func (c *Cards) Look(now time.Time, s gpu.Sample, err error, w Work, inUse func(
 		}
 	}
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !c.Book.wanted(d.Index) })
-	c.Book.take(now, s, inUse)
+	c.Book.update(now, s, inUse)
 	c.Heed(now, c.Book.Health.Observe(now, s, c.Book.expected()))
 	c.sample = s
 	return true

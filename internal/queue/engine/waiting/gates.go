@@ -37,7 +37,7 @@ func (g *gates) remove(id string) {
 	delete(g.Held, id)
 	g.Until.Remove(id)
 	for _, d := range g.Waiting[id] {
-		g.leave(d.Job, id)
+		g.unlink(d.Job, id)
 	}
 	delete(g.Waiting, id)
 }
@@ -60,8 +60,8 @@ func (g *gates) again(id string, at time.Time) {
 	}
 }
 
-// leave removes a dependency.
-func (g *gates) leave(awaited, id string) {
+// unlink removes a dependency.
+func (g *gates) unlink(awaited, id string) {
 	for _, waiting := range []map[string]map[string]bool{g.Dependents, g.toStart} {
 		delete(waiting[awaited], id)
 		if len(waiting[awaited]) == 0 {
