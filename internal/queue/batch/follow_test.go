@@ -246,13 +246,15 @@ func TestANoteOnALineIsSaidOnce(t *testing.T) {
 }
 
 // TestWhatNoEventToldIsFoundOut: a run that was stopped or connects late misses
-// events. What two polls find is told once, whatever events come late.
+// events. What two polls find is told once, whatever events come late. A job that is
+// gone was lost, unless its line is gone too.
 func TestWhatNoEventToldIsFoundOut(t *testing.T) {
 	t.Parallel()
 	f, out := following(t, "a\nb\nc\nd\n", "", "", "", "")
 	q := &fakeQueue{}
 	f.link = q.link(t, &f.opt)
 	f.account = newAccount(at0, 1)
+	f.jobs.take([]string{"5"}) // its line was deleted, and so was it
 	f.jobs.take([]string{"1", "2", "3", "4"})
 	f.hear(event(job.EventStarted, started("1", "a", 0)))
 	q.jobs = []*job.Job{ended(started("1", "a", 0), job.OK, time.Second), started("2", "b", 0), ended(started("3", "c"), "exit:3", time.Second)}
@@ -262,23 +264,24 @@ func TestWhatNoEventToldIsFoundOut(t *testing.T) {
 	out.Reset()
 	f.missed.maybe.Store(true)
 	f.missed.look(t.Context(), f)
-	if f.jobs.counts != (tally{running: 1, queued: 3}) || !f.missed.maybe.Load() {
+	if f.jobs.counts != (tally{running: 1, queued: 4}) || !f.missed.maybe.Load() {
 		t.Errorf("after one poll: %+v, asks again: %v", f.jobs.counts, f.missed.maybe.Load())
 	}
 	for range 2 {
 		f.missed.look(t.Context(), f)
 		f.hear(late)
 	}
-	if want := (tally{ok: 1, failed: 1, running: 1}); f.jobs.counts != want || f.missed.maybe.Load() || f.account.ended != 2 || f.jobs.begun != 3 {
+	if want := (tally{ok: 1, failed: 2, running: 1}); f.jobs.counts != want || f.missed.maybe.Load() || f.account.ended != 3 || f.jobs.begun != 3 {
 		t.Errorf("%+v, want %+v; %d ended, %d begun, asks again: %v", f.jobs.counts, want, f.account.ended, f.jobs.begun, f.missed.maybe.Load())
 	}
-	if got := strings.Join(said(f, out), "\n"); strings.Count(got, "job 1 finished [OK]") != 1 || strings.Count(got, "job 2 started") != 1 || strings.Count(got, "job 3 failed [exit:3]") != 1 {
+	if got := strings.Join(said(f, out), "\n"); strings.Count(got, "job 1 finished [OK]") != 1 || strings.Count(got, "job 2 started") != 1 || strings.Count(got, "job 3 failed [exit:3]") != 1 ||
+		strings.Count(got, "job 4 failed [LOST]") != 1 || strings.Contains(got, "job 5") {
 		t.Errorf("it says %s", got)
 	}
 	f.hear(event(job.EventEnded, started("2", "b", 0))) // from before: it runs
 	after := event(job.EventEnded, ended(started("2", "b", 0), job.OK, time.Second))
 	after.Time = time.Now()
-	if f.hear(after); f.jobs.counts != (tally{ok: 2, failed: 1}) || !f.over() {
+	if f.hear(after); f.jobs.counts != (tally{ok: 2, failed: 2}) || !f.over() {
 		t.Errorf("at the end: %+v", f.jobs.counts)
 	}
 }

@@ -140,7 +140,7 @@ func (q *jobList) gone(there map[string]bool) (ids []string) {
 	return ids
 }
 
-// forget removes a job that the queue no longer has.
+// forget removes a job that neither the queue nor the file has any more.
 func (q *jobList) forget(id string) {
 	q.count(q.byID[id], -1)
 	delete(q.byID, id)

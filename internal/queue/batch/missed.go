@@ -40,12 +40,18 @@ func (m *missed) look(ctx context.Context, f *follower) {
 		return
 	}
 	for _, id := range f.jobs.gone(there) {
-		if _, found := before[id]; found {
+		_, found := before[id]
+		switch {
+		case !found:
+			m.found[id] = ""
+		case f.jobs.inFile(f.jobs.byID[id]): // nobody knows how it ended, if it did
+			f.hear(api.Event{Time: time.Now(), Kind: job.EventEnded, Job: &job.View{
+				ID: id, Name: "job" + id, State: job.Failed, Outcome: new(job.Lost), Reason: new("the queue no longer has it"),
+			}})
+		default:
 			f.jobs.forget(id)
 			delete(f.view.jobs, id)
-			continue
 		}
-		m.found[id] = ""
 	}
 	if len(m.found) > 0 {
 		m.maybe.Store(true)
