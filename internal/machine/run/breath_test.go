@@ -130,3 +130,37 @@ func TestASupervisorThatDoesNotEndItsJobIsKilledWithIt(t *testing.T) {
 	b.gone(main, keeper)
 	b.Ack(token)
 }
+
+// TestAnAcknowledgementThatWasLostComesWithTheNextConnection: without it, the
+// supervisor would take no other job, and be given one again and again. It exits if
+// it notices the end of the last connection before the next one comes.
+func TestAnAcknowledgementThatWasLostComesWithTheNextConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for came := false; !came; {
+		token := b.start(b.order("1", "true"))
+		b.next(Started)
+		b.next(Ended)
+		keeper := b.keepOf(token)
+		var l *link
+		b.change(token, func(s *supervisor) { l = s.link })
+		testkit.Must(t, keeper.Signal(sigSTOP))
+		testkit.Must(t, l.conn.Close())
+		linked := func(change bool) (s *supervisor) {
+			testkit.Eventually(t, "the connection to change", func() bool {
+				b.set.mu.Lock()
+				defer b.set.mu.Unlock()
+				s = b.set.all[token]
+				return s == nil || s.link != l && (s.link != nil) == change
+			})
+			return s
+		}
+		linked(false)
+		b.Ack(token)
+		testkit.Must(t, keeper.Signal(sigCONT))
+		came = linked(true) != nil
+	}
+	b.start(b.order("2", "true"))
+	b.next(Started)
+	b.next(Ended)
+}

@@ -201,7 +201,7 @@ func (r *Runner) Ack(token string) {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
 	if s := r.set.all[token]; s != nil && s.phase == ended {
-		s.send(encode(keep.Message(keep.FrameAck, "job", s.job, "attempt", s.attempt))) // one that could not write the end to its file waits for this
+		s.acknowledge(s.job, s.attempt)
 		r.set.rest(s)
 	}
 }
