@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -140,6 +141,22 @@ func TestSubmissionsComeBackAsTheyWere(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// TestSpecsHaveTheSameTermsUnlessAKeyDiffers, other than the name and the command.
+func TestSpecsHaveTheSameTermsUnlessAKeyDiffers(t *testing.T) {
+	t.Parallel()
+	plain := Spec{Command: Command{Shell: "a"}}
+	for _, key := range append(slices.Clone(textKeys), "env.A") {
+		other := Spec{Command: Command{Argv: []string{"b"}}}
+		other.Set(key, "1")
+		if same := plain.SameTerms(&other); same != (key == "name") || same != other.SameTerms(&plain) {
+			t.Errorf("%s: %v", key, same)
+		}
+	}
+	if swept := (Spec{Sweep: &Sweep{}}); plain.SameTerms(&swept) || swept.SameTerms(&plain) {
+		t.Error("a sweep is not like a job")
+	}
 }
 
 // FuzzDecode holds that no body makes the decoder panic, that what it refuses

@@ -146,6 +146,21 @@ func (s *Spec) texts() [45]*Text {
 	}
 }
 
+// SameTerms reports whether two specs have the same keys and values, apart from their
+// names and commands. It says no to variables and sweeps, which it does not compare.
+func (s *Spec) SameTerms(o *Spec) bool {
+	if len(s.Env)+len(o.Env) > 0 || s.Sweep != nil || o.Sweep != nil {
+		return false
+	}
+	theirs := o.texts()
+	for i, text := range s.texts() {
+		if *text != *theirs[i] && text != &s.Name {
+			return false
+		}
+	}
+	return true
+}
+
 // Set sets one key; env.NAME sets a variable. It returns false for an unknown
 // key.
 func (s *Spec) Set(key, value string) bool {

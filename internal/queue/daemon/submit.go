@@ -83,16 +83,29 @@ type submission struct {
 	cfg     *config.Config
 	now     time.Time
 
+	specs   int           // how many the request has
+	terms   []termsOf     // of some specs that were read
+	oldest  int           // of these
+	asked   jobfile.Asked // of the spec that is being read
 	items   []item
 	jobs    []*job.Job // of all items, in order
+	spare   []job.Job  // made at once with the last one
 	environ []byte
-	bytes   int // size of all specs
 
 	kinds  []job.Spec // one spec of each kind
 	kindOf []int      // and the item it comes from
 
 	executed string // of a line in the queue of a berth run: what the one being read executes
 	lines    *lines // of a batch: all its lines, of which the items are the new ones; nil before they are known
+}
+
+// termsKept is how many a spec is compared with: a file mostly has a few kinds in turn.
+const termsKept = 4
+
+// termsOf is what a spec of the request asks for, apart from its command.
+type termsOf struct {
+	spec  *api.Spec // nil: none
+	asked jobfile.Asked
 }
 
 // item is one spec of the request and its jobs.
@@ -145,7 +158,8 @@ func (s *submission) read(ctx context.Context) error {
 	if err := s.checkBatch(); err != nil {
 		return err
 	}
-	s.items, s.jobs = make([]item, 0, len(r.Jobs)), make([]*job.Job, 0, len(r.Jobs))
+	s.terms = make([]termsOf, max(0, min(termsKept, len(r.Jobs)-1)))
+	s.specs, s.items, s.jobs = len(r.Jobs), make([]item, 0, len(r.Jobs)), make([]*job.Job, 0, len(r.Jobs))
 	var bad mistakes
 	for i := range r.Jobs {
 		if err := s.readSpec(&r.Jobs[i]); err != nil && !bad.add(s.located(i, err)) {
@@ -155,9 +169,9 @@ func (s *submission) read(ctx context.Context) error {
 	if err := bad.all(); err != nil {
 		return err
 	}
+	r.Jobs, s.terms = nil, nil // free them: there may be many
 	if r.Batch != nil {
-		r.Jobs = nil // free them: a file may be long. Its jobs wait for lines of the file
-		return nil
+		return nil // its jobs wait for lines of the file
 	}
 	return s.resolveAfter(ctx)
 }
@@ -207,10 +221,10 @@ func (s *submission) located(i int, err error) error {
 		return atLine(s.request.Batch, s.lines.fresh[i], err)
 	case s.request.Batch != nil:
 		return atLine(s.request.Batch, i, err)
-	case len(s.request.Jobs) == 1:
+	case s.specs == 1:
 		return err
 	}
-	return at(fmt.Sprintf("job %d of %d", i+1, len(s.request.Jobs)), err)
+	return at(fmt.Sprintf("job %d of %d", i+1, s.specs), err)
 }
 
 // at names the place of a problem.
@@ -225,10 +239,10 @@ func at(place string, err error) error {
 
 // readSpec parses one spec with the grammar that all of berth shares.
 func (s *submission) readSpec(spec *api.Spec) error {
-	asked, err := jobfile.Ask(spec.Pairs(), s.now, s.cfg.JobDefaults(), s.cfg.MaxArray)
-	if err != nil {
+	if err := s.ask(spec); err != nil {
 		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
 	}
+	asked := &s.asked
 	if len(spec.Bytes) > 0 {
 		spec.Command = api.Command{Shell: string(spec.Bytes)}
 	}
@@ -237,7 +251,8 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	}
 	var sweep *trials
 	if spec.Sweep != nil {
-		if sweep, err = s.readSweep(&asked, spec.Sweep); err != nil {
+		var err error
+		if sweep, err = s.readSweep(asked, spec.Sweep); err != nil {
 			return err
 		}
 	}
@@ -278,13 +293,33 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if s.cfg.Snapshot && spec.Snapshot == "" && !s.request.DryRun {
 		terms.notes = append(terms.notes, "snapshot: it runs the code as it is when it starts: the config asks for snapshots (jobs.snapshot), but this client made none")
 	}
-	terms.notes = append(terms.notes, notesOn(&asked, s.cfg, s.h.svc.cannotPark())...)
+	terms.notes = append(terms.notes, notesOn(asked, s.cfg, s.h.svc.cannotPark())...)
 	return s.addJobs(asked, terms.notes, sweep)
+}
+
+// ask reads the keys of a spec. Most of a large request have the terms of one of the
+// last few, which are not read again.
+func (s *submission) ask(spec *api.Spec) (err error) {
+	for i := range s.terms {
+		if known := &s.terms[i]; known.spec != nil && known.spec.SameTerms(spec) {
+			if spec.Name != known.spec.Name && spec.Name != "" {
+				err = jobfile.CheckPair(jobfile.Pair{Key: "name", Value: string(spec.Name)}, s.now)
+			}
+			s.asked = known.asked
+			s.asked.Spec.Name = string(spec.Name)
+			return err
+		}
+	}
+	s.asked, err = jobfile.Ask(spec.Pairs(), s.now, s.cfg.JobDefaults(), s.cfg.MaxArray)
+	if err == nil && len(s.terms) > 0 {
+		s.terms[s.oldest], s.oldest = termsOf{spec, s.asked}, (s.oldest+1)%len(s.terms)
+	}
+	return err
 }
 
 // addJobs makes the jobs of one spec: one, or the tasks of an array or a sweep; never
 // more than could be queued.
-func (s *submission) addJobs(asked jobfile.Asked, notes []string, sweep *trials) error {
+func (s *submission) addJobs(asked *jobfile.Asked, notes []string, sweep *trials) error {
 	umask := -1
 	if s.request.Umask != nil {
 		umask = *s.request.Umask
@@ -311,24 +346,34 @@ func (s *submission) addJobs(asked jobfile.Asked, notes []string, sweep *trials)
 		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
 	}
 	for i := range tasks {
-		spec := asked.Spec
-		if sweep != nil {
+		j := s.newJob()
+		j.User, j.UID, j.Umask, j.Held, j.NotBefore = s.caller.Name, s.caller.UID, umask, asked.Hold, asked.NotBefore
+		if j.Spec = asked.Spec; sweep != nil {
 			var err error
-			if spec, err = s.specOf(sweep, &asked.Spec, i); err != nil {
+			if j.Spec, err = s.specOf(sweep, &asked.Spec, i); err != nil {
 				return err
 			}
-			s.bytes += spec.TextBytes() - asked.Spec.TextBytes()
 		}
-		s.jobs = append(s.jobs, &job.Job{
-			User: s.caller.Name, UID: s.caller.UID, Spec: spec, Umask: umask,
-			Held: asked.Hold, NotBefore: asked.NotBefore,
-		})
+		s.jobs = append(s.jobs, j)
 	}
 	s.items = append(s.items, item{
 		spec: &s.jobs[from].Spec, hold: asked.Hold, dedup: asked.Dedup, notBefore: asked.NotBefore, tasks: asked.Array,
 		from: from, to: len(s.jobs), notes: notes, executed: s.executed,
 	})
 	return nil
+}
+
+// jobsAtOnce is how many jobs are allocated together, which is cheaper than one by one.
+// One of them that lives long keeps the others in memory.
+const jobsAtOnce = 16
+
+func (s *submission) newJob() *job.Job {
+	if len(s.spare) == 0 {
+		s.spare = make([]job.Job, min(jobsAtOnce, max(1, s.specs-len(s.items))))
+	}
+	j := &s.spare[0]
+	s.spare = s.spare[1:]
+	return j
 }
 
 // resolveAfter turns `after` into ids of existing jobs.
