@@ -64,20 +64,20 @@ func (b *board) write(s snapshot) error {
 	if bytes.Equal(text[bytes.IndexByte(text, '\n'):], b.last) {
 		return nil // only the time has changed
 	}
-	if err := replace(b.path, text); err != nil {
+	if err := Replace(b.path, text); err != nil {
 		return err
 	}
 	b.last = bytes.Clone(text[bytes.IndexByte(text, '\n'):])
 	return nil
 }
 
-// replace writes a file as a whole or not at all.
-func replace(path string, data []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return fmt.Errorf("write status board: %w", err)
+// Replace writes a file as a whole or not at all.
+func Replace(path string, data []byte) error {
+	err := os.WriteFile(path+".new", data, 0o644)
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	if err != nil {
 		return fmt.Errorf("write status board: %w", err)
 	}
 	return nil

@@ -251,7 +251,7 @@ func (n narrator) logOf(j *job.Job) string {
 	if j.Log == "" || !n.exists(j.Log) {
 		return ""
 	}
-	return "log " + n.relative(j.Log)
+	return "log " + Relative(n.dir, j.Log)
 }
 
 func isThere(path string) bool {
@@ -259,8 +259,9 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-func (n narrator) relative(path string) string {
-	if rel, err := filepath.Rel(n.dir, path); err == nil && !strings.HasPrefix(rel, "..") {
+// Relative shows a path below a directory relative to it.
+func Relative(dir, path string) string {
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
 		path = rel
 	}
 	return text.Line(path)

@@ -169,10 +169,10 @@ func (s *stop) parted(f *follower) (int, error) {
 	if f.source.stream && f.link.Own != nil {
 		lines, _ := f.source.piped()
 		path := pipedIn(f.link.Own.LogDir)
-		if err := replace(path, lines); err != nil {
+		if err := Replace(path, lines); err != nil {
 			return s.status, err
 		}
-		file = f.voice.narrator.relative(path)
+		file = Relative(f.opt.Dir, path)
 		back = "berth run " + file
 	}
 	where := "in the background"

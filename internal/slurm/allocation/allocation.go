@@ -24,6 +24,7 @@ type allocation struct {
 	closed    bool
 
 	journal  journal
+	heard    int64     // the last event of it
 	ends     time.Time // when its jobs are stopped; zero: not known, or no limit
 	whole    time.Duration
 	started  bool      // a job started in it
@@ -107,20 +108,26 @@ func (a *allocation) release() (n int) {
 }
 
 // follow takes in what its jobs did.
-func (a *allocation) follow() error {
-	list, err := a.journal.read(a.directory.file("journal.jsonl"))
-	if err != nil {
-		return err
+func (a *allocation) follow() (err error) {
+	if !a.directory.has(journalName) {
+		return nil
 	}
-	if a.marker == nil && len(list) > 0 {
+	if a.marker == nil {
 		if a.marker, err = a.directory.begun(); err != nil {
 			return err
 		}
 	}
-	for _, r := range list {
+	err = a.journal.read(a.directory.file(journalName), func(r record) {
+		if r.Seq <= a.heard {
+			return
+		}
+		a.heard = r.Seq
 		if index := r.index(); index > 0 && index <= len(a.tasks) {
 			a.happened(a.tasks[index-1], r)
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if a.closed {
 		a.resolve(time.Now(), true)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"strconv"
 	"time"
@@ -25,42 +24,38 @@ type record struct {
 	Job        *job.View     `json:"job,omitempty"`
 }
 
-// journal reads what an allocation's berth run writes, whole lines only.
-type journal struct {
-	at   int64
-	last int64
-}
+// journal reads what a berth run writes, whole lines only.
+type journal struct{ at int64 }
+
+// journalName is a journal in a log directory.
+const journalName = "journal.jsonl"
 
 // maxRead bounds what is read at once.
 const maxRead = 8 << 20
 
-// read returns the events that are new.
-func (j *journal) read(path string) (list []record, err error) {
+// read passes on the lines that are new.
+func (j *journal) read(path string, take func(record)) error {
 	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
 	for {
 		raw := make([]byte, maxRead)
 		n, err := file.ReadAt(raw, j.at)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return list, err
+			return err
 		}
 		whole := raw[:bytes.LastIndexByte(raw[:n], '\n')+1]
 		for line := range bytes.Lines(whole) {
-			var e record
-			if json.Unmarshal(line, &e) == nil && e.Seq > j.last {
-				j.last = e.Seq
-				list = append(list, e)
+			var r record
+			if json.Unmarshal(line, &r) == nil {
+				take(r)
 			}
 		}
 		j.at += int64(len(whole))
 		if n < maxRead || len(whole) == 0 {
-			return list, nil
+			return nil
 		}
 	}
 }

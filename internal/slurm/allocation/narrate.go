@@ -1,8 +1,6 @@
 package allocation
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/queue/batch"
 	"berth/internal/text"
 )
 
@@ -28,26 +27,18 @@ type narrator struct {
 // newNarrator opens the journal. Events that are in it already are not reported
 // again.
 func newNarrator(o *Options, logDir string) (*narrator, error) {
-	file, err := os.OpenFile(filepath.Join(logDir, "journal.jsonl"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	path := filepath.Join(logDir, journalName)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	n := &narrator{out: o.Out, json: o.JSON, quiet: o.Quiet, file: file, dir: o.Dir, seen: map[int]int64{}}
-	lines := bufio.NewReader(file)
-	for {
-		line, err := lines.ReadBytes('\n')
-		var r record
-		if json.Unmarshal(line, &r) == nil && r.Allocation > 0 {
-			n.seen[r.Allocation] = max(n.seen[r.Allocation], r.Seq)
-		}
-		if err != nil {
-			if len(line) > 0 {
-				_, err = file.WriteString("\n") // a killed front's half line
-				return n, err
-			}
-			return n, nil
-		}
+	var told journal
+	err = told.read(path, func(r record) { n.seen[r.Allocation] = max(n.seen[r.Allocation], r.Seq) })
+	if info, unknown := file.Stat(); err == nil && unknown == nil && info.Size() > told.at {
+		_, err = file.WriteString("\n") // a killed front's half line
 	}
+	return n, err
 }
 
 func (n *narrator) close() { _ = n.file.Close() }
@@ -117,17 +108,10 @@ func (n *narrator) job(a *allocation, t *task, r record) {
 			sentence += " — " + text.Line(t.detail)
 		}
 		if important && t.log != "" {
-			sentence += " | log " + n.relative(t.log)
+			sentence += " | log " + batch.Relative(n.dir, t.log)
 		}
 	}
 	n.tell(r, sentence, important)
-}
-
-func (n *narrator) relative(path string) string {
-	if rel, err := filepath.Rel(n.dir, path); err == nil && filepath.IsLocal(rel) {
-		path = rel
-	}
-	return text.Line(path)
 }
 
 func label(t *task) string {

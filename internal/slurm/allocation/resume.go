@@ -174,7 +174,7 @@ func startOver(dir, logDir string) error {
 		err = os.Rename(dir, filepath.Join(old, "alloc"))
 	}
 	if err == nil {
-		_ = os.Rename(filepath.Join(logDir, "journal.jsonl"), filepath.Join(old, "journal.jsonl"))
+		_ = os.Rename(filepath.Join(logDir, journalName), filepath.Join(old, journalName))
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package allocation
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -42,7 +41,7 @@ func (f *front) finish() int {
 	f.board.write(f.jobs, f.narrator)
 	if sum.left > 0 && f.stopping == 0 && f.refusal == nil {
 		f.narrator.warn(fmt.Sprintf("%s left: %s; do they have enough time and GPUs? %s is what the last one printed. The same command goes on from here",
-			text.Count(sum.left, "job"), f.streak, f.narrator.relative(f.allocations[len(f.allocations)-1].directory.file(outName))))
+			text.Count(sum.left, "job"), f.streak, batch.Relative(f.opt.Dir, f.allocations[len(f.allocations)-1].directory.file(outName))))
 	}
 	if f.opt.JSON {
 		raw, _ := json.Marshal(map[string]any{"time": now, "event": "summary", "ok": sum.ok, "failed": sum.failed, "cancelled": sum.cancelled, "queued": sum.left,
@@ -106,11 +105,9 @@ func (b *board) write(jobs *jobList, n *narrator) {
 			in = strconv.Itoa(t.in)
 		}
 		if t.log != "" {
-			log = n.relative(t.log)
+			log = batch.Relative(n.dir, t.log)
 		}
 		table.Row(strconv.Itoa(t.id), state, in, t.node, log, text.Clip(text.Line(t.spec.Command()), 200))
 	}
-	if os.WriteFile(b.path+".new", []byte(table.String()), 0o644) == nil {
-		_ = os.Rename(b.path+".new", b.path)
-	}
+	_ = batch.Replace(b.path, []byte(table.String())) // the next one may succeed
 }
