@@ -164,23 +164,13 @@ func (h *Host) Setup(s *queue.Setup) {
 	}
 }
 
-// Settings are the rules of the run.
+// Settings are what a run has instead of what its config says.
 func (h *Host) Settings(c *engine.Config) {
-	c.Settings = settings.Settings{
-		Rules:       h.opt.Rules,
-		Limits:      settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}},
-		Cards:       h.gpus.cards,
-		Poll:        h.opt.Poll,
-		Tolerance:   h.opt.Tolerance,
-		User:        h.user(),
-		Outer:       outerBooking(h.getenv("BERTH_TOKEN")),
-		TellQueued:  true,
-		Submissions: true,
-		Wanted:      c.Wanted,
-		IdleAfter:   settings.DefaultIdleAfter,
-		KeepAll:     h.opt.Preempt == queue.PreemptNever,
-		Parking:     queue.ParkingFor(h.opt.Preempt, h.opt.Parking),
-	}
+	s := &c.Settings
+	s.Limits = settings.Limits{Default: sched.Limit{Jobs: h.opt.Jobs, Flag: "-j"}}
+	s.Cards, s.User, s.Outer = h.gpus.cards, h.user(), outerBooking(h.getenv("BERTH_TOKEN"))
+	s.Parking = queue.ParkingFor(h.opt.Preempt, h.opt.Parking)
+	s.Rest, s.HalfLife = false, 0
 	if h.opt.Inner || inAllocation(h.env) {
 		c.Halted, c.LostBefore = h.halt.stopped, time.Now()
 	}
