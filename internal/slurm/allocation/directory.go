@@ -35,10 +35,7 @@ const (
 func dirOf(logDir string) string { return filepath.Join(logDir, "alloc") }
 
 // Present reports whether the jobs of a log directory run in allocations.
-func Present(logDir string) bool {
-	_, err := os.Stat(filepath.Join(dirOf(logDir), "ledger.jsonl"))
-	return err == nil
-}
+func Present(logDir string) bool { return directory(dirOf(logDir)).has("ledger.jsonl") }
 
 // create makes the directory of an allocation that is about to be asked for.
 func (d directory) create(script string) error {

@@ -111,24 +111,18 @@ type changeSet struct {
 // tell passes on what changed. Each worker gets all of it at once: what Slurm has and
 // the worker does not know, it cancels.
 func (c *Cluster) tell(ctx context.Context, changed changeSet) {
-	news := map[int][]update{}
-	for i := range changed.jobs {
-		j := &changed.jobs[i]
-		news[j.UID] = append(news[j.UID], update{job: j, at: changed.at})
-	}
-	for uid := range news {
-		if c.workers[uid] == nil {
-			w := newWorker(c, uid)
-			c.workers[uid] = w
+	jobs := map[int][]job.Job{}
+	for _, j := range changed.jobs {
+		jobs[j.UID] = append(jobs[j.UID], j)
+		if c.workers[j.UID] == nil {
+			w := newWorker(c, j.UID)
+			c.workers[j.UID] = w
 			c.wait.Go(func() { w.run(ctx) })
 		}
 	}
 	for uid, w := range c.workers {
-		for _, id := range changed.gone {
-			news[uid] = append(news[uid], update{gone: id, at: changed.at})
-		}
-		if len(news[uid]) > 0 {
-			w.tell(news[uid])
+		if len(jobs[uid])+len(changed.gone) > 0 {
+			w.tell(changeSet{jobs[uid], changed.gone, changed.at})
 		}
 	}
 }

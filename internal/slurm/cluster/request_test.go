@@ -53,12 +53,12 @@ func TestOldNewsIsDropped(t *testing.T) {
 	now := time.Now()
 	w := newWorker(New(Setup{}), 0)
 	w.jobs["1"] = &remoteJob{job: job.Job{ID: "1", State: job.Queued, Handover: job.Handover{Batch: "b"}}, handed: now}
-	w.tell([]update{{job: &job.Job{ID: "1", State: job.Queued}, at: now.Add(-time.Second)}})
-	w.tell([]update{{gone: "1", at: now.Add(-time.Second)}})
+	w.tell(changeSet{jobs: []job.Job{{ID: "1", State: job.Queued}}, at: now.Add(-time.Second)})
+	w.tell(changeSet{gone: []string{"1"}, at: now.Add(-time.Second)})
 	if w.receive(); w.jobs["1"] == nil || !w.jobs["1"].job.HandedOver() {
 		t.Error("old news counted")
 	}
-	w.tell([]update{{job: &job.Job{ID: "1", State: job.Queued}, at: now.Add(time.Second)}})
+	w.tell(changeSet{jobs: []job.Job{{ID: "1", State: job.Queued}}, at: now.Add(time.Second)})
 	if w.receive(); w.jobs["1"].job.HandedOver() {
 		t.Error("news did not count")
 	}

@@ -30,7 +30,7 @@ type worker struct {
 	uid int
 
 	mu    sync.Mutex
-	inbox []update
+	inbox []changeSet
 	knock chan struct{}
 
 	user      site.User
@@ -42,13 +42,6 @@ type worker struct {
 	swept     time.Time
 	lookCost  time.Duration
 	unread    string // why files of jobs cannot be read
-}
-
-// update is news from the engine about one job.
-type update struct {
-	job  *job.Job
-	gone string
-	at   time.Time
 }
 
 // remoteJob is a job as its worker knows it.
@@ -73,9 +66,9 @@ func newWorker(c *Cluster, uid int) *worker {
 	return w
 }
 
-func (w *worker) tell(news []update) {
+func (w *worker) tell(news changeSet) {
 	w.mu.Lock()
-	w.inbox = append(w.inbox, news...)
+	w.inbox = append(w.inbox, news)
 	w.mu.Unlock()
 	select {
 	case w.knock <- struct{}{}:
@@ -121,35 +114,35 @@ func (w *worker) next() time.Duration {
 // receive takes in news from the engine.
 func (w *worker) receive() {
 	w.mu.Lock()
-	news := w.inbox
+	inbox := w.inbox
 	w.inbox = nil
 	w.mu.Unlock()
-	for _, u := range news {
-		before := w.jobs[cmp.Or(u.gone, idOf(u.job))]
-		if before != nil && before.handed.After(u.at) {
-			continue // it is from before the job was handed over
+	for _, news := range inbox {
+		for _, id := range news.gone {
+			if h := w.jobs[id]; h == nil || !h.handed.After(news.at) {
+				delete(w.jobs, id)
+				delete(w.sender.doubted, id)
+				delete(w.queue.failed, id)
+			}
 		}
-		if u.job == nil {
-			delete(w.jobs, u.gone)
-			delete(w.sender.doubted, u.gone)
-			delete(w.queue.failed, u.gone)
-			continue
+		for i := range news.jobs {
+			w.update(&news.jobs[i], news.at)
 		}
-		if before == nil || before.job.Handover.Batch != u.job.Handover.Batch {
-			w.jobs[u.job.ID] = &remoteJob{job: *u.job, has: handover.Has{Begun: u.job.State == job.Running}}
-			continue
-		}
-		w.queue.want = w.queue.want || before.job.Held != u.job.Held // Slurm is to know soon
-		u.job.Handover.Slurm = cmp.Or(u.job.Handover.Slurm, before.job.Handover.Slurm)
-		before.job = *u.job
 	}
 }
 
-func idOf(j *job.Job) string {
-	if j == nil {
-		return ""
+// update takes in how a job was at that time.
+func (w *worker) update(j *job.Job, at time.Time) {
+	h := w.jobs[j.ID]
+	switch {
+	case h != nil && h.handed.After(at): // it is from before the job was handed over
+	case h == nil || h.job.Handover.Batch != j.Handover.Batch:
+		w.jobs[j.ID] = &remoteJob{job: *j, has: handover.Has{Begun: j.State == job.Running}}
+	default:
+		w.queue.want = w.queue.want || h.job.Held != j.Held // Slurm is to know soon
+		j.Handover.Slurm = cmp.Or(j.Handover.Slurm, h.job.Handover.Slurm)
+		h.job = *j
 	}
-	return j.ID
 }
 
 // step is one look at everything.

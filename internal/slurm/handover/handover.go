@@ -185,10 +185,7 @@ func linked(path string) bool {
 func Stop(dir string, index int) error { return replace(named(dir, index, "stop"), nil) }
 
 // Stopped reports whether a job is to be stopped.
-func Stopped(dir string, index int) bool {
-	_, err := os.Stat(named(dir, index, "stop"))
-	return err == nil
-}
+func Stopped(dir string, index int) bool { return exists(named(dir, index, "stop")) }
 
 // Report replaces what a job uses now.
 func Report(dir string, index int, n Now) error { return put(named(dir, index, "now"), &n) }
