@@ -16,6 +16,11 @@ if [ "$verb" = down ]; then
 		[ -s "$pid" ] || continue
 		kill -9 "$(cat "$pid")" 2>/dev/null || true
 	done
+	# The steps of jobs outlive a slurmd, and try to tell it of their ends for ever.
+	for cwd in $(find /proc/[0-9]*/cwd -lname "$dir/log" 2>/dev/null); do
+		pid=${cwd#/proc/}
+		kill -9 "${pid%/cwd}" 2>/dev/null || true
+	done
 	exit 0
 fi
 

@@ -3,6 +3,7 @@ package testkit_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,5 +49,26 @@ func TestASlurmWithAccounts(t *testing.T) {
 	testkit.Eventually(t, "squeue forgets it", func() bool { return s.Must(t, "squeue", "-h", "-t", "all") == "" })
 	testkit.Eventually(t, "sacct knows it", func() bool {
 		return s.Must(t, "sacct", "-n", "-X", "-P", "-j", id, "-o", "State,ExitCode") == "FAILED|3:0"
+	})
+}
+
+// TestNothingOfASlurmOutlivesIt: also the step of a job that goes on.
+func TestNothingOfASlurmOutlivesIt(t *testing.T) {
+	log := ""
+	t.Run("with a job", func(t *testing.T) {
+		s := testkit.NewSlurm(t, testkit.SlurmSetup{})
+		log = filepath.Join(s.Dir, "log") // its programs run there
+		s.Must(t, "sbatch", "-o", "/dev/null", "--wrap", "touch began; while [ -e began ]; do sleep 0.1; done")
+		testkit.Eventually(t, "the job began", func() bool { _, err := os.Stat(filepath.Join(s.Dir, "began")); return err == nil })
+	})
+	if log == "" {
+		t.Skip("there was none")
+	}
+	testkit.Eventually(t, "no process of it is left", func() bool {
+		links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+		return !slices.ContainsFunc(links, func(link string) bool {
+			dir, _ := os.Readlink(link) // it may have ended
+			return strings.HasPrefix(dir, log)
+		})
 	})
 }
