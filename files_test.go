@@ -51,8 +51,7 @@ var large = map[string]string{
 	"internal/queue/store.Store": "most of its methods are one query each",
 	"internal/sched.decision":    "one decision, whose parts share its state",
 
-	"internal/sched/sim.replay": "to be taken apart",
-	"internal/slurm/node.node":  "to be taken apart",
+	"internal/slurm/node.node": "to be taken apart",
 }
 
 func TestOnePersonCanHoldATypeInMind(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 
 // active is a running job.
 type active struct {
-	place int  // index in the order of submission
-	job   *Job // with the declaration in force
-	held  sched.Allocation
-	gpus  float64 // GPUs it occupies; a share counts as a fraction
-	seat  int     // index in replay.running
-	spot  int     // index in replay.ends
+	course *course
+	job    *Job // with the declaration in force
+	held   sched.Allocation
+	gpus   float64 // GPUs it occupies; a share counts as a fraction
+	seat   int     // index in replay.running
+	spot   int     // index in replay.ends
 
 	start  Millis
 	works  Millis // when it begins to make progress
@@ -32,68 +32,74 @@ type active struct {
 	usedMiB     []int64 // on each card, in fact
 }
 
+// running are the running jobs.
+type running []*active
+
 // newActive is a job that was allocated cards now.
-func (r *replay) newActive(place int, grant job.Grant) *active {
-	j, c := r.jobAt(place)
+func (r *replay) newActive(c *course, grant job.Grant) *active {
+	j := c.job
 	a := &active{
-		place: place, job: j, start: r.now, works: r.now,
+		course: c, job: j, start: r.now, works: r.now,
 		gpus:        float64(j.GPUs) * r.in.Machine.Part(j),
-		declaredMiB: sched.CardBudgets(grant, j.VRAMMiB, r.cards),
+		declaredMiB: sched.CardBudgets(grant, j.VRAMMiB, r.cards.seen),
 	}
-	a.usedMiB = r.usedMiB(a, grant.Alone)
-	usedMiB := make(map[int]int64, len(grant.GPUs))
+	usedMiB, budgetMiB := make(map[int]int64, len(grant.GPUs)), make([]int64, len(grant.GPUs))
 	for i, card := range grant.GPUs {
-		usedMiB[card] = a.usedMiB[i]
+		used := a.declaredMiB[i]
+		switch {
+		case j.UsedMiB > 0:
+			used = j.UsedMiB
+		case grant.Alone:
+			used = r.in.Machine.VRAMMiB
+		}
+		// It is measured as soon as it runs, and counts if it exceeds the declaration.
+		budgetMiB[i] = sched.Budget(a.declaredMiB[i], used, r.in.Policy.Rules.SpikeBuffer)
+		a.usedMiB = append(a.usedMiB, used)
+		usedMiB[card] = used
 	}
 	a.held = sched.Allocation{
-		Job: key(place), Cards: grant.GPUs, BudgetMiB: r.budgets(a),
+		Job: key(c.place), Cards: grant.GPUs, BudgetMiB: budgetMiB,
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive, CPUs: j.CPUs, MemMiB: j.MemMiB,
-		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards[card].TotalMiB }),
-		User:     j.User, Priority: j.Priority, Seq: int64(place), Array: j.limitedArray(), Submitted: j.Submit.at(),
+		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards.seen[card].TotalMiB }),
+		User:     j.User, Priority: j.Priority, Seq: int64(c.place), Array: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), RanBefore: c.service().duration(), Waited: (r.now - c.since).duration(),
-		Run: r.expected(j, c), Limit: r.estimator.limit(j, c.done+c.moved),
+		Run: r.estimator.expected(c), Limit: r.estimator.limit(j, c.done+c.moved), Preempt: r.in.preemption(j, c.service()),
 	}
-	a.held.Preempt = r.preemption(j, c.service())
 	return a
 }
 
 // occupy puts a job on its cards.
 func (r *replay) occupy(a *active) {
 	r.occupancy.take(a.held.Cards, r.in.Machine.part(a.job))
-	for i, card := range a.held.Cards {
-		r.loads[card].add(a, i, 1)
-	}
+	r.cards.hold(a, 1)
 	a.seat = len(r.running)
 	r.running = append(r.running, a)
-	r.active[a.place] = a
 	heap.Push(&r.ends, a)
-	c, fate := &r.courses[r.order[a.place]], r.fateAt(a.place)
+	c := a.course
 	if !c.started {
-		fate.Start = a.start
+		c.fate.Start = a.start
 	}
-	c.started = true
-	fate.End, fate.Cards = a.end, a.held.Cards
+	c.started, c.active = true, a
+	c.fate.End, c.fate.Cards = a.end, a.held.Cards
 }
 
 // vacate takes a job off its cards and counts what it did there.
 func (r *replay) vacate(a *active) {
 	heap.Remove(&r.ends, a.spot)
 	r.occupancy.take(a.held.Cards, -r.in.Machine.part(a.job))
-	for i, card := range a.held.Cards {
-		r.loads[card].add(a, i, -1)
-	}
+	r.cards.hold(a, -1)
 	last := len(r.running) - 1
 	r.running[a.seat] = r.running[last]
 	r.running[a.seat].seat = a.seat
 	r.running = r.running[:last]
-	r.active[a.place] = nil
+	a.course.active = nil
 	if r.in.Policy.Rules.Fair {
 		r.shares.charge(a.job.User, r.now, a.gpuSeconds(r.now, r.scale))
 	}
-	did, fate := a.did(r.now), r.fateAt(a.place)
+	did, fate := a.did(r.now), a.course.fate
 	fate.End = r.now
 	fate.Segments = append(fate.Segments, Segment{Start: a.start, End: r.now, Cards: a.held.Cards})
-	r.courses[r.order[a.place]].gpuSeconds += (did - a.before).Seconds() * a.gpus
+	a.course.gpuSeconds += (did - a.before).Seconds() * a.gpus
 	fate.Wasted += a.lost
 	r.result.WastedGPUSeconds += a.lost.Seconds() * a.gpus
 	overhead := r.now - a.start - did - a.lost
@@ -110,10 +116,9 @@ func (a *active) did(now Millis) Millis {
 }
 
 // restart makes a job that lost all its progress start from the beginning.
-func (r *replay) restart(place int, lost Millis) {
-	c := &r.courses[r.order[place]]
-	r.fateAt(place).Wasted += lost
-	r.result.WastedGPUSeconds += c.gpuSeconds
+func (c *course) restart(lost Millis, result *Result) {
+	c.fate.Wasted += lost
+	result.WastedGPUSeconds += c.gpuSeconds
 	c.done, c.lost, c.moved, c.gpuSeconds = 0, 0, 0, 0
 }
 
@@ -125,16 +130,16 @@ type Running struct {
 }
 
 // takeOver puts the jobs that already run on their cards.
-func (r *replay) takeOver() {
-	places := make(map[int]int, len(r.order))
-	for place, index := range r.order {
+func (r *replay) takeOver(order []int) {
+	places := make(map[int]int, len(order))
+	for place, index := range order {
 		places[index] = place
 	}
 	running := slices.Clone(r.in.Running)
 	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(places[a.Job], places[b.Job]) })
 	for _, already := range running {
-		place := places[already.Job]
-		j, c := r.jobAt(place)
+		c := &r.courses[places[already.Job]]
+		j := c.job
 		if c.started {
 			panic(fmt.Sprintf("bug: job %s runs twice", j.ID))
 		}
@@ -142,7 +147,7 @@ func (r *replay) takeOver() {
 		alone := request.GPUs > 0 && request.VRAMMiB == 0 && request.Share == 0
 		ran := min(already.Ran, j.runs())
 		c.since = min(c.since, r.now-ran) // nothing starts before it is submitted
-		a := r.newActive(place, job.Grant{GPUs: already.Cards, Share: request.Share, Alone: alone, Exclusive: request.Exclusive})
+		a := r.newActive(c, job.Grant{GPUs: already.Cards, Share: request.Share, Alone: alone, Exclusive: request.Exclusive})
 		a.start, a.works = r.now-ran, r.now-ran
 		a.end = a.works + j.runs()
 		a.held.Started, a.held.Waited = a.start.at(), (a.start - c.since).duration()
@@ -156,7 +161,7 @@ type ends []*active
 
 func (e ends) Len() int { return len(e) }
 func (e ends) Less(i, k int) bool {
-	return cmp.Or(cmp.Compare(e[i].end, e[k].end), cmp.Compare(e[i].place, e[k].place)) < 0
+	return cmp.Or(cmp.Compare(e[i].end, e[k].end), cmp.Compare(e[i].course.place, e[k].course.place)) < 0
 }
 func (e ends) Swap(i, k int) {
 	e[i], e[k] = e[k], e[i]

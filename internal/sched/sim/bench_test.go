@@ -139,7 +139,7 @@ func bareHeap(jobs []Job) {
 	order := bySubmission(jobs)
 	var h ends
 	for _, i := range order {
-		heap.Push(&h, &active{place: i, end: jobs[i].Submit + jobs[i].Duration})
+		heap.Push(&h, &active{course: &course{place: i}, end: jobs[i].Submit + jobs[i].Duration})
 	}
 	for len(h) > 0 {
 		heap.Pop(&h)

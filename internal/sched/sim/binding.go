@@ -14,47 +14,39 @@ type binding struct {
 	HostPeakMiB     int64   // what parked jobs took of the host's memory at most
 }
 
-// observeBinding counts the time up to a moment.
-func (r *replay) observeBinding(seconds float64) {
-	if !r.turns || r.queue.Len() == 0 || seconds == 0 {
-		return
-	}
-	b := &r.result.binding
+// observe counts the time up to a moment.
+func (b *binding) observe(seconds float64, now Millis, rs running, host *hostMemory) {
 	parkable, fits := false, false
-	for _, a := range r.running {
+	for _, a := range rs {
 		switch p := &a.held.Preempt; {
-		case a.held.BeingPreempted || a.works > r.now: // it is on its way
+		case a.held.BeingPreempted || a.works > now: // it is on its way
 		case p.Mode == "":
 			b.FixedGPUSeconds += seconds * a.gpus
 		case p.Mode == sched.Park:
 			parkable = true
-			fits = fits || r.host.fits(p.MemMiB)
+			fits = fits || host.fits(p.MemMiB)
 		}
 	}
 	if parkable && !fits {
 		b.HostFullSeconds += seconds
 	}
-	if r.keptFromOwnCards() {
-		b.OwnCardsSeconds += seconds
-	}
 }
 
 // keptFromOwnCards reports whether some parked job would have enough cards if it
 // could come back to others.
-func (r *replay) keptFromOwnCards() bool {
-	if r.occupancy.freeParts() == 0 {
+func (h *hostMemory) keptFromOwnCards(o *occupancy, m Machine) bool {
+	if o.freeParts() == 0 {
 		return false
 	}
-	for place := range r.parked {
-		j, c := r.jobAt(place)
-		part, free := r.in.Machine.part(j), 0
-		for card := range r.occupancy.taken {
-			if r.occupancy.free(card) >= part {
+	for c := range h.parked {
+		part, free := m.part(c.job), 0
+		for card := range o.taken {
+			if o.free(card) >= part {
 				free++
 			}
 		}
-		busy := func(card int) bool { return r.occupancy.free(card) < part }
-		if free >= j.GPUs && slices.ContainsFunc(c.parkedOn, busy) {
+		busy := func(card int) bool { return o.free(card) < part }
+		if free >= c.job.GPUs && slices.ContainsFunc(c.parkedOn, busy) {
 			return true
 		}
 	}

@@ -41,10 +41,13 @@ type estimator struct {
 	fixed time.Duration
 	book  *predict.Book
 	kinds map[string]string // of commands
+
+	alike  map[string]map[*course]bool // waiting jobs by kind of command
+	learnt map[string]int              // how many jobs of a kind ended while others of it waited
 }
 
 func newEstimator(from Estimates) estimator {
-	g := estimator{from: from, book: predict.NewBook(), kinds: map[string]string{}}
+	g := estimator{from: from, book: predict.NewBook(), kinds: map[string]string{}, alike: map[string]map[*course]bool{}, learnt: map[string]int{}}
 	switch from {
 	case History, Perfect, Limits, None:
 	case "":
@@ -77,6 +80,16 @@ func (g *estimator) duration(j *Job) sched.Estimate {
 	return sched.Estimate{Low: estimate.Low, Mid: estimate.Mid, High: estimate.High, Guess: estimate.Guess()}
 }
 
+// expected is how long a job is expected to run in all, with what it has to do again.
+// A daemon leaves out what it took to move the job: earlier runs tell it of that.
+func (g *estimator) expected(c *course) sched.Estimate {
+	again := c.lost
+	if g.from == Perfect {
+		again += c.moved
+	}
+	return g.duration(c.job).Plus(again.duration())
+}
+
 // limit is what remains of the job's time limit after it did part of its work;
 // 0: it has no limit, or limits are not known.
 func (g *estimator) limit(j *Job, done Millis) time.Duration {
@@ -89,11 +102,23 @@ func (g *estimator) limit(j *Job, done Millis) time.Duration {
 // learn adds an ended job to the history, as a daemon remembers it: with what it took
 // to park it or to start it again. Under Limits it adds nothing, so that
 // estimates depend on limits alone.
-func (g *estimator) learn(j *Job, ran Millis) {
+//
+// The estimates of running jobs of its kind change at once, and those of waiting
+// jobs after the first, the second, the fourth such job and so on.
+func (g *estimator) learn(j *Job, ran Millis) (kind string, waiting map[*course]bool) {
 	if g.from == History && j.GPUs > 0 {
 		g.book.Add(predict.Past{
 			User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Ran: ran.duration(),
 			PeakMiB: j.UsedMiB, OK: !j.timesOut(),
 		})
 	}
+	kind = g.kind(j)
+	if waiting = g.alike[kind]; len(waiting) == 0 {
+		return kind, nil
+	}
+	g.learnt[kind]++
+	if n := g.learnt[kind]; n&(n-1) != 0 {
+		return kind, nil
+	}
+	return kind, waiting
 }

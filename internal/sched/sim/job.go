@@ -124,6 +124,8 @@ func (m Machine) part(j *Job) int64 {
 	return min(wholeCard, max(1, partOf(j.Share), m.memoryPart(j)))
 }
 
+func (m Machine) demand(j *Job) demand { return demand{gpus: j.GPUs, part: m.part(j)} }
+
 func partOf(fraction float64) int64 { return int64(math.Round(fraction * wholeCard)) }
 
 func (m Machine) memoryPart(j *Job) int64 {

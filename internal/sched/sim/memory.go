@@ -31,13 +31,28 @@ func (l *load) add(a *active, i int, sign int) {
 	l.usedMiB += int64(sign) * a.usedMiB[i]
 }
 
+// cards are the machine's cards as they are.
+type cards struct {
+	seen    []sched.Card // as measured for the last decision
+	loads   []load       // of each
+	changes []change     // of them, in their order
+	changed int          // how many of these have happened
+}
+
+// hold puts a job on its cards, or with -1 takes it off.
+func (k *cards) hold(a *active, sign int) {
+	for i, card := range a.held.Cards {
+		k.loads[card].add(a, i, sign)
+	}
+}
+
 // assertRoom panics if a job was allocated more than is free.
-func (r *replay) assertRoom(a *active) {
+func (k *cards) assertRoom(a *active) {
 	if len(a.held.Cards) != a.job.GPUs {
 		panic(fmt.Sprintf("bug: job %s needs %d cards and was allocated %v", a.held.Job, a.job.GPUs, a.held.Cards))
 	}
 	for i, card := range a.held.Cards {
-		after, c := r.loads[card], &r.cards[card]
+		after, c := k.loads[card], &k.seen[card]
 		after.add(a, i, 1)
 		switch {
 		case c.Health != sched.HealthOK:
@@ -53,41 +68,15 @@ func (r *replay) assertRoom(a *active) {
 	}
 }
 
-// usedMiB is what a job really uses on each of its cards.
-func (r *replay) usedMiB(a *active, alone bool) []int64 {
-	used := make([]int64, len(a.declaredMiB))
-	for i := range used {
-		switch {
-		case a.job.UsedMiB > 0:
-			used[i] = a.job.UsedMiB
-		case alone:
-			used[i] = r.in.Machine.VRAMMiB
-		default:
-			used[i] = a.declaredMiB[i]
-		}
-	}
-	return used
-}
-
-// budgets are the memory budgets of a running job. Its memory is measured as
-// soon as it runs, and counts if it exceeds the declaration.
-func (r *replay) budgets(a *active) []int64 {
-	budgets := make([]int64, len(a.declaredMiB))
-	for i := range budgets {
-		budgets[i] = sched.Budget(a.declaredMiB[i], a.usedMiB[i], r.in.Policy.Rules.SpikeBuffer)
-	}
-	return budgets
-}
-
-// lacksMemory reports whether a job exceeds its declaration on a card without
+// lackMemory reports whether a job exceeds its declaration on a card without
 // room for that.
-func (r *replay) lacksMemory(a *active) bool {
+func (k *cards) lackMemory(a *active) bool {
 	if a.held.Alone {
 		return false
 	}
 	for i, card := range a.held.Cards {
-		c := &r.cards[card]
-		if a.usedMiB[i] > a.declaredMiB[i] && a.usedMiB[i] > c.TotalMiB-c.ForeignMiB-r.loads[card].usedMiB {
+		c := &k.seen[card]
+		if a.usedMiB[i] > a.declaredMiB[i] && a.usedMiB[i] > c.TotalMiB-c.ForeignMiB-k.loads[card].usedMiB {
 			return true
 		}
 	}
@@ -97,28 +86,29 @@ func (r *replay) lacksMemory(a *active) bool {
 // outOfMemory fails a job as it starts, and queues it again with the memory it
 // really needs. It cannot have made progress: a parked job already declares
 // what it uses.
-func (r *replay) outOfMemory(place int) {
-	r.fateAt(place).OOMs++
+func (r *replay) outOfMemory(c *course) {
+	c.fate.OOMs++
 	r.result.OOMs++
-	c := &r.courses[r.order[place]]
 	if c.done > 0 {
-		panic("bug: job " + key(place) + " was resumed where it does not fit")
+		panic("bug: job " + key(c.place) + " was resumed where it does not fit")
 	}
-	c.declaredMiB = max(c.declaredMiB, r.in.Jobs[r.order[place]].UsedMiB)
-	r.enqueue(place)
+	c.declare(c.job.UsedMiB)
+	r.enqueue(c)
+}
+
+// declare makes a job ask for no less memory than that.
+func (c *course) declare(vramMiB int64) {
+	if vramMiB > c.job.VRAMMiB {
+		c.job = c.job.declaring(vramMiB)
+	}
 }
 
 // declareMeasured makes a preempted job ask for its measured memory, as far as
 // any card has that much.
-func (r *replay) declareMeasured(a *active) {
-	if a.held.Alone {
-		return
-	}
-	c := &r.courses[r.order[a.place]]
-	most := r.in.Machine.VRAMMiB - r.in.Policy.Rules.MarginMiB
+func (a *active) declareMeasured(mostMiB int64) {
 	for i, used := range a.usedMiB {
-		if used > a.declaredMiB[i] {
-			c.declaredMiB = max(c.declaredMiB, min(used, most))
+		if used > a.declaredMiB[i] && !a.held.Alone {
+			a.course.declare(min(used, mostMiB))
 		}
 	}
 }

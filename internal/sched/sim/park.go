@@ -84,21 +84,21 @@ func (m Machine) memoryMiB(j *Job) int64 {
 
 // parks reports whether a job can be parked: the replay allows it, the policy
 // uses it, and the job has cards.
-func (r *replay) parks(j *Job) bool {
+func (in *input) parks(j *Job) bool {
 	switch {
-	case r.in.Park == nil || !r.in.Policy.Rules.Slice || j.GPUs == 0 || j.Parks == CannotPark:
+	case in.Park == nil || !in.Policy.Rules.Slice || j.GPUs == 0 || j.Parks == CannotPark:
 		return false
 	case j.Parks == CanPark:
 		return true
 	}
-	return r.in.Park.Who == EveryJob || r.in.Park.Who == SingleGPU && j.GPUs == 1
+	return in.Park.Who == EveryJob || in.Park.Who == SingleGPU && j.GPUs == 1
 }
 
 // preempt makes a job leave its cards. It holds them until it has left, and
 // makes no more progress.
 func (r *replay) preempt(v sched.Victim) {
-	place := r.placeOf(v.Job)
-	a := r.active[place]
+	c := r.course(v.Job)
+	a := c.active
 	switch {
 	case a == nil:
 		panic(fmt.Sprintf("bug: job %s is preempted but not running", v.Job))
@@ -107,9 +107,8 @@ func (r *replay) preempt(v sched.Victim) {
 	case v.Mode != a.held.Preempt.Mode:
 		panic(fmt.Sprintf("bug: job %s is preempted by %q, expected %q", v.Job, v.Mode, a.held.Preempt.Mode))
 	}
-	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
-	a.lost = r.unsaved(a)
+	a.lost = a.unsaved(r.now, r.in.saves(a.job))
 	a.useful -= a.lost
 	a.held.BeingPreempted, a.held.PreemptedFor = true, v.For
 	a.held.FreeBy = r.now.at().Add(a.held.Preempt.StopTime)
@@ -121,11 +120,11 @@ func (r *replay) preempt(v sched.Victim) {
 	heap.Fix(&r.ends, a.spot)
 	c.done += a.useful
 	c.lost += a.lost
-	r.declareMeasured(a)
+	a.declareMeasured(r.in.Machine.VRAMMiB - r.in.Policy.Rules.MarginMiB)
 	if v.Mode == sched.Park {
 		r.host.leave(a.leaves.MemMiB)
 	}
-	r.fateAt(place).Preemptions++
+	c.fate.Preemptions++
 	r.result.Preemptions++
 }
 
@@ -136,15 +135,15 @@ func millisFor(d time.Duration) Millis {
 
 // preemption is whether and how a job can be preempted that has run for so long in
 // earlier attempts.
-func (r *replay) preemption(j *Job, served Millis) sched.Preempt {
-	if r.parks(j) {
-		return r.in.Park.cost(r.in.Machine, j)
+func (in *input) preemption(j *Job, served Millis) sched.Preempt {
+	if in.parks(j) {
+		return in.Park.cost(in.Machine, j)
 	}
-	saves := r.saves(j)
+	saves := in.saves(j)
 	if saves == 0 {
 		return sched.Preempt{}
 	}
-	p := sched.Preempt{Mode: sched.Requeue, Saves: true, SavesEvery: saves.every().duration(), StopTime: grace, ResumeTime: r.in.Park.Restart.duration()}
+	p := sched.Preempt{Mode: sched.Requeue, Saves: true, SavesEvery: saves.every().duration(), StopTime: grace, ResumeTime: in.Park.Restart.duration()}
 	if j.Ends != (Ends{}) {
 		p.StopTime = j.Ends.Within.duration()
 	}
@@ -164,66 +163,43 @@ type Ends struct {
 }
 
 // saves is how often a job saves its own work.
-func (r *replay) saves(j *Job) Saves {
+func (in *input) saves(j *Job) Saves {
 	switch {
-	case r.in.Park == nil || !r.in.Policy.Rules.Slice || j.GPUs == 0:
+	case in.Park == nil || !in.Policy.Rules.Slice || j.GPUs == 0:
 		return 0
 	case j.Saves == 0 && j.GPUs > 1:
-		return r.in.Park.GangsSave
+		return in.Park.GangsSave
 	}
 	return j.Saves
 }
 
 // unsaved is what a job loses if it is preempted now.
-func (r *replay) unsaved(a *active) Millis {
-	if every := r.saves(a.job).every(); every > 0 && a.held.Preempt.Mode == sched.Requeue {
-		return a.did(r.now) % every
+func (a *active) unsaved(now Millis, saves Saves) Millis {
+	if every := saves.every(); every > 0 && a.held.Preempt.Mode == sched.Requeue {
+		return a.did(now) % every
 	}
 	return 0
 }
 
-// requeue puts a job that has ended after saving its work among the waiting ones.
+// requeue puts a job that has left its cards among the waiting ones.
 func (r *replay) requeue(a *active) {
-	r.courses[r.order[a.place]].since = r.now
+	c := a.course
+	c.since = r.now
 	if a.leaves.Mode == sched.Park {
-		r.park(a)
-		return
+		c.moved += r.now - a.start - a.did(r.now)
+		c.parkedOn, c.hostMiB = a.held.Cards, a.leaves.MemMiB
+		r.host.await(c, 1)
 	}
-	r.enqueue(a.place)
+	r.enqueue(c)
 }
 
-// park puts a job that has left its cards among the waiting ones. Its memory stays
-// on the host, and it can come back to its own cards only.
-func (r *replay) park(a *active) {
-	c := &r.courses[r.order[a.place]]
-	c.moved += r.now - a.start - a.did(r.now)
-	c.parkedOn, c.hostMiB = a.held.Cards, a.leaves.MemMiB
-	r.parked[a.place] = true
-	r.awaitReturn(c, 1)
-	r.enqueue(a.place)
-}
-
-// comeBack ends what park began: the job is on its cards again, or lost.
-func (r *replay) comeBack(place int) {
-	c := &r.courses[r.order[place]]
-	r.awaitReturn(c, -1)
-	r.host.comeBack(c.hostMiB)
-	c.parkedOn, c.hostMiB = nil, 0
-	delete(r.parked, place)
-}
-
-// awaitReturn notes on its cards what a parked job needs there, or with -1 no longer
-// does.
-func (r *replay) awaitReturn(c *course, sign int64) {
-	for _, card := range c.parkedOn {
-		r.cards[card].ParkedMiB += sign * c.hostMiB / int64(len(c.parkedOn))
-	}
-}
-
-// hostMemory is the host's memory for parked jobs.
+// hostMemory is the host's memory for parked jobs, and these jobs. They can come
+// back to their own cards only.
 type hostMemory struct {
 	mostMiB, heldMiB int64 // mostMiB 0: no limit
 	peakMiB          int64
+	parked           map[*course]bool
+	cards            []sched.Card
 }
 
 // leave takes memory for a job that begins to leave its cards.
@@ -237,7 +213,21 @@ func (h *hostMemory) leave(mib int64) {
 
 func (h *hostMemory) fits(mib int64) bool { return h.mostMiB == 0 || h.heldMiB+mib <= h.mostMiB }
 
-func (h *hostMemory) comeBack(mib int64) { h.heldMiB -= mib }
+// await notes a parked job, and on its cards what it needs there.
+func (h *hostMemory) await(c *course, sign int64) {
+	h.parked[c] = true
+	for _, card := range c.parkedOn {
+		h.cards[card].ParkedMiB += sign * c.hostMiB / int64(len(c.parkedOn))
+	}
+}
+
+// comeBack is for a job that is on its cards again.
+func (h *hostMemory) comeBack(c *course) {
+	h.await(c, -1)
+	delete(h.parked, c)
+	h.heldMiB -= c.hostMiB
+	c.parkedOn, c.hostMiB = nil, 0
+}
 
 // left is State.ParkMiB.
 func (h *hostMemory) left() int64 {

@@ -408,15 +408,14 @@ func TestAJobThatSavesItsWorkGoesOnFromThere(t *testing.T) {
 func TestAJobThatReportsNoSaveRunsLonger(t *testing.T) {
 	in := input{Jobs: []Job{{GPUs: 1, Saves: 20_000, Silent: true, Ends: Ends{30_000, 1000}}}, Machine: Machine{GPUs: 1, VRAMMiB: 1000}, Policy: policy(t, Default), Park: &Parking{}}
 	in.Park.Who = ThatAskFor
-	r := newReplay(&in)
 	for served, want := range map[Millis]time.Duration{0: 20 * time.Second, 15_000: 20 * time.Second, 50_000: 50 * time.Second} {
-		if p := r.preemption(&in.Jobs[0], served); p.SavesEvery != want || p.StopTime != 30*time.Second {
+		if p := in.preemption(&in.Jobs[0], served); p.SavesEvery != want || p.StopTime != 30*time.Second {
 			t.Errorf("after %d: %+v", served, p)
 		}
 	}
-	a := &active{job: &in.Jobs[0], held: sched.Allocation{Preempt: r.preemption(&in.Jobs[0], 50_000)}}
-	if r.now = 45_000; r.unsaved(a) != 5000 {
-		t.Errorf("it loses %d", r.unsaved(a))
+	a := &active{job: &in.Jobs[0], held: sched.Allocation{Preempt: in.preemption(&in.Jobs[0], 50_000)}}
+	if lost := a.unsaved(45_000, in.saves(a.job)); lost != 5000 {
+		t.Errorf("it loses %d", lost)
 	}
 }
 
@@ -432,7 +431,7 @@ func TestGangsSaveTheirWorkIfTheReplaySaysSo(t *testing.T) {
 		{"for one GPU too", Job{GPUs: 1, Saves: 60_000}, 60_000},
 	} {
 		in := input{Jobs: []Job{row.job}, Machine: Machine{GPUs: 2, VRAMMiB: 1000}, Policy: policy(t, Default), Park: &Parking{Who: SingleGPU, GangsSave: 1_800_000}}
-		if got := newReplay(&in).saves(&row.job); got != row.want {
+		if got := in.saves(&row.job); got != row.want {
 			t.Errorf("%s: %d, want %d", row.name, got, row.want)
 		}
 	}

@@ -105,7 +105,12 @@ func run(in input) Result {
 		// 2. Decide, as the engine would.
 		r.decide()
 	}
-	r.markUnfinished()
+	for i := range r.courses {
+		if c := &r.courses[i]; !c.ended { // it will never start again
+			c.fate.Unfinished = true
+			c.restart(c.done, &r.result)
+		}
+	}
 	r.result.HostPeakMiB = r.host.peakMiB
 	return r.result
 }
@@ -120,10 +125,9 @@ const maxStarts = 256
 func (r *replay) decide() {
 	r.again = never
 	for r.queue.Len() > 0 {
-		r.readCards()
+		r.cards.read()
 		r.queue.Tick(r.now.at())
-		state := r.state()
-		plan := r.timed(func() sched.Plan { return r.plan(state) })
+		plan := r.plan(r.state())
 		for _, refusal := range plan.Infeasible {
 			r.refuse(refusal)
 		}
@@ -133,39 +137,32 @@ func (r *replay) decide() {
 		for _, start := range plan.Starts {
 			r.start(start)
 		}
-		r.obey(plan)
+		// Another decision is always later than now, because time has to advance.
+		r.again = never
+		if !plan.Again.IsZero() {
+			r.again = max(r.now+1, millisUp(plan.Again))
+		}
+		if len(plan.Starts)+len(plan.Victims)+len(plan.Infeasible) > 0 {
+			r.idle = 0
+		}
 		if len(plan.Starts)+len(plan.Victims) == 0 {
 			return
 		}
 	}
 }
 
-func (r *replay) plan(s sched.State) sched.Plan {
-	if r.in.Decide != nil {
-		return r.in.Decide(s)
-	}
-	return sched.Decide(s)
-}
-
-// obey notes when the plan asks for another decision. That is always later than
-// now, because time has to advance.
-func (r *replay) obey(plan sched.Plan) {
-	r.again = never
-	if !plan.Again.IsZero() {
-		r.again = max(r.now+1, millisUp(plan.Again))
-	}
-	if len(plan.Starts)+len(plan.Victims)+len(plan.Infeasible) > 0 {
-		r.idle = 0
-	}
-}
-
-func (r *replay) timed(decide func() sched.Plan) sched.Plan {
+// plan decides, and times that.
+func (r *replay) plan(s sched.State) (plan sched.Plan) {
 	r.result.Decisions++
+	decide := r.in.Decide
+	if decide == nil {
+		decide = sched.Decide
+	}
 	if r.in.Elapsed == nil {
-		return decide()
+		return decide(s)
 	}
 	before := r.in.Elapsed()
-	plan := decide()
+	plan = decide(s)
 	r.result.DecisionTimes = append(r.result.DecisionTimes, r.in.Elapsed()-before)
 	return plan
 }
@@ -173,7 +170,7 @@ func (r *replay) timed(decide func() sched.Plan) sched.Plan {
 // state is the state that sched decides on.
 func (r *replay) state() sched.State {
 	s := sched.State{
-		Now: r.now.at(), Rules: r.in.Policy.Rules, Host: r.in.Host, Cards: r.cards,
+		Now: r.now.at(), Rules: r.in.Policy.Rules, Host: r.in.Host, Cards: r.cards.seen,
 		Queue: r.queue, MaxStarts: maxStarts, Allocations: make([]sched.Allocation, len(r.running)),
 		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, ArrayRuns: map[string]int{}, ParkMiB: r.host.left(),
 	}
@@ -184,24 +181,24 @@ func (r *replay) state() sched.State {
 		}
 	}
 	if len(r.in.GroupLimits) > 0 {
-		s.Groups = r.groups()
+		s.Groups = r.running.groups(r.in.GroupLimits)
 	}
 	if len(s.Limits) > 0 || s.DefaultLimit != (sched.Limit{}) {
-		s.InUse = r.inUse()
+		s.InUse = r.running.inUse()
 	}
 	if s.Rules.Fair {
-		s.Usage, s.FairQuantum, s.HalfLife = r.usage(), sched.FairQuantum, r.in.Policy.HalfLife
+		s.Usage, s.FairQuantum, s.HalfLife = r.running.usage(&r.shares, r.now, r.scale), sched.FairQuantum, r.in.Policy.HalfLife
 	}
 	return s
 }
 
 // groups are the limited groups and their running jobs.
-func (r *replay) groups() map[sched.GroupName]sched.Group {
+func (rs running) groups(limits map[sched.GroupName]int) map[sched.GroupName]sched.Group {
 	groups := map[sched.GroupName]sched.Group{}
-	for name, limit := range r.in.GroupLimits {
+	for name, limit := range limits {
 		groups[name] = sched.Group{Limit: limit}
 	}
-	for _, a := range r.running {
+	for _, a := range rs {
 		name := sched.GroupName{User: a.job.User, Name: a.job.Group}
 		if of, limited := groups[name]; limited {
 			of.Running = append(of.Running, a.held.Job)
@@ -212,9 +209,9 @@ func (r *replay) groups() map[sched.GroupName]sched.Group {
 }
 
 // inUse is what each user's running jobs occupy.
-func (r *replay) inUse() map[string]sched.Use {
+func (rs running) inUse() map[string]sched.Use {
 	uses := map[string]sched.Use{}
-	for _, a := range r.running {
+	for _, a := range rs {
 		use := uses[a.job.User]
 		use.Add(&a.held)
 		uses[a.job.User] = use

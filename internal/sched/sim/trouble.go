@@ -54,10 +54,11 @@ func changesOf(in *input) []change {
 
 // changeCards applies the events of cards that are due.
 func (r *replay) changeCards() {
-	for ; r.changed < len(r.changes) && r.changes[r.changed].at <= r.now; r.changed++ {
+	k := &r.cards
+	for ; k.changed < len(k.changes) && k.changes[k.changed].at <= r.now; k.changed++ {
 		r.idle = 0
-		c := &r.changes[r.changed]
-		l := &r.loads[c.card]
+		c := &k.changes[k.changed]
+		l := &k.loads[c.card]
 		l.foreignMiB += c.foreignMiB
 		if l.losses += c.losses; c.losses > 0 {
 			r.loseJobsOn(c.card)
@@ -73,29 +74,29 @@ func (r *replay) loseJobsOn(card int) {
 			lost = append(lost, a)
 		}
 	}
-	slices.SortFunc(lost, func(a, b *active) int { return cmp.Compare(a.place, b.place) })
+	slices.SortFunc(lost, func(a, b *active) int { return cmp.Compare(a.course.place, b.course.place) })
 	for _, a := range lost {
-		c := &r.courses[r.order[a.place]]
+		c := a.course
 		done := c.done
 		if !a.held.BeingPreempted {
 			done += a.did(r.now)
 		} else if a.leaves.Mode == sched.Park {
-			r.host.comeBack(a.leaves.MemMiB)
+			r.host.heldMiB -= a.leaves.MemMiB
 		}
 		r.vacate(a)
-		r.restart(a.place, done)
+		c.restart(done, &r.result)
 		c.since = r.now
-		r.enqueue(a.place)
+		r.enqueue(c)
 	}
 }
 
-// readCards measures the cards for a decision.
-func (r *replay) readCards() {
-	if len(r.changes) == 0 {
+// read measures the cards for a decision.
+func (k *cards) read() {
+	if len(k.changes) == 0 {
 		return
 	}
-	for i := range r.cards {
-		c, l := &r.cards[i], &r.loads[i]
+	for i := range k.seen {
+		c, l := &k.seen[i], &k.loads[i]
 		c.ForeignMiB = min(l.foreignMiB, max(0, c.TotalMiB-l.usedMiB))
 		c.IdleForeignMiB = c.ForeignMiB
 		c.UsedMiB = min(c.TotalMiB, l.usedMiB+c.ForeignMiB)

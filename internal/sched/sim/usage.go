@@ -36,10 +36,10 @@ func (a *active) gpuSeconds(now Millis, scale sched.Scale) float64 {
 
 // usage is each user's usage, running jobs included. The quantum for each held
 // card continues the turns of users from one plan to the next.
-func (r *replay) usage() map[string]float64 {
-	usage := r.shares.decayed(r.now)
-	for _, a := range r.running {
-		usage[a.job.User] += a.gpuSeconds(r.now, r.scale) + sched.FairQuantum*a.held.FairWeight(r.scale)
+func (rs running) usage(ended *ledger, now Millis, scale sched.Scale) map[string]float64 {
+	usage := ended.decayed(now)
+	for _, a := range rs {
+		usage[a.job.User] += a.gpuSeconds(now, scale) + sched.FairQuantum*a.held.FairWeight(scale)
 	}
 	return usage
 }
