@@ -115,12 +115,12 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 	}
 	line, _ := l.gate("gate")
 	hidden := []string{"env.KEY", secret, "output", place + "/%j", "setup", ": " + secret, "dir", place, "gpus", "0.1", "notify", "start:webhook:http://127.0.0.1:1/" + secret}
-	running := ann.submit(sh("echo "+secret+";"+line, hidden...))[0]
 	failing := ann.submit(sh("exit 1 # "+secret, hidden...))[0]
+	l.end(failing) // beside another job on the GPU it would start only once that one is measured
+	running := ann.submit(sh("echo "+secret+";"+line, hidden...))[0]
 	nowhere := ann.submit(sh("true", "dir", place+"/missing", "gpus", "0"))[0]
 	queued := ann.submit(sh("true # "+secret, append(hidden, "hold", "yes")...))[0]
 	l.untilState(running, job.Running)
-	l.end(failing)
 	if j := l.end(nowhere); value(j.Outcome) != job.Launch || !strings.Contains(value(j.Reason), secret) {
 		t.Fatalf("it ended %s: %s", value(j.Outcome), value(j.Reason))
 	}
@@ -286,7 +286,7 @@ func TestLimitsOfUsers(t *testing.T) {
 	}
 	_, err := l.d.submits.Submit(l.ctx, ann.Caller, request(4))
 	wantProblem(t, err, problem.TooMuch, "3")
-	ids := ann.submit(request(3, "gpus", "0.2").Jobs...)
+	ids := ann.submit(append(request(1, "gpus", "0").Jobs, request(2, "gpus", "0.2").Jobs...)...)
 	_, err = l.d.submits.Submit(l.ctx, ann.Caller, request(1))
 	wantProblem(t, err, problem.TooMuch, "3 unfinished jobs", "limit of 3")
 	l.untilState(ids[1], job.Running)
