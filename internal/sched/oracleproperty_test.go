@@ -2,6 +2,7 @@ package sched
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -37,11 +38,15 @@ func drawOracleState(t *rapid.T) State {
 
 // TestDecideIsWhatTheOracleSays holds every part of a plan: starts, refusals,
 // reservations, preemptions, and when to decide again. scripts/test.sh runs it
-// over 100,000 states.
+// over 30,000 states.
 func TestDecideIsWhatTheOracleSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawOracleState(t)
-		if diff := gocmp.Diff(comparablePlan(consult(s).plan), comparablePlan(Decide(s))); diff != "" {
+		want, got := comparablePlan(consult(s).plan), comparablePlan(Decide(s))
+		if reflect.DeepEqual(want, got) {
+			return // a diff of equal plans would take longer than to make them
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
 			text, _ := json.Marshal(NewSnapshot(s))
 			t.Fatalf("plan (-oracle +decided):\n%s\n%s", diff, text)
 		}
