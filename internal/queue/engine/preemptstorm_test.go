@@ -9,16 +9,12 @@ import (
 // TestSimulationOfSettingAside is the same world, slow enough for jobs to run
 // for as long as they must before they give way, and full of jobs that do.
 func TestSimulationOfSettingAside(t *testing.T) {
-	seeds := uint64(*seedCount / 4)
-	if testing.Short() {
-		seeds = min(seeds, 100)
+	first, last := uint64(1), uint64(worlds()/4)
+	if *seedFlag != 0 {
+		first, last = *seedFlag, *seedFlag
 	}
 	var warnings, setAsides, leftAlone, parkings, resumes int
-	from, to := uint64(1), seeds
-	if *seedFlag != 0 {
-		from, to = *seedFlag, *seedFlag
-	}
-	for seed := from; seed <= to; seed++ {
+	for seed := first; seed <= last; seed++ {
 		w := newWorld(seed, 1+int(seed%3))
 		w.pace = 60
 		if err := w.play(); err != nil {
@@ -28,11 +24,12 @@ func TestSimulationOfSettingAside(t *testing.T) {
 		parkings, resumes = parkings+w.parkings, resumes+w.resumes
 	}
 	t.Logf("%d warnings, %d jobs set aside, %d left alone after all, %d parked, %d resumed", warnings, setAsides, leftAlone, parkings, resumes)
-	if *seedFlag == 0 && (parkings < int(seeds)/2 || resumes < int(seeds)/4) {
-		t.Errorf("in %d worlds, %d jobs were parked and %d resumed", seeds, parkings, resumes)
+	n := int(last)
+	if *seedFlag == 0 && (parkings < n/2 || resumes < n/4) {
+		t.Errorf("in %d worlds, %d jobs were parked and %d resumed", n, parkings, resumes)
 	}
-	if *seedFlag == 0 && (warnings < int(seeds)/10 || setAsides < int(seeds)/4 || seeds >= 500 && leftAlone == 0) {
-		t.Errorf("in %d worlds there were %d warnings, %d jobs set aside, %d left alone after all", seeds, warnings, setAsides, leftAlone)
+	if *seedFlag == 0 && (warnings < n/10 || setAsides < n/4 || n >= 500 && leftAlone == 0) {
+		t.Errorf("in %d worlds there were %d warnings, %d jobs set aside, %d left alone after all", n, warnings, setAsides, leftAlone)
 	}
 }
 

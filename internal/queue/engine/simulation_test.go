@@ -18,8 +18,20 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "replay one seed of the simulation")
-	seedCount = flag.Int("seeds", 2000, "how many seeds to simulate")
+	seedCount = flag.Int("seeds", 2000, "how many seeds to simulate, unless BERTH_SEEDS says it")
 )
+
+// worlds is how many to simulate.
+func worlds() int {
+	n := *seedCount
+	if v, err := strconv.Atoi(os.Getenv("BERTH_SEEDS")); err == nil {
+		n = v
+	}
+	if testing.Short() {
+		n = min(n, 200)
+	}
+	return n
+}
 
 // TestSimulation runs the engine in a world where berth may be killed between
 // any two steps, supervisors die, the disk fills, the cards cannot be read, fail
@@ -32,14 +44,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	n := *seedCount
-	if v, err := strconv.Atoi(os.Getenv("BERTH_SEEDS")); err == nil {
-		n = v
-	}
-	if testing.Short() {
-		n = min(n, 200)
-	}
-	for seed := uint64(1); seed <= uint64(n); seed++ {
+	for seed := uint64(1); seed <= uint64(worlds()); seed++ {
 		if err := simulate(seed); err != nil {
 			t.Fatalf("%v\nreplay: go test ./internal/queue/engine -run TestSimulation -seed %d", err, seed)
 		}
