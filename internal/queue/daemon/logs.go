@@ -85,7 +85,7 @@ func (r *logReader) begin(q api.LogQuery) error {
 		}
 		r.attempt = q.Attempt
 		r.attempt = cmp.Or(r.attempt, current.Attempt.Number)
-		r.over = current.State != job.Running || r.attempt < current.Attempt.Number
+		r.heard(&current)
 		if r.attempt > 0 {
 			return r.open(&current, q)
 		}
@@ -247,7 +247,7 @@ func (r *logReader) await(most time.Duration) bool {
 }
 
 func (r *logReader) heard(j *job.Job) {
-	r.over = r.attempt > 0 && (j.State != job.Running || j.Attempt.Number > r.attempt)
+	r.over = r.attempt > 0 && (j.State != job.Running && j.State != job.Parked || j.Attempt.Number > r.attempt)
 }
 
 // refresh reads the job again.
