@@ -378,6 +378,9 @@ func (s *submission) newJob() *job.Job {
 
 // resolveAfter turns `after` into ids of existing jobs.
 func (s *submission) resolveAfter(ctx context.Context) error {
+	if !slices.ContainsFunc(s.items, func(it item) bool { return len(it.spec.After) > 0 }) {
+		return nil
+	}
 	waits := 0
 	known := map[string][]string{} // from the word in the request to the ids it names
 	named := map[string]int{}      // from a name to its item, among those so far
