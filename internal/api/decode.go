@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,9 +42,9 @@ func atEnd(d *json.Decoder) error {
 
 // decodeSubmit reads a submission job by job, so that a big one is never in
 // memory twice and one job cannot exceed its limit. Speed matters here: ten
-// thousand jobs take some tens of milliseconds.
-func decodeSubmit(body io.Reader, r *SubmitRequest, l Limits) error {
-	gate := &gate{from: &strictJSON{from: body}}
+// thousand jobs take some tens of milliseconds. size is that of the body; -1: not known.
+func decodeSubmit(body io.Reader, size int64, r *SubmitRequest, l Limits) error {
+	gate := &gate{from: &strictJSON{from: body}, size: size}
 	d := json.NewDecoder(gate)
 	d.DisallowUnknownFields()
 	gate.allow(d, l.SpecBytes, "the request")
@@ -90,10 +91,10 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 				Hint: "send them in several requests", Err: errTooLarge}
 		}
 		if len(specs) == cap(specs) {
-			specs = slices.Grow(specs, max(64, len(specs))) // a spec is expensive to copy, so grow rarely
+			specs = slices.Grow(specs, min(l.Specs, gate.more(d, len(specs))))
 		}
 		specs = append(specs, Spec{})
-		if err := d.Decode(&specs[len(specs)-1]); err != nil {
+		if err := d.Decode((*sentSpec)(&specs[len(specs)-1])); err != nil {
 			return nil, decodeError(fmt.Sprintf("jobs[%d]: ", len(specs)-1), err, reflect.TypeFor[Spec]())
 		}
 	}
@@ -101,6 +102,21 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 		return nil, decodeError("", err, nil)
 	}
 	return specs, nil
+}
+
+// sentSpec is a spec that is read as appendSpec writes it, but in any order, and any
+// other with encoding/json.
+type sentSpec Spec
+
+func (s *sentSpec) UnmarshalJSON(data []byte) error {
+	r := reader{rest: data}
+	if r.spec((*Spec)(s)); !r.odd && len(r.rest) == 0 {
+		return nil
+	}
+	*s = sentSpec{}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode((*Spec)(s))
 }
 
 // decodeMember reads one key of a submission other than its jobs.
@@ -124,6 +140,7 @@ func decodeMember(d *json.Decoder, r *SubmitRequest, key string) error {
 // its text.
 type gate struct {
 	from    io.Reader
+	size    int64 // of the body; -1: not known
 	what    string
 	job     int // if what is empty: the number of the job
 	most    int64
@@ -135,6 +152,16 @@ type gate struct {
 func (g *gate) allow(d *json.Decoder, most int64, what string) {
 	g.what, g.most = what, most
 	g.allowed = d.InputOffset() + most
+}
+
+// more is for how many jobs to make room after these: a spec is expensive to copy. It is
+// a few more than the rest of the body has if they are as long as these. The caller only
+// claims the size, so room does not grow faster than what has come.
+func (g *gate) more(d *json.Decoder, jobs int) int {
+	const first, factor = 64, 16
+	read := max(d.InputOffset(), 1)
+	rest := max(g.size-read, 0) * int64(jobs) / read * 9 / 8
+	return int(min(max(rest, int64(jobs))+first, int64(max(first, factor*jobs))))
 }
 
 func (g *gate) Read(p []byte) (int, error) {

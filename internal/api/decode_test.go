@@ -53,7 +53,7 @@ func TestSubmissionsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, body := range []io.Reader{strings.NewReader(test.body), iotest.HalfReader(strings.NewReader(test.body))} {
-				err := decodeSubmit(body, &SubmitRequest{}, limits)
+				err := decodeSubmit(body, -1, &SubmitRequest{}, limits)
 				p, ok := errors.AsType[*problem.Problem](err)
 				if !ok || p.Kind != test.kind || !strings.HasPrefix(p.What, test.says) || !strings.HasPrefix(p.Hint, test.hint) {
 					t.Errorf("got %+v\nwant %s: %s (%s)", p, test.kind, test.says, test.hint)
@@ -86,7 +86,7 @@ func TestOtherRequestsThatAreRefused(t *testing.T) {
 
 func TestValuesAsPeopleWriteThem(t *testing.T) {
 	var got SubmitRequest
-	err := decodeSubmit(strings.NewReader(`{"jobs":[{"command":["a","b"],"gpus":0.5,"vram":18432,"exclusive":true,"timeout":"2h"}]}`), &got, Limits{}.withDefaults())
+	err := decodeSubmit(strings.NewReader(`{"jobs":[{"command":["a","b"],"gpus":0.5,"vram":18432,"exclusive":true,"timeout":"2h"}]}`), -1, &got, Limits{}.withDefaults())
 	testkit.Must(t, err)
 	want := Spec{Command: Command{Argv: []string{"a", "b"}}, GPUs: "0.5", VRAM: "18432", Exclusive: "true", Timeout: "2h"}
 	if diff := cmp.Diff([]Spec{want}, got.Jobs); diff != "" {
@@ -133,12 +133,28 @@ func TestSubmissionsComeBackAsTheyWere(t *testing.T) {
 			t.Fatalf("%v: sent %s, encoding/json writes %s", err, sent, data)
 		}
 		var got SubmitRequest
-		err = decodeSubmit(bytes.NewReader(data), &got, Limits{}.withDefaults())
+		err = decodeSubmit(bytes.NewReader(data), int64(len(data)), &got, Limits{}.withDefaults())
 		if err != nil {
 			t.Fatalf("%v: %s", err, data)
 		}
 		if diff := cmp.Diff(r, got); diff != "" {
 			t.Fatal(diff)
+		}
+		// In another order, with blanks, and beside what is seldom sent.
+		for i := range r.Jobs {
+			members := map[string]json.RawMessage{}
+			if err := json.Unmarshal(appendSpec(nil, &r.Jobs[i]), &members); err != nil {
+				t.Fatal(err)
+			}
+			inOrder, _ := json.Marshal(members)
+			blanks, _ := json.MarshalIndent(members, "", " ")
+			for _, written := range [][]byte{inOrder, blanks} {
+				var back sentSpec
+				err := back.UnmarshalJSON(written)
+				if diff := cmp.Diff(r.Jobs[i], Spec(back)); diff != "" || err != nil {
+					t.Fatal(err, diff)
+				}
+			}
 		}
 	})
 }
@@ -170,7 +186,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var refused *problem.Problem
 		var got SubmitRequest
-		err := decodeSubmit(bytes.NewReader(body), &got, limits)
+		err := decodeSubmit(bytes.NewReader(body), int64(len(body)), &got, limits)
 		switch {
 		case err != nil && !errors.As(err, &refused):
 			t.Errorf("%T: %v", err, err)
@@ -214,7 +230,7 @@ func BenchmarkDecodeTenThousandJobs(b *testing.B) {
 	data, _ := json.Marshal(manySpecs(10_000))
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		if err := decodeSubmit(bytes.NewReader(data), &SubmitRequest{}, Limits{}.withDefaults()); err != nil {
+		if err := decodeSubmit(bytes.NewReader(data), int64(len(data)), &SubmitRequest{}, Limits{}.withDefaults()); err != nil {
 			b.Fatal(err)
 		}
 	}

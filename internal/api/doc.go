@@ -15,10 +15,10 @@
 //
 //	what travels: problem limits key caller types sweeps whytypes grouptypes spec gputypes samples replay adopt strays logins notify exit loggap
 //	the table: endpoint table
-//	how a request is read: url strict decode
+//	how JSON is read: url strict viewread decode
 //	sockets: socket listen
 //	the server: reply server conn proof identity exchange stream handle jobs viewjson session
 //	streams: logs attach events metrics openapi
 //	listening: routes serve
-//	the client: client silence viewread call client_jobs client_log client_stream sent page inside
+//	the client: client silence call client_jobs client_log client_stream sent page inside
 package api

@@ -63,7 +63,7 @@ func (x *exchange) read(q any) error {
 		decoded := error(nil)
 		if r, isSubmission := q.(*SubmitRequest); isSubmission {
 			r.CanSnapshot = x.r.Header.Get(headerPrefer) == preferSnapshot
-			decoded = decodeSubmit(body, r, x.limits)
+			decoded = decodeSubmit(body, x.r.ContentLength, r, x.limits)
 		} else {
 			decoded = decode(body, q)
 		}

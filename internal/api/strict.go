@@ -38,8 +38,18 @@ type object struct {
 
 func (s *strictJSON) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
-	for _, b := range p[:n] {
-		if refused := s.feed(b); refused != nil {
+	for rest := p[:n]; len(rest) > 0; rest = rest[1:] {
+		if s.quoted && !s.escape && len(s.rune) == 0 {
+			plain := 0 // most of a request is in strings
+			for plain < len(rest) && rest[plain] != '"' && rest[plain] != '\\' && rest[plain] < utf8.RuneSelf {
+				plain++
+			}
+			s.text = append(s.text, rest[:plain]...)
+			if rest = rest[plain:]; len(rest) == 0 {
+				break
+			}
+		}
+		if refused := s.feed(rest[0]); refused != nil {
 			return 0, refused
 		}
 	}
@@ -131,14 +141,27 @@ func (s *strictJSON) endString() error {
 		return nil
 	}
 	in.wants = false
-	key := string(s.text)
-	if !s.plain && json.Unmarshal([]byte(`"`+key+`"`), &key) != nil {
-		return nil // the decoder will say so
+	key := in.before(s.text)
+	if !s.plain {
+		var unescaped string // of its own, because it goes to the heap
+		if json.Unmarshal([]byte(`"`+key+`"`), &unescaped) != nil {
+			return nil // the decoder will say so
+		}
+		key = unescaped
 	}
 	if !in.add(key) {
 		return problem.Newf(problem.Invalid, "", "expected the key %s once, found it twice", quoted(key))
 	}
 	return nil
+}
+
+// before is a key as text: the one that the last such object had in this place, if it
+// is the same.
+func (o *object) before(key []byte) string {
+	if n := len(o.few); n < cap(o.few) && o.few[:n+1][n] == string(key) {
+		return o.few[:n+1][n]
+	}
+	return string(key)
 }
 
 // fewKeys is how many keys are compared one by one.

@@ -96,6 +96,32 @@ func (r *reader) view() job.View {
 	return v
 }
 
+// spec reads a spec whose command is a line or words, and whose other values are texts.
+func (r *reader) spec(s *Spec) {
+	texts, at := s.texts(), 0
+	r.list("{", "}", func() {
+		key := r.value()
+		r.want(":")
+		if string(key) == `"command"` {
+			if len(r.rest) > 0 && r.rest[0] == '[' {
+				r.list("[", "]", func() { s.Command.Argv = append(s.Command.Argv, readText[string](r)) })
+				return
+			}
+			s.Command.Shell = readText[string](r)
+			return
+		}
+		// They mostly come in this order.
+		for range textKeys {
+			if k := textKeys[at]; len(key) == len(k)+2 && string(key[1:len(k)+1]) == k {
+				*texts[at] = readText[Text](r)
+				return
+			}
+			at = (at + 1) % len(textKeys)
+		}
+		r.odd, r.rest = true, nil
+	})
+}
+
 func readCheckpoints(r *reader) job.CheckpointsView {
 	k := job.CheckpointsView{
 		EveryS:    orNil(r.after(`{"every_s":`), readFloat),
