@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"berth/internal/job"
@@ -74,13 +73,16 @@ func appendSpec(b []byte, s *Spec) []byte {
 	return append(b, '}')
 }
 
+// usualSpec is about how many bytes a spec has as JSON.
+const usualSpec = 128
+
 // body is the request as JSON, whose first member is its jobs.
 func (r *SubmitRequest) body() ([]byte, error) {
 	const begin = `{"jobs":[`
 	others := *r
 	others.Jobs = []Spec{}
 	rest, err := json.Marshal(&others)
-	b := []byte(begin)
+	b := append(make([]byte, 0, usualSpec*len(r.Jobs)+len(rest)), begin...)
 	for i := range r.Jobs {
 		if i > 0 {
 			b = append(b, ',')
@@ -99,9 +101,14 @@ func checkText(s *Spec) error {
 			bad = "command"
 		}
 	}
-	for _, pair := range s.Pairs() {
-		if !utf8.ValidString(pair.Key + pair.Value) {
-			bad, _, _ = strings.Cut(pair.Key, ".")
+	for i, text := range s.texts() {
+		if !utf8.ValidString(string(*text)) {
+			bad = textKeys[i]
+		}
+	}
+	for name, value := range s.Env {
+		if !utf8.ValidString(name + value) {
+			bad = "env"
 		}
 	}
 	if bad != "" {
