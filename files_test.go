@@ -49,7 +49,7 @@ func TestLargePackagesAreReadInParts(t *testing.T) {
 // large types have more methods than others, each for a reason.
 var large = map[string]string{
 	"internal/queue/store.Store": "most of its methods are one query each",
-	"internal/sched.decision":    "one decision, whose parts share its state",
+	"internal/sched.decision":    "what one decision does with a job; each step needs what all others left",
 
 	"internal/slurm/node.node": "to be taken apart",
 }

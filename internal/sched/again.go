@@ -2,10 +2,10 @@ package sched
 
 import "time"
 
-// wake asks for another decision at that time.
-func (d *decision) wake(at time.Time) {
-	if at.After(d.state.Now) && (d.plan.Again.IsZero() || at.Before(d.plan.Again)) {
-		d.plan.Again = at
+// wake asks for another decision at that time, if it is later than now.
+func (p *Plan) wake(now, at time.Time) {
+	if at.After(now) && (p.Again.IsZero() || at.Before(p.Again)) {
+		p.Again = at
 	}
 }
 
@@ -17,25 +17,25 @@ func (d *decision) again() time.Time {
 		return time.Time{}
 	}
 	if b, some := q.boosts.at(listPos{}); some {
-		d.wake(b.at)
+		d.plan.wake(now, b.at)
 	}
 	if bypass := rules.MaxBypass; bypass > 0 {
-		d.wake(q.overtaken(now, bypass))
-		d.wake(q.overtaken(now, 2*bypass))
+		d.plan.wake(now, q.overtaken(now, bypass))
+		d.plan.wake(now, q.overtaken(now, 2*bypass))
 	}
-	for _, h := range d.running {
+	for _, h := range d.running.list {
 		if h.Preempt.Mode == "" || h.Other {
 			continue
 		}
-		d.wake(h.protectedUntil(rules))
+		d.plan.wake(now, h.protectedUntil(rules))
 		if h.Preempt.keepsWork() {
 			_, until := h.class(rules, now)
-			d.wake(until)
+			d.plan.wake(now, until)
 		}
 	}
 	for _, r := range d.reservations {
 		if !r.claim {
-			d.wake(r.at) // if it does not start then, a job ran longer than expected
+			d.plan.wake(now, r.at) // if it does not start then, a job ran longer than expected
 		}
 	}
 	return d.plan.Again

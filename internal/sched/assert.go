@@ -8,27 +8,38 @@ import (
 	"berth/internal/job/reason"
 )
 
+// audit is what is checked of a finished decision.
+type audit struct {
+	state        *State
+	plan         *Plan
+	now          *machine
+	running      *runningJobs
+	reservations []*reservation
+}
+
+func (d *decision) audit() audit { return audit{d.state, &d.plan, d.now, &d.running, d.reservations} }
+
 // assertSound checks the finished plan against its snapshot by adding everything up
 // afresh. A plan that books a card twice is a bug in berth and must not be carried
 // out.
-func (d *decision) assertSound() {
+func (u audit) assertSound() {
 	bookings := map[int][]*Allocation{}
-	for i := range d.state.Allocations {
-		for _, index := range d.state.Allocations[i].Cards {
-			bookings[index] = append(bookings[index], &d.state.Allocations[i])
+	for i := range u.state.Allocations {
+		for _, index := range u.state.Allocations[i].Cards {
+			bookings[index] = append(bookings[index], &u.state.Allocations[i])
 		}
 	}
 	added := map[int]float64{} // shares that the plan adds, by card
 	seen := map[string]bool{}
-	for i := range d.state.Allocations {
-		if !d.state.Allocations[i].Other {
-			seen[d.state.Allocations[i].Job] = true
+	for i := range u.state.Allocations {
+		if !u.state.Allocations[i].Other {
+			seen[u.state.Allocations[i].Job] = true
 		}
 	}
-	for _, start := range d.plan.Starts {
+	for _, start := range u.plan.Starts {
 		assert(!seen[start.Job], "job %s is started while it runs", start.Job)
 		seen[start.Job] = true
-		h := d.holding(start)
+		h := u.holding(start)
 		own := map[int]bool{}
 		for _, index := range h.Cards {
 			assert(!own[index], "job %s is given gpu%d twice", start.Job, index)
@@ -37,34 +48,34 @@ func (d *decision) assertSound() {
 			bookings[index] = append(bookings[index], h)
 		}
 	}
-	for i := range d.now.slots {
-		c := &d.now.slots[i]
+	for i := range u.now.slots {
+		c := &u.now.slots[i]
 		if share, started := added[c.Index]; started {
 			assertCard(c, c.closed, bookings[c.Index], share)
 		}
 	}
-	d.assertLimits()
-	d.assertKept()
-	d.assertVictims()
+	u.assertLimits()
+	u.assertKept()
+	u.assertVictims()
 }
 
 // assertKept checks that every reservation is for a waiting job, with as many cards
 // as it asked for.
-func (d *decision) assertKept() {
+func (u audit) assertKept() {
 	seen := map[string]bool{}
-	for _, start := range d.plan.Starts {
+	for _, start := range u.plan.Starts {
 		seen[start.Job] = true
 	}
-	for _, r := range d.plan.Reservations {
+	for _, r := range u.plan.Reservations {
 		assert(!seen[r.Job], "cards are reserved for job %s, which has some already", r.Job)
 		seen[r.Job] = true
-		p, found := d.state.Queue.Get(r.Job)
+		p, found := u.state.Queue.Get(r.Job)
 		assert(found, "cards are reserved for job %s, which is not queued", r.Job)
 		assert(len(r.Cards) == p.Request.GPUs, "job %s asked for %d GPUs and %d are reserved", r.Job, p.Request.GPUs, len(r.Cards))
-		assert(!r.At.Before(d.state.Now), "cards are reserved for job %s until %s, which is past", r.Job, r.At)
+		assert(!r.At.Before(u.state.Now), "cards are reserved for job %s until %s, which is past", r.Job, r.At)
 		own := map[int]bool{}
 		for _, index := range r.Cards {
-			c := d.now.slot(index)
+			c := u.now.slot(index)
 			assert(c != nil && !own[index] && c.shut() == "", "gpu%d is reserved for job %s, which cannot have it", index, r.Job)
 			own[index] = true
 		}
@@ -73,36 +84,36 @@ func (d *decision) assertKept() {
 
 // assertVictims checks the victims, and that the jobs they are preempted for fit
 // beside one another and beside all other jobs.
-func (d *decision) assertVictims() {
-	if len(d.plan.Victims) == 0 && len(d.beingPreempted) == 0 {
+func (u audit) assertVictims() {
+	if len(u.plan.Victims) == 0 && len(u.running.beingPreempted) == 0 {
 		return
 	}
 	leaves := map[string]bool{}
 	kept := map[string]bool{}
-	for _, r := range d.plan.Reservations {
+	for _, r := range u.plan.Reservations {
 		kept[r.Job] = true
 	}
-	for _, a := range d.plan.Victims {
-		i, _ := slices.BinarySearchFunc(d.running, a.Job, func(h *Allocation, job string) int { return cmp.Compare(h.Job, job) })
-		for i < len(d.running) && d.running[i].Other {
+	for _, a := range u.plan.Victims {
+		i, _ := slices.BinarySearchFunc(u.running.list, a.Job, func(h *Allocation, job string) int { return cmp.Compare(h.Job, job) })
+		for i < len(u.running.list) && u.running.list[i].Other {
 			i++
 		}
-		assert(i < len(d.running) && d.running[i].Job == a.Job, "job %s is preempted and does not run", a.Job)
-		h := d.running[i]
+		assert(i < len(u.running.list) && u.running.list[i].Job == a.Job, "job %s is preempted and does not run", a.Job)
+		h := u.running.list[i]
 		assert(!h.BeingPreempted && !leaves[a.Job], "job %s is preempted twice", a.Job)
 		assert(a.Mode != "" && h.Preempt.Mode == a.Mode, "job %s is preempted by %q and allows %q", a.Job, a.Mode, h.Preempt.Mode)
 		assert(kept[a.For], "job %s is preempted for job %s, which has no cards", a.Job, a.For)
 		leaves[a.Job] = true
 	}
 	var stays []*Allocation
-	for i := range d.state.Allocations {
-		if h := &d.state.Allocations[i]; h.Other || !h.BeingPreempted && !leaves[h.Job] {
+	for i := range u.state.Allocations {
+		if h := &u.state.Allocations[i]; h.Other || !h.BeingPreempted && !leaves[h.Job] {
 			stays = append(stays, h)
 		}
 	}
-	for _, f := range d.reservations {
+	for _, f := range u.reservations {
 		if f.claim {
-			d.assertClaim(f, stays)
+			u.assertClaim(f, stays)
 		}
 	}
 }
@@ -110,16 +121,16 @@ func (d *decision) assertVictims() {
 // assertClaim checks the cards of a claim at the time at which its job starts: the
 // remaining jobs are there, earlier claims, and starts of this plan that may last
 // until then.
-func (d *decision) assertClaim(f *reservation, stays []*Allocation) {
+func (u audit) assertClaim(f *reservation, stays []*Allocation) {
 	there := slices.Clone(stays)
-	for _, start := range d.plan.Starts {
-		m, _ := d.state.Queue.member(start.Job)
-		if h := d.holding(start); f.binds(d.state.Now, m.class.term) {
+	for _, start := range u.plan.Starts {
+		m, _ := u.state.Queue.member(start.Job)
+		if h := u.holding(start); f.binds(u.state.Now, m.class.term) {
 			there = append(there, h)
 		}
 	}
 	claims := map[*Allocation]bool{}
-	for _, other := range d.reservations {
+	for _, other := range u.reservations {
 		if other.claim && !other.at.After(f.at) {
 			claims[other.held] = true
 			there = append(there, other.held)
@@ -137,18 +148,18 @@ func (d *decision) assertClaim(f *reservation, stays []*Allocation) {
 				added += h.Share
 			}
 		}
-		c := d.now.slot(index)
+		c := u.now.slot(index)
 		assertCard(c, c.shut(), holders, added)
 	}
 }
 
 // assertLimits checks that no start exceeds a limit of a user, an array or a group.
 // A user may be over a limit already: limits are lowered while jobs run.
-func (d *decision) assertLimits() {
+func (u audit) assertLimits() {
 	added := map[string]Use{}
 	pooled, joined := map[string]int{}, map[GroupName]int{}
-	for _, start := range d.plan.Starts {
-		p, _ := d.state.Queue.Get(start.Job)
+	for _, start := range u.plan.Starts {
+		p, _ := u.state.Queue.Get(start.Job)
 		use := added[p.User]
 		if use.add(p.Request.CountedGPUs(), p.Request.CPUs, p.Request.MemMiB); !p.Parked {
 			use.Jobs++
@@ -156,18 +167,18 @@ func (d *decision) assertLimits() {
 		added[p.User] = use
 		if p.ArrayLimit > 0 {
 			pooled[p.Array]++
-			runs := d.state.ArrayRuns[p.Array] + pooled[p.Array]
+			runs := u.state.ArrayRuns[p.Array] + pooled[p.Array]
 			assert(runs <= p.ArrayLimit, "%d tasks of array %s run, its limit is %d", runs, p.Array, p.ArrayLimit)
 		}
 		name := GroupName{p.User, p.Group}
-		if of, set := d.state.Groups[name]; set {
+		if of, set := u.state.Groups[name]; set {
 			joined[name]++
 			runs := len(of.Running) + joined[name]
 			assert(of.PausedBy == "" && (of.Limit <= 0 || runs <= of.Limit), "%d jobs of group %s run, its limit is %d, paused by %q", runs, p.Group, of.Limit, of.PausedBy)
 		}
 	}
 	for user, more := range added {
-		a := newAccount(d.state, user)
+		a := newAccount(u.state, user)
 		jobs, gpus := a.use.Jobs+more.Jobs, a.use.GPUs+more.GPUs
 		assert(a.limit.Jobs <= 0 || more.Jobs == 0 || jobs <= a.limit.Jobs, "%s runs %d jobs, the limit is %d", user, jobs, a.limit.Jobs)
 		assert(a.limit.GPUs <= 0 || more.GPUs == 0 || gpus <= a.limit.GPUs+2*limitTolerance,
@@ -180,13 +191,13 @@ func (d *decision) assertLimits() {
 }
 
 // holding is what a planned start will hold.
-func (d *decision) holding(start Start) *Allocation {
-	p, found := d.state.Queue.Get(start.Job)
+func (u audit) holding(start Start) *Allocation {
+	p, found := u.state.Queue.Get(start.Job)
 	assert(found, "job %s is started but not queued", start.Job)
 	g := start.Grant
 	assert(len(g.GPUs) == p.Request.GPUs, "job %s asked for %d GPUs and is given %d", p.Job, p.Request.GPUs, len(g.GPUs))
 	return &Allocation{
-		Job: start.Job, Cards: g.GPUs, BudgetMiB: CardBudgets(g, p.Request.VRAMMiB, d.state.Cards),
+		Job: start.Job, Cards: g.GPUs, BudgetMiB: CardBudgets(g, p.Request.VRAMMiB, u.state.Cards),
 		Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
 	}
 }

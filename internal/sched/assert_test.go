@@ -52,7 +52,7 @@ func TestABadPlanPanics(t *testing.T) {
 			for i, g := range c.grants {
 				d.plan.Starts = append(d.plan.Starts, Start{Job: string(rune('1' + i)), Grant: g})
 			}
-			wantPanic(t, c.bug, d.assertSound)
+			wantPanic(t, c.bug, d.audit().assertSound)
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 			for i := range c.claim {
 				d.reservations = append(d.reservations, &reservation{claim: true, strength: byLongest, held: &c.claim[i]})
 			}
-			wantPanic(t, c.bug, d.assertSound)
+			wantPanic(t, c.bug, d.audit().assertSound)
 		})
 	}
 }

@@ -9,8 +9,8 @@ import (
 // Borrowed are the running jobs that are beyond their users' shares.
 func Borrowed(s State) (list []*Allocation) {
 	d := newDecision(&s)
-	for _, h := range d.running {
-		if d.borrowed(h) {
+	for _, h := range d.running.list {
+		if d.running.borrowed(h) {
 			list = append(list, h)
 		}
 	}
@@ -29,7 +29,7 @@ func (s *State) hasShares() bool {
 // beyondShare reports that the job would be borrowed. An overdue job may be that
 // could never run within the share: otherwise it might wait for ever.
 func (d *decision) beyondShare(h *head, a *account, u urgency) bool {
-	if !d.shares || u != ordinary && h.countedGPUs() > a.limit.Share+limitTolerance {
+	if !d.running.shares || u != ordinary && h.countedGPUs() > a.limit.Share+limitTolerance {
 		return false
 	}
 	return a.beyondShare(h.class, &h.amounts)
@@ -39,7 +39,7 @@ func (d *decision) beyondShare(h *head, a *account, u urgency) bool {
 // they are not; or the other way round. While somebody below their share waits for
 // a card that it might get, it is not considered at all.
 func (d *decision) notYet(h *head, a *account, u urgency) bool {
-	if !d.lending {
+	if !d.running.lending {
 		return d.beyondShare(h, a, u)
 	}
 	return !d.beyondShare(h, a, u) || d.waitsFor(h) != ""
@@ -54,10 +54,10 @@ func (d *decision) borrows(m *member) bool {
 // mayLend begins with those that would be borrowed, unless nothing can start or the
 // job `until` is not one of them.
 func (d *decision) mayLend(until *member) bool {
-	if !d.shares || d.blocker != nil || d.full() || until != nil && !d.borrows(until) {
+	if !d.running.shares || d.blocker != nil || d.full() || until != nil && !d.borrows(until) {
 		return false
 	}
-	d.lending = true
+	d.running.lending = true
 	d.walk.restart()
 	d.walk.passes = d.closed.has
 	return true
@@ -67,11 +67,11 @@ func (d *decision) mayLend(until *member) bool {
 // which nothing can be done any more needs no note: the job of its family that showed
 // this has one, or waits for something else than room.
 func (d *decision) want(h *head, a *account) {
-	if !d.shares || d.lending || h.gpus == 0 {
+	if !d.running.shares || d.running.lending || h.gpus == 0 {
 		return
 	}
 	o := d.outlook(h)
-	if o.waits || d.limited(h.class, &h.amounts, a) || !d.fitsOn(d.withoutJobs(), h, reservedNone) {
+	if o.waits || d.limits.hold(h.class, &h.amounts, a) || !d.fitsOn(d.withoutJobs(), h, reservedNone) {
 		return
 	}
 	if o.waits = true; d.wanted == nil {
@@ -107,33 +107,33 @@ func (d *decision) whyNotLent(h *head, a *account) reason.Reason {
 
 // done notes that the job has its cards: it is not considered again.
 func (d *decision) done(h *head) {
-	if d.shares {
+	if d.running.shares {
 		d.seen[h.job] = true
 	}
 }
 
 // borrowed reports that the running job is beyond its user's share. Jobs that cannot
 // give way fill the share first, then those that would lose most by it.
-func (d *decision) borrowed(held *Allocation) bool {
-	if !d.shares {
+func (rs *runningJobs) borrowed(held *Allocation) bool {
+	if !rs.shares {
 		return false
 	}
-	if d.lent == nil {
-		d.lent = map[*Allocation]bool{}
+	if rs.lent == nil {
+		rs.lent = map[*Allocation]bool{}
 		within := map[string]float64{}
 		for _, givesWay := range []bool{false, true} {
-			for _, h := range slices.Backward(d.leastLoss()) {
-				limit, _ := d.state.limitOf(h.User)
+			for _, h := range slices.Backward(rs.leastLoss()) {
+				limit, _ := rs.state.limitOf(h.User)
 				if limit.Share <= 0 || h.Other || h.BeingPreempted || (h.Preempt.Mode != "") != givesWay {
 					continue
 				}
 				if all := within[h.User] + h.CountedGPUs(); all > limit.Share+limitTolerance {
-					d.lent[h] = true
+					rs.lent[h] = true
 				} else {
 					within[h.User] = all
 				}
 			}
 		}
 	}
-	return d.lent[held]
+	return rs.lent[held]
 }

@@ -17,7 +17,7 @@ func Contended(s State) map[int]Contenders {
 	for _, g := range d.state.Queue.classes {
 		first, _ := g.jobs.at(listPos{})
 		h := g.head(first)
-		if h.gpus == 0 || !d.now.host.fits(&h.amounts) || d.limited(g, &h.amounts, d.walk.accountOf(g.userQueue)) {
+		if h.gpus == 0 || !d.now.host.fits(&h.amounts) || d.limits.hold(g, &h.amounts, d.walk.accountOf(g.userQueue)) {
 			continue
 		}
 		for _, at := range d.outlook(&h).candidates.places {

@@ -18,7 +18,7 @@ import (
 func Decide(s State) Plan {
 	d := newDecision(&s)
 	d.run(nil)
-	d.assertSound()
+	d.audit().assertSound()
 	return d.plan
 }
 
@@ -26,7 +26,7 @@ func Decide(s State) Plan {
 // until nothing can be done for any job behind.
 func (d *decision) run(until *member) {
 	// 1. GPUs of jobs that are being preempted go to the jobs they are preempted for.
-	for _, m := range d.promised() {
+	for _, m := range d.running.promised() {
 		if until != nil && until.entry.job == m.entry.job {
 			return
 		}
@@ -62,7 +62,7 @@ func (d *decision) run(until *member) {
 // the job `until`.
 func (d *decision) considerAll(until *member) bool {
 	for next := d.walk.next(); next != nil; next = d.walk.next() {
-		if until != nil && d.walk.reached(d.orderKey(until)) && (d.lending || !d.borrows(until)) {
+		if until != nil && d.walk.reached(orderKey{d.account(until), &until.entry}) && (d.running.lending || !d.borrows(until)) {
 			return true
 		}
 		if d.seen[next.job] || d.consider(next, d.walk.account(), ordinary) {
@@ -91,7 +91,7 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 		d.close(h)
 	case d.start(h, a):
 		return true
-	case d.limited(h.class, &h.amounts, a): // it holds up no job, and nothing is reserved for it
+	case d.limits.hold(h.class, &h.amounts, a): // it holds up no job, and nothing is reserved for it
 	case d.preempt(h, a, u):
 		return true
 	default:
@@ -112,7 +112,7 @@ func (d *decision) goesBefore(l *lateJob) bool {
 // because they cost more to check.
 func (d *decision) start(h *head, a *account) bool {
 	r, o, reserved := &h.class.request, d.outlook(h), d.reservedNow(h)
-	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.class, &h.amounts, a) {
+	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limits.hold(h.class, &h.amounts, a) {
 		return false
 	}
 	grant, ok := d.now.grant(&o.candidates, r, reserved.keeps())
@@ -124,7 +124,7 @@ func (d *decision) start(h *head, a *account) bool {
 		o.noRoom.put(failed)
 		return false
 	}
-	held := d.granted(h, grant, d.state.Now)
+	held := h.granted(d.state, grant, d.state.Now)
 	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})
 	d.started = append(d.started, held)
 	d.now.book(held)
@@ -137,7 +137,7 @@ func (d *decision) start(h *head, a *account) bool {
 		}
 	}
 	d.done(h)
-	d.charge(h, a)
+	d.limits.charge(h, a)
 	return true
 }
 
@@ -150,7 +150,7 @@ func (d *decision) wait(h *head, u urgency) bool {
 		d.blocker = &p
 	}
 	next := d.reserve(h, u)
-	if u == ordinary && !d.parkingFull && (d.reservationsTried >= d.reservationsMax || !d.fitsOn(d.withoutJobs(), h, reservedNone)) {
+	if u == ordinary && !d.running.parkingFull && (d.reservationsTried >= d.reservationsMax || !d.fitsOn(d.withoutJobs(), h, reservedNone)) {
 		d.close(h)
 	}
 	return next
@@ -161,7 +161,7 @@ func (d *decision) wait(h *head, u urgency) bool {
 func (d *decision) close(h *head) {
 	whatever := *h
 	whatever.term = anyTerm
-	if d.lacksRoom(&whatever) && (!d.preemptible || d.outlook(h).noVictims.has(&whatever.amounts)) {
+	if d.lacksRoom(&whatever) && (!d.running.preemptible || d.outlook(h).noVictims.has(&whatever.amounts)) {
 		d.closed.close(h.sizeNumber)
 		d.closeLarger(h)
 	} else {
@@ -180,7 +180,7 @@ const (
 // in order.
 func (d *decision) closeLarger(h *head) {
 	if d.closings >= maxCloseLarger || len(d.state.Queue.sizes.list) > maxSizes || h.gpus == 0 ||
-		d.reservationsTried < d.reservationsMax || d.parkingFull || d.state.Rules.Policy == FIFO {
+		d.reservationsTried < d.reservationsMax || d.running.parkingFull || d.state.Rules.Policy == FIFO {
 		return
 	}
 	d.closings++
@@ -191,7 +191,7 @@ func (d *decision) closeLarger(h *head) {
 		}
 		a := size.value.amounts
 		a.term = anyTerm
-		if o.noRoom.has(&a) && (!d.preemptible || o.noVictims.has(&a)) && d.now.possible(&o.candidates, &a) {
+		if o.noRoom.has(&a) && (!d.running.preemptible || o.noVictims.has(&a)) && d.now.possible(&o.candidates, &a) {
 			d.closed.close(size.number)
 		}
 	}
@@ -200,7 +200,7 @@ func (d *decision) closeLarger(h *head) {
 // knownNotToFit reports that nothing can be done for a job that is known not to fit. It
 // saves checking the limits of each of a hundred thousand jobs.
 func (d *decision) knownNotToFit(h *head) bool {
-	return !d.preemptible && d.reservationsTried >= d.reservationsMax && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
+	return !d.running.preemptible && d.reservationsTried >= d.reservationsMax && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
 }
 
 // over reports that nothing can be done for any job behind.
@@ -208,21 +208,15 @@ func (d *decision) over() bool {
 	if d.blocker == nil && !d.full() {
 		return d.closed.open == 0 && d.walk.passes != nil
 	}
-	if d.lending {
+	if d.running.lending {
 		return true // who is refused was before
 	}
-	if d.refuses == nil {
-		may := d.mayRefuse()
-		d.refuses = &may
+	if !d.judged {
+		d.judged, d.refuses = true, limitsAmounts(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[shape]) bool {
+			return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
+		})
 	}
-	return !*d.refuses
-}
-
-// mayRefuse reports that some job in the queue may have to be refused.
-func (d *decision) mayRefuse() bool {
-	return limitsAmounts(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[shape]) bool {
-		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
-	})
+	return !d.refuses
 }
 
 // limitsAmounts reports that a user's limit may refuse a job of any class: then the
@@ -239,7 +233,7 @@ func (l *Limit) onAmounts() bool { return l.GPUs > 0 || l.Share > 0 || l.CPUs > 
 
 // refuse refuses the job that came up last, and with it its whole class.
 func (d *decision) refuse(why func() reason.Reason) {
-	if d.quiet || d.lending {
+	if d.quiet || d.running.lending {
 		return
 	}
 	jobs, reason := d.walk.rest(), why()

@@ -15,8 +15,8 @@ type departure struct {
 // the horizon if there is one. They are valid until the next call.
 func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure {
 	list := d.departing[:0]
-	for _, held := range d.running {
-		list = append(list, departure{held, d.freeAt(held, h, u)})
+	for _, held := range d.running.list {
+		list = append(list, departure{held, d.running.freeAt(held, h, u)})
 	}
 	for _, held := range slices.Concat(d.started, d.claims) {
 		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.rest(d.state.Now))})
@@ -36,15 +36,15 @@ func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure
 
 // freeAt is when a running job is expected to be off its cards, as seen by a
 // waiting one.
-func (d *decision) freeAt(held *Allocation, h *head, u urgency) time.Time {
-	now := d.state.Now
+func (rs *runningJobs) freeAt(held *Allocation, h *head, u urgency) time.Time {
+	now := rs.state.Now
 	switch {
 	case held.BeingPreempted:
 		return latest(now, held.FreeBy)
-	case d.beingPreempted[held]:
+	case rs.beingPreempted[held]:
 		return now.Add(held.Preempt.StopTime)
-	case d.outranks(h, held, u):
-		return latest(now, d.preemptibleFrom(held, h)).Add(held.Preempt.StopTime)
+	case rs.outranks(h, held, u):
+		return latest(now, rs.preemptibleFrom(held, h)).Add(held.Preempt.StopTime)
 	case held.Started.IsZero():
 		return now.Add(otherBerthsEstimate)
 	}

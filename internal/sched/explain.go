@@ -38,8 +38,8 @@ func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 	case !d.now.possible(&d.outlook(&h).candidates, &h.amounts):
 	case !a.allows(g, &h.amounts):
 		return a.overLimit(g, &h.amounts), true
-	case d.limited(g, &h.amounts, a):
-		return d.whyLimited(g, &h.amounts, a), true
+	case d.limits.hold(g, &h.amounts, a):
+		return d.limits.why(g, &h.amounts, a), true
 	case a.beyondShare(g, &h.amounts) && d.waitsFor(&h) != "":
 		return d.whyNotLent(&h, a), true
 	}

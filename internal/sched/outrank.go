@@ -5,24 +5,43 @@ import (
 	"time"
 )
 
+// runningJobs are the running jobs, and which of them give way.
+type runningJobs struct {
+	state *State
+	now   *machine
+
+	list           []*Allocation        // in order
+	byLoss         []*Allocation        // by what their preemption costs; nil until needed
+	beingPreempted map[*Allocation]bool // by this plan or an earlier one
+	parkedMiB      int64                // host memory for the jobs that this plan parks
+	parkedOfMiB    map[string]int64     // the same by user
+
+	preemptible bool // one can be preempted, or is being
+	parkingFull bool // a preemption failed for lack of host memory
+
+	shares  bool                 // some user has a share
+	lending bool                 // those are considered who would be borrowed, after all others
+	lent    map[*Allocation]bool // the borrowed ones; nil until needed
+}
+
 // outranks reports whether a running job can be preempted for a waiting one, once
 // it has run for long enough. Jobs that lose their work are preempted only for a
 // higher priority: otherwise two jobs longer than the overtake limit would end each
 // other for ever.
-func (d *decision) outranks(h *head, held *Allocation, u urgency) bool {
-	return d.wouldOutrank(h, held, u) && d.parkingFits(held)
+func (rs *runningJobs) outranks(h *head, held *Allocation, u urgency) bool {
+	return rs.wouldOutrank(h, held, u) && rs.parkingFits(held)
 }
 
 // wouldOutrank is outranks for a host with memory enough to park any job.
-func (d *decision) wouldOutrank(h *head, held *Allocation, u urgency) bool {
-	if held.Preempt.Mode == "" || held.Other || d.beingPreempted[held] {
+func (rs *runningJobs) wouldOutrank(h *head, held *Allocation, u urgency) bool {
+	if held.Preempt.Mode == "" || held.Other || rs.beingPreempted[held] {
 		return false
 	}
-	rules, now := &d.state.Rules, d.state.Now
+	rules, now := &rs.state.Rules, rs.state.Now
 	switch {
-	case now.Before(held.protectedUntil(rules)) || d.lending && !d.borrowed(held):
+	case now.Before(held.protectedUntil(rules)) || rs.lending && !rs.borrowed(held):
 		return false
-	case !d.lending && h.gpus > 0 && h.priority >= held.Priority && d.borrowed(held):
+	case !rs.lending && h.gpus > 0 && h.priority >= held.Priority && rs.borrowed(held):
 		return true
 	case u != ordinary && held.Preempt.keepsWork():
 		return true
@@ -52,15 +71,15 @@ func (h *Allocation) protectedUntil(r *Rules) time.Time {
 }
 
 // preemptibleFrom is when a running job can be preempted for the waiting one.
-func (d *decision) preemptibleFrom(held *Allocation, h *head) time.Time {
-	return held.Started.Add(held.minRun(&d.state.Rules, gpuWeight(h.countedGPUs(), h.cpus)))
+func (rs *runningJobs) preemptibleFrom(held *Allocation, h *head) time.Time {
+	return held.Started.Add(held.minRun(&rs.state.Rules, gpuWeight(h.countedGPUs(), h.cpus)))
 }
 
 // preemptibleAt is when a running job can be preempted for the waiting one, as far as
 // that can be foreseen: some classes of service protect it for a time.
-func (d *decision) preemptibleAt(h *head, held *Allocation) (at time.Time, some bool) {
-	d.borrowed(held) // as of now
-	then, later := *d.state, *d
+func (rs *runningJobs) preemptibleAt(h *head, held *Allocation) (at time.Time, some bool) {
+	rs.borrowed(held) // as of now
+	then, later := *rs.state, *rs
 	later.state = &then
 	then.Now = latest(then.Now, held.protectedUntil(&then.Rules))
 	for range classLong {
@@ -79,19 +98,19 @@ func (d *decision) preemptibleAt(h *head, held *Allocation) (at time.Time, some 
 // parkingFits reports whether the host has memory for these jobs to be parked too,
 // and each of their users a large enough part of it. ParkMiB no longer includes the
 // jobs of earlier plans.
-func (d *decision) parkingFits(chosen ...*Allocation) bool {
-	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Allocation).parks) {
+func (rs *runningJobs) parkingFits(chosen ...*Allocation) bool {
+	if rs.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Allocation).parks) {
 		return true
 	}
-	left, ofUser := d.state.ParkMiB-d.parkedMiB, map[string]int64{}
+	left, ofUser := rs.state.ParkMiB-rs.parkedMiB, map[string]int64{}
 	for _, held := range chosen {
 		if held.parks() {
 			left -= held.Preempt.MemMiB
-			most, bounded := d.state.ParkOfMiB[held.User]
+			most, bounded := rs.state.ParkOfMiB[held.User]
 			if !bounded {
 				continue
 			}
-			if ofUser[held.User] += held.Preempt.MemMiB; d.parkedOfMiB[held.User]+ofUser[held.User] > most {
+			if ofUser[held.User] += held.Preempt.MemMiB; rs.parkedOfMiB[held.User]+ofUser[held.User] > most {
 				return false
 			}
 		}

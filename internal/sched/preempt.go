@@ -11,13 +11,13 @@ import (
 // none. GPUs that are being vacated already are used first.
 func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	o := d.outlook(h)
-	if !d.preemptible || u == ordinary && o.noVictims.has(&h.amounts) {
+	if !d.running.preemptible || u == ordinary && o.noVictims.has(&h.amounts) {
 		return false
 	}
 	var failed amounts
 	if most := d.withoutPreemptible(); !d.fitsOn(most, h, reservedNone) {
 		failed = most.tooMuch(h)
-	} else if victims := d.victims(h, u); len(victims) == 0 && len(d.beingPreempted) == 0 {
+	} else if victims := d.victims(h, u); len(victims) == 0 && len(d.running.beingPreempted) == 0 {
 		failed = amounts{gpus: h.gpus, share: h.share, term: anyTerm}
 		if h.gpus == 0 {
 			failed.cpus = h.cpus
@@ -25,11 +25,11 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	} else {
 		chosen, m, ok := d.enoughVictims(h, victims)
 		switch {
-		case ok && d.parkingFits(chosen...):
+		case ok && d.running.parkingFits(chosen...):
 			d.claim(h, a, u, chosen, m)
 			return true
 		case ok:
-			d.parkingFull = true
+			d.running.parkingFull = true
 			return false
 		case d.fitsOn(m, h, reservedNone):
 			failed = h.amounts // a shorter job may fit beside the reservations
@@ -58,9 +58,9 @@ func (m *machine) tooMuch(h *head) amounts {
 // does not fit there, no preemption helps it.
 func (d *decision) withoutPreemptible() *machine {
 	if d.lessPreemptible == nil {
-		gone := make(map[*Allocation]bool, len(d.running))
-		for _, held := range d.running {
-			if d.beingPreempted[held] || held.Preempt.Mode != "" && !held.Other {
+		gone := make(map[*Allocation]bool, len(d.running.list))
+		for _, held := range d.running.list {
+			if d.running.beingPreempted[held] || held.Preempt.Mode != "" && !held.Other {
 				gone[held] = true
 			}
 		}
@@ -73,12 +73,12 @@ func (d *decision) withoutPreemptible() *machine {
 // victims are the running jobs that can be preempted for the job now, the least loss
 // first. For those that have to run on first, the decision is repeated later.
 func (d *decision) victims(h *head, u urgency) (now []*Allocation) {
-	for _, held := range d.leastLoss() {
-		if !d.outranks(h, held, u) {
+	for _, held := range d.running.leastLoss() {
+		if !d.running.outranks(h, held, u) {
 			continue
 		}
-		if from := d.preemptibleFrom(held, h); from.After(d.state.Now) {
-			d.wake(from)
+		if from := d.running.preemptibleFrom(held, h); from.After(d.state.Now) {
+			d.plan.wake(d.state.Now, from)
 		} else {
 			now = append(now, held)
 		}
@@ -97,14 +97,14 @@ type victim struct {
 
 // leastLoss is the running jobs sorted by what their preemption costs. The order is
 // the same for every waiting job.
-func (d *decision) leastLoss() []*Allocation {
-	if d.byLoss != nil {
-		return d.byLoss
+func (rs *runningJobs) leastLoss() []*Allocation {
+	if rs.byLoss != nil {
+		return rs.byLoss
 	}
-	list := make([]victim, len(d.running))
-	for i, held := range d.running {
-		list[i] = victim{Allocation: held, lost: held.lost(d.state.Now), weight: held.weight(), returns: d.returns(held)}
-		list[i].class, _ = held.class(&d.state.Rules, d.state.Now)
+	list := make([]victim, len(rs.list))
+	for i, held := range rs.list {
+		list[i] = victim{Allocation: held, lost: held.lost(rs.state.Now), weight: held.weight(), returns: rs.returns(held)}
+		list[i].class, _ = held.class(&rs.state.Rules, rs.state.Now)
 	}
 	slices.SortStableFunc(list, func(a, b victim) int {
 		return cmp.Or(
@@ -116,21 +116,21 @@ func (d *decision) leastLoss() []*Allocation {
 			cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job),
 		)
 	})
-	d.byLoss = make([]*Allocation, len(list))
+	rs.byLoss = make([]*Allocation, len(list))
 	for i := range list {
-		d.byLoss[i] = list[i].Allocation
+		rs.byLoss[i] = list[i].Allocation
 	}
-	return d.byLoss
+	return rs.byLoss
 }
 
 // returns is how much is bound to come back to the cards of a job that would be
 // parked too: they would have to wait for each other.
-func (d *decision) returns(h *Allocation) (mib int64) {
+func (rs *runningJobs) returns(h *Allocation) (mib int64) {
 	if !h.parks() {
 		return 0
 	}
 	for _, index := range h.Cards {
-		if c := d.now.slot(index); c != nil {
+		if c := rs.now.slot(index); c != nil {
 			mib += c.ParkedMiB
 		}
 	}
@@ -191,7 +191,7 @@ type trial struct {
 // newTrial begins without the jobs that are being preempted.
 func (d *decision) newTrial(h *head) *trial {
 	t := &trial{
-		machine: &d.trial, all: d.withClaims(), gone: maps.Clone(d.beingPreempted), job: h, reserved: d.reservedAt(h, d.state.Now),
+		machine: &d.trial, all: d.withClaims(), gone: maps.Clone(d.running.beingPreempted), job: h, reserved: d.reservedAt(h, d.state.Now),
 		candidate: make([]bool, len(d.now.slots)), roomy: make([]bool, len(d.now.slots)),
 	}
 	t.kept = t.reserved.keeps()
@@ -248,17 +248,17 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation, 
 	r := d.foreseen(m, h, d.reservedAt(h, d.state.Now))
 	r.strength, r.claim = byLongest, true
 	for _, held := range victims {
-		d.beingPreempted[held] = true
+		d.running.beingPreempted[held] = true
 		if held.parks() {
-			d.parkedMiB += held.Preempt.MemMiB
-			d.parkedOfMiB[held.User] += held.Preempt.MemMiB
+			d.running.parkedMiB += held.Preempt.MemMiB
+			d.running.parkedOfMiB[held.User] += held.Preempt.MemMiB
 		}
 		d.plan.Victims = append(d.plan.Victims, Victim{Job: held.Job, For: h.job, Mode: held.Preempt.Mode})
 	}
 	hostFits := d.now.host.fits(&h.amounts)
-	for _, held := range d.running {
-		if d.beingPreempted[held] && (!hostFits || overlaps(held.Cards, r.held.Cards)) {
-			r.at = latest(r.at, d.freeAt(held, h, u))
+	for _, held := range d.running.list {
+		if d.running.beingPreempted[held] && (!hostFits || overlaps(held.Cards, r.held.Cards)) {
+			r.at = latest(r.at, d.running.freeAt(held, h, u))
 		}
 	}
 	r.held.Started = r.at
@@ -273,7 +273,7 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Allocation, 
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at})
 	d.reopen()
 	d.done(h)
-	d.charge(h, a)
+	d.limits.charge(h, a)
 }
 
 // reopen discards what is known not to work: other jobs may use the new room too.
@@ -288,11 +288,11 @@ func (d *decision) reopen() {
 }
 
 // promised are the waiting jobs that others are being preempted for, in order.
-func (d *decision) promised() (list []member) {
-	for _, held := range d.running {
-		m, queued := d.state.Queue.member(held.PreemptedFor)
+func (rs *runningJobs) promised() (list []member) {
+	for _, held := range rs.list {
+		m, queued := rs.state.Queue.member(held.PreemptedFor)
 		known := func(other member) bool { return other.entry.job == m.entry.job }
-		if d.beingPreempted[held] && queued && !slices.ContainsFunc(list, known) {
+		if rs.beingPreempted[held] && queued && !slices.ContainsFunc(list, known) {
 			list = append(list, m)
 		}
 	}
@@ -311,7 +311,7 @@ func (d *decision) grantPromised(m *member) {
 		d.seen[h.job] = true
 		return
 	}
-	if d.limited(h.class, &h.amounts, a) {
+	if d.limits.hold(h.class, &h.amounts, a) {
 		return
 	}
 	if _, m, ok := d.enoughVictims(&h, nil); ok {

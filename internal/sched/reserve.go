@@ -46,7 +46,7 @@ func (d *decision) reserve(h *head, u urgency) bool {
 		strength = byLimit
 	case d.reservationsTried >= d.reservationsMax:
 		return false
-	case d.parks():
+	case d.running.parks():
 		strength, horizon = byLongest, d.state.Now.Add(reservationSoon)
 	}
 	if !d.fitsOn(d.withoutJobs(), h, reservedNone) {
@@ -112,8 +112,8 @@ func (d *decision) withClaims() *machine {
 // withoutJobs is the machine without any berth job.
 func (d *decision) withoutJobs() *machine {
 	if d.empty == nil {
-		gone := make(map[*Allocation]bool, len(d.running)+len(d.started))
-		for _, held := range slices.Concat(d.running, d.started) {
+		gone := make(map[*Allocation]bool, len(d.running.list)+len(d.started))
+		for _, held := range slices.Concat(d.running.list, d.started) {
 			gone[held] = true
 		}
 		d.empty = &machine{}
@@ -141,7 +141,7 @@ func (d *decision) foreseen(m *machine, h *head, reserved reserved) *reservation
 	}
 	own := &machine{}
 	own.copyOf(m, nil)
-	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
+	r := &reservation{held: h.granted(d.state, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
 	r.margin = m.marginFor(&h.class.request)
 	own.bookLater(r.held, r.margin)
 	return r

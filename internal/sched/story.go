@@ -99,7 +99,7 @@ func (a *asked) explain(s *State, plan *Plan) {
 		t.OldestSince = m.class.userQueue.since
 	}
 	if a.why.Kind == reason.WaitsForGPUs {
-		d.lending = a.borrows
+		d.running.lending = a.borrows
 		t.NotParked, t.Leaves = notParked(d, &m), firstPreemptible(d, &m)
 	}
 }
@@ -139,8 +139,8 @@ func notParked(d *decision, m *member) (jobs []string) {
 		return nil
 	}
 	h := m.class.head(m.entry)
-	for _, held := range d.running {
-		if d.wouldOutrank(&h, held, ordinary) && !d.parkingFits(held) {
+	for _, held := range d.running.list {
+		if d.running.wouldOutrank(&h, held, ordinary) && !d.running.parkingFits(held) {
 			jobs = append(jobs, held.Job)
 		}
 	}
@@ -152,8 +152,8 @@ func notParked(d *decision, m *member) (jobs []string) {
 // it has run for long enough.
 func firstPreemptible(d *decision, m *member) (first *reason.Leave) {
 	h := m.class.head(m.entry)
-	for _, held := range d.running {
-		at, some := d.preemptibleAt(&h, held)
+	for _, held := range d.running.list {
+		at, some := d.running.preemptibleAt(&h, held)
 		if some && at.After(d.state.Now) && (first == nil || at.Before(first.At) || at.Equal(first.At) && compareNames(held.Job, first.ID) < 0) {
 			first = &reason.Leave{ID: held.Job, At: at, AfterS: at.Sub(held.Started).Seconds(), Requeue: !held.parks(), Saves: held.Preempt.Saves}
 		}
