@@ -424,7 +424,13 @@ func TestADeletedLineIsNotRunAgain(t *testing.T) {
 func TestAJobThatCameBackWithoutALineIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.became(l.sent("", sh("false", "gpus", "0", "retries", "1", "retry_on", "fail"), sh("true", "gpus", "0")))
+	gate, open := l.gate("go")
+	l.became(l.sent("", sh(gate+"; false", "gpus", "2", "retries", "1", "retry_on", "fail"), sh("true", "gpus", "0")))
+	l.untilState("1", job.Running)
+	next, end := l.gate("next")
+	defer end()
+	l.one(sh(next, "gpus", "2", "priority", "1")) // until it ends, there is no second attempt
+	open()
 	l.until("it waits for its second attempt", func() bool { j := l.job("1"); return j.State == job.Queued && j.Attempt == 1 })
 	if got := l.became(l.sent("", sh("true", "gpus", "0"))); !strings.HasSuffix(got, "-1") {
 		t.Errorf("deleted: %s", got)
