@@ -91,7 +91,7 @@ $(LINT):
 	mv $@.new/golangci-lint $@ && rmdir $@.new
 
 race: ## all tests with the race detector
-	$(GO) test -race ./...
+	$(GO) test -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false ./...
 
 BENCH := docs/studies/bench.json
 bench: build ## measure speed, as ratios to the bare operation in the same run, and write docs/studies/bench.json (at most a quarter of an hour)

@@ -235,19 +235,24 @@ func TestTheRuleOnImports(t *testing.T) {
 	}
 }
 
+// TestPurePackagesKnowNoWorld, nor goroutines: scripts/test.sh tests them without the
+// race detector.
 func TestPurePackagesKnowNoWorld(t *testing.T) {
 	// seeds: G58
 	packages := architecture(t)
 	eachFile(t, func(s source) {
-		if !packages[s.pkg].pure || s.inTest() {
+		if !packages[s.pkg].pure {
 			return
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
+			if start, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: a goroutine: a pure package starts none", s.set.Position(start.Pos()))
+			}
 			call, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
-			if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, call.Sel.Name) {
+			if pkg, ok := call.X.(*ast.Ident); ok && !s.inTest() && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, call.Sel.Name) {
 				t.Errorf("%s: time.%s: time is an argument here", s.set.Position(call.Pos()), call.Sel.Name)
 			}
 			return true

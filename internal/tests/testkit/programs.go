@@ -73,7 +73,7 @@ func link(dir, tags, version string, programs []string) error {
 		}
 		switch {
 		case tags == "race":
-			args, cgo = append(args, "-race"), "1"
+			args, cgo = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false"), "1" // as in scripts/test.sh
 		case program == "cmd/berth-gpu":
 			// The driver's library is looked for when it is used.
 			cgo, flags = "1", "-extldflags=-Wl,-z,lazy"
