@@ -83,13 +83,11 @@ type submission struct {
 	cfg     *config.Config
 	now     time.Time
 
-	specs   int           // how many the request has
-	terms   []termsOf     // of some specs that were read
-	oldest  int           // of these
-	asked   jobfile.Asked // of the spec that is being read
+	specs   int // how many the request has
+	asks    asks
 	items   []item
 	jobs    []*job.Job // of all items, in order
-	spare   []job.Job  // made at once with the last one
+	made    maker
 	environ []byte
 
 	kinds  []job.Spec // one spec of each kind
@@ -99,6 +97,14 @@ type submission struct {
 	lines    *lines // of a batch: all its lines, of which the items are the new ones; nil before they are known
 }
 
+// asks reads the keys of specs. Most of a large request have the terms of one of the last
+// few, which are not read again.
+type asks struct {
+	known  []termsOf
+	oldest int           // of these
+	asked  jobfile.Asked // by the last spec that was read
+}
+
 // termsKept is how many a spec is compared with: a file mostly has a few kinds in turn.
 const termsKept = 4
 
@@ -106,6 +112,40 @@ const termsKept = 4
 type termsOf struct {
 	spec  *api.Spec // nil: none
 	asked jobfile.Asked
+}
+
+func (a *asks) read(spec *api.Spec, now time.Time, cfg *config.Config) (asked *jobfile.Asked, err error) {
+	for i := range a.known {
+		if known := &a.known[i]; known.spec != nil && known.spec.SameTerms(spec) {
+			if spec.Name != known.spec.Name && spec.Name != "" {
+				err = jobfile.CheckPair(jobfile.Pair{Key: "name", Value: string(spec.Name)}, now)
+			}
+			a.asked = known.asked
+			a.asked.Spec.Name = string(spec.Name)
+			return &a.asked, err
+		}
+	}
+	a.asked, err = jobfile.Ask(spec.Pairs(), now, cfg.JobDefaults(), cfg.MaxArray)
+	if err == nil && len(a.known) > 0 {
+		a.known[a.oldest], a.oldest = termsOf{spec, a.asked}, (a.oldest+1)%len(a.known)
+	}
+	return &a.asked, err
+}
+
+// maker allocates jobs together, which is cheaper than one by one. One of them that lives
+// long keeps the others in memory.
+type maker struct{ spare []job.Job }
+
+const jobsAtOnce = 16
+
+// job is a new one; so many more are expected.
+func (m *maker) job(more int) *job.Job {
+	if len(m.spare) == 0 {
+		m.spare = make([]job.Job, min(jobsAtOnce, max(1, more)))
+	}
+	j := &m.spare[0]
+	m.spare = m.spare[1:]
+	return j
 }
 
 // item is one spec of the request and its jobs.
@@ -158,7 +198,7 @@ func (s *submission) read(ctx context.Context) error {
 	if err := s.checkBatch(); err != nil {
 		return err
 	}
-	s.terms = make([]termsOf, max(0, min(termsKept, len(r.Jobs)-1)))
+	s.asks.known = make([]termsOf, max(0, min(termsKept, len(r.Jobs)-1)))
 	s.specs, s.items, s.jobs = len(r.Jobs), make([]item, 0, len(r.Jobs)), make([]*job.Job, 0, len(r.Jobs))
 	var bad mistakes
 	for i := range r.Jobs {
@@ -169,7 +209,7 @@ func (s *submission) read(ctx context.Context) error {
 	if err := bad.all(); err != nil {
 		return err
 	}
-	r.Jobs, s.terms = nil, nil // free them: there may be many
+	r.Jobs, s.asks.known = nil, nil // free them: there may be many
 	if r.Batch != nil {
 		return nil // its jobs wait for lines of the file
 	}
@@ -239,10 +279,10 @@ func at(place string, err error) error {
 
 // readSpec parses one spec with the grammar that all of berth shares.
 func (s *submission) readSpec(spec *api.Spec) error {
-	if err := s.ask(spec); err != nil {
+	asked, err := s.asks.read(spec, s.now, s.cfg)
+	if err != nil {
 		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
 	}
-	asked := &s.asked
 	if len(spec.Bytes) > 0 {
 		spec.Command = api.Command{Shell: string(spec.Bytes)}
 	}
@@ -251,7 +291,6 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	}
 	var sweep *trials
 	if spec.Sweep != nil {
-		var err error
 		if sweep, err = s.readSweep(asked, spec.Sweep); err != nil {
 			return err
 		}
@@ -297,26 +336,6 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	return s.addJobs(asked, terms.notes, sweep)
 }
 
-// ask reads the keys of a spec. Most of a large request have the terms of one of the
-// last few, which are not read again.
-func (s *submission) ask(spec *api.Spec) (err error) {
-	for i := range s.terms {
-		if known := &s.terms[i]; known.spec != nil && known.spec.SameTerms(spec) {
-			if spec.Name != known.spec.Name && spec.Name != "" {
-				err = jobfile.CheckPair(jobfile.Pair{Key: "name", Value: string(spec.Name)}, s.now)
-			}
-			s.asked = known.asked
-			s.asked.Spec.Name = string(spec.Name)
-			return err
-		}
-	}
-	s.asked, err = jobfile.Ask(spec.Pairs(), s.now, s.cfg.JobDefaults(), s.cfg.MaxArray)
-	if err == nil && len(s.terms) > 0 {
-		s.terms[s.oldest], s.oldest = termsOf{spec, s.asked}, (s.oldest+1)%len(s.terms)
-	}
-	return err
-}
-
 // addJobs makes the jobs of one spec: one, or the tasks of an array or a sweep; never
 // more than could be queued.
 func (s *submission) addJobs(asked *jobfile.Asked, notes []string, sweep *trials) error {
@@ -346,7 +365,7 @@ func (s *submission) addJobs(asked *jobfile.Asked, notes []string, sweep *trials
 		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
 	}
 	for i := range tasks {
-		j := s.newJob()
+		j := s.made.job(s.specs - len(s.items))
 		j.User, j.UID, j.Umask, j.Held, j.NotBefore = s.caller.Name, s.caller.UID, umask, asked.Hold, asked.NotBefore
 		if j.Spec = asked.Spec; sweep != nil {
 			var err error
@@ -361,19 +380,6 @@ func (s *submission) addJobs(asked *jobfile.Asked, notes []string, sweep *trials
 		from: from, to: len(s.jobs), notes: notes, executed: s.executed,
 	})
 	return nil
-}
-
-// jobsAtOnce is how many jobs are allocated together, which is cheaper than one by one.
-// One of them that lives long keeps the others in memory.
-const jobsAtOnce = 16
-
-func (s *submission) newJob() *job.Job {
-	if len(s.spare) == 0 {
-		s.spare = make([]job.Job, min(jobsAtOnce, max(1, s.specs-len(s.items))))
-	}
-	j := &s.spare[0]
-	s.spare = s.spare[1:]
-	return j
 }
 
 // resolveAfter turns `after` into ids of existing jobs.

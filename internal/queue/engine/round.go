@@ -326,7 +326,7 @@ func (r *round) tellQueued(jobs []*job.Job) {
 	}
 	r.line.Roster.Tidy()
 	for _, j := range jobs {
-		if r.line.Roster.Keeps(j) {
+		if waiting.Keeps(&r.line.Roster, j) {
 			j = j.Clone()
 		}
 		r.changes.Arrive(r.changes.Now, j)

@@ -114,7 +114,7 @@ func (r *Roster) Tidy() {
 }
 
 // Keeps reports whether it is this very job that the roster has, and may change.
-func (r *Roster) Keeps(j *job.Job) bool { return r.out[j.ID] == j }
+func Keeps(r *Roster, j *job.Job) bool { return r.out[j.ID] == j }
 
 // Has reports whether a job is unfinished.
 func (r *Roster) Has(id string) bool { return r.out[id] != nil || r.shelf.Has(id) }
