@@ -257,17 +257,29 @@ func TestAStoppedJobLeavesNoMPSServer(t *testing.T) {
 	m.leftNothing()
 }
 
+const endedEarly = "its MPS server ended while it ran"
+
+// noted waits for a remark in the record of a supervisor.
+func (b *bench) noted(token, what string) {
+	b.t.Helper()
+	testkit.Eventually(b.t, "the record to have: "+what, func() bool {
+		text, err := os.ReadFile(filepath.Join(b.dir, token, recordName))
+		return err == nil && strings.Contains(string(text), what)
+	})
+}
+
 func TestAnMPSServerThatEndsEarlyIsNoted(t *testing.T) {
 	t.Parallel()
 	b, m := newBench(t), newMPS(t, "")
-	b.start(m.on(b.order("1", "while [ ! -e go ]; do sleep 0.05; done")))
+	token := b.start(m.on(b.order("1", "while [ ! -e go ]; do sleep 0.05; done")))
 	b.next(Started)
 	control := m.process("control")
 	os.WriteFile(m.control+".crash", nil, 0o644)
 	testkit.Eventually(t, "its directory is gone", func() bool { _, err := os.Stat(filepath.Join(m.dir, "t.1")); return err != nil })
 	b.gone(control)
+	b.noted(token, endedEarly)
 	os.WriteFile(filepath.Join(b.work, "go"), nil, 0o644)
-	if r := b.next(Ended).Record; r.ExitCode != 0 || r.Note != "its MPS server ended while it ran" {
+	if r := b.next(Ended).Record; r.ExitCode != 0 || r.Note != endedEarly {
 		t.Errorf("%+v", r)
 	}
 	m.leftNothing()
