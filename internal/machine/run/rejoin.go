@@ -64,7 +64,7 @@ func (s *supervisor) redial() *link {
 	}
 	waiting, job, attempt := s.phase == running, s.job, s.attempt
 	if said.State == keep.Ended && (s.phase < running || said.Job != job || said.Attempt != attempt) {
-		s.acknowledge(said.Job, said.Attempt) // that was lost with the connection
+		s.send(ackFrame(said.Job, said.Attempt)) // that was lost with the connection
 	}
 	if waiting && s.stop != nil {
 		s.send(s.stop)

@@ -201,7 +201,7 @@ func (r *Runner) Ack(token string) {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
 	if s := r.set.all[token]; s != nil && s.phase == ended {
-		s.acknowledge(s.job, s.attempt)
+		s.send(ackFrame(s.job, s.attempt))
 		r.set.rest(s)
 	}
 }

@@ -125,10 +125,10 @@ func (l *link) now(frame []byte) (rest []byte) {
 	return frame
 }
 
-// acknowledge confirms the end of a job. The supervisor takes no other before, and one
+// ackFrame confirms the end of a job. The supervisor takes no other before, and one
 // that could not write the end to its file waits for it.
-func (s *supervisor) acknowledge(id string, attempt int) {
-	s.send(encode(keep.Message(keep.FrameAck, "job", id, "attempt", attempt)))
+func ackFrame(id string, attempt int) []byte {
+	return encode(keep.Message(keep.FrameAck, "job", id, "attempt", attempt))
 }
 
 // hangUp closes the connection. A supervisor without a job then exits.
