@@ -121,7 +121,7 @@ say "all other tests"
 drivers="./internal/tests/soak ./internal/tests/siege ./internal/tests/browser ./internal/compat/... $(go list ./scripts/... | grep -v /release)"
 pure="berth
 $(sed -n 's|^. `\(internal[^`]*\)` \*pure\*.*|berth/\1|p' ARCHITECTURE.md)"
-long="./internal/queue/daemon ./internal/cli ./internal/machine/run ./internal/queue/engine"
+long="./internal/queue/daemon ./internal/slurm/cluster ./internal/cli ./internal/machine/run ./internal/queue/engine ./internal/slurm/allocation ./internal/slurm/node ./internal/machine/gpu"
 others=$(go list ./... | grep -v '/tests/\(soak\|siege\|browser\)$\|/compat\|/scripts/' | grep -vxF "$pure")
 limit="-vet=off -timeout 40m -p 2" # the linter includes vet
 # shellcheck disable=SC2086 # lists of arguments
