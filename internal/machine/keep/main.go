@@ -48,7 +48,7 @@ func Main(args []string) int {
 // keeper is the supervisor: one loop that owns all of this, and goroutines
 // that only wait for something to report to it.
 type keeper struct {
-	record ledger
+	record recordFile
 	conn   *conn // the current berth
 	next   *conn // a newer one, greeted once the old one's frames are read
 	held   *held // the job; nil between jobs
@@ -78,7 +78,7 @@ const tidyAfter = time.Second
 
 func newKeeper(token string) (*keeper, error) {
 	k := &keeper{
-		record: ledger{file: os.NewFile(fdRecord, "record"), unsaved: unsaved{timer: time.NewTimer(time.Hour)}},
+		record: recordFile{file: os.NewFile(fdRecord, "record"), unsaved: unsaved{timer: time.NewTimer(time.Hour)}},
 		conns:  make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
 		begun: make(chan report), hosts: make(chan hostSaid), reaped: make(chan reaped, 2), parted: make(chan lastWords),
 		moves: make(chan manoeuvreNews),

@@ -145,8 +145,8 @@ func (r Record) hello() Frame {
 		"boot_id", r.BootID, "state", r.State, "job", r.Job, "attempt", r.Attempt)
 }
 
-// ledger is the supervisor's own record, and the file it is in.
-type ledger struct {
+// recordFile is the supervisor's own record, and the file it is in.
+type recordFile struct {
 	Record
 	file    *os.File
 	block   []byte // the last encoding, and of what
@@ -155,35 +155,35 @@ type ledger struct {
 }
 
 // encoded is the record as a block. What is written is often sent as well.
-func (l *ledger) encoded() []byte {
-	if l.block == nil || l.of != l.Record {
-		l.block, l.of = l.Encode(), l.Record
+func (f *recordFile) encoded() []byte {
+	if f.block == nil || f.of != f.Record {
+		f.block, f.of = f.Encode(), f.Record
 	}
-	return l.block
+	return f.block
 }
 
 // frame carries the whole record.
-func (l *ledger) frame(kind FrameKind) Frame {
-	return Frame{kind, []Field{{"record", string(l.encoded())}}}
+func (f *recordFile) frame(kind FrameKind) Frame {
+	return Frame{kind, []Field{{"record", string(f.encoded())}}}
 }
 
-func (l *ledger) remark(text string) { l.Note = note(l.Note, text) }
+func (f *recordFile) remark(text string) { f.Note = note(f.Note, text) }
 
 // rewrite is write, and a failure is only noted: the job already runs.
-func (l *ledger) rewrite() {
-	if err := l.write(); err != nil {
-		l.remark(err.Error())
+func (f *recordFile) rewrite() {
+	if err := f.write(); err != nil {
+		f.remark(err.Error())
 	}
 }
 
 // write writes the record to its block: ended ones to the second, all others to
 // the first.
-func (l *ledger) write() error {
+func (f *recordFile) write() error {
 	offset := int64(0)
-	if l.State == Ended {
+	if f.State == Ended {
 		offset = BlockSize
 	}
-	if _, err := l.file.WriteAt(l.encoded(), offset); err != nil {
+	if _, err := f.file.WriteAt(f.encoded(), offset); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
@@ -192,13 +192,13 @@ func (l *ledger) write() error {
 // writeSynced is write, and returns when the record is on disk. Nothing else
 // happens in the supervisor meanwhile, so Go's runtime need not find another thread
 // for it.
-func (l *ledger) writeSynced() error {
-	if err := l.write(); err != nil {
+func (f *recordFile) writeSynced() error {
+	if err := f.write(); err != nil {
 		return err
 	}
 	errno := syscall.EINTR
 	for errno == syscall.EINTR {
-		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, l.file.Fd(), 0, 0)
+		_, _, errno = syscall.RawSyscall(syscall.SYS_FDATASYNC, f.file.Fd(), 0, 0)
 	}
 	if errno != 0 {
 		return os.NewSyscallError("fdatasync", errno)

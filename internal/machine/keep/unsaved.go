@@ -35,25 +35,25 @@ func (u *unsaved) end() {
 // noteEnd writes how the job ended, and leaves the sync to the berth that is told:
 // until its commit nobody else knows the end. What was written outlives this process,
 // so only a machine that goes down forgets it, as if it had done so before the end.
-func (l *ledger) noteEnd(told bool) {
-	l.unsaved.begin(time.Now())
-	if !told || failing("end") != nil || l.write() != nil {
-		l.save()
+func (f *recordFile) noteEnd(told bool) {
+	f.unsaved.begin(time.Now())
+	if !told || failing("end") != nil || f.write() != nil {
+		f.save()
 		return
 	}
-	l.unsaved.timer.Reset(savePatience)
+	f.unsaved.timer.Reset(savePatience)
 }
 
 // save writes how the job ended. If the disk does not take it, it is tried again
 // later.
-func (l *ledger) save() {
-	u := &l.unsaved
+func (f *recordFile) save() {
+	u := &f.unsaved
 	if !u.is() {
 		return
 	}
 	err := failing("end")
 	if err == nil {
-		err = l.writeSynced()
+		err = f.writeSynced()
 	}
 	if err == nil || time.Since(u.since) >= saveBudget {
 		u.end()

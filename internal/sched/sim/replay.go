@@ -28,7 +28,7 @@ type replay struct {
 	ended  int
 	result Result
 
-	shares    ledger
+	shares    pastUsage
 	scale     sched.Scale
 	occupancy occupancy
 	turns     bool      // some job can be parked
@@ -64,7 +64,7 @@ func newReplay(in *input) *replay {
 	r := &replay{
 		in: in, courses: make([]course, len(in.Jobs)), queue: sched.NewQueue(), again: never,
 		cards:     cards{seen: in.Machine.cards(), loads: make([]load, in.Machine.GPUs), changes: changesOf(in)},
-		shares:    ledger{halfLife: in.Policy.HalfLife, seconds: map[string]float64{}},
+		shares:    pastUsage{halfLife: in.Policy.HalfLife, seconds: map[string]float64{}},
 		scale:     in.Host.Scale(in.Machine.GPUs),
 		occupancy: newOccupancy(in.Machine.GPUs), estimator: newEstimator(in.Estimates),
 	}

@@ -7,9 +7,9 @@ import (
 	"berth/internal/sched"
 )
 
-// ledger is each user's usage in ended jobs, in GPU-seconds that count half
+// pastUsage is each user's usage in ended jobs, in GPU-seconds that count half
 // after each half-life, as in the engine.
-type ledger struct {
+type pastUsage struct {
 	halfLife time.Duration
 	at       Millis
 	seconds  map[string]float64
@@ -19,14 +19,14 @@ type ledger struct {
 const longest = Millis(math.MaxInt64 / int64(time.Millisecond))
 
 // decayed is the usage as of a moment.
-func (l *ledger) decayed(now Millis) map[string]float64 {
-	return sched.Decayed(l.seconds, (now - l.at).duration(), l.halfLife)
+func (u *pastUsage) decayed(now Millis) map[string]float64 {
+	return sched.Decayed(u.seconds, (now - u.at).duration(), u.halfLife)
 }
 
 // charge adds the usage of a job.
-func (l *ledger) charge(user string, now Millis, gpuSeconds float64) {
-	l.seconds, l.at = l.decayed(now), now
-	l.seconds[user] += gpuSeconds
+func (u *pastUsage) charge(user string, now Millis, gpuSeconds float64) {
+	u.seconds, u.at = u.decayed(now), now
+	u.seconds[user] += gpuSeconds
 }
 
 // gpuSeconds is the usage of a running job until now.
@@ -36,7 +36,7 @@ func (a *active) gpuSeconds(now Millis, scale sched.Scale) float64 {
 
 // usage is each user's usage, running jobs included. The quantum for each held
 // card continues the turns of users from one plan to the next.
-func (rs running) usage(ended *ledger, now Millis, scale sched.Scale) map[string]float64 {
+func (rs running) usage(ended *pastUsage, now Millis, scale sched.Scale) map[string]float64 {
 	usage := ended.decayed(now)
 	for _, a := range rs {
 		usage[a.job.User] += a.gpuSeconds(now, scale) + sched.FairQuantum*a.held.FairWeight(scale)
