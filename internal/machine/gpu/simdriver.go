@@ -249,30 +249,9 @@ func (d *simDriver) free() error {
 
 // fault does what the file "fault" asks for.
 func (d *simDriver) fault(verb string, words []string) error {
-	path := filepath.Join(d.box.dir, "fault")
-	text, err := os.ReadFile(path)
+	how, err := d.askedFault(verb)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		return err
-	}
-	var rest []string
-	how := ""
-	for line := range strings.Lines(string(text)) {
-		asked := strings.Fields(line)
-		if len(asked) < 3 || asked[0] != "park" || asked[1] != verb || how != "" {
-			rest = append(rest, line)
-			continue
-		}
-		if how = asked[2]; len(asked) == 3 {
-			rest = append(rest, line)
-		}
-	}
-	if how != "" {
-		if err := replaceFile(path, []byte(strings.Join(rest, ""))); err != nil {
-			return err
-		}
 	}
 	switch how {
 	case "":
@@ -294,6 +273,37 @@ func (d *simDriver) fault(verb string, words []string) error {
 		}
 	}
 	return errors.New("CUDA_ERROR_NOT_SUPPORTED (801)")
+}
+
+// askedFault is how a call is to go wrong, if at all. What is asked for once goes to one
+// of several drivers that ask at the same time.
+func (d *simDriver) askedFault(verb string) (how string, err error) {
+	path := filepath.Join(d.box.dir, "fault")
+	err = d.box.locked(func() error {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var rest []string
+		for line := range strings.Lines(string(text)) {
+			asked := strings.Fields(line)
+			if len(asked) < 3 || asked[0] != "park" || asked[1] != verb || how != "" {
+				rest = append(rest, line)
+				continue
+			}
+			if how = asked[2]; len(asked) == 3 {
+				rest = append(rest, line)
+			}
+		}
+		if how == "" {
+			return nil
+		}
+		return replaceFile(path, []byte(strings.Join(rest, "")))
+	})
+	return how, err
 }
 
 func processExists(pid int) bool {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,15 @@ func TestKillSlurmctld(t *testing.T) {
 		}
 		s.StartController(t)
 	}
+	// A job that Slurm was starting when its controller was killed may be held by it.
+	testkit.Within(t, 4*testkit.Patience, "all have ended", func() bool {
+		for _, held := range strings.Fields(s.Must(t, "squeue", "--noheader", "--states=PENDING", "--format=%i:%r")) {
+			if id, why, _ := strings.Cut(held, ":"); why == "launch" { // "launch failed requeued held"
+				s.Must(t, "scontrol", "release", id)
+			}
+		}
+		return !slices.ContainsFunc(ids, func(id string) bool { j := q.job(id); return !j.State.Terminal() })
+	})
 	for _, id := range ids {
 		j := q.over(id)
 		out, _ := os.ReadFile(filepath.Join(ran, id))
