@@ -104,8 +104,8 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 	return specs, nil
 }
 
-// sentSpec is a spec that is read as appendSpec writes it, but in any order, and any
-// other with encoding/json.
+// sentSpec is a spec as it was sent. If it has only what appendSpec writes, in any
+// order, it is read without reflection, otherwise by encoding/json.
 type sentSpec Spec
 
 func (s *sentSpec) UnmarshalJSON(data []byte) error {
@@ -154,9 +154,9 @@ func (g *gate) allow(d *json.Decoder, most int64, what string) {
 	g.allowed = d.InputOffset() + most
 }
 
-// more is for how many jobs to make room after these: a spec is expensive to copy. It is
-// a few more than the rest of the body has if they are as long as these. The caller only
-// claims the size, so room does not grow faster than what has come.
+// more says how many more jobs to make room for, because a spec is expensive to copy:
+// slightly more than the rest of the body holds if they are as long as these. The size
+// is only what the caller claims, so room grows no faster than what has arrived.
 func (g *gate) more(d *json.Decoder, jobs int) int {
 	const first, factor = 64, 16
 	read := max(d.InputOffset(), 1)

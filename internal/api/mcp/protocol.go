@@ -104,7 +104,7 @@ func (c *conversation) listen(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
-		c.readLine(ctx, bytes.TrimSpace(lines.Bytes()))
+		c.answerLine(ctx, bytes.TrimSpace(lines.Bytes()))
 	}
 	close(c.calls)
 	select {
@@ -114,14 +114,14 @@ func (c *conversation) listen(ctx context.Context, in io.Reader) error {
 	return lines.Err()
 }
 
-// readLine answers a line. One that is not JSON does not end the conversation.
-func (c *conversation) readLine(ctx context.Context, line []byte) {
+// answerLine answers a line. One that is not JSON does not end the conversation.
+func (c *conversation) answerLine(ctx context.Context, line []byte) {
 	switch {
 	case len(line) == 0:
 	case !json.Valid(line):
 		c.write(answerTo(nil, nil, refuse(notJSON, "expected one JSON message a line, found something else")))
 	case line[0] == '[':
-		c.readBatch(ctx, line)
+		c.answerBatch(ctx, line)
 	default:
 		c.handle(ctx, line, func(r *reply) {
 			if r != nil {
@@ -131,8 +131,8 @@ func (c *conversation) readLine(ctx context.Context, line []byte) {
 	}
 }
 
-// readBatch answers several messages with one line.
-func (c *conversation) readBatch(ctx context.Context, line []byte) {
+// answerBatch answers several messages with one line.
+func (c *conversation) answerBatch(ctx context.Context, line []byte) {
 	var batch []json.RawMessage
 	_ = json.Unmarshal(line, &batch) // it is valid
 	if len(batch) == 0 || c.version >= batchingEnded {

@@ -112,7 +112,7 @@ type ParkNews struct {
 	MiB    int64         // what a parked job has on the host for its cards; 0: not known
 }
 
-// parkedFrame says it; h may be nil.
+// parkedFrame tells berth what a manoeuvre came to; h may be nil.
 func (h *held) parkedFrame(r Record, why string, took time.Duration) Frame {
 	n := ParkNews{Why: why, Took: took}
 	if h != nil {

@@ -24,7 +24,7 @@ type Cgroups struct {
 
 	mu          sync.Mutex
 	helpersWall string            // what the filter of helpers allows, as buildWall returned it
-	older       map[string]string // version 1 directories by controller; "": there is none
+	older       map[string]string // directories of cgroup v1 by controller; "" where the host has none
 }
 
 func (c *Cgroups) open(parent string, log *slog.Logger) {
@@ -69,8 +69,8 @@ func (c *Cgroups) eachOlder(do func(dir string)) {
 	}
 }
 
-// drop removes the cgroups of a dead supervisor's job. The kernel keeps
-// one if a process is in it, and a later berth removes it.
+// drop removes the cgroups of a dead supervisor's job. The kernel keeps any that
+// has a process, and a later berth removes it.
 func (c *Cgroups) drop(record keep.Record) {
 	if record.Cgroup != "" {
 		_ = keep.RemoveCgroup(record.Cgroup)

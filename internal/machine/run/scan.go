@@ -57,7 +57,7 @@ func (set *supervisors) earlier(dir directory) *supervisor {
 	return &supervisor{set: set, token: dir.token(), dir: dir, adopted: true, phase: ended, greeted: make(chan struct{}), identity: Identity{Token: dir.token()}}
 }
 
-// add makes one that was found known, with its record.
+// add registers a supervisor that was found, as its record describes it.
 func (set *supervisors) add(s *supervisor, record keep.Record) {
 	set.mu.Lock()
 	defer set.mu.Unlock()

@@ -132,13 +132,13 @@ func (a *asks) read(spec *api.Spec, now time.Time, cfg *config.Config) (asked *j
 	return &a.asked, err
 }
 
-// maker allocates jobs together, which is cheaper than one by one. One of them that lives
-// long keeps the others in memory.
+// maker allocates jobs together, which is cheaper than one by one. A long-lived one
+// keeps the others in memory.
 type maker struct{ spare []job.Job }
 
 const jobsAtOnce = 16
 
-// job is a new one; so many more are expected.
+// job returns a new one. Including it, this many are still to come.
 func (m *maker) job(more int) *job.Job {
 	if len(m.spare) == 0 {
 		m.spare = make([]job.Job, min(jobsAtOnce, max(1, more)))
