@@ -297,6 +297,26 @@ func TestNothingIsLostInARestart(t *testing.T) {
 	}
 }
 
+// TestALongQueueIsAllThereAfterARestart: it is read in pages of 500.
+func TestALongQueueIsAllThereAfterARestart(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.submit(sh("true", "hold", "yes"), sh("true", "hold", "yes", "array", "0-1202"), sh("true", "hold", "yes"))
+	queued := func() (ids []string) {
+		page, err := api.Call(l.ctx, l.Client, api.ListJobs, api.Query{Limit: 2000})
+		testkit.Must(t, err)
+		for i := range page.Jobs {
+			ids = append(ids, page.Jobs[i].ID)
+		}
+		return ids
+	}
+	before := queued()
+	l.restart()
+	if after := queued(); len(before) != 1205 || !slices.Equal(after, before) {
+		t.Errorf("%d jobs, %d before, or another order", len(after), len(before))
+	}
+}
+
 func TestStatus(t *testing.T) {
 	l := newLab(t)
 	l.one(sh("true", "hold", "yes"))
